@@ -1,0 +1,1 @@
+"""The webhook: right-sizes pods as they are created and validates VPA objects."""

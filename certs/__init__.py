@@ -1,0 +1,1 @@
+"""The webhook's certificates: a CA, a serving pair, and where they are kept."""

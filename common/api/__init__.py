@@ -1,0 +1,1 @@
+"""Wire types: what is sent and received, and nothing that we decide."""

@@ -1,0 +1,174 @@
+"""The parts of ``autoscaling.k8s.io/v1`` that we read or write."""
+
+import enum
+from collections.abc import Mapping
+from datetime import datetime
+
+from common.api.base import QuantityJson, Wire
+from common.api.meta import ObjectMeta
+
+
+class UpdateMode(enum.StrEnum):
+    """How far the updater may go to apply a recommendation."""
+
+    OFF = "Off"
+    INITIAL = "Initial"
+    RECREATE = "Recreate"
+    IN_PLACE_OR_RECREATE = "InPlaceOrRecreate"
+    IN_PLACE = "InPlace"  # behind the InPlace feature gate
+    AUTO = "Auto"  # deprecated, acts like Recreate
+
+
+class TargetReference(Wire, frozen=True, kw_only=True):
+    """The controller whose pods the VPA scales, e.g. ``apps/v1 Deployment web``."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+
+
+class EvictionRequirement(Wire, frozen=True, kw_only=True):
+    """A rule on the direction of change that must hold before an eviction (KEP-4831)."""
+
+    resources: tuple[str, ...] | None = None
+    change_requirement: str = ""
+
+
+class UpdatePolicy(Wire, frozen=True, kw_only=True):
+    """``spec.updatePolicy``."""
+
+    update_mode: str | None = None  # as written; UpdateMode is parsed where it is used
+    min_replicas: int | None = None  # None: the --min-replicas flag decides
+    eviction_requirements: tuple[EvictionRequirement, ...] | None = None
+    evict_after_oom_seconds: int | None = None
+
+
+class GenericStartupBoost(Wire, frozen=True, kw_only=True):
+    """``startupBoost.cpu``: how much more CPU a pod gets while it starts."""
+
+    type: str = ""  # Factor or Quantity
+    factor: int | None = None
+    quantity: QuantityJson = None
+    duration_seconds: int | None = None
+
+
+class StartupBoost(Wire, frozen=True, kw_only=True):
+    """``startupBoost`` of a VPA or of one container policy."""
+
+    cpu: GenericStartupBoost | None = None
+
+
+class ContainerPolicy(Wire, frozen=True, kw_only=True):
+    """How one container, or with ``*`` every other one, is scaled."""
+
+    container_name: str = ""
+    mode: str | None = None  # Auto or Off
+    min_allowed: Mapping[str, QuantityJson] | None = None
+    max_allowed: Mapping[str, QuantityJson] | None = None
+    controlled_resources: tuple[str, ...] | None = None  # None: cpu and memory; empty: nothing
+    controlled_values: str | None = None  # RequestsAndLimits or RequestsOnly
+    startup_boost: StartupBoost | None = None
+    oom_bump_up_ratio: QuantityJson = None
+    oom_min_bump_up: QuantityJson = None
+    memory_aggregation_interval_seconds: int | None = None
+    memory_aggregation_interval_count: int | None = None
+
+
+class ResourcePolicy(Wire, frozen=True, kw_only=True):
+    """``spec.resourcePolicy``."""
+
+    container_policies: tuple[ContainerPolicy, ...] | None = None
+
+
+class RecommenderSelector(Wire, frozen=True, kw_only=True):
+    """The recommender that answers for a VPA."""
+
+    name: str = ""
+
+
+class VpaSpec(Wire, frozen=True, kw_only=True):
+    """``spec`` of a VPA."""
+
+    target_ref: TargetReference | None = None
+    update_policy: UpdatePolicy | None = None
+    resource_policy: ResourcePolicy | None = None
+    recommenders: tuple[RecommenderSelector, ...] | None = None
+    startup_boost: StartupBoost | None = None
+
+
+class ContainerRecommendation(Wire, frozen=True, kw_only=True, omit_defaults=True):
+    """Recommended requests of one container, as quantities: ``{"cpu": "25m"}``."""
+
+    container_name: str = ""
+    target: Mapping[str, QuantityJson]  # required: written even when empty
+    lower_bound: Mapping[str, QuantityJson] = {}
+    upper_bound: Mapping[str, QuantityJson] = {}
+    uncapped_target: Mapping[str, QuantityJson] = {}
+
+
+class RecommendedPodResources(Wire, frozen=True, kw_only=True):
+    """``status.recommendation``."""
+
+    container_recommendations: tuple[ContainerRecommendation, ...] | None = None
+
+
+class VpaCondition(Wire, frozen=True, kw_only=True):
+    """One condition of a VPA; the transition time is always written."""
+
+    type: str
+    status: str
+    last_transition_time: datetime | None
+    reason: str = ""
+    message: str = ""
+    observed_generation: int = 0
+
+
+class VpaStatus(Wire, frozen=True, kw_only=True):
+    """``status`` of a VPA."""
+
+    recommendation: RecommendedPodResources | None = None
+    conditions: tuple[VpaCondition, ...] | None = None
+    observed_generation: int = 0
+
+
+class VerticalPodAutoscaler(Wire, frozen=True, kw_only=True):
+    """A VPA."""
+
+    metadata: ObjectMeta
+    spec: VpaSpec = VpaSpec()
+    status: VpaStatus = VpaStatus()
+
+
+class HistogramCheckpoint(Wire, frozen=True, kw_only=True):
+    """A histogram as relative weights; ``total_weight`` is what they share."""
+
+    reference_timestamp: datetime | None  # always written, null when zero
+    bucket_weights: Mapping[str, int] = {}  # bucket index as decimal text -> 1..10000
+    total_weight: float = 0.0
+
+
+class CheckpointSpec(Wire, frozen=True, kw_only=True):
+    """Whose history a checkpoint is; trusted more than the object's name."""
+
+    vpa_object_name: str = ""
+    container_name: str = ""
+
+
+class CheckpointStatus(Wire, frozen=True, kw_only=True):
+    """The history of one container name under a VPA; times have whole seconds."""
+
+    last_update_time: datetime | None = None
+    version: str = ""  # v3, or it is not loaded
+    cpu_histogram: HistogramCheckpoint | None = None
+    memory_histogram: HistogramCheckpoint | None = None
+    first_sample_start: datetime | None = None
+    last_sample_start: datetime | None = None
+    total_samples_count: int = 0
+
+
+class VerticalPodAutoscalerCheckpoint(Wire, frozen=True, kw_only=True):
+    """A checkpoint; its status is part of the main resource."""
+
+    metadata: ObjectMeta
+    spec: CheckpointSpec = CheckpointSpec()
+    status: CheckpointStatus = CheckpointStatus()

@@ -1,0 +1,167 @@
+"""The parts of ``core/v1`` that we read."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from common.api.base import QuantityJson, Wire
+from common.api.meta import ObjectMeta
+
+
+class ResourceRequirements(Wire, frozen=True, kw_only=True):
+    """Requests and limits; an absent map (None) and an empty one are different things."""
+
+    requests: Mapping[str, QuantityJson] | None = None
+    limits: Mapping[str, QuantityJson] | None = None
+
+
+class ContainerResizePolicy(Wire, frozen=True, kw_only=True):
+    """What a change of one resource does to the container."""
+
+    resource_name: str = ""
+    restart_policy: str = ""  # NotRequired or RestartContainer
+
+
+class Container(Wire, frozen=True, kw_only=True):
+    """A container, or an init container, of a pod's spec."""
+
+    name: str
+    resources: ResourceRequirements | None = None
+    resize_policy: tuple[ContainerResizePolicy, ...] | None = None
+    restart_policy: str | None = None  # Always on an init container: a native sidecar
+
+
+class PodSpec(Wire, frozen=True, kw_only=True):
+    """``spec`` of a pod."""
+
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] | None = None
+    node_name: str = ""
+
+
+class ContainerStateRunning(Wire, frozen=True, kw_only=True):
+    """The container runs."""
+
+    started_at: datetime | None = None
+
+
+class ContainerStateTerminated(Wire, frozen=True, kw_only=True):
+    """The container has ended; ``reason`` is OOMKilled after a kill for memory."""
+
+    reason: str = ""
+    exit_code: int = 0
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class ContainerState(Wire, frozen=True, kw_only=True):
+    """One of its fields is set; none means waiting."""
+
+    running: ContainerStateRunning | None = None
+    terminated: ContainerStateTerminated | None = None
+
+
+class ContainerStatus(Wire, frozen=True, kw_only=True):
+    """What the kubelet reports of one container."""
+
+    name: str
+    ready: bool = False
+    restart_count: int = 0
+    state: ContainerState | None = None
+    last_state: ContainerState | None = None
+    resources: ResourceRequirements | None = None  # actual values, from Kubernetes 1.33 on
+    allocated_resources: Mapping[str, QuantityJson] | None = None
+
+
+class PodCondition(Wire, frozen=True, kw_only=True):
+    """One condition of a pod."""
+
+    type: str
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+    observed_generation: int = 0
+
+
+class PodStatus(Wire, frozen=True, kw_only=True):
+    """``status`` of a pod."""
+
+    phase: str = ""
+    reason: str = ""
+    qos_class: str = ""
+    start_time: datetime | None = None
+    conditions: tuple[PodCondition, ...] | None = None
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
+
+
+class Pod(Wire, frozen=True, kw_only=True):
+    """A pod."""
+
+    metadata: ObjectMeta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class LimitRangeItem(Wire, frozen=True, kw_only=True):
+    """One rule of a LimitRange, for ``type`` Container or Pod."""
+
+    type: str = ""
+    max: Mapping[str, QuantityJson] | None = None
+    min: Mapping[str, QuantityJson] | None = None
+    default: Mapping[str, QuantityJson] | None = None
+    default_request: Mapping[str, QuantityJson] | None = None
+    max_limit_request_ratio: Mapping[str, QuantityJson] | None = None
+
+
+class LimitRangeSpec(Wire, frozen=True, kw_only=True):
+    """``spec`` of a LimitRange."""
+
+    limits: tuple[LimitRangeItem, ...] | None = None
+
+
+class LimitRange(Wire, frozen=True, kw_only=True):
+    """The bounds of a namespace."""
+
+    metadata: ObjectMeta
+    spec: LimitRangeSpec = LimitRangeSpec()
+
+
+class Namespace(Wire, frozen=True, kw_only=True):
+    """A namespace."""
+
+    metadata: ObjectMeta
+
+
+class ObjectReference(Wire, frozen=True, kw_only=True):
+    """What an Event is about."""
+
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class EventSource(Wire, frozen=True, kw_only=True):
+    """Who reported an Event."""
+
+    component: str = ""
+    host: str = ""
+
+
+class Event(Wire, frozen=True, kw_only=True):
+    """A core/v1 Event."""
+
+    metadata: ObjectMeta
+    involved_object: ObjectReference
+    reason: str = ""
+    message: str = ""
+    type: str = ""
+    count: int = 0
+    first_timestamp: datetime | None = None
+    last_timestamp: datetime | None = None
+    source: EventSource = EventSource()
+    reporting_component: str = ""
+    reporting_instance: str = ""

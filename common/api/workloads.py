@@ -1,0 +1,95 @@
+"""The parts of ``apps/v1``, ``batch/v1`` and core controllers that we read."""
+
+from collections.abc import Mapping
+
+from common.api.base import Wire
+from common.api.meta import LabelSelector, ObjectMeta
+
+
+class WorkloadSpec(Wire, frozen=True, kw_only=True):
+    """What Deployment, ReplicaSet, StatefulSet, DaemonSet and Job have in common."""
+
+    replicas: int | None = None  # absent for DaemonSets and Jobs
+    selector: LabelSelector | None = None
+
+
+class WorkloadStatus(Wire, frozen=True, kw_only=True):
+    """Counts that the controller reports."""
+
+    replicas: int = 0
+    ready_replicas: int = 0
+    number_ready: int = 0  # DaemonSets
+
+
+class Workload(Wire, frozen=True, kw_only=True):
+    """A Deployment, ReplicaSet, StatefulSet, DaemonSet or Job."""
+
+    metadata: ObjectMeta
+    spec: WorkloadSpec = WorkloadSpec()
+    status: WorkloadStatus = WorkloadStatus()
+
+
+class ReplicationControllerSpec(Wire, frozen=True, kw_only=True):
+    """``spec`` of a ReplicationController, whose selector is a plain map."""
+
+    replicas: int | None = None
+    selector: Mapping[str, str] | None = None
+
+
+class ReplicationController(Wire, frozen=True, kw_only=True):
+    """A ReplicationController."""
+
+    metadata: ObjectMeta
+    spec: ReplicationControllerSpec = ReplicationControllerSpec()
+    status: WorkloadStatus = WorkloadStatus()
+
+
+class TemplateMeta(Wire, frozen=True, kw_only=True):
+    """``metadata`` of a pod template."""
+
+    labels: Mapping[str, str] | None = None
+
+
+class PodTemplate(Wire, frozen=True, kw_only=True):
+    """A pod template, of which only the labels matter."""
+
+    metadata: TemplateMeta = TemplateMeta()
+
+
+class JobTemplateSpec(Wire, frozen=True, kw_only=True):
+    """``spec.jobTemplate.spec`` of a CronJob."""
+
+    template: PodTemplate = PodTemplate()
+
+
+class JobTemplate(Wire, frozen=True, kw_only=True):
+    """``spec.jobTemplate`` of a CronJob."""
+
+    spec: JobTemplateSpec = JobTemplateSpec()
+
+
+class CronJobSpec(Wire, frozen=True, kw_only=True):
+    """``spec`` of a CronJob."""
+
+    job_template: JobTemplate = JobTemplate()
+
+
+class CronJob(Wire, frozen=True, kw_only=True):
+    """A CronJob."""
+
+    metadata: ObjectMeta
+    spec: CronJobSpec = CronJobSpec()
+
+
+class ScaleStatus(Wire, frozen=True, kw_only=True):
+    """``status`` of a scale subresource; ``selector`` is in text form."""
+
+    replicas: int = 0
+    selector: str = ""
+
+
+class Scale(Wire, frozen=True, kw_only=True):
+    """``autoscaling/v1`` Scale, as the scale subresource answers."""
+
+    metadata: ObjectMeta
+    status: ScaleStatus = ScaleStatus()

@@ -1,0 +1,163 @@
+"""Every error that this project raises on purpose.
+
+VpaError
+├── ConfigError               flags or environment unusable: exit code 2 before anything starts
+├── DecodeError               an object has a shape that we don't know: skip it, count it
+└── KubeError                 the API server said no
+    ├── BadRequestError       400: the request itself was wrong
+    ├── UnauthorizedError     401: our credentials are no longer good
+    ├── ForbiddenError        403: RBAC, an admission plugin, a quota or a policy refused
+    ├── NotFoundError         404: it is gone; for most callers that is a fine answer
+    ├── ConflictError         409: somebody was faster; read again and decide again
+    ├── GoneError             410: the watch is too old; list again
+    ├── InvalidError          422: the object broke a rule of validation
+    ├── TooManyRequestsError  429: a disruption budget refused, or we are throttled
+    ├── ServerError           5xx: the API server is in trouble
+    └── UnreachableError      no answer: connection, TLS, timeout; it may have happened
+
+Whatever else surfaces is a bug: nothing catches it, and the process restarts.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+class VpaError(Exception):
+    """Root of the hierarchy; catch a leaf instead, wherever you can name one."""
+
+
+class ConfigError(VpaError):
+    """Flags or environment can't be used."""
+
+
+class DecodeError(VpaError):
+    """An object from the API server has an unexpected shape."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """One entry of ``status.details.causes``; a policy's cause may lack the reason."""
+
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class KubeError(VpaError):
+    """The API server refused a request.
+
+    ``reason`` is the server's own word (``status.reason``) and fit to be a metric label;
+    ``str(error)`` is the sentence for the log. ``causes``, ``kind`` and ``name`` are those of
+    ``status.details``, ``kind`` being a plural resource name such as ``pods``.
+    ``retry_after`` is in seconds, None where the server gave no hint.
+    """
+
+    status: int = 0
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: str = "Unknown",
+        causes: tuple[Cause, ...] = (),
+        kind: str = "",
+        name: str = "",
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.causes = causes
+        self.kind = kind
+        self.name = name
+        self.retry_after = retry_after
+
+    def has_cause(self, reason: str) -> bool:
+        return any(cause.reason == reason for cause in self.causes)
+
+
+class BadRequestError(KubeError):
+    """The request itself was wrong."""
+
+    status = 400
+
+
+class UnauthorizedError(KubeError):
+    """Our credentials are not, or no longer, good."""
+
+    status = 401
+
+
+class ForbiddenError(KubeError):
+    """RBAC, an admission plugin, a quota or a policy refused; ``causes`` may tell which."""
+
+    status = 403
+
+
+class NotFoundError(KubeError):
+    """The object, or the resource itself, is not there."""
+
+    status = 404
+
+
+class ConflictError(KubeError):
+    """Somebody changed or created the object first."""
+
+    status = 409
+
+
+class GoneError(KubeError):
+    """The resource version is too old; list again."""
+
+    status = 410
+
+
+class InvalidError(KubeError):
+    """The object, or the patch, breaks a rule; ``causes`` name the fields."""
+
+    status = 422
+
+
+class TooManyRequestsError(KubeError):
+    """A disruption budget refused (cause ``DisruptionBudget``), or we are throttled."""
+
+    status = 429
+
+
+class ServerError(KubeError):
+    """The API server failed (5xx); ``status`` of the instance is the exact one."""
+
+    def __init__(self, message: str, *, status: int = 500, **details: Any) -> None:
+        super().__init__(message, **details)
+        self.status = status
+
+
+class UnreachableError(KubeError):
+    """There was no answer; the request may or may not have been carried out."""
+
+
+_NAMED = (
+    BadRequestError,
+    UnauthorizedError,
+    ForbiddenError,
+    NotFoundError,
+    ConflictError,
+    GoneError,
+    InvalidError,
+    TooManyRequestsError,
+)
+_BY_STATUS: dict[int, type[KubeError]] = {error.status: error for error in _NAMED}
+
+
+def kube_error(status: int, message: str, **details: Any) -> KubeError:
+    """Turn an HTTP answer into the error that callers can name.
+
+    ``details`` are the keyword arguments of :class:`KubeError`.
+    """
+    if status >= 500:
+        return ServerError(message, status=status, **details)
+    named = _BY_STATUS.get(status)
+    if named is not None:
+        return named(message, **details)
+    error = KubeError(message, **details)
+    error.status = status
+    return error

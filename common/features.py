@@ -1,0 +1,56 @@
+"""Feature gates: which alpha behaviour is switched on.
+
+Source: vertical-pod-autoscaler/pkg/features/versioned_features.go; recommender.md 14.3.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+_GATES = {
+    "CPUStartupBoost": "cpu_startup_boost",
+    "InPlace": "in_place",
+    "PerVPAConfig": "per_vpa_config",
+}
+_ALL_ALPHA = "AllAlpha"
+_ALL_BETA = "AllBeta"
+_RETIRED = ("InPlaceOrRecreate",)  # always on since 1.6: accepted, without effect
+_BOOLEANS = {
+    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureGates:
+    """A value that decisions get as an argument; all three gates are alpha and off by default."""
+
+    cpu_startup_boost: bool = False
+    in_place: bool = False
+    per_vpa_config: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse ``--feature-gates``: ``InPlace=true,PerVPAConfig=false``.
+
+        ``AllAlpha`` sets every gate that is not named itself; ``AllBeta`` and the retired
+        ``InPlaceOrRecreate`` are accepted and change nothing.
+
+        Raises:
+            ValueError: a gate is unknown, or its value isn't a Boolean.
+        """
+        chosen: dict[str, bool] = {}
+        for item in filter(None, (part.strip() for part in text.split(","))):
+            name, separator, value = item.partition("=")
+            if not separator or value.strip() not in _BOOLEANS:
+                raise ValueError(f"{item!r} is not of the form Gate=true or Gate=false")
+            name = name.strip()
+            if name not in (*_GATES, *_RETIRED, _ALL_ALPHA, _ALL_BETA):
+                known = ", ".join((*_GATES, _ALL_ALPHA, _ALL_BETA))
+                raise ValueError(f"unknown feature gate {name!r} (known: {known})")
+            chosen[name] = _BOOLEANS[value.strip()]
+        everything = chosen.get(_ALL_ALPHA, False)
+        return cls(**{field: chosen.get(gate, everything) for gate, field in _GATES.items()})
+
+    def __str__(self) -> str:
+        """The gates that are on, as the flag would take them."""
+        return ",".join(f"{gate}=true" for gate, field in _GATES.items() if getattr(self, field))

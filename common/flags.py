@@ -1,0 +1,217 @@
+"""A settings class becomes a command line: one declaration gives parser, ``--help`` and docs.
+
+The command line is the reference's (Go's pflag): one or two dashes, underscores count as
+dashes, Booleans are ``--x``, ``--x=true`` or ``--x=false``, durations are Go's.
+"""
+
+import argparse
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, NoReturn, TypeVar
+
+from common.errors import ConfigError
+
+T = TypeVar("T")
+
+_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)")
+_DURATION = re.compile(rf"[+-]?(0|({_PART.pattern})+)")
+_FLAG = re.compile(r"--?([A-Za-z][\w-]*)(=.*)?", re.DOTALL)
+_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+
+# klog's flags. They tell a Go library where to write; we write to standard error, and the
+# collector of the container's output does the rest. Old manifests pass them, so we take them.
+ACCEPTED_WITHOUT_EFFECT: Mapping[str, str] = {
+    "--add-dir-header": "false",
+    "--alsologtostderr": "false",
+    "--alsologtostderrthreshold": "0",
+    "--legacy-stderr-threshold-behavior": "true",
+    "--log-backtrace-at": ":0",
+    "--log-dir": "",
+    "--log-file": "",
+    "--log-file-max-size": "1800",
+    "--logtostderr": "true",
+    "--one-output": "false",
+    "--skip-headers": "false",
+    "--skip-log-headers": "false",
+    "--stderrthreshold": "0",
+    "--vmodule": "",
+}
+_BARE_WITHOUT_EFFECT = frozenset(
+    name for name, default in ACCEPTED_WITHOUT_EFFECT.items() if default in ("true", "false")
+)
+
+
+def flag(
+    name: str,
+    *,
+    default: Any,
+    parse: Callable[[str], Any],
+    help: str,
+    short: str = "",
+    env: str = "",
+) -> Any:
+    """Declare a dataclass field that the flag ``name`` sets.
+
+    ``parse`` turns the text into the value and raises ValueError on bad text; with
+    :func:`boolean` the flag may stand without a value. ``short`` is a second name (``-v``).
+    Where the flag isn't given, the environment variable ``env`` counts, if it is set and
+    not empty.
+    """
+    metadata = {"flag": name, "parse": parse, "help": help, "short": short, "env": env}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def duration(text: str) -> timedelta:
+    """Parse a Go duration: ``1h30m``, ``250ms``, ``-1.5h``, ``0``.
+
+    Finer than a microsecond is rounded, which is the resolution of ``timedelta``.
+    """
+    if _DURATION.fullmatch(text) is None:
+        raise ValueError(f"not a duration such as 1h30m or 250ms: {text!r}")
+    total = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+    return timedelta(seconds=-total if text.startswith("-") else total)
+
+
+def boolean(text: str) -> bool:
+    """Parse a Boolean as Go's ``strconv.ParseBool`` does."""
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise ValueError(f"not true or false: {text!r}")
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Split a comma-separated list; the empty text is the empty list."""
+    return tuple(text.split(",")) if text else ()
+
+
+def show(value: object) -> str:
+    """The text that a flag would parse to this value, as ``--help`` prints it.
+
+    Durations come in Go's notation: ``1m0s``, ``24h0m0s``, ``250ms``.
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, timedelta):
+        return _show_duration(value)
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return "" if value is None else str(value)
+
+
+def _show_duration(value: timedelta) -> str:
+    sign = "-" if value < timedelta() else ""
+    micros = abs(value) // timedelta(microseconds=1)
+    if micros < 1_000_000:
+        if micros == 0:
+            return "0s"
+        amount, unit = (micros, "µs") if micros < 1000 else (micros / 1000, "ms")
+        return f"{sign}{amount:g}{unit}"
+    minutes, rest = divmod(micros, 60_000_000)
+    seconds = f"{rest / 1_000_000:.6f}".rstrip("0").rstrip(".") + "s"
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{sign}{hours}h{minutes}m{seconds}"
+    return f"{sign}{minutes}m{seconds}" if minutes else f"{sign}{seconds}"
+
+
+def declared(settings: type) -> Iterator[dataclasses.Field[Any]]:
+    """The fields of a settings class that flags set, in order of declaration."""
+    for field in dataclasses.fields(settings):
+        if "flag" in field.metadata:
+            yield field
+
+
+def read_flags(
+    settings: type[T],
+    argv: Sequence[str],
+    *,
+    program: str = "",
+    environ: Mapping[str, str] | None = None,
+) -> T:
+    """Build ``settings`` from the command line (without the program's name).
+
+    ``--help`` prints every flag with its default and leaves with exit code 0.
+
+    Raises:
+        ConfigError: a flag is unknown, its value can't be parsed, or a value is missing.
+    """
+    parser = _Parser(
+        prog=program or None,
+        description=(settings.__doc__ or "").strip().partition("\n")[0],
+        allow_abbrev=False,
+        formatter_class=_Formatter,
+    )
+    for field in declared(settings):
+        _add(parser, field, environ or {})
+    for name in ACCEPTED_WITHOUT_EFFECT:
+        bare: dict[str, Any] = {"nargs": "?"} if name in _BARE_WITHOUT_EFFECT else {}
+        parser.add_argument(name, dest=argparse.SUPPRESS, help=argparse.SUPPRESS, **bare)
+    parser.epilog = (
+        "Taken for the sake of old manifests, without effect: "
+        + ", ".join(ACCEPTED_WITHOUT_EFFECT)
+        + "."
+    )
+    values = vars(parser.parse_args([_normal(argument) for argument in argv]))
+    values.pop(argparse.SUPPRESS, None)
+    return settings(**values)
+
+
+class _Formatter(argparse.HelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=4, width=100)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(message)
+
+
+def _add(
+    parser: argparse.ArgumentParser, field: dataclasses.Field[Any], environ: Mapping[str, str]
+) -> None:
+    name, parse, text, short, env = (
+        field.metadata[key] for key in ("flag", "parse", "help", "short", "env")
+    )
+    default = field.default
+    if env and environ.get(env):
+        default = _parsed(parse, f"environment variable {env}")(environ[env])
+    bare: dict[str, Any] = {"nargs": "?", "const": True} if parse is boolean else {}
+    shown = show(field.default)
+    parser.add_argument(
+        *filter(None, (short, name)),
+        dest=field.name,
+        type=_parsed(parse, ""),
+        default=default,
+        metavar=field.name.rpartition("_")[2].upper(),
+        help=(text + (f" (default: {shown})" if shown else "")).replace("%", "%%"),
+        **bare,
+    )
+
+
+def _parsed(parse: Callable[[str], Any], place: str) -> Callable[[str], Any]:
+    """Let ``parse``'s own sentence reach the operator, instead of argparse's."""
+
+    def convert(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            if place:
+                raise ConfigError(f"{place}: {error}") from error
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return convert
+
+
+def _normal(argument: str) -> str:
+    """``-leader_elect=true`` becomes ``--leader-elect=true``; values stay as they are."""
+    match = _FLAG.fullmatch(argument)
+    if match is None:
+        return argument
+    name, value = match[1].replace("_", "-"), match[2] or ""
+    return f"-{name}{value}" if len(name) == 1 else f"--{name}{value}"

@@ -1,0 +1,1 @@
+"""The shell towards the API server; the only place that knows HTTP statuses and transports."""

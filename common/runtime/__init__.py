@@ -1,0 +1,1 @@
+"""The shell of a process: clock, loops, health, logs."""

@@ -1,0 +1,1 @@
+"""Usage becomes decaying histograms, and these become recommendations and checkpoints."""

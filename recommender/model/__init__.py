@@ -1,0 +1,1 @@
+"""What we know about usage; no Kubernetes types, no I/O."""

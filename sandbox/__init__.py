@@ -1,0 +1,1 @@
+"""A whole small cluster in one process, for the demo, the tests and the benchmarks."""

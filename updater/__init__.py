@@ -1,0 +1,1 @@
+"""Picks the pods that drifted from their recommendation, and resizes or evicts them, safely."""
