@@ -1,0 +1,51 @@
+# One command each; `make help` lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# -P: the working directory must not shadow the installed packages.
+PY := $(BIN)/python -P
+PACKAGES := common recommender updater admission certs sandbox demo
+KEEP ?=
+CLUSTER ?= sandbox
+
+.DEFAULT_GOAL := help
+.PHONY: help venv test lint types contracts unit demo bench bench-sandbox clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+# Everything that is installed is pinned with hashes, the build backend included.
+$(VENV)/installed: constraints.txt pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing dependencies into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+venv: $(VENV)/installed ## make the virtual environment
+
+test: lint types contracts unit ## everything the project promises: lint, types, contracts, tests
+
+lint: venv
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: venv
+	$(BIN)/mypy $(PACKAGES) tests benchmarks
+
+contracts: venv
+	$(BIN)/lint-imports
+
+unit: venv
+	$(PY) -m pytest --cov --cov-report=term
+
+demo: venv ## five workloads get right-sized; KEEP=1 leaves the cluster running
+	@$(PY) -m demo $(if $(KEEP),--keep)
+
+bench: bench-sandbox ## all benchmarks
+
+bench-sandbox: venv ## start-up, list, patch rate and memory of the sandbox
+	$(PY) benchmarks/sandbox.py
+
+clean: ## remove what the targets made
+	rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage build *.egg-info
