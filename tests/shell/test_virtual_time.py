@@ -1,0 +1,81 @@
+"""``sandbox.virtual_time``: waits pass at once and in order; sockets and threads get their turn."""
+
+import asyncio
+import threading
+import time
+from datetime import timedelta
+
+from sandbox import virtual_time
+from sandbox.virtual_time import EPOCH, VirtualClock
+
+
+def test_an_hour_of_sleep_passes_in_milliseconds() -> None:
+    async def main(clock: VirtualClock) -> timedelta:
+        await asyncio.sleep(3600)
+        return clock.now() - EPOCH
+
+    begun = time.perf_counter()
+    assert virtual_time.run(main) == timedelta(hours=1)
+    assert time.perf_counter() - begun < 1
+
+
+def test_timers_fire_in_order_and_each_at_its_own_time() -> None:
+    async def main(clock: VirtualClock) -> list[tuple[str, float]]:
+        seen: list[tuple[str, float]] = []
+
+        async def note(name: str, after: float) -> None:
+            await asyncio.sleep(after)
+            seen.append((name, (clock.now() - EPOCH).total_seconds()))
+
+        await asyncio.gather(note("late", 86_400), note("soon", 0.5), note("later", 7200))
+        return seen
+
+    assert virtual_time.run(main) == [("soon", 0.5), ("later", 7200.0), ("late", 86_400.0)]
+
+
+def test_loopback_traffic_takes_no_virtual_time() -> None:
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            await asyncio.sleep(1)  # the server's own work does take time
+            writer.write(line)
+        writer.close()
+
+    async def main(clock: VirtualClock) -> timedelta:
+        server = await asyncio.start_server(echo, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        async with asyncio.timeout(101):  # a jump past bytes on their way would end here
+            for number in range(100):
+                line = b"%d\n" % number
+                writer.write(line)
+                assert await reader.readline() == line
+        writer.close()
+        await writer.wait_closed()
+        server.close()
+        return clock.now() - EPOCH
+
+    assert virtual_time.run(main) == timedelta(seconds=100)
+
+
+def test_time_stands_still_while_a_thread_works() -> None:
+    async def main(clock: VirtualClock) -> timedelta:
+        release = threading.Event()
+        asyncio.get_running_loop().call_later(3600, lambda: None)
+        threading.Timer(0.02, release.set).start()
+        async with asyncio.timeout(60):
+            await asyncio.to_thread(release.wait)
+        return clock.now() - EPOCH
+
+    assert virtual_time.run(main) == timedelta()
+
+
+def test_a_timeout_that_waits_for_nothing_ends_at_its_time() -> None:
+    async def main(clock: VirtualClock) -> timedelta:
+        try:
+            async with asyncio.timeout(30):
+                await asyncio.Event().wait()
+        except TimeoutError:
+            return clock.now() - EPOCH
+        raise AssertionError("the wait ended by itself")
+
+    assert virtual_time.run(main) == timedelta(seconds=30)
