@@ -1,0 +1,391 @@
+"""What the API server serves: groups, kinds, subresources, and how each is stored."""
+
+from dataclasses import dataclass
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+REVIEW_VERBS = ("create",)
+NAMESPACE_VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """One resource of one group version, as discovery describes it.
+
+    ``subresources`` are the names that are served below an object. ``fields`` are the paths
+    that field selectors accept beside ``metadata.name`` and ``metadata.namespace``.
+    """
+
+    group: str = ""
+    version: str = "v1"
+    plural: str
+    singular: str
+    kind: str
+    namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    fields: tuple[str, ...] = ()
+    counts_generations: bool = False  # metadata.generation grows with changes outside metadata
+    needs_version: bool = False  # an update without resourceVersion is refused
+    created_by_update: bool = False  # a PUT on a missing name creates
+    custom: bool = False  # defined by a CustomResourceDefinition
+    stored_as: str = ""  # group resource whose objects these are, if not its own
+
+    @property
+    def group_resource(self) -> str:
+        """As error messages name it: ``pods``, ``deployments.apps``."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def storage_key(self) -> str:
+        """What the store keeps the objects under; all versions share it."""
+        return self.stored_as or self.group_resource
+
+    @property
+    def api_version(self) -> str:
+        """``v1``, ``apps/v1``."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def list_kind(self) -> str:
+        return f"{self.kind}List"
+
+    @property
+    def has_status(self) -> bool:
+        return "status" in self.subresources
+
+
+PODS = Resource(
+    plural="pods",
+    singular="pod",
+    kind="Pod",
+    short_names=("po",),
+    categories=("all",),
+    subresources=("binding", "eviction", "log", "resize", "status"),
+    fields=(
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "spec.hostNetwork",
+        "status.phase",
+        "status.podIP",
+        "status.nominatedNodeName",
+    ),
+    counts_generations=True,
+)
+NODES = Resource(
+    plural="nodes",
+    singular="node",
+    kind="Node",
+    namespaced=False,
+    short_names=("no",),
+    subresources=("status",),
+    fields=("spec.unschedulable",),
+)
+NAMESPACES = Resource(
+    plural="namespaces",
+    singular="namespace",
+    kind="Namespace",
+    namespaced=False,
+    short_names=("ns",),
+    subresources=("finalize", "status"),
+    verbs=NAMESPACE_VERBS,
+    fields=("status.phase",),
+)
+EVENTS = Resource(
+    plural="events",
+    singular="event",
+    kind="Event",
+    short_names=("ev",),
+    fields=(
+        "involvedObject.kind",
+        "involvedObject.namespace",
+        "involvedObject.name",
+        "involvedObject.uid",
+        "involvedObject.apiVersion",
+        "involvedObject.resourceVersion",
+        "involvedObject.fieldPath",
+        "reason",
+        "reportingComponent",
+        "source",
+        "type",
+    ),
+    created_by_update=True,
+)
+SERVICES = Resource(
+    plural="services",
+    singular="service",
+    kind="Service",
+    short_names=("svc",),
+    categories=("all",),
+    subresources=("status",),
+    fields=("spec.clusterIP", "spec.type"),
+)
+SECRETS = Resource(plural="secrets", singular="secret", kind="Secret", fields=("type",))
+LIMIT_RANGES = Resource(
+    plural="limitranges",
+    singular="limitrange",
+    kind="LimitRange",
+    short_names=("limits",),
+    created_by_update=True,
+)
+RESOURCE_QUOTAS = Resource(
+    plural="resourcequotas",
+    singular="resourcequota",
+    kind="ResourceQuota",
+    short_names=("quota",),
+    subresources=("status",),
+)
+REPLICATION_CONTROLLERS = Resource(
+    plural="replicationcontrollers",
+    singular="replicationcontroller",
+    kind="ReplicationController",
+    short_names=("rc",),
+    categories=("all",),
+    subresources=("scale", "status"),
+    fields=("status.replicas",),
+    counts_generations=True,
+)
+DEPLOYMENTS = Resource(
+    group="apps",
+    plural="deployments",
+    singular="deployment",
+    kind="Deployment",
+    short_names=("deploy",),
+    categories=("all",),
+    subresources=("scale", "status"),
+    counts_generations=True,
+)
+REPLICA_SETS = Resource(
+    group="apps",
+    plural="replicasets",
+    singular="replicaset",
+    kind="ReplicaSet",
+    short_names=("rs",),
+    categories=("all",),
+    subresources=("scale", "status"),
+    fields=("status.replicas",),
+    counts_generations=True,
+)
+STATEFUL_SETS = Resource(
+    group="apps",
+    plural="statefulsets",
+    singular="statefulset",
+    kind="StatefulSet",
+    short_names=("sts",),
+    categories=("all",),
+    subresources=("scale", "status"),
+    counts_generations=True,
+)
+DAEMON_SETS = Resource(
+    group="apps",
+    plural="daemonsets",
+    singular="daemonset",
+    kind="DaemonSet",
+    short_names=("ds",),
+    categories=("all",),
+    subresources=("status",),
+    counts_generations=True,
+)
+POD_DISRUPTION_BUDGETS = Resource(
+    group="policy",
+    plural="poddisruptionbudgets",
+    singular="poddisruptionbudget",
+    kind="PodDisruptionBudget",
+    short_names=("pdb",),
+    subresources=("status",),
+    counts_generations=True,
+)
+LEASES = Resource(
+    group="coordination.k8s.io",
+    plural="leases",
+    singular="lease",
+    kind="Lease",
+    needs_version=True,
+    created_by_update=True,
+)
+CUSTOM_RESOURCE_DEFINITIONS = Resource(
+    group="apiextensions.k8s.io",
+    plural="customresourcedefinitions",
+    singular="customresourcedefinition",
+    kind="CustomResourceDefinition",
+    namespaced=False,
+    short_names=("crd", "crds"),
+    categories=("api-extensions",),
+    subresources=("status",),
+    counts_generations=True,
+    needs_version=True,
+)
+API_SERVICES = Resource(
+    group="apiregistration.k8s.io",
+    plural="apiservices",
+    singular="apiservice",
+    kind="APIService",
+    namespaced=False,
+    categories=("api-extensions",),
+    subresources=("status",),
+)
+MUTATING_WEBHOOKS = Resource(
+    group="admissionregistration.k8s.io",
+    plural="mutatingwebhookconfigurations",
+    singular="mutatingwebhookconfiguration",
+    kind="MutatingWebhookConfiguration",
+    namespaced=False,
+    categories=("api-extensions",),
+    counts_generations=True,
+)
+VALIDATING_WEBHOOKS = Resource(
+    group="admissionregistration.k8s.io",
+    plural="validatingwebhookconfigurations",
+    singular="validatingwebhookconfiguration",
+    kind="ValidatingWebhookConfiguration",
+    namespaced=False,
+    categories=("api-extensions",),
+    counts_generations=True,
+)
+
+BUILTIN: tuple[Resource, ...] = (
+    Resource(plural="bindings", singular="binding", kind="Binding", verbs=REVIEW_VERBS),
+    Resource(plural="configmaps", singular="configmap", kind="ConfigMap", short_names=("cm",)),
+    Resource(
+        plural="endpoints",
+        singular="endpoints",
+        kind="Endpoints",
+        short_names=("ep",),
+        created_by_update=True,
+    ),
+    EVENTS,
+    LIMIT_RANGES,
+    NAMESPACES,
+    NODES,
+    Resource(
+        plural="persistentvolumeclaims",
+        singular="persistentvolumeclaim",
+        kind="PersistentVolumeClaim",
+        short_names=("pvc",),
+        subresources=("status",),
+    ),
+    PODS,
+    REPLICATION_CONTROLLERS,
+    RESOURCE_QUOTAS,
+    SECRETS,
+    Resource(
+        plural="serviceaccounts",
+        singular="serviceaccount",
+        kind="ServiceAccount",
+        short_names=("sa",),
+    ),
+    SERVICES,
+    Resource(
+        group="apps",
+        plural="controllerrevisions",
+        singular="controllerrevision",
+        kind="ControllerRevision",
+    ),
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    Resource(
+        group="batch",
+        plural="cronjobs",
+        singular="cronjob",
+        kind="CronJob",
+        short_names=("cj",),
+        categories=("all",),
+        subresources=("status",),
+        counts_generations=True,
+    ),
+    Resource(
+        group="batch",
+        plural="jobs",
+        singular="job",
+        kind="Job",
+        categories=("all",),
+        subresources=("status",),
+        fields=("status.successful",),
+        counts_generations=True,
+    ),
+    POD_DISRUPTION_BUDGETS,
+    LEASES,
+    Resource(
+        group="events.k8s.io",
+        plural="events",
+        singular="event",
+        kind="Event",
+        short_names=("ev",),
+        fields=(
+            "regarding.kind",
+            "regarding.namespace",
+            "regarding.name",
+            "regarding.uid",
+            "regarding.apiVersion",
+            "regarding.resourceVersion",
+            "regarding.fieldPath",
+            "reason",
+            "reportingController",
+            "type",
+        ),
+        created_by_update=True,
+        stored_as="events",
+    ),
+    MUTATING_WEBHOOKS,
+    VALIDATING_WEBHOOKS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    API_SERVICES,
+    Resource(
+        group="rbac.authorization.k8s.io",
+        plural="clusterroles",
+        singular="clusterrole",
+        kind="ClusterRole",
+        namespaced=False,
+    ),
+    Resource(
+        group="rbac.authorization.k8s.io",
+        plural="clusterrolebindings",
+        singular="clusterrolebinding",
+        kind="ClusterRoleBinding",
+        namespaced=False,
+    ),
+    Resource(group="rbac.authorization.k8s.io", plural="roles", singular="role", kind="Role"),
+    Resource(
+        group="rbac.authorization.k8s.io",
+        plural="rolebindings",
+        singular="rolebinding",
+        kind="RoleBinding",
+    ),
+    Resource(
+        group="discovery.k8s.io",
+        plural="endpointslices",
+        singular="endpointslice",
+        kind="EndpointSlice",
+        counts_generations=True,
+    ),
+    Resource(
+        group="scheduling.k8s.io",
+        plural="priorityclasses",
+        singular="priorityclass",
+        kind="PriorityClass",
+        namespaced=False,
+        short_names=("pc",),
+        counts_generations=True,
+    ),
+    Resource(
+        group="authorization.k8s.io",
+        plural="selfsubjectaccessreviews",
+        singular="selfsubjectaccessreview",
+        kind="SelfSubjectAccessReview",
+        namespaced=False,
+        verbs=REVIEW_VERBS,
+    ),
+    Resource(
+        group="authorization.k8s.io",
+        plural="subjectaccessreviews",
+        singular="subjectaccessreview",
+        kind="SubjectAccessReview",
+        namespaced=False,
+        verbs=REVIEW_VERBS,
+    ),
+)
