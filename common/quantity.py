@@ -1,0 +1,354 @@
+"""Kubernetes quantities: exact values, and the texts that Kubernetes would print.
+
+A quantity is a number of whole nano-units together with a format, the family of suffixes in
+which it is written: ``100m`` and ``1k`` are decimal, ``64Mi`` is binary, ``1e3`` is an exponent.
+Python's integers make the arithmetic exact; where a result has to fit an int64 it saturates.
+
+Source: recommender.md section 2; ``resource.Quantity``, k8s.io/apimachinery/pkg/api/resource.
+"""
+
+import enum
+import functools
+import json
+import re
+from dataclasses import dataclass
+from typing import Self
+
+MAX_INT64 = 2**63 - 1
+
+_NANOS = 10**9  # of a unit
+_NANOS_OF_MILLI = 10**6
+_LONGEST_TEXT = 256  # characters; a Quantity in use has some ten
+_LARGEST_EXPONENT = 200  # decimal; keeps 1e999999999 from filling the memory
+_LONGEST_CACHED = 24  # characters
+_FAST_DIGITS = 15  # so many digits times 1000 stay inside an int64
+
+_DECIMAL = {
+    "n": -9,
+    "u": -6,
+    "m": -3,
+    "": 0,
+    "k": 3,
+    "M": 6,
+    "G": 9,
+    "T": 12,
+    "P": 15,
+    "E": 18,
+}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
+_BINARY_SUFFIX = ("", *_BINARY)
+
+_SHAPE = re.compile(r"([+-]?)([0-9]*)(?:(\.)([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)")
+_EXPONENT = re.compile(r"[eE]([-+]?[0-9]+)")
+
+
+class QuantityError(ValueError):
+    """A text, or a JSON value, is no quantity.
+
+    ``problem`` is the API server's own sentence, without the text that it is about.
+    """
+
+    FORMAT = (
+        "quantities must match the regular expression "
+        "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+    )
+    SUFFIX = "unable to parse quantity's suffix"
+    TOO_LARGE = "the quantity is out of range"
+
+    def __init__(self, text: object, problem: str) -> None:
+        shown = repr(text)
+        super().__init__(f"not a quantity: {shown[:_LONGEST_TEXT]}: {problem}")
+        self.problem = problem
+
+
+class Format(enum.StrEnum):
+    """A family of suffixes; the values are Kubernetes' names."""
+
+    DECIMAL_SI = "DecimalSI"  # n u m k M G T P E
+    BINARY_SI = "BinarySI"  # Ki Mi Gi Ti Pi Ei
+    DECIMAL_EXPONENT = "DecimalExponent"  # e3
+
+
+def divide_up(dividend: int, divisor: int) -> int:
+    """Divide and round away from zero, as Kubernetes does for every loss of precision.
+
+    ``divisor`` is positive.
+    """
+    if dividend < 0:
+        return dividend // divisor
+    return -(-dividend // divisor)
+
+
+def divide_toward_zero(dividend: int, divisor: int) -> int:
+    """Divide and drop the fraction, as Go's ``/`` does; ``divisor`` is positive."""
+    if dividend < 0:
+        return -(-dividend // divisor)
+    return dividend // divisor
+
+
+def saturate(value: int) -> int:
+    """Cut a number to what an int64 holds, where the reference wraps around."""
+    return max(-MAX_INT64 - 1, min(MAX_INT64, value))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quantity:
+    """An exact amount that remembers how it was written.
+
+    Equality, order and hash are numeric: ``1Gi`` equals ``1024Mi``. Arithmetic gives the
+    canonical text in the format of the left operand, or of the right one if the left is zero.
+    """
+
+    nanos: int  # the exact value in nano-units
+    format: Format = Format.DECIMAL_SI
+    text: str = ""  # printed as it was typed; empty: print the canonical text
+
+    @classmethod
+    def parse(cls, text: str) -> "Quantity":
+        """Read a text such as ``250m``, ``1.5Gi`` or ``1e3``.
+
+        As lenient as the API server: a missing mantissa is zero. What is finer than a
+        nano-unit is rounded away from zero, and a binary text is cut at the int64 maximum.
+
+        Raises:
+            QuantityError: the text is no quantity, or its exponent is beyond all sense.
+        """
+        return _parse_cached(text) if len(text) <= _LONGEST_CACHED else _parse(text)
+
+    @classmethod
+    def from_json(cls, raw: str | int | float | None) -> "Quantity":  # noqa: PYI041 (JSON has both)
+        """Read a decoded JSON value; null is zero, and spaces inside a string don't count.
+
+        A number's literal text is gone by now, so ``1E3`` reads like ``1000``; where the text
+        is at hand, ``from_json_text`` keeps it.
+
+        Raises:
+            QuantityError: the value is no quantity; an empty string and a boolean are none.
+        """
+        if raw is None:
+            return ZERO
+        if isinstance(raw, str):
+            return cls.parse(raw.strip())
+        if isinstance(raw, bool):
+            raise QuantityError(raw, QuantityError.FORMAT)
+        return cls.parse(repr(raw))
+
+    @classmethod
+    def from_json_text(cls, raw: str | bytes) -> "Quantity":
+        """Read one JSON value as it stands in the document: ``"1Gi"``, ``1E3``, ``null``.
+
+        Raises:
+            QuantityError: the value is no quantity.
+        """
+        text = (raw if isinstance(raw, str) else raw.decode(errors="replace")).strip()
+        if text == "null":
+            return ZERO
+        if text.startswith('"'):
+            try:
+                text = json.loads(text)
+            except ValueError:
+                raise QuantityError(text, QuantityError.FORMAT) from None
+        return cls.parse(text.strip())
+
+    @classmethod
+    def from_milli(cls, milli: int, format: Format = Format.DECIMAL_SI) -> Self:
+        """Make a quantity of thousandths of a unit."""
+        return cls(milli * _NANOS_OF_MILLI, format)
+
+    @classmethod
+    def from_value(cls, value: int, format: Format = Format.DECIMAL_SI) -> Self:
+        """Make a quantity of whole units."""
+        return cls(value * _NANOS, format)
+
+    @property
+    def milli(self) -> int:
+        """Thousandths of a unit, rounded away from zero, within int64."""
+        return saturate(divide_up(self.nanos, _NANOS_OF_MILLI))
+
+    @property
+    def value(self) -> int:
+        """Whole units, rounded away from zero, within int64."""
+        return saturate(divide_up(self.nanos, _NANOS))
+
+    @property
+    def is_zero(self) -> bool:
+        return self.nanos == 0
+
+    @property
+    def sign(self) -> int:
+        """Minus one, zero or one."""
+        return (self.nanos > 0) - (self.nanos < 0)
+
+    def canonical(self) -> "Quantity":
+        """Forget how it was typed."""
+        return Quantity(self.nanos, self.format)
+
+    def round_up(self, scale: int) -> "Quantity":
+        """Round away from zero to a multiple of ten to the power of ``scale`` (0 = units)."""
+        step = 10 ** max(scale + 9, 0)
+        return Quantity(divide_up(self.nanos, step) * step, self.format)
+
+    def __add__(self, other: "Quantity") -> "Quantity":
+        return Quantity(self.nanos + other.nanos, self.format if self.nanos else other.format)
+
+    def __sub__(self, other: "Quantity") -> "Quantity":
+        return Quantity(self.nanos - other.nanos, self.format if self.nanos else other.format)
+
+    def __neg__(self) -> "Quantity":
+        return Quantity(-self.nanos, self.format)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Quantity) and self.nanos == other.nanos
+
+    def __hash__(self) -> int:
+        return hash(self.nanos)
+
+    def __lt__(self, other: "Quantity") -> bool:
+        return self.nanos < other.nanos
+
+    def __le__(self, other: "Quantity") -> bool:
+        return self.nanos <= other.nanos
+
+    def __gt__(self, other: "Quantity") -> bool:
+        return self.nanos > other.nanos
+
+    def __ge__(self, other: "Quantity") -> bool:
+        return self.nanos >= other.nanos
+
+    def __str__(self) -> str:
+        return self.text or _canonical_text(self.nanos, self.format)
+
+
+ZERO = Quantity(0)
+
+
+def parse_milli(raw: str | int | float | None) -> int:  # noqa: PYI041 (JSON has both)
+    """Thousandths of a unit of a JSON value, rounded up: what ``Quantity`` says, only faster.
+
+    Raises:
+        QuantityError: the value is no quantity.
+    """
+    if isinstance(raw, str) and raw.isascii():
+        digits = raw[:-1]
+        last = raw[-1:]
+        if last == "m":
+            if len(digits) <= _FAST_DIGITS and digits.isdigit():
+                return int(digits)
+        elif last == "n":
+            if len(digits) <= _FAST_DIGITS and digits.isdigit():
+                return -(-int(digits) // 1_000_000)
+        elif len(raw) <= _FAST_DIGITS and raw.isdigit():
+            return int(raw) * 1000
+    return Quantity.from_json(raw).milli
+
+
+def parse_value(raw: str | int | float | None) -> int:  # noqa: PYI041 (JSON has both)
+    """Whole units of a JSON value, rounded up: what ``Quantity`` says, only faster.
+
+    Raises:
+        QuantityError: the value is no quantity.
+    """
+    if isinstance(raw, str) and len(raw) <= _FAST_DIGITS and raw.isascii():
+        if raw.isdigit():
+            return int(raw)
+        digits = raw[:-2]
+        if digits.isdigit():
+            suffix = raw[-2:]
+            if suffix == "Ki":
+                return int(digits) << 10
+            if suffix == "Mi":
+                return min(int(digits) << 20, MAX_INT64)
+            if suffix == "Gi":
+                return min(int(digits) << 30, MAX_INT64)
+    return Quantity.from_json(raw).value
+
+
+def _parse(text: str) -> Quantity:
+    shape = _SHAPE.fullmatch(text)
+    if shape is None or not text or len(text) > _LONGEST_TEXT:
+        raise QuantityError(text, QuantityError.FORMAT)
+    sign, whole, point, fraction, suffix = shape.groups(default="")
+    digits = (whole.lstrip("0") or "0") + fraction
+    if suffix in _BINARY:
+        nanos, family = _binary(digits, len(fraction), _BINARY[suffix])
+        kept = not point and _keeps_binary(digits, _BINARY[suffix])
+    else:
+        exponent, family = _decimal_exponent(text, suffix)
+        power = exponent - len(fraction)
+        nanos = _decimal(digits, power)
+        kept = _keeps_decimal(digits, power)
+    return Quantity(-nanos if sign == "-" else nanos, family, text if kept else "")
+
+
+_parse_cached = functools.lru_cache(maxsize=16384)(_parse)
+
+
+def _decimal_exponent(text: str, suffix: str) -> tuple[int, Format]:
+    if suffix in _DECIMAL:
+        return _DECIMAL[suffix], Format.DECIMAL_SI
+    exponent = _EXPONENT.fullmatch(suffix)
+    if exponent is None:
+        raise QuantityError(text, QuantityError.SUFFIX)
+    power = int(exponent[1])
+    if power > _LARGEST_EXPONENT:
+        raise QuantityError(text, QuantityError.TOO_LARGE)
+    return power, Format.DECIMAL_EXPONENT
+
+
+def _decimal(digits: str, power: int) -> int:
+    """Nano-units of ``digits`` times ten to the ``power``, rounded up."""
+    shift = power + 9
+    if shift >= 0:
+        scaled: int = int(digits) * 10**shift
+        return scaled
+    # Dividing by more than all digits always rounds up to one, whatever the exponent is.
+    return divide_up(int(digits), 10 ** min(-shift, len(digits)))
+
+
+def _binary(digits: str, fraction: int, power: int) -> tuple[int, Format]:
+    """Nano-units of ``digits`` with ``fraction`` digits after the point, times 2**power."""
+    nanos = divide_up((int(digits) << power) * _NANOS, 10**fraction)
+    nanos = min(nanos, MAX_INT64 * _NANOS)
+    # Below one unit there is no binary way to write it.
+    return nanos, Format.DECIMAL_SI if 0 < nanos < _NANOS else Format.BINARY_SI
+
+
+def _keeps_decimal(digits: str, power: int) -> bool:
+    """Whether the reference's fast path takes the text, and so keeps it."""
+    return (
+        len(digits) <= 18
+        and power >= -9
+        and power % 3 == 0
+        and not digits.endswith("000")
+        and not digits.startswith("0")
+    )
+
+
+def _keeps_binary(digits: str, power: int) -> bool:
+    return len(digits) + power * 3 // 10 + 1 <= 15 and int(digits) % 8 != 0
+
+
+def _canonical_text(nanos: int, format: Format) -> str:
+    """Write the largest suffix of the family that leaves a whole number."""
+    if nanos == 0:
+        return "0"
+    value, rest = divmod(abs(nanos), _NANOS)
+    if format is Format.BINARY_SI and rest == 0 and value >= 1024:
+        return ("-" if nanos < 0 else "") + _binary_text(value)
+    exponent = -9
+    last = _LARGEST_EXPONENT * 2 if format is Format.DECIMAL_EXPONENT else 18
+    while exponent < last and nanos % 1000 == 0:
+        nanos //= 1000
+        exponent += 3
+    if format is Format.DECIMAL_EXPONENT:
+        return f"{nanos}e{exponent}" if exponent else str(nanos)
+    return f"{nanos}{_DECIMAL_SUFFIX[exponent]}"
+
+
+def _binary_text(value: int) -> str:
+    power = 0
+    while value % 1024 == 0 and power < len(_BINARY):
+        value //= 1024
+        power += 1
+    return f"{value}{_BINARY_SUFFIX[power]}"

@@ -1,0 +1,93 @@
+"""Resources by name, and the integer amounts that the recommender counts in.
+
+CPU is counted in millicores and memory in bytes, both as integers from 0 to ``MAX_AMOUNT``.
+A resource list of Kubernetes, such as ``requests``, is a mapping of quantities.
+
+Source: recommender.md section 2; vertical-pod-autoscaler/pkg/recommender/model/types.go.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+
+from common.quantity import Format, Quantity
+
+CPU = "cpu"
+MEMORY = "memory"
+RESOURCES = (CPU, MEMORY)
+
+ResourceQuantities = Mapping[str, Quantity]
+
+MAX_AMOUNT = 10**14  # millicores or bytes
+
+_BELOW_ANY_MINIMUM = -(2**63)  # what NaN becomes on amd64
+
+
+def parse_quantities(raw: Mapping[str, str | int | float | None] | None) -> dict[str, Quantity]:
+    """Read a resource list as JSON holds it; an absent one is empty.
+
+    Raises:
+        QuantityError: one of the values is no quantity.
+    """
+    if not raw:
+        return {}
+    return {name: Quantity.from_json(value) for name, value in raw.items()}
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Sort names of resources: cpu, memory, then the others by name.
+
+    The reference walks maps in random order; wherever an order shows, this is ours.
+    """
+    return sorted(names, key=_rank)
+
+
+def amount(value: float) -> int:
+    """Cut a number to an amount: nothing negative, nothing above ``MAX_AMOUNT``, no fraction.
+
+    Not a number becomes an amount below any minimum, which every caller raises or rejects.
+    """
+    if value > MAX_AMOUNT:
+        return MAX_AMOUNT
+    if value < 0:
+        return 0
+    return _BELOW_ANY_MINIMUM if math.isnan(value) else int(value)
+
+
+def scale(amount_: int, factor: float) -> int:
+    """Multiply an amount, and drop the fraction."""
+    return amount(float(amount_) * factor)
+
+
+def cpu_from_cores(cores: float) -> int:
+    return amount(cores * 1000.0)
+
+
+def cores_from_cpu(millicores: int) -> float:
+    return millicores / 1000.0
+
+
+def memory_from_bytes(count: float) -> int:
+    return amount(count)
+
+
+def cpu_amount(quantity: Quantity) -> int:
+    """Millicores, rounded up: any use at all is at least one."""
+    return quantity.milli
+
+
+def memory_amount(quantity: Quantity) -> int:
+    """Bytes, rounded up."""
+    return quantity.value
+
+
+def cpu_quantity(millicores: int) -> Quantity:
+    return Quantity.from_milli(millicores, Format.DECIMAL_SI)
+
+
+def memory_quantity(count: int) -> Quantity:
+    """A number of bytes in binary units where it is a multiple of one: ``250Mi``."""
+    return Quantity.from_value(count, Format.BINARY_SI)
+
+
+def _rank(name: str) -> tuple[int, str]:
+    return (RESOURCES.index(name) if name in RESOURCES else len(RESOURCES), name)

@@ -1,0 +1,77 @@
+"""Quantities against the reference: parsing, printing, arithmetic, rounding."""
+
+from fractions import Fraction
+from typing import Any
+
+from golden_data import Differences, Row, rows
+
+from common.quantity import Quantity, QuantityError
+
+
+def _exact(quantity: Quantity) -> Fraction:
+    return Fraction(quantity.nanos, 10**9)
+
+
+def _parse(text: str, *, json: bool = False) -> Quantity | None:
+    try:
+        return Quantity.from_json_text(text) if json else Quantity.parse(text)
+    except QuantityError:
+        return None
+
+
+def _check_parse(row: Row, differences: Differences) -> None:
+    want: dict[str, Any] = row.expected
+    quantity = _parse(row.input["text"])
+    differences.check(row.id, "valid", quantity is not None, want["valid"])
+    if quantity is None or not want["valid"]:
+        return
+    differences.check(row.id, "format", quantity.format, want["format"])
+    differences.check(row.id, "exact", _exact(quantity), Fraction(want["exact"]))
+    differences.check(row.id, "sign", quantity.sign, want["sign"])
+    differences.check(row.id, "string", str(quantity), want["string"])
+    differences.check(row.id, "canonical", str(quantity.canonical()), want["canonical"])
+    for unit, rounded, whole in (("milli", quantity.milli, -3), ("value", quantity.value, 0)):
+        if unit in want and not want.get(f"{unit}_overflow"):
+            differences.check(row.id, unit, str(rounded), want[unit])
+        name = "whole_milli" if unit == "milli" else "whole_unit"
+        differences.check(row.id, name, quantity.round_up(whole) == quantity, want[name])
+
+
+def test_parse() -> None:
+    differences = Differences()
+    for row in rows("quantity"):
+        if row.input["op"] == "parse":
+            _check_parse(row, differences)
+    differences.none_in(20_000)
+
+
+def test_json() -> None:
+    differences = Differences()
+    for row in rows("quantity"):
+        if row.input["op"] == "json":
+            quantity = _parse(row.input["json"], json=True)
+            want = row.expected["marshalled"] if row.expected["valid"] else None
+            differences.check(row.id, "json", quantity and f'"{quantity}"', want)
+    differences.none_in(15)
+
+
+def test_arithmetic() -> None:
+    differences = Differences()
+    for row in rows("quantity"):
+        op = row.input["op"]
+        if op in ("parse", "json"):
+            continue
+        left = Quantity.parse(row.input["a"])
+        right = Quantity.parse(row.input.get("b", "0"))
+        if op == "cmp":
+            got = (left > right) - (left < right)
+            differences.check(row.id, op, got, row.expected)
+            differences.check(row.id, "equal", left == right, row.expected == 0)
+        elif op == "round_up":
+            rounded = left.round_up(row.input["scale"])
+            differences.check(row.id, "exact", rounded == left, row.expected["exact"])
+            differences.check(row.id, op, str(rounded), row.expected["string"])
+        else:
+            results = {"add": left + right, "sub": left - right, "neg": -left}
+            differences.check(row.id, op, str(results[op]), row.expected)
+    differences.none_in(3_000)
