@@ -1,0 +1,155 @@
+"""From a PATCH request to the changed object."""
+
+import enum
+from typing import Any, Final
+
+import jsonpatch
+import jsonpointer
+import msgspec
+
+from sandbox.errors import ApiError, bad_request, unprocessable_patch, unsupported_media_type
+from sandbox.patching.merge_keys import fields_of
+from sandbox.patching.strategic import StrategicPatchError, strategic_merge
+from sandbox.resources import Resource
+
+MAX_OPERATIONS: Final = 10_000
+
+
+class ContentType(enum.StrEnum):
+    """What a PATCH body can be."""
+
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+def apply_patch(
+    content_type: str,
+    current: dict[str, Any],
+    body: bytes,
+    *,
+    resource: Resource,
+) -> dict[str, Any]:
+    """Return ``current`` with the patch applied; ``current`` itself stays as it is.
+
+    Nothing is shared between ``current`` and the result. A custom resource knows no strategic
+    merge patch. Server-side apply is refused: it needs an owner for every field, which this
+    server doesn't keep.
+
+    Raises:
+        ApiError: 400 for a body that is no patch, 413 for too many operations, 415 for
+            another content type, 422 for a patch that does not fit the object.
+
+    Source: k8s.io/apiserver pkg/endpoints/handlers/patch.go; kubernetes-resize.md 1.1.
+    """
+    kind = content_type.partition(";")[0].strip()
+    if kind == ContentType.JSON:
+        return _json_patch(current, body)
+    if kind == ContentType.MERGE:
+        merged = _merge(_copy(current), _decoded_map(body))
+        return merged if isinstance(merged, dict) else {}
+    if kind == ContentType.STRATEGIC and not resource.custom:
+        return _strategic_patch(current, body, resource)
+    raise _unsupported(kind, resource)
+
+
+def _json_patch(current: dict[str, Any], body: bytes) -> dict[str, Any]:
+    try:
+        operations = msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        raise bad_request(f"error decoding patch: {error}") from error
+    if not isinstance(operations, list):
+        raise bad_request(
+            f"error decoding patch: json: cannot unmarshal {_go_type(operations)} into Go value "
+            "of type []handlers.jsonPatchOp",
+        )
+    if len(operations) > MAX_OPERATIONS:
+        raise ApiError(
+            413,
+            "RequestEntityTooLarge",
+            "Request entity too large: The allowed maximum operations in a JSON patch is "
+            f"{MAX_OPERATIONS}, got {len(operations)}",
+        )
+    for operation in operations:
+        # The Go library takes a missing value for null; the Python one refuses it.
+        if isinstance(operation, dict) and operation.get("op") in ("add", "replace", "test"):
+            operation.setdefault("value", None)
+    patched = _copy(current)
+    try:
+        patched = jsonpatch.JsonPatch(operations).apply(patched, in_place=True)
+    except (
+        jsonpatch.JsonPatchException,
+        jsonpointer.JsonPointerException,
+        TypeError,  # an operation that is no map, or a path into a scalar
+    ) as error:
+        raise unprocessable_patch() from error
+    if not isinstance(patched, dict):
+        raise unprocessable_patch()
+    return patched
+
+
+def _strategic_patch(current: dict[str, Any], body: bytes, resource: Resource) -> dict[str, Any]:
+    patch = _decoded_map(body)
+    try:
+        merged = strategic_merge(_copy(current), patch, fields_of(resource.group, resource.kind))
+    except StrategicPatchError as error:
+        reason = {400: "BadRequest", 422: "Invalid"}.get(error.status, "InternalError")
+        raise ApiError(error.status, reason, str(error)) from error
+    return merged if isinstance(merged, dict) else {}
+
+
+def _merge(target: Any, patch: Any) -> Any:
+    """RFC 7396."""
+    if not isinstance(patch, dict):
+        return patch
+    result = target if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = _merge(result.get(name), value)
+    return result
+
+
+def _decoded_map(body: bytes) -> dict[str, Any]:
+    try:
+        patch = msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        raise bad_request(f"error decoding patch: {error}") from error
+    if not isinstance(patch, dict):
+        raise bad_request(
+            f"error decoding patch: json: cannot unmarshal {_go_type(patch)} into Go value of "
+            "type map[string]interface {}",
+        )
+    return patch
+
+
+def _copy(value: dict[str, Any]) -> dict[str, Any]:
+    """A deep copy, three times as fast as ``copy.deepcopy``."""
+    copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
+    return copied
+
+
+def _unsupported(kind: str, resource: Resource) -> ApiError:
+    accepted = [ContentType.JSON, ContentType.MERGE]
+    if not resource.custom:
+        accepted.append(ContentType.STRATEGIC)
+    if kind == ContentType.STRATEGIC:  # the sentence of a real server, which knows apply patches
+        accepted.append(ContentType.APPLY)
+    if kind in (ContentType.STRATEGIC, ContentType.APPLY):
+        return unsupported_media_type(accepted)
+    return ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
+
+
+def _go_type(value: object) -> str:
+    """How Go's JSON decoder names a kind of value."""
+    if isinstance(value, dict):
+        return "object"
+    if isinstance(value, list):
+        return "array"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, bool):
+        return "bool"
+    return "number"

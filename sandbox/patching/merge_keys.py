@@ -1,0 +1,95 @@
+"""How lists of built-in kinds merge under a strategic merge patch.
+
+The API server reads this from the tags ``patchStrategy`` and ``patchMergeKey`` of its Go
+types; here it is a tree per kind. What the tree does not name merges as it does there
+without a tag: maps key by key, lists and scalars as a whole.
+
+Source: the tags in k8s.io/api and k8s.io/apimachinery, releases 1.33 to 1.36.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+Fields: TypeAlias = Mapping[str, "Fields | MergedList | Replaced"]
+"""The fields of a map that are not plain; a nested mapping is a map with such fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergedList:
+    """A list that is merged: of maps by ``key``, or of scalars when ``key`` is empty."""
+
+    key: str = ""
+    item: Fields = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """A map that a patch replaces whole (``patchStrategy: replace``)."""
+
+
+_CONDITIONS: Fields = {"conditions": MergedList("type")}
+_META: Fields = {"ownerReferences": MergedList("uid"), "finalizers": MergedList()}
+
+_CONTAINER: Fields = {
+    "ports": MergedList("containerPort"),
+    "env": MergedList("name"),
+    "volumeMounts": MergedList("mountPath"),
+    "volumeDevices": MergedList("devicePath"),
+}
+_POD_SPEC: Fields = {
+    "volumes": MergedList("name"),
+    "initContainers": MergedList("name", _CONTAINER),
+    "containers": MergedList("name", _CONTAINER),
+    "ephemeralContainers": MergedList("name", _CONTAINER),
+    "imagePullSecrets": MergedList("name"),
+    "hostAliases": MergedList("ip"),
+    "topologySpreadConstraints": MergedList("topologyKey"),
+    "resourceClaims": MergedList("name"),
+    "schedulingGates": MergedList("name"),
+}
+_TEMPLATE: Fields = {"metadata": _META, "spec": _POD_SPEC}
+_TEMPLATE_OWNER: Fields = {"spec": {"template": _TEMPLATE}, "status": _CONDITIONS}
+_WEBHOOKS: Fields = {"webhooks": MergedList("name")}
+
+_KINDS: Mapping[tuple[str, str], Fields] = {
+    ("", "Pod"): {
+        "spec": _POD_SPEC,
+        "status": {
+            **_CONDITIONS,
+            "podIPs": MergedList("ip"),
+            "hostIPs": MergedList("ip"),
+            "resourceClaimStatuses": MergedList("name"),
+        },
+    },
+    ("", "PodTemplate"): {"template": _TEMPLATE},
+    ("", "ReplicationController"): _TEMPLATE_OWNER,
+    ("", "Node"): {
+        "spec": {"podCIDRs": MergedList()},
+        "status": {**_CONDITIONS, "addresses": MergedList("type")},
+    },
+    ("", "Service"): {"spec": {"ports": MergedList("port")}, "status": _CONDITIONS},
+    ("", "ServiceAccount"): {"secrets": MergedList("name")},
+    ("", "Namespace"): {"status": _CONDITIONS},
+    ("", "PersistentVolumeClaim"): {"status": _CONDITIONS},
+    ("apps", "Deployment"): _TEMPLATE_OWNER,
+    ("apps", "ReplicaSet"): _TEMPLATE_OWNER,
+    ("apps", "StatefulSet"): _TEMPLATE_OWNER,
+    ("apps", "DaemonSet"): _TEMPLATE_OWNER,
+    ("batch", "Job"): _TEMPLATE_OWNER,
+    ("batch", "CronJob"): {"spec": {"jobTemplate": {"metadata": _META, **_TEMPLATE_OWNER}}},
+    ("autoscaling", "HorizontalPodAutoscaler"): {"status": _CONDITIONS},
+    ("policy", "PodDisruptionBudget"): {"spec": {"selector": Replaced()}, "status": _CONDITIONS},
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _WEBHOOKS,
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _WEBHOOKS,
+    ("apiregistration.k8s.io", "APIService"): {"status": _CONDITIONS},
+}
+
+
+def fields_of(group: str, kind: str) -> Fields:
+    """The merge rules of a built-in kind; one without rules of its own has those of metadata."""
+    return _TREES.get((group, kind), _PLAIN)
+
+
+_PLAIN: Fields = {"metadata": _META}
+_TREES = {key: {**_PLAIN, **fields} for key, fields in _KINDS.items()}

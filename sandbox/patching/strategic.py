@@ -1,0 +1,261 @@
+"""Strategic merge patches: merge keys, directives and the order of merged lists.
+
+Follows ``StrategicMergeMapPatchUsingLookupPatchMeta`` of
+k8s.io/apimachinery/pkg/util/strategicpatch, as an API server runs it (parallel lists are
+merged, unmatched nulls are ignored).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Final
+
+from sandbox.patching.merge_keys import Fields, MergedList, Replaced
+
+_PATCH: Final = "$patch"
+_RETAIN_KEYS: Final = "$retainKeys"
+_DELETE_FROM: Final = "$deleteFromPrimitiveList/"
+_SET_ORDER: Final = "$setElementOrder/"
+_PLAIN: Final[Fields] = {}
+
+
+class StrategicPatchError(ValueError):
+    """A directive that makes no sense; ``status`` is the HTTP status of the answer."""
+
+    def __init__(self, message: str, *, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def strategic_merge(original: dict[str, Any], patch: dict[str, Any], fields: Fields) -> Any:
+    """Merge ``patch`` into ``original``; both are consumed.
+
+    Raises:
+        StrategicPatchError: a directive has a wrong form, or a merge key is missing.
+    """
+    if _PATCH in patch:
+        return _whole_map(patch)
+    _retain_keys(original, patch)
+    _merge_ordered_lists(original, patch, fields)
+    for name, value in patch.items():
+        if name.startswith(_DELETE_FROM):
+            _delete_from(original, name.removeprefix(_DELETE_FROM), value)
+            continue
+        if value is None:
+            original.pop(name, None)
+            continue
+        current = original.get(name)
+        if isinstance(current, dict) and isinstance(value, dict):
+            original[name] = _merge_maps(current, value, fields.get(name, _PLAIN))
+        elif isinstance(current, list) and isinstance(value, list):
+            original[name] = _merge_lists(current, value, fields.get(name))
+        else:
+            original[name] = _clean(value)
+    return original
+
+
+def _merge_maps(
+    original: dict[str, Any], patch: dict[str, Any], rule: Fields | MergedList | Replaced
+) -> Any:
+    if isinstance(rule, Replaced):
+        return _clean(patch)
+    return strategic_merge(original, patch, _PLAIN if isinstance(rule, MergedList) else rule)
+
+
+def _merge_lists(original: list[Any], patch: list[Any], rule: object) -> list[Any]:
+    if not isinstance(rule, MergedList):
+        cleaned: list[Any] = _clean(patch)
+        return cleaned
+    if not rule.key:
+        if any(isinstance(item, dict | list) for item in patch):
+            raise StrategicPatchError("an item of a list of scalars is none", status=422)
+        merged = list(dict.fromkeys([*original, *patch]))
+        return _ordered(merged, patch, original, _itself)
+    key = rule.key
+    before = original
+    replaced, changes = False, []
+    for item in patch:
+        directive = _map(item).get(_PATCH)
+        if directive is None:
+            changes.append(item)
+        elif directive == "delete":
+            wanted = _merge_value(item, key)
+            original = [one for one in original if one.get(key) != wanted]
+        elif directive == "replace":
+            replaced = True
+        else:
+            raise _unknown_directive(item)
+    if replaced:
+        return [_clean(item) for item in changes]
+    identify = partial(_value_of, key)
+    places = _places(original, identify)
+    merged = list(original)
+    for item in changes:
+        place = places.get(_merge_value(item, key))
+        if place is None:
+            places[item[key]] = len(merged)
+            merged.append(_clean(item))
+        else:
+            merged[place] = strategic_merge(merged[place], dict(item), rule.item)
+    return _ordered(merged, changes, before, identify)
+
+
+def _merge_ordered_lists(original: dict[str, Any], patch: dict[str, Any], fields: Fields) -> None:
+    """Merge the lists for which the patch says in which order their items shall be."""
+    for directive in [name for name in patch if name.startswith(_SET_ORDER)]:
+        order = patch.pop(directive)
+        name = directive.removeprefix(_SET_ORDER)
+        rule = fields.get(name)
+        key = rule.key if isinstance(rule, MergedList) else ""
+        current, changes = original.get(name), patch.pop(name, None)
+        if not isinstance(order, list) or not isinstance(changes, list | None):
+            raise StrategicPatchError(
+                f"the {directive} directive needs a list beside a list", status=400
+            )
+        identify = partial(_value_of, key) if key else _itself
+        _check_order(changes or (), order, identify, name)
+        if current is None:
+            if changes is None:
+                continue
+            current = []
+        merged = current if changes is None else _merge_lists(list(current), changes, rule)
+        original[name] = _ordered(merged, order, current, identify)
+
+
+def _check_order(
+    changes: Iterable[Any], order: Sequence[Any], identify: Callable[[Any], Any], name: str
+) -> None:
+    """Every item of the patch must appear in the order list, in the same sequence."""
+    rest = iter([identify(item) for item in order])
+    for item in changes:
+        if isinstance(item, dict) and _PATCH in item:
+            continue
+        if identify(item) not in rest:
+            raise StrategicPatchError(
+                f"The order in patch list:\n{changes}\n doesn't match "
+                f"{_SET_ORDER}{name} list:\n{list(order)}\n",
+                status=400,
+            )
+
+
+def _ordered(
+    merged: Sequence[Any],
+    patch: Sequence[Any],
+    server: Sequence[Any],
+    identify: Callable[[Any], Any],
+) -> list[Any]:
+    """Items of the patch in the patch's order, the others put between them as they stood.
+
+    An item that only the server has comes before the first item of the patch that it
+    preceded on the server, so an item that is new goes to the front.
+    """
+    wanted = _places(patch, identify)
+    stood = _places(server, identify)
+    named = sorted(
+        (item for item in merged if identify(item) in wanted),
+        key=lambda item: wanted[identify(item)],
+    )
+    others = [item for item in merged if identify(item) not in wanted]
+    result: list[Any] = []
+    place = 0
+    for item in named:
+        limit = stood.get(identify(item), -1)
+        while place < len(others) and stood[identify(others[place])] < limit:
+            result.append(others[place])
+            place += 1
+        result.append(item)
+    return result + others[place:]
+
+
+def _places(items: Sequence[Any], identify: Callable[[Any], Any]) -> dict[Any, int]:
+    """Where each item stands; of several that are alike, the first."""
+    places: dict[Any, int] = {}
+    for place, item in enumerate(items):
+        places.setdefault(identify(item), place)
+    return places
+
+
+def _retain_keys(original: dict[str, Any], patch: dict[str, Any]) -> None:
+    """Drop what ``$retainKeys`` doesn't name: how one volume source replaces another."""
+    if _RETAIN_KEYS not in patch:
+        return
+    keys = patch.pop(_RETAIN_KEYS)
+    set_fields = (
+        name
+        for name, value in patch.items()
+        if value is not None and not name.startswith((_DELETE_FROM, _SET_ORDER))
+    )
+    if not isinstance(keys, list) or not all(name in keys for name in set_fields):
+        raise StrategicPatchError("invalid patch format of retainKeys", status=400)
+    for name in [name for name in original if name not in keys]:
+        del original[name]
+
+
+def _delete_from(original: dict[str, Any], name: str, values: object) -> None:
+    if not isinstance(values, list):
+        raise StrategicPatchError("invalid patch format of primitive list", status=400)
+    current = original.get(name)
+    if isinstance(current, list):
+        original[name] = [item for item in current if item not in values]
+
+
+def _whole_map(patch: dict[str, Any]) -> dict[str, Any]:
+    directive = patch[_PATCH]
+    if directive == "delete":
+        return {}
+    if directive != "replace":
+        raise _unknown_directive(patch)
+    kept: dict[str, Any] = _clean(patch)
+    return kept
+
+
+def _clean(value: Any) -> Any:
+    """A value that meets nothing to merge with: without its directives and nulls."""
+    if isinstance(value, dict):
+        if value.get(_PATCH) == "delete":
+            return {}
+        return {
+            name: _clean(inner)
+            for name, inner in value.items()
+            if inner is not None and not _is_directive(name)
+        }
+    if isinstance(value, list):
+        return [
+            _clean(item)
+            for item in value
+            if not (isinstance(item, dict) and item.get(_PATCH) in ("delete", "replace"))
+        ]
+    return value
+
+
+def _is_directive(name: str) -> bool:
+    return name in (_PATCH, _RETAIN_KEYS) or name.startswith((_DELETE_FROM, _SET_ORDER))
+
+
+def _itself(item: Any) -> Any:
+    return item
+
+
+def _value_of(key: str, item: object) -> Any:
+    return _map(item).get(key)
+
+
+def _map(item: object) -> dict[str, Any]:
+    if not isinstance(item, dict):
+        raise StrategicPatchError("an item of a merged list is no map", status=422)
+    return item
+
+
+def _merge_value(item: dict[str, Any], key: str) -> Any:
+    if not isinstance(item.get(key), str | int):
+        raise StrategicPatchError(
+            f"map: {_go_map(item)} does not contain declared merge key: {key}", status=500
+        )
+    return item[key]
+
+
+def _unknown_directive(patch: dict[str, Any]) -> StrategicPatchError:
+    return StrategicPatchError(f"unknown patch type found in: {_go_map(patch)}", status=422)
+
+
+def _go_map(value: dict[str, Any]) -> str:
+    return f"map[{' '.join(f'{name}:{value[name]}' for name in sorted(value))}]"

@@ -1,0 +1,274 @@
+"""What each kind of patch makes of an object; directives as kubectl and clients send them."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pytest
+
+from sandbox.errors import ApiError
+from sandbox.patching import ContentType, apply_patch
+from sandbox.resources import DEPLOYMENTS, POD_DISRUPTION_BUDGETS, PODS, Resource
+
+WIDGETS = Resource(group="shop", plural="widgets", singular="widget", kind="Widget", custom=True)
+
+
+def containers(*names: str) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": name, "image": "i"} for name in names]}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    id: str
+    before: dict[str, Any]
+    patch: Any
+    want: dict[str, Any]
+    kind: ContentType = ContentType.STRATEGIC
+    resource: Resource = field(default=PODS)
+
+
+STRATEGIC = [
+    Case(
+        id="a container is found by its name",
+        before=containers("a", "b"),
+        patch={"spec": {"containers": [{"name": "b", "image": "j"}]}},
+        want={"spec": {"containers": [{"name": "a", "image": "i"}, {"name": "b", "image": "j"}]}},
+    ),
+    Case(
+        id="a new item goes to the front",
+        before=containers("a"),
+        patch=containers("b"),
+        want=containers("b", "a"),
+    ),
+    Case(
+        id="$setElementOrder decides the order; what only the server has stays before what it led",
+        before=containers("a", "b", "c"),
+        patch={
+            "spec": {
+                "$setElementOrder/containers": [{"name": "c"}, {"name": "a"}, {"name": "d"}],
+                "containers": [{"name": "d", "image": "i"}],
+            }
+        },
+        want=containers("b", "c", "a", "d"),
+    ),
+    Case(
+        id="$setElementOrder alone reorders",
+        before=containers("a", "b"),
+        patch={"spec": {"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]}},
+        want=containers("b", "a"),
+    ),
+    Case(
+        id="$patch: delete removes an item",
+        before=containers("a", "b"),
+        patch={"spec": {"containers": [{"name": "a", "$patch": "delete"}]}},
+        want=containers("b"),
+    ),
+    Case(
+        id="$patch: replace in a list replaces the list",
+        before=containers("a", "b"),
+        patch={"spec": {"containers": [{"$patch": "replace"}, {"name": "c", "image": "i"}]}},
+        want=containers("c"),
+    ),
+    Case(
+        id="$patch: replace in a map replaces the map",
+        before={"metadata": {"labels": {"a": "1", "b": "2"}}},
+        patch={"metadata": {"labels": {"$patch": "replace", "c": "3"}}},
+        want={"metadata": {"labels": {"c": "3"}}},
+    ),
+    Case(
+        id="null deletes",
+        before={"metadata": {"labels": {"a": "1", "b": "2"}}},
+        patch={"metadata": {"labels": {"a": None, "z": None}}},
+        want={"metadata": {"labels": {"b": "2"}}},
+    ),
+    Case(
+        id="nulls of a new map are dropped",
+        before={"metadata": {}},
+        patch={"metadata": {"creationTimestamp": None, "labels": {"a": None, "b": "1"}}},
+        want={"metadata": {"labels": {"b": "1"}}},
+    ),
+    Case(
+        id="finalizers are a set",
+        before={"metadata": {"finalizers": ["a", "b"]}},
+        patch={"metadata": {"finalizers": ["b", "c"]}},
+        want={"metadata": {"finalizers": ["a", "b", "c"]}},
+    ),
+    Case(
+        id="$deleteFromPrimitiveList takes out of a set",
+        before={"metadata": {"finalizers": ["a", "b"]}},
+        patch={"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"]}},
+        want={"metadata": {"finalizers": ["b"]}},
+    ),
+    Case(
+        id="owners are found by uid",
+        before={"metadata": {"ownerReferences": [{"uid": "1", "name": "x"}]}},
+        patch={"metadata": {"ownerReferences": [{"uid": "1", "controller": True}]}},
+        want={"metadata": {"ownerReferences": [{"uid": "1", "name": "x", "controller": True}]}},
+    ),
+    Case(
+        id="tolerations are atomic",
+        before={"spec": {"tolerations": [{"key": "a"}]}},
+        patch={"spec": {"tolerations": [{"key": "b"}]}},
+        want={"spec": {"tolerations": [{"key": "b"}]}},
+    ),
+    Case(
+        id="container statuses are atomic",
+        before={"status": {"containerStatuses": [{"name": "a"}, {"name": "b"}]}},
+        patch={"status": {"containerStatuses": [{"name": "a", "ready": True}]}},
+        want={"status": {"containerStatuses": [{"name": "a", "ready": True}]}},
+    ),
+    Case(
+        id="conditions are found by type and keep what is not sent",
+        before={"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "x"}]}},
+        patch={"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+        want={"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "x"}]}},
+    ),
+    Case(
+        id="$retainKeys drops the other volume source",
+        before={"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}},
+        patch={
+            "spec": {
+                "volumes": [
+                    {"name": "v", "$retainKeys": ["name", "hostPath"], "hostPath": {"path": "/"}}
+                ]
+            }
+        },
+        want={"spec": {"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}},
+    ),
+    Case(
+        id="a Deployment's template merges like a pod",
+        resource=DEPLOYMENTS,
+        before={"spec": {"template": containers("a", "b")}},
+        patch={"spec": {"template": {"spec": {"containers": [{"name": "a", "image": None}]}}}},
+        want={
+            "spec": {
+                "template": {"spec": {"containers": [{"name": "a"}, {"name": "b", "image": "i"}]}}
+            }
+        },
+    ),
+    Case(
+        id="a budget's selector is replaced",
+        resource=POD_DISRUPTION_BUDGETS,
+        before={"spec": {"selector": {"matchLabels": {"a": "1"}}, "minAvailable": 1}},
+        patch={"spec": {"selector": {"matchLabels": {"b": "1"}}}},
+        want={"spec": {"selector": {"matchLabels": {"b": "1"}}, "minAvailable": 1}},
+    ),
+    Case(
+        id="another type replaces",
+        resource=POD_DISRUPTION_BUDGETS,
+        before={"spec": {"minAvailable": 1}},
+        patch={"spec": {"minAvailable": "50%"}},
+        want={"spec": {"minAvailable": "50%"}},
+    ),
+]
+OTHERS = [
+    Case(
+        id="a merge patch replaces lists and deletes by null",
+        kind=ContentType.MERGE,
+        before={**containers("a", "b"), "metadata": {"labels": {"a": "1"}}},
+        patch={**containers("b"), "metadata": {"labels": {"a": None, "b": "2"}}},
+        want={**containers("b"), "metadata": {"labels": {"b": "2"}}},
+    ),
+    Case(
+        id="a JSON patch works on paths, escaped where needed",
+        kind=ContentType.JSON,
+        before={"metadata": {"annotations": {"a/b": "1"}}},
+        patch=[
+            {"op": "test", "path": "/metadata/annotations/a~1b", "value": "1"},
+            {"op": "remove", "path": "/metadata/annotations/a~1b"},
+            {"op": "add", "path": "/metadata/annotations/c", "value": "2"},
+        ],
+        want={"metadata": {"annotations": {"c": "2"}}},
+    ),
+    Case(
+        id="a JSON patch without a value means null",
+        kind=ContentType.JSON,
+        before={"a": 1},
+        patch=[{"op": "add", "path": "/b"}],
+        want={"a": 1, "b": None},
+    ),
+    Case(
+        id="a merge patch works on custom resources",
+        kind=ContentType.MERGE,
+        resource=WIDGETS,
+        before={"spec": {"a": 1}},
+        patch={"spec": {"b": 2}},
+        want={"spec": {"a": 1, "b": 2}},
+    ),
+]
+
+
+@pytest.mark.parametrize("case", [*STRATEGIC, *OTHERS], ids=lambda case: case.id)
+def test_apply_patch(case: Case) -> None:
+    before = msgspec.json.decode(msgspec.json.encode(case.before))
+    body = msgspec.json.encode(case.patch)
+    assert apply_patch(case.kind, case.before, body, resource=case.resource) == case.want
+    assert case.before == before, "the current object must stay as it is"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    id: str
+    code: int
+    body: bytes
+    kind: str = ContentType.JSON
+    resource: Resource = field(default=PODS)
+
+
+REFUSED = [
+    Refused(id="cut in half", code=400, body=b'[{"op":"ad'),
+    Refused(id="no list", code=400, body=b"{}"),
+    Refused(id="an operation that is no map", code=422, body=b"[1]"),
+    Refused(id="an unknown operation", code=422, body=b'[{"op":"twist","path":"/spec"}]'),
+    Refused(id="a missing parent", code=422, body=b'[{"op":"add","path":"/x/y/z","value":1}]'),
+    Refused(id="a path into text", code=422, body=b'[{"op":"add","path":"/kind/z","value":1}]'),
+    Refused(id="a failed test", code=422, body=b'[{"op":"test","path":"/kind","value":"x"}]'),
+    Refused(id="the whole object away", code=422, body=b'[{"op":"replace","path":"","value":1}]'),
+    Refused(
+        id="10001 operations",
+        code=413,
+        body=msgspec.json.encode([{"op": "test", "path": "/kind", "value": "Pod"}] * 10_001),
+    ),
+    Refused(id="a merge patch that is no map", code=400, body=b"[]", kind=ContentType.MERGE),
+    Refused(id="strategic, no map", code=400, body=b"1", kind=ContentType.STRATEGIC),
+    Refused(
+        id="strategic, no merge key",
+        code=500,
+        body=b'{"spec":{"containers":[{"image":"x"}]}}',
+        kind=ContentType.STRATEGIC,
+    ),
+    Refused(
+        id="strategic, unknown directive",
+        code=422,
+        body=b'{"spec":{"$patch":"twist"}}',
+        kind=ContentType.STRATEGIC,
+    ),
+    Refused(
+        id="strategic, order that is not the list's",
+        code=400,
+        body=b'{"spec":{"$setElementOrder/containers":[{"name":"a"}],"containers":[{"name":"b"}]}}',
+        kind=ContentType.STRATEGIC,
+    ),
+    Refused(
+        id="strategic on a custom resource",
+        code=415,
+        body=b"{}",
+        kind=ContentType.STRATEGIC,
+        resource=WIDGETS,
+    ),
+    Refused(id="server-side apply", code=415, body=b"{}", kind=ContentType.APPLY),
+    Refused(id="plain JSON", code=415, body=b"{}", kind="application/json"),
+]
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.id)
+def test_apply_patch_refuses(case: Refused) -> None:
+    current = {"kind": "Pod", **containers("a")}
+    with pytest.raises(ApiError) as caught:
+        apply_patch(case.kind, current, case.body, resource=case.resource)
+    assert caught.value.code == case.code
+
+
+def test_ten_thousand_operations_are_allowed() -> None:
+    body = msgspec.json.encode([{"op": "test", "path": "/kind", "value": "Pod"}] * 10_000)
+    assert apply_patch(ContentType.JSON, {"kind": "Pod"}, body, resource=PODS) == {"kind": "Pod"}
