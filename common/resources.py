@@ -59,14 +59,17 @@ def scale(amount_: int, factor: float) -> int:
 
 
 def cpu_from_cores(cores: float) -> int:
+    """Millicores of a number of cores; the fraction is dropped."""
     return amount(cores * 1000.0)
 
 
 def cores_from_cpu(millicores: int) -> float:
+    """Cores, the unit of the CPU histograms."""
     return millicores / 1000.0
 
 
 def memory_from_bytes(count: float) -> int:
+    """Bytes as an amount; the fraction is dropped."""
     return amount(count)
 
 
@@ -81,6 +84,7 @@ def memory_amount(quantity: Quantity) -> int:
 
 
 def cpu_quantity(millicores: int) -> Quantity:
+    """A number of millicores in decimal units: ``25m``, ``1``, ``1500m``."""
     return Quantity.from_milli(millicores, Format.DECIMAL_SI)
 
 

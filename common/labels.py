@@ -1,0 +1,304 @@
+"""Label selectors: made from objects or texts, matched, compared and printed.
+
+Source: k8s.io/apimachinery/pkg/labels/selector.go, ``LabelSelectorAsSelector`` in
+k8s.io/apimachinery/pkg/apis/meta/v1/helpers.go.
+"""
+
+import enum
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from common.quantity import MAX_INT64
+
+_NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_DNS_PART = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_PREFIX = re.compile(rf"{_DNS_PART}(?:\.{_DNS_PART})*")
+_KEY_NAME = re.compile(_NAME)
+_VALUE = re.compile(rf"(?:{_NAME})?")
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=!(),><]|[^=!(),>< \t\r\n]+|$)")
+
+
+class LabelSelectorError(ValueError):
+    """A selector breaks the rules of labels; the sentence says which."""
+
+
+class Operator(enum.StrEnum):
+    """How a requirement looks at a label; the values are those of the text form."""
+
+    EXISTS = "exists"
+    DOES_NOT_EXIST = "!"
+    EQUALS = "="
+    DOUBLE_EQUALS = "=="
+    NOT_EQUALS = "!="
+    IN = "in"
+    NOT_IN = "notin"
+    GREATER_THAN = ">"
+    LESS_THAN = "<"
+
+
+_STRUCTURED = {
+    "In": Operator.IN,
+    "NotIn": Operator.NOT_IN,
+    "Exists": Operator.EXISTS,
+    "DoesNotExist": Operator.DOES_NOT_EXIST,
+}
+_SETS = (Operator.IN, Operator.NOT_IN)
+_NEGATIVE = (Operator.NOT_IN, Operator.NOT_EQUALS)
+_EXISTENCE = (Operator.EXISTS, Operator.DOES_NOT_EXIST)
+_ORDERING = (Operator.GREATER_THAN, Operator.LESS_THAN)
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One condition on one label."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()  # sorted
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether the labels fulfil it; a missing label fulfils what is negative."""
+        value = labels.get(self.key)
+        if self.operator is Operator.EXISTS:
+            return value is not None
+        if self.operator is Operator.DOES_NOT_EXIST:
+            return value is None
+        if self.operator in _NEGATIVE:
+            return value is None or value not in self.values
+        if value is None:
+            return False
+        if self.operator in _ORDERING:
+            return _ordered(value, self.operator, self.values[0])
+        return value in self.values
+
+    def __str__(self) -> str:
+        if self.operator is Operator.EXISTS:
+            return self.key
+        if self.operator is Operator.DOES_NOT_EXIST:
+            return f"!{self.key}"
+        if self.operator in _SETS:
+            return f"{self.key} {self.operator} ({','.join(self.values)})"
+        return f"{self.key}{self.operator}{self.values[0]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Requirements that must all hold, sorted by key; no requirement at all selects everything.
+
+    ``nothing`` is the selector that no object fulfils. It prints like the one that selects
+    everything, so selectors are compared as values, never as texts (recommender.md Q31).
+    """
+
+    requirements: tuple[Requirement, ...] = ()
+    nothing: bool = False
+
+    def matches(self, labels: Mapping[str, str] | None) -> bool:
+        """Whether an object with these labels is selected; None is an object without labels."""
+        if self.nothing:
+            return False
+        present = labels or {}
+        return all(requirement.matches(present) for requirement in self.requirements)
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.requirements))
+
+
+EVERYTHING = Selector()
+NOTHING = Selector(nothing=True)
+
+
+class StructuredRequirement(Protocol):
+    """A ``matchExpressions`` entry: ``common.api.meta.LabelSelectorRequirement``."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def operator(self) -> str: ...
+    @property
+    def values(self) -> Sequence[str] | None: ...
+
+
+class StructuredSelector(Protocol):
+    """A selector as objects hold it: ``common.api.meta.LabelSelector``."""
+
+    @property
+    def match_labels(self) -> Mapping[str, str] | None: ...
+    @property
+    def match_expressions(self) -> Sequence[StructuredRequirement] | None: ...
+
+
+def from_label_selector(selector: StructuredSelector | None) -> Selector:
+    """Translate a structured selector: an absent one selects nothing, an empty one everything.
+
+    Raises:
+        LabelSelectorError: a key, a value, an operator or the number of values is not allowed.
+    """
+    if selector is None:
+        return NOTHING
+    found = [
+        _requirement(key, Operator.EQUALS, (value,))
+        for key, value in (selector.match_labels or {}).items()
+    ]
+    for expression in selector.match_expressions or ():
+        operator = _STRUCTURED.get(expression.operator)
+        if operator is None:
+            raise LabelSelectorError(
+                f'"{expression.operator}" is not a valid label selector operator'
+            )
+        found.append(_requirement(expression.key, operator, expression.values or ()))
+    return _selector(found)
+
+
+def from_map(labels: Mapping[str, str] | None) -> Selector:
+    """Select what has all these labels: None selects nothing, an empty map everything.
+
+    Raises:
+        LabelSelectorError: a key or a value is no label.
+    """
+    if labels is None:
+        return NOTHING
+    return _selector(_requirement(key, Operator.EQUALS, (labels[key],)) for key in labels)
+
+
+def parse_selector(text: str) -> Selector:
+    """Read the text form, such as ``app=web,tier in (a,b),!canary``; empty selects everything.
+
+    Raises:
+        LabelSelectorError: the text is no selector.
+    """
+    return _selector(_Parser(text).requirements())
+
+
+def canonical_labels(labels: Mapping[str, str] | None) -> str:
+    """The text of a label set that is equal for equal sets: its sorted pairs.
+
+    The pairs are sorted, not the keys: ``a.b/c=`` comes before ``a=``.
+
+    Source: recommender.md 5.1; ``labels.Set.String``.
+    """
+    return ",".join(sorted(f"{key}={value}" for key, value in (labels or {}).items()))
+
+
+class _Parser:
+    """Recursive descent over the tokens of a selector's text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = [match[1] for match in _TOKEN.finditer(text)]
+        self._next = 0
+
+    def requirements(self) -> list[Requirement]:
+        found: list[Requirement] = []
+        while self._peek():
+            found.append(self._one())
+            if not self._peek():
+                break
+            self._expect(",")
+            if not (self._is_word() or self._peek() == "!"):
+                raise self._error("an identifier after ','")
+        return found
+
+    def _one(self) -> Requirement:
+        negated = self._take_if("!")
+        key = self._word()
+        if self._peek() in ("", ","):
+            return _requirement(key, Operator.DOES_NOT_EXIST if negated else Operator.EXISTS, ())
+        operator = self._operator()
+        if negated:
+            raise self._error("',' or the end after a negated key")
+        if operator in _SETS:
+            return _requirement(key, operator, sorted(self._set()))
+        value = "" if self._peek() in ("", ",") else self._word()
+        return _requirement(key, operator, (value,))
+
+    def _operator(self) -> Operator:
+        token = self._peek()
+        if token in ("exists", "!") or token not in list(Operator):
+            raise self._error("an operator")
+        self._next += 1
+        return Operator(token)
+
+    def _set(self) -> set[str]:
+        """Values in parentheses; a missing one, as in ``(a,)``, is the empty text."""
+        self._expect("(")
+        values: set[str] = set()
+        while True:
+            values.add(self._word() if self._is_word() else "")
+            if not self._take_if(","):
+                self._expect(")")
+                return values
+
+    def _peek(self) -> str:
+        return self._tokens[self._next] if self._next < len(self._tokens) else ""
+
+    def _is_word(self) -> bool:
+        token = self._peek()
+        return bool(token) and token[0] not in "=!(),><"
+
+    def _word(self) -> str:
+        if not self._is_word():
+            raise self._error("an identifier")
+        self._next += 1
+        return self._tokens[self._next - 1]
+
+    def _take_if(self, token: str) -> bool:
+        if self._peek() != token:
+            return False
+        self._next += 1
+        return True
+
+    def _expect(self, token: str) -> None:
+        if not self._take_if(token):
+            raise self._error(repr(token))
+
+    def _error(self, wanted: str) -> LabelSelectorError:
+        return LabelSelectorError(
+            f"unable to parse {self._text!r}: found {self._peek()!r}, expected {wanted}"
+        )
+
+
+def _selector(requirements: Iterable[Requirement]) -> Selector:
+    found = tuple(sorted(requirements, key=lambda requirement: requirement.key))
+    return Selector(found) if found else EVERYTHING
+
+
+def _requirement(key: str, operator: Operator, values: Sequence[str]) -> Requirement:
+    """Check one requirement as ``labels.NewRequirement`` does."""
+    _check_key(key)
+    if operator in _SETS and not values:
+        raise LabelSelectorError("for 'in', 'notin' operators, values set can't be empty")
+    if operator in _EXISTENCE and values:
+        raise LabelSelectorError("values set must be empty for exists and does not exist")
+    if operator in _ORDERING and _integer(values[0]) is None:
+        raise LabelSelectorError("for 'Gt', 'Lt' operators, the value must be an integer")
+    for value in values:
+        if len(value) > 63 or _VALUE.fullmatch(value) is None:
+            raise LabelSelectorError(f"not a label value: {value!r}")
+    return Requirement(key, operator, tuple(sorted(values)))
+
+
+def _check_key(key: str) -> None:
+    prefix, slash, name = key.rpartition("/")
+    good = _KEY_NAME.fullmatch(name) is not None and (
+        not slash or (len(prefix) <= 253 and _PREFIX.fullmatch(prefix) is not None)
+    )
+    if not good:
+        raise LabelSelectorError(f"not a label key: {key!r}")
+
+
+def _ordered(value: str, operator: Operator, bound: str) -> bool:
+    left, right = _integer(value), _integer(bound)
+    if left is None or right is None:
+        return False
+    return left > right if operator is Operator.GREATER_THAN else left < right
+
+
+def _integer(text: str) -> int | None:
+    """A number that fits an int64, or None."""
+    if len(text) > 63 or _INTEGER.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if -MAX_INT64 - 1 <= number <= MAX_INT64 else None

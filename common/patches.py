@@ -1,0 +1,30 @@
+"""JSON patch (RFC 6902) operations, as we send them."""
+
+from typing import Any
+
+import msgspec
+
+from common.api.base import Wire
+
+
+class Operation(Wire, frozen=True, kw_only=True):
+    """One operation; ``value`` is left out of a removal. The order of fields is the wire's."""
+
+    op: str
+    path: str
+    value: Any = msgspec.UNSET
+
+
+def add(path: str, value: Any) -> Operation:
+    """Set what ``path`` points to, whether or not it is there; its parent must be."""
+    return Operation(op="add", path=path, value=value)
+
+
+def remove(path: str) -> Operation:
+    """Remove what ``path`` points to; the API server refuses if it is not there."""
+    return Operation(op="remove", path=path)
+
+
+def pointer(*tokens: str | int) -> str:
+    """A JSON pointer (RFC 6901) to the member or index named by each token in turn."""
+    return "".join(f"/{str(token).replace('~', '~0').replace('/', '~1')}" for token in tokens)
