@@ -4,6 +4,8 @@ import enum
 from collections.abc import Mapping
 from datetime import datetime
 
+import msgspec
+
 from common.api.base import QuantityJson, Wire
 from common.api.meta import ObjectMeta
 
@@ -40,7 +42,7 @@ class UpdatePolicy(Wire, frozen=True, kw_only=True):
     update_mode: str | None = None  # as written; UpdateMode is parsed where it is used
     min_replicas: int | None = None  # None: the --min-replicas flag decides
     eviction_requirements: tuple[EvictionRequirement, ...] | None = None
-    evict_after_oom_seconds: int | None = None
+    evict_after_oom_seconds: int | None = msgspec.field(default=None, name="evictAfterOOMSeconds")
 
 
 class GenericStartupBoost(Wire, frozen=True, kw_only=True):

@@ -1,0 +1,354 @@
+"""Defaults and validation of VPA objects.
+
+Source: ``resourceHandler`` and ``ValidateVPA``,
+vertical-pod-autoscaler/pkg/admission-controller/resource/vpa/handler.go; admission.md 8.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from admission.field_errors import (
+    FieldError,
+    forbidden,
+    invalid,
+    quoted,
+    required,
+    too_many,
+    unsupported,
+)
+from common.api.autoscaling import (
+    ContainerPolicy,
+    EvictionRequirement,
+    StartupBoost,
+    UpdateMode,
+    UpdatePolicy,
+    VerticalPodAutoscaler,
+)
+from common.api.base import QuantityJson
+from common.errors import DecodeError
+from common.features import FeatureGates
+from common.patches import Operation, add
+from common.quantity import Quantity
+from common.resources import CPU, MEMORY, RESOURCES, in_order, parse_quantities
+
+_NANOS_PER_MILLI = 1_000_000
+_NANOS_PER_UNIT = 1_000_000_000
+_KNOWN_MODES = frozenset(mode.value for mode in UpdateMode)
+_MODES = tuple(sorted(_KNOWN_MODES - {UpdateMode.AUTO.value}))  # those that we recommend
+_NO_PER_VPA_CONFIG = "not supported when feature flag PerVPAConfig is disabled"
+_NO_BOOST = (
+    "in order to use startupBoost, you must enable feature gate CPUStartupBoost "
+    "in the admission-controller args"
+)
+_NO_IN_PLACE = (
+    "in order to use UpdateMode InPlace, you must enable feature gate InPlace "
+    "in the admission-controller args"
+)
+_AUTO_IS_DEPRECATED = (
+    'spec.updatePolicy: "Auto" mode is deprecated and will be removed in a future API version. '
+    f"Use explicit update modes like: [{' '.join(_MODES)}]. "
+    "See https://github.com/kubernetes/autoscaler/issues/8424 for more details."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VpaVerdict:
+    """What becomes of a VPA: refused if there are errors, else defaulted by the patches."""
+
+    errors: tuple[FieldError, ...]
+    warnings: tuple[str, ...]
+    patches: tuple[Operation, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Allowed:
+    """Which alpha features this request may use: by gate, or because the object already does."""
+
+    in_place: bool
+    per_vpa_config: bool
+    startup_boost: bool
+    controlled_resources: frozenset[str]  # names beyond cpu and memory that the old object uses
+
+
+def decode(raw: bytes) -> VerticalPodAutoscaler:
+    """Read a VPA, strict about types, lenient about unknown fields and explicit nulls.
+
+    The webhook sees objects before the API server applies the schema, so this is where a
+    quantity that is an object, or a list in place of a map, has to be found.
+
+    Raises:
+        DecodeError: with a sentence that names the place.
+    """
+    try:
+        plain = msgspec.json.decode(raw)
+        vpa = msgspec.convert(_without_nulls(plain) or {"metadata": {}}, VerticalPodAutoscaler)
+        for value in _quantities(vpa):
+            Quantity.from_json(value)
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise DecodeError(str(error)) from error
+    return vpa
+
+
+def admit_vpa(
+    new: VerticalPodAutoscaler, old: VerticalPodAutoscaler | None, features: FeatureGates
+) -> VpaVerdict:
+    """Validate a VPA and fill in the one default; ``old`` is None when it is created.
+
+    An object that already uses a feature whose gate is off may go on using it; all errors
+    are collected, in the order of the fields.
+    """
+    allowed = _allowances(old, features)
+    errors = tuple(_errors(new, old, allowed))
+    warnings = tuple(_warnings(new, allowed))
+    if errors or new.spec.update_policy is not None:
+        return VpaVerdict(errors=errors, warnings=warnings, patches=())
+    default = add("/spec/updatePolicy", {"updateMode": UpdateMode.RECREATE.value})
+    return VpaVerdict(errors=(), warnings=warnings, patches=(default,))
+
+
+def _allowances(old: VerticalPodAutoscaler | None, features: FeatureGates) -> _Allowed:
+    if old is None:
+        return _Allowed(
+            in_place=features.in_place,
+            per_vpa_config=features.per_vpa_config,
+            startup_boost=features.cpu_startup_boost,
+            controlled_resources=frozenset(),
+        )
+    policies = _policies(old)
+    update = old.spec.update_policy or UpdatePolicy()
+    boost = old.spec.startup_boost
+    return _Allowed(
+        in_place=features.in_place or update.update_mode == UpdateMode.IN_PLACE,
+        per_vpa_config=features.per_vpa_config
+        or update.evict_after_oom_seconds is not None
+        or any(value is not None for policy in policies for value in _per_vpa_config(policy)),
+        startup_boost=features.cpu_startup_boost
+        or (boost is not None and boost.cpu is not None)
+        or any(policy.startup_boost is not None for policy in policies),
+        controlled_resources=frozenset(
+            name for policy in policies for name in policy.controlled_resources or ()
+        ),
+    )
+
+
+def _errors(
+    new: VerticalPodAutoscaler, old: VerticalPodAutoscaler | None, allowed: _Allowed
+) -> Iterator[FieldError]:
+    if new.spec.update_policy is not None:
+        before = None if old is None else (old.spec.update_policy or UpdatePolicy())
+        yield from _update_policy_errors(new.spec.update_policy, before, allowed)
+    for index, policy in enumerate(_policies(new)):
+        path = f"spec.resourcePolicy.containerPolicies[{index}]"
+        yield from _container_policy_errors(policy, path, allowed)
+    if new.spec.startup_boost is not None:
+        yield from _boost_errors(new.spec.startup_boost, "spec.startupBoost", allowed)
+    if old is None and new.spec.target_ref is None:
+        yield required(
+            "spec.targetRef",
+            "targetRef is required; an object written for the removed v1beta1 API, which "
+            "selects pods by labels, has to name its controller here",
+        )
+    recommenders = new.spec.recommenders or ()
+    if len(recommenders) > 1:
+        yield too_many("spec.recommenders", len(recommenders), most=1)
+
+
+def _update_policy_errors(
+    policy: UpdatePolicy, before: UpdatePolicy | None, allowed: _Allowed
+) -> Iterator[FieldError]:
+    path = "spec.updatePolicy"
+    mode = policy.update_mode
+    if mode is None:
+        yield required(f"{path}.updateMode", "updateMode is required if UpdatePolicy is used")
+    elif mode not in _KNOWN_MODES:
+        yield unsupported(f"{path}.updateMode", mode, _MODES)
+    elif mode == UpdateMode.IN_PLACE and not allowed.in_place:
+        yield forbidden(f"{path}.updateMode", _NO_IN_PLACE)
+    if policy.min_replicas is not None and policy.min_replicas <= 0:
+        yield invalid(f"{path}.minReplicas", policy.min_replicas, "minReplicas has to be positive")
+    seconds = policy.evict_after_oom_seconds
+    yield from _at_least(f"{path}.evictAfterOOMSeconds", seconds, seconds, 1, allowed)
+    requirements = policy.eviction_requirements
+    if requirements is not None and (
+        before is None or before.eviction_requirements != requirements
+    ):
+        yield from _eviction_errors(requirements)
+
+
+def _eviction_errors(requirements: tuple[EvictionRequirement, ...]) -> Iterator[FieldError]:
+    """Refuse requirements that can't all be meant (KEP-4831), or that name nothing we change.
+
+    Objects that the reference stored unchecked stay editable, because the caller asks only
+    when the requirements changed.
+    """
+    path = "spec.updatePolicy.evictionRequirements"
+    seen: set[str] = set()
+    twice: set[str] = set()
+    for index, requirement in enumerate(requirements):
+        resources = requirement.resources or ()
+        if not resources:
+            yield invalid(path, [], f"requirement {index} must name at least one resource")
+        for name in resources:
+            if name not in RESOURCES:
+                yield invalid(path, name, f"requirement {index} may name cpu and memory only")
+        twice |= seen & set(resources)
+        seen |= set(resources)
+    if twice:
+        shown = [list(requirement.resources or ()) for requirement in requirements]
+        names = " and ".join(in_order(twice))
+        yield invalid(path, shown, f"{names} must not appear in more than one requirement")
+
+
+def _container_policy_errors(
+    policy: ContainerPolicy, path: str, allowed: _Allowed
+) -> Iterator[FieldError]:
+    if not policy.container_name:
+        yield required(f"{path}.containerName")
+    if policy.mode is not None and policy.mode not in ("Auto", "Off"):
+        yield unsupported(f"{path}.mode", policy.mode, ("Auto", "Off"))
+    yield from _bound_errors(policy, path)
+    if policy.mode == "Off" and policy.controlled_values == "RequestsAndLimits":
+        yield forbidden(
+            f"{path}.controlledValues",
+            "controlledValues shouldn't be specified if container scaling mode is off",
+        )
+    for index, name in enumerate(policy.controlled_resources or ()):
+        if name not in RESOURCES and name not in allowed.controlled_resources:
+            yield unsupported(f"{path}.controlledResources[{index}]", name, RESOURCES)
+    yield from _per_vpa_config_errors(policy, path, allowed)
+    if policy.startup_boost is not None:
+        yield from _boost_errors(policy.startup_boost, f"{path}.startupBoost", allowed)
+
+
+def _bound_errors(policy: ContainerPolicy, path: str) -> Iterator[FieldError]:
+    lowest, highest = parse_quantities(policy.min_allowed), parse_quantities(policy.max_allowed)
+    for name in in_order(lowest):
+        yield from _resolution_errors(f"{path}.minAllowed[{name}]", name, lowest[name])
+        top = highest.get(name)
+        if top is not None and top < lowest[name]:
+            yield invalid(
+                f"{path}.maxAllowed[{name}]",
+                str(top),
+                f"max resource for {name} is lower than min of {quoted(str(lowest[name]))}",
+            )
+    for name in in_order(highest):
+        yield from _resolution_errors(f"{path}.maxAllowed[{name}]", name, highest[name])
+
+
+def _resolution_errors(field: str, resource: str, value: Quantity) -> Iterator[FieldError]:
+    if resource == CPU and value.nanos % _NANOS_PER_MILLI:
+        yield invalid(field, str(value), "must be a whole number of milli CPUs")
+    if resource == MEMORY and value.nanos % _NANOS_PER_UNIT:
+        yield invalid(field, str(value), "must be a whole number of bytes")
+
+
+def _per_vpa_config_errors(
+    policy: ContainerPolicy, path: str, allowed: _Allowed
+) -> Iterator[FieldError]:
+    ratio, bump, seconds, count = _per_vpa_config(policy)
+    thousandths = None if ratio is None else Quantity.from_json(ratio).milli
+    shown = None if thousandths is None else thousandths / 1000
+    yield from _at_least(f"{path}.oomBumpUpRatio", shown, shown, 1.0, allowed)
+    amount = None if bump is None else Quantity.from_json(bump)
+    shown_amount = None if amount is None else amount.value
+    low = None if amount is None else amount.sign
+    yield from _at_least(f"{path}.oomMinBumpUp", shown_amount, low, 0, allowed)
+    for name, value in (
+        ("memoryAggregationIntervalSeconds", seconds),
+        ("memoryAggregationIntervalCount", count),
+    ):
+        yield from _at_least(f"{path}.{name}", value, value, 1, allowed)
+
+
+def _at_least(
+    field: str, shown: float | None, value: float | None, least: float, allowed: _Allowed
+) -> Iterator[FieldError]:
+    """The two rules of every field of the gate PerVPAConfig."""
+    if value is None:
+        return
+    if not allowed.per_vpa_config:
+        yield forbidden(field, _NO_PER_VPA_CONFIG)
+    elif value < least:
+        yield invalid(field, shown, f"must be greater than or equal to {least}")
+
+
+def _boost_errors(boost: StartupBoost, path: str, allowed: _Allowed) -> Iterator[FieldError]:
+    if not allowed.startup_boost:
+        yield forbidden(path, _NO_BOOST)
+        return
+    cpu = boost.cpu
+    if cpu is None:
+        return
+    if cpu.type == "Factor":
+        if cpu.factor is None:
+            yield required(f"{path}.cpu.factor", "required when type is Factor")
+        elif cpu.factor < 1:
+            yield invalid(f"{path}.cpu.factor", cpu.factor, "must be >= 1 for type Factor")
+    elif cpu.type == "Quantity":
+        if cpu.quantity is None:
+            yield required(f"{path}.cpu.quantity", "required when type is Quantity")
+        else:
+            quantity = Quantity.from_json(cpu.quantity)
+            yield from _resolution_errors(f"{path}.cpu.quantity", CPU, quantity)
+    elif cpu.type:
+        yield unsupported(f"{path}.cpu.type", cpu.type, ("Factor", "Quantity"))
+    else:
+        yield required(f"{path}.cpu.type", "must be either Factor or Quantity")
+
+
+def _warnings(new: VerticalPodAutoscaler, allowed: _Allowed) -> Iterator[str]:
+    policy = new.spec.update_policy
+    if policy is not None and policy.update_mode == UpdateMode.AUTO:
+        yield _AUTO_IS_DEPRECATED
+    for index, container in enumerate(_policies(new)):
+        for position, name in enumerate(container.controlled_resources or ()):
+            if name not in RESOURCES and name in allowed.controlled_resources:
+                yield (
+                    f"spec.resourcePolicy.containerPolicies[{index}]"
+                    f".controlledResources[{position}]: unsupported value {quoted(name)} is "
+                    "allowed only because it is present in the existing VPA object; "
+                    'supported values: "cpu", "memory"'
+                )
+
+
+def _policies(vpa: VerticalPodAutoscaler) -> tuple[ContainerPolicy, ...]:
+    policy = vpa.spec.resource_policy
+    return (policy.container_policies or ()) if policy is not None else ()
+
+
+def _per_vpa_config(
+    policy: ContainerPolicy,
+) -> tuple[QuantityJson, QuantityJson, int | None, int | None]:
+    """The four container fields of the gate PerVPAConfig."""
+    return (
+        policy.oom_bump_up_ratio,
+        policy.oom_min_bump_up,
+        policy.memory_aggregation_interval_seconds,
+        policy.memory_aggregation_interval_count,
+    )
+
+
+def _quantities(vpa: VerticalPodAutoscaler) -> Iterator[QuantityJson]:
+    """Every quantity of the spec, as written."""
+    boosts = [vpa.spec.startup_boost]
+    for policy in _policies(vpa):
+        yield from (policy.min_allowed or {}).values()
+        yield from (policy.max_allowed or {}).values()
+        yield policy.oom_bump_up_ratio
+        yield policy.oom_min_bump_up
+        boosts.append(policy.startup_boost)
+    for boost in boosts:
+        if boost is not None and boost.cpu is not None:
+            yield boost.cpu.quantity
+
+
+def _without_nulls(value: Any) -> Any:
+    """Drop null members of objects: to Go, a null is a field that was not written."""
+    if isinstance(value, dict):
+        return {name: _without_nulls(item) for name, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value

@@ -1,0 +1,176 @@
+"""The AdmissionReview on the wire: what the API server asks, and the bytes that we answer.
+
+Source: k8s.io/api/admission/v1; admission.md 2 and kubernetes-resize.md 6.
+"""
+
+import enum
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from admission.field_errors import FieldError, quoted
+from common.api.base import Wire
+from common.errors import DecodeError
+from common.patches import Operation
+
+API_VERSION = "admission.k8s.io/v1"
+KIND = "AdmissionReview"
+VPA_GROUP = "autoscaling.k8s.io"
+VPA_KIND = "VerticalPodAutoscaler"
+
+_ABSENT = msgspec.Raw(b"null")
+
+
+class Subject(enum.StrEnum):
+    """What a review is about; also the metric label."""
+
+    POD = "Pod"
+    VPA = "VPA"
+    UNKNOWN = "unknown"
+
+
+class GroupVersionResource(Wire, frozen=True, kw_only=True):
+    """``request.resource``."""
+
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+
+
+class GroupVersionKind(Wire, frozen=True, kw_only=True):
+    """``request.requestKind``."""
+
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+
+class AdmissionRequest(Wire, frozen=True, kw_only=True):
+    """``request``; the objects stay undecoded until it is known what they are."""
+
+    uid: str = ""
+    resource: GroupVersionResource = GroupVersionResource()
+    request_kind: GroupVersionKind | None = None
+    name: str = ""
+    namespace: str = ""
+    operation: str = ""
+    object: msgspec.Raw = _ABSENT
+    old_object: msgspec.Raw = _ABSENT
+
+    @property
+    def subject(self) -> Subject:
+        """Told by group and resource alone; the registered rules restrict the rest."""
+        return _SUBJECTS.get((self.resource.group, self.resource.resource), Subject.UNKNOWN)
+
+
+_SUBJECTS = {
+    ("", "pods"): Subject.POD,
+    (VPA_GROUP, "verticalpodautoscalers"): Subject.VPA,
+}
+
+
+class _Review(Wire, frozen=True, kw_only=True):
+    request: AdmissionRequest | None = None
+
+
+class _Cause(Wire, frozen=True, kw_only=True):
+    reason: str
+    message: str
+    field: str
+
+
+class _Details(Wire, frozen=True, kw_only=True):
+    name: str = ""
+    group: str
+    kind: str
+    causes: tuple[_Cause, ...]
+
+
+class _Status(Wire, frozen=True, kw_only=True):
+    metadata: Mapping[str, str]  # always {}, and always written
+    status: str
+    message: str
+    reason: str
+    details: _Details
+    code: int
+
+
+class _Response(Wire, frozen=True, kw_only=True):
+    uid: str
+    allowed: bool
+    status: _Status | None = None
+    patch: bytes | None = None  # on the wire in base64
+    patch_type: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+class _Answer(Wire, frozen=True, kw_only=True):
+    kind: str
+    api_version: str
+    response: _Response
+
+
+_decoder = msgspec.json.Decoder(_Review)
+_encoder = msgspec.json.Encoder()
+
+
+def decode(body: bytes) -> AdmissionRequest | None:
+    """The request of a review, None where the review holds none.
+
+    Raises:
+        DecodeError: the body is not JSON, or not a review.
+    """
+    try:
+        return _decoder.decode(body).request
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise DecodeError(f"not an AdmissionReview: {error}") from error
+
+
+def allow(uid: str, patches: Sequence[Operation] = (), warnings: Sequence[str] = ()) -> bytes:
+    """Let the object pass, changed by ``patches`` if there are any."""
+    if not patches:
+        return _answer(_Response(uid=uid, allowed=True, warnings=tuple(warnings)))
+    return _answer(
+        _Response(
+            uid=uid,
+            allowed=True,
+            patch=_encoder.encode(patches),
+            patch_type="JSONPatch",
+            warnings=tuple(warnings),
+        )
+    )
+
+
+def deny(
+    request: AdmissionRequest, errors: Sequence[FieldError], warnings: Sequence[str] = ()
+) -> bytes:
+    """Refuse a VPA with every rule that it breaks.
+
+    Source: ``apierrors.NewInvalid``, k8s.io/apimachinery/pkg/api/errors/errors.go.
+    """
+    kind = request.request_kind.kind if request.request_kind is not None else VPA_KIND
+    sentences = [f"{error.field}: {error.message}" for error in errors]
+    told = sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
+    status = _Status(
+        metadata={},
+        status="Failure",
+        message=f"{kind}.{VPA_GROUP} {quoted(request.name)} is invalid: {told}",
+        reason="Invalid",
+        details=_Details(
+            name=request.name,
+            group=VPA_GROUP,
+            kind=kind,
+            causes=tuple(
+                _Cause(reason=error.type, message=error.message, field=error.field)
+                for error in errors
+            ),
+        ),
+        code=422,
+    )
+    return _answer(
+        _Response(uid=request.uid, allowed=False, status=status, warnings=tuple(warnings))
+    )
+
+
+def _answer(response: _Response) -> bytes:
+    return _encoder.encode(_Answer(kind=KIND, api_version=API_VERSION, response=response))
