@@ -1,0 +1,109 @@
+"""The processes of the demo: started with their output in a file, and stopped in order."""
+
+import asyncio
+import contextlib
+import os
+import shlex
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from common.errors import VpaError
+
+STOP_WITHIN = 10.0  # seconds; the processes promise five
+
+
+class ProcessDiedError(VpaError):
+    """A process ended that should run on; the message holds the end of its log."""
+
+
+@dataclass(slots=True)
+class Running:
+    """One process, its command line and the file that its output goes to."""
+
+    name: str
+    arguments: tuple[str, ...]
+    log: Path
+    process: asyncio.subprocess.Process
+
+    @property
+    def command(self) -> str:
+        """What an operator would type."""
+        return f"python -P -m {shlex.join(self.arguments)}"
+
+    def check(self) -> None:
+        """Raise ProcessDiedError if the process has ended."""
+        if self.process.returncode is not None:
+            raise ProcessDiedError(
+                f"{self.name} ended with exit code {self.process.returncode}; its log ends with:\n"
+                f"{tail(self.log)}"
+            )
+
+
+@dataclass(slots=True)
+class Processes:
+    """Starts processes into one folder of logs, and stops what it started, the last one first."""
+
+    folder: Path
+    running: list[Running] = field(default_factory=list)
+
+    async def start(
+        self, name: str, arguments: Sequence[str], *, env: Mapping[str, str] | None = None
+    ) -> Running:
+        """Run ``python -P -m <arguments>``; ``env`` is added to our own environment."""
+        log = self.folder / f"{name}.log"
+        with log.open("wb") as output:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-P",
+                "-m",
+                *arguments,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=asyncio.subprocess.STDOUT,
+                env={**os.environ, **(env or {})},
+                # Ctrl-C reaches us alone; we stop the others, in order.
+                start_new_session=True,
+            )
+        running = Running(name=name, arguments=tuple(arguments), log=log, process=process)
+        self.running.append(running)
+        return running
+
+    def check(self) -> None:
+        """Raise ProcessDiedError if any process has ended."""
+        for running in self.running:
+            running.check()
+
+    async def stop(self) -> None:
+        """Ask each process to end, the last started first; kill what doesn't listen."""
+        while self.running:
+            process = self.running.pop().process
+            if process.returncode is not None:
+                continue
+            process.terminate()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(STOP_WITHIN):
+                    await process.wait()
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+    def release(self) -> None:
+        """Leave what runs alone: it outlives us."""
+        self.running.clear()
+
+
+def tail(log: Path, lines: int = 15) -> str:
+    """The last lines of a log, indented."""
+    text = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return "\n".join(f"    {line}" for line in text[-lines:]) or "    (it wrote nothing)"
+
+
+def free_port() -> int:
+    """A port on loopback that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,80 @@
+"""What the demo can be told, and what it tells the components."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from common.errors import ConfigError
+from common.flags import boolean, duration, flag
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Five workloads get right-sized in a sandbox cluster on loopback, within three minutes."""
+
+    keep: bool = flag(
+        "--keep",
+        default=False,
+        parse=boolean,
+        help="When the story has ended, keep everything running until Ctrl-C.",
+    )
+    output: str = flag(
+        "--output",
+        short="-o",
+        default="table",
+        parse=str,
+        help="How to print the summary: table or json. With json, progress goes to standard error.",
+    )
+    timeout: timedelta = flag(
+        "--timeout",
+        default=timedelta(seconds=170),
+        parse=duration,
+        help="When to give up.",
+    )
+    folder: Path = flag(
+        "--folder",
+        default=Path(".demo"),
+        parse=Path,
+        help="Where kubeconfig, certificates and logs go; it is emptied first.",
+    )
+    root: Path = flag(
+        "--root",
+        default=Path(),
+        parse=Path,
+        help="The checkout, whose deploy/ and examples/ are applied.",
+    )
+    kubernetes_version: str = flag(
+        "--kubernetes-version",
+        default="1.36",
+        parse=str,
+        help="The Kubernetes version that the sandbox behaves like: 1.33 to 1.36.",
+    )
+
+    def __post_init__(self) -> None:
+        if self.output not in ("table", "json"):
+            raise ConfigError(f"--output: {self.output!r} is not table or json")
+        for needed in ("deploy/crd", "examples"):
+            if not (self.root / needed).is_dir():
+                raise ConfigError(
+                    f"--root: {self.root.resolve()} has no {needed}; run this from the checkout"
+                )
+
+
+# A VPA's defaults take hours on purpose. These are documented flags, nothing else: the code
+# does not know that it runs in a demo.
+RECOMMENDER = (
+    "--recommender-interval=3s",
+    "--confidence-interval-cpu=1m",
+    "--confidence-interval-memory=1m",
+    "--cpu-histogram-decay-half-life=10m",
+    "--memory-histogram-decay-half-life=10m",
+)
+UPDATER = (
+    "--updater-interval=3s",
+    "--in-recommendation-bounds-eviction-lifetime-threshold=20s",
+    "--feature-gates=InPlace=true",
+)
+ADMISSION = (
+    "--status-lease-update-interval=2s",
+    "--feature-gates=InPlace=true",
+)

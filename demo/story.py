@@ -1,0 +1,259 @@
+"""The five workloads of the demo, what must become of each, and whether it has.
+
+Everything here is a value or a decision about values: what the cluster shows goes in, a
+verdict with its reason comes out.
+"""
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amounts:
+    """CPU in millicores and memory in bytes; None where nothing is said."""
+
+    cpu: int | None = None
+    memory: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodState:
+    """A live pod of a workload, as far as the story is about it."""
+
+    name: str
+    uid: str
+    request: Amounts  # of its one container, as the spec says it
+    actual: Amounts  # as the kubelet reports it; differs while a resize is under way
+    ready: bool = False
+    restarts: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadState:
+    """What the cluster shows of one workload at one moment."""
+
+    pods: tuple[PodState, ...] = ()
+    target: Amounts = field(default_factory=Amounts)  # of the VPA's status
+    evictions: int = 0  # carried out
+    resizes: int = 0  # accepted
+    refused: int = 0  # resizes that the API server refused
+    oom_kills: int = 0
+    restarts: int = 0  # of all pods ever seen
+
+    @property
+    def request(self) -> Amounts:
+        """The largest request of the live pods."""
+        return Amounts(
+            cpu=max((pod.request.cpu or 0 for pod in self.pods), default=None),
+            memory=max((pod.request.memory or 0 for pod in self.pods), default=None),
+        )
+
+    @property
+    def settled(self) -> bool:
+        """Every pod is ready and runs with what its spec says."""
+        return all(pod.ready and pod.request == pod.actual for pod in self.pods)
+
+
+class Verdict(enum.Enum):
+    """How far a chapter has come."""
+
+    WAITING = "waiting"
+    REACHED = "reached"
+    SPOILED = "spoiled"  # it can't end well any more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """A verdict, and a few words for the table."""
+
+    verdict: Verdict
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chapter:
+    """One workload: what is shown, and how it has to end."""
+
+    name: str
+    mode: str
+    replicas: int
+    promise: str
+    judge: Callable[[WorkloadState, WorkloadState], Progress]  # at the start, and now
+
+
+def _waiting(note: str) -> Progress:
+    return Progress(verdict=Verdict.WAITING, note=note)
+
+
+def _reached(note: str) -> Progress:
+    return Progress(verdict=Verdict.REACHED, note=note)
+
+
+def _spoiled(note: str) -> Progress:
+    return Progress(verdict=Verdict.SPOILED, note=note)
+
+
+def _common(start: WorkloadState, now: WorkloadState) -> Progress | None:
+    """What every chapter waits for first."""
+    if not start.pods:
+        return _waiting("pods start")
+    if now.target.cpu is None or now.target.memory is None:
+        return _waiting("collecting usage")
+    return None
+
+
+def _same_pods(start: WorkloadState, now: WorkloadState) -> bool:
+    return {pod.uid for pod in start.pods} == {pod.uid for pod in now.pods}
+
+
+def judge_overprovisioned(start: WorkloadState, now: WorkloadState) -> Progress:
+    """Every pod was replaced, by eviction, with one that requests less."""
+    if (first := _common(start, now)) is not None:
+        return first
+    if now.resizes:
+        return _spoiled("resized in place, although the mode is Recreate")
+    old = {pod.uid for pod in start.pods}
+    left = sum(pod.uid in old for pod in now.pods)
+    if left or len(now.pods) < len(start.pods) or not now.settled:
+        return _waiting(f"{now.evictions} of {len(start.pods)} evicted")
+    for pod in now.pods:
+        if not _smaller(pod.request, start.request):
+            return _spoiled(f"{pod.name} came back as large as it was")
+    return _reached("evicted one by one, came back small")
+
+
+def judge_underprovisioned(start: WorkloadState, now: WorkloadState) -> Progress:
+    """The same pods request more than at the start; none was evicted or restarted."""
+    if (first := _common(start, now)) is not None:
+        return first
+    if now.evictions or not _same_pods(start, now):
+        return _spoiled("a pod was replaced, although it could grow in place")
+    if now.restarts:
+        return _spoiled("a container restarted during the resize")
+    grown = sum(_smaller(start.request, pod.request) for pod in now.pods)
+    if grown < len(now.pods) or not now.settled:
+        return _waiting(f"{grown} of {len(now.pods)} resized")
+    return _reached("grew in place, no restart")
+
+
+def judge_too_big(start: WorkloadState, now: WorkloadState) -> Progress:
+    """First refused, then, once the recommendation fits, resized; never evicted."""
+    if (first := _common(start, now)) is not None:
+        return first
+    if now.evictions or not _same_pods(start, now):
+        return _spoiled("a pod was replaced, although the mode is InPlace")
+    if not now.refused:
+        return _waiting("waiting for the resize to be found infeasible")
+    grown = sum((pod.request.cpu or 0) > (start.request.cpu or 0) for pod in now.pods)
+    if grown < len(now.pods) or not now.settled:
+        return _waiting(f"infeasible on its node; {grown} of {len(now.pods)} resized")
+    return _reached("infeasible at first, resized once it fitted, never evicted")
+
+
+def judge_leaker(start: WorkloadState, now: WorkloadState) -> Progress:
+    """One OOM kill raises the memory target, and a pod with more memory lives."""
+    if (first := _common(start, now)) is not None:
+        return first
+    if now.oom_kills > 1:
+        return _spoiled(f"OOM-killed {now.oom_kills} times")
+    if not now.oom_kills:
+        return _waiting("memory grows")
+    before = start.request.memory or 0
+    if (now.target.memory or 0) <= before:
+        return _waiting("OOM-killed; the target must rise")
+    raised = all((pod.request.memory or 0) > before for pod in now.pods)
+    if not now.pods or not raised or not now.settled:
+        return _waiting("OOM-killed; the target rose, the pod is replaced")
+    return _reached("OOM-killed once, came back with more memory")
+
+
+def judge_advice(start: WorkloadState, now: WorkloadState) -> Progress:
+    """A recommendation stands in the status, and nobody touched the pods."""
+    if (first := _common(start, now)) is not None:
+        return first
+    if now.evictions or now.resizes or not _same_pods(start, now):
+        return _spoiled("a pod was touched, although the mode is Off")
+    return _reached("advice only, pods untouched")
+
+
+def _smaller(left: Amounts, right: Amounts) -> bool:
+    return (left.cpu or 0) < (right.cpu or 0) and (left.memory or 0) < (right.memory or 0)
+
+
+CHAPTERS: tuple[Chapter, ...] = (
+    Chapter(
+        name="overprovisioned",
+        mode="Recreate",
+        replicas=3,
+        promise="requests too much; is evicted one by one and comes back small",
+        judge=judge_overprovisioned,
+    ),
+    Chapter(
+        name="underprovisioned",
+        mode="InPlaceOrRecreate",
+        replicas=2,
+        promise="requests too little; grows in place, without a restart",
+        judge=judge_underprovisioned,
+    ),
+    Chapter(
+        name="toobig",
+        mode="InPlace",
+        replicas=2,
+        promise="needs more than its node has; is never evicted, fits once maxAllowed is lowered",
+        judge=judge_too_big,
+    ),
+    Chapter(
+        name="leaker",
+        mode="Recreate",
+        replicas=1,
+        promise="is OOM-killed once; its memory target rises above what killed it",
+        judge=judge_leaker,
+    ),
+    Chapter(
+        name="advice",
+        mode="Off",
+        replicas=2,
+        promise="gets advice in its VPA's status, and nothing else",
+        judge=judge_advice,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Savings:
+    """What the cluster got back, requests before less requests after; negative: it gave more."""
+
+    cpu: int  # millicores
+    memory: int  # bytes
+
+
+def savings(start: Mapping[str, WorkloadState], now: Mapping[str, WorkloadState]) -> Savings:
+    """Sum the change of requests over all pods of the story."""
+
+    def total(states: Mapping[str, WorkloadState], resource: str) -> int:
+        return sum(
+            getattr(pod.request, resource) or 0 for state in states.values() for pod in state.pods
+        )
+
+    return Savings(
+        cpu=total(start, "cpu") - total(now, "cpu"),
+        memory=total(start, "memory") - total(now, "memory"),
+    )
+
+
+def show_cpu(millicores: int | None) -> str:
+    """Millicores, as a quantity."""
+    return "-" if millicores is None else f"{millicores}m"
+
+
+def show_memory(amount: int | None) -> str:
+    """Bytes, as a quantity rounded to MiB."""
+    return "-" if amount is None else f"{round(amount / MIB)}Mi"
+
+
+def show(amounts: Amounts) -> str:
+    """CPU and memory in the units that people put into manifests."""
+    return f"{show_cpu(amounts.cpu)} / {show_memory(amounts.memory)}"

@@ -1,0 +1,141 @@
+"""The manifests parse, belong together, and say what the specification says."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+
+
+def objects(*folders: str) -> Iterator[dict[str, Any]]:
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*.yaml")):
+            if path.name != "kustomization.yaml":
+                yield from yaml.safe_load_all(path.read_text("utf-8"))
+
+
+def of_kind(kind: str) -> list[dict[str, Any]]:
+    return [item for item in objects("deploy") if item["kind"] == kind]
+
+
+def definition(plural: str) -> dict[str, Any]:
+    return next(
+        item
+        for item in of_kind("CustomResourceDefinition")
+        if item["spec"]["names"]["plural"] == plural
+    )
+
+
+def test_the_kustomization_names_every_manifest() -> None:
+    listed = yaml.safe_load((DEPLOY / "kustomization.yaml").read_text("utf-8"))["resources"]
+    there = {str(path.relative_to(DEPLOY)) for path in DEPLOY.rglob("*.yaml")}
+    assert set(listed) == there - {"kustomization.yaml"}
+
+
+def test_definitions_serve_v1_only_and_keep_the_short_names() -> None:
+    for plural, short in (
+        ("verticalpodautoscalers", "vpa"),
+        ("verticalpodautoscalercheckpoints", "vpacheckpoint"),
+    ):
+        spec = definition(plural)["spec"]
+        served = {v["name"]: (v["served"], v["storage"]) for v in spec["versions"]}
+        assert served == {"v1": (True, True), "v1beta2": (False, False)}
+        assert spec["names"]["shortNames"] == [short]
+        assert spec["scope"] == "Namespaced"
+
+
+def test_only_the_vpa_has_a_status_subresource() -> None:
+    vpa = definition("verticalpodautoscalers")["spec"]["versions"][0]
+    checkpoint = definition("verticalpodautoscalercheckpoints")["spec"]["versions"][0]
+    assert vpa["subresources"] == {"status": {}}
+    assert "subresources" not in checkpoint
+
+
+def test_printer_columns() -> None:
+    columns = definition("verticalpodautoscalers")["spec"]["versions"][0][
+        "additionalPrinterColumns"
+    ]
+    assert [(column["name"], column.get("priority", 0)) for column in columns] == [
+        ("Mode", 0),
+        ("CPU", 0),
+        ("Mem", 0),
+        ("Provided", 0),
+        ("Age", 0),
+        ("MinReplicas", 1),
+        ("OOMSeconds", 1),
+    ]
+
+
+def test_quantity_pattern_takes_quantities_and_nothing_else() -> None:
+    schema = definition("verticalpodautoscalers")["spec"]["versions"][0]["schema"]
+    policy = schema["openAPIV3Schema"]["properties"]["spec"]["properties"]["resourcePolicy"]
+    container = policy["properties"]["containerPolicies"]["items"]["properties"]
+    pattern = re.compile(container["minAllowed"]["additionalProperties"]["pattern"])
+    for good in ("1", "250m", "1.5Gi", "-1", "1e3", ".5", "12E", "5n"):
+        assert pattern.search(good), good
+    for bad in ("lots", "1 Gi", "1gi", "", "1mm"):
+        assert not pattern.search(bad), bad
+
+
+def test_every_role_is_bound_to_an_account_that_a_deployment_uses() -> None:
+    accounts = {item["metadata"]["name"] for item in of_kind("ServiceAccount")}
+    used = {
+        item["spec"]["template"]["spec"]["serviceAccountName"] for item in of_kind("Deployment")
+    }
+    assert used == accounts
+    for binding, role in (("ClusterRoleBinding", "ClusterRole"), ("RoleBinding", "Role")):
+        bound = {item["roleRef"]["name"] for item in of_kind(binding)}
+        assert bound == {item["metadata"]["name"] for item in of_kind(role)}
+        subjects = {subject["name"] for item in of_kind(binding) for subject in item["subjects"]}
+        assert subjects <= accounts
+
+
+def test_no_rule_grants_everything() -> None:
+    for role in (*of_kind("ClusterRole"), *of_kind("Role")):
+        for rule in role["rules"]:
+            assert "*" not in rule["verbs"], role["metadata"]["name"]
+            assert "*" not in rule["resources"], role["metadata"]["name"]
+
+
+def test_selectors_match_their_templates() -> None:
+    for item in (*of_kind("Deployment"), *objects("examples")):
+        if item["kind"] == "Deployment":
+            labels = item["spec"]["template"]["metadata"]["labels"]
+            assert item["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    service = of_kind("Service")[0]
+    admission = next(
+        item for item in of_kind("Deployment") if item["metadata"]["name"].endswith("controller")
+    )
+    assert service["spec"]["selector"] == admission["spec"]["template"]["metadata"]["labels"]
+
+
+def test_every_example_has_a_vpa_on_its_deployment() -> None:
+    items = list(objects("examples"))
+    deployments = {item["metadata"]["name"] for item in items if item["kind"] == "Deployment"}
+    targets = {
+        item["spec"]["targetRef"]["name"]
+        for item in items
+        if item["kind"] == "VerticalPodAutoscaler"
+    }
+    assert deployments == targets
+
+
+def test_the_image_is_built_from_what_the_tests_use() -> None:
+    """The image's constraints are a part of the project's."""
+    pins = [
+        {line.split(" ")[0] for line in text.splitlines() if "==" in line}
+        for text in (
+            (ROOT / "constraints-image.txt").read_text("utf-8"),
+            (ROOT / "constraints.txt").read_text("utf-8"),
+        )
+    ]
+    assert pins[0] <= pins[1]
+
+
+def test_nothing_in_the_constraints_names_a_host() -> None:
+    for name in ("constraints.txt", "constraints-image.txt"):
+        assert "://" not in (ROOT / name).read_text("utf-8")
