@@ -3,6 +3,7 @@
 VpaError
 ├── ConfigError               flags or environment unusable: exit code 2 before anything starts
 ├── DecodeError               an object has a shape that we don't know: skip it, count it
+├── LeadershipLostError       another replica acts now: this process ends, exit code 1
 └── KubeError                 the API server said no
     ├── BadRequestError       400: the request itself was wrong
     ├── UnauthorizedError     401: our credentials are no longer good
@@ -32,6 +33,10 @@ class ConfigError(VpaError):
 
 class DecodeError(VpaError):
     """An object from the API server has an unexpected shape."""
+
+
+class LeadershipLostError(VpaError):
+    """The Lease could not be renewed in time; two replicas must never act at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

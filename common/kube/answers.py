@@ -1,0 +1,99 @@
+"""What an answer of the API server means: HTTP status, headers and body become an error."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from common.api.base import Wire
+from common.errors import Cause, KubeError, kube_error
+
+_MESSAGE_LIMIT = 1000  # characters of a body that is no Status: a proxy may send a whole page
+
+# The words that an API server would have used, for answers that come without one.
+_REASONS = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    406: "NotAcceptable",
+    409: "Conflict",
+    410: "Gone",
+    413: "RequestEntityTooLarge",
+    415: "UnsupportedMediaType",
+    422: "Invalid",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+
+
+class _Cause(Wire, frozen=True, kw_only=True):
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class _Details(Wire, frozen=True, kw_only=True):
+    name: str = ""
+    kind: str = ""
+    causes: tuple[_Cause, ...] | None = None
+    retry_after_seconds: float = 0
+
+
+class Status(Wire, frozen=True, kw_only=True):
+    """``meta/v1`` Status: how the API server words a failure."""
+
+    kind: str = ""
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+    details: _Details | None = None
+
+
+_status_decoder = msgspec.json.Decoder(Status)
+
+
+def status_error(status: Status, *, code: int, retry_after: float | None = None) -> KubeError:
+    """The error that a Status stands for; ``code`` counts where the Status has none.
+
+    ``retry_after`` is the header's hint in seconds; it goes before the one in the details.
+    """
+    code = status.code or code
+    details = status.details or _Details()
+    return kube_error(
+        code,
+        status.message or f"HTTP status {code}",
+        reason=status.reason or _REASONS.get(code, "Unknown"),
+        causes=tuple(
+            Cause(reason=cause.reason, message=cause.message, field=cause.field)
+            for cause in details.causes or ()
+        ),
+        kind=details.kind,
+        name=details.name,
+        retry_after=retry_after if retry_after is not None else details.retry_after_seconds or None,
+    )
+
+
+def answer_error(status: int, headers: Mapping[str, str], body: bytes) -> KubeError:
+    """The error of an HTTP answer with a status of 300 or more.
+
+    The body is a JSON Status, or, from filters and proxies, plain text.
+
+    Source: kubernetes-resize.md 5 and 8; ``k8s.io/apimachinery`` NewGenericServerResponse.
+    """
+    retry_after = _seconds(headers.get("Retry-After", ""))
+    try:
+        parsed = _status_decoder.decode(body)
+    except msgspec.DecodeError:
+        parsed = Status()
+    if parsed.kind != "Status":
+        text = body[:_MESSAGE_LIMIT].decode("utf-8", "replace").strip()
+        parsed = Status(message=text)
+    return status_error(parsed, code=status, retry_after=retry_after)
+
+
+def _seconds(retry_after: str) -> float | None:
+    """The header's seconds; its other form, a date, is not used by API servers."""
+    return float(retry_after) if retry_after.isdigit() else None

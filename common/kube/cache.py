@@ -1,0 +1,305 @@
+"""List and watch, kept as a snapshot of one kind of object."""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from common.errors import DecodeError, GoneError, KubeError, UnreachableError
+from common.kube.client import KubeClient
+from common.kube.endpoints import Endpoint
+from common.kube.watch import EventType, WatchEvent, identity
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Objects = dict[str, dict[str, T]]  # namespace -> name -> object
+
+_SHORTEST_PAUSE = 1.0  # seconds between two attempts
+_LONGEST_PAUSE = 30.0
+_LONG_USE = 30.0  # seconds; a watch that lasted so long was a good one
+_SLICE = 1000  # changes reported before other tasks get their turn
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Generic[T]):
+    """What happened to one object: ``old`` is None when it is new, ``new`` when it is gone."""
+
+    old: T | None
+    new: T | None
+
+
+class Snapshot(Generic[T]):
+    """All objects at one moment; nothing that happens later shows in it."""
+
+    __slots__ = ("_objects", "_size")
+
+    def __init__(self, objects: Mapping[str, Mapping[str, T]]) -> None:
+        self._objects = objects
+        self._size = sum(map(len, objects.values()))
+
+    def get(self, namespace: str, name: str) -> T | None:
+        found = self._objects.get(namespace)
+        return None if found is None else found.get(name)
+
+    def items(self) -> Iterator[T]:
+        """Every object, namespace by namespace."""
+        for objects in self._objects.values():
+            yield from objects.values()
+
+    def in_namespace(self, namespace: str) -> Sequence[T]:
+        return tuple(self._objects.get(namespace, {}).values())
+
+    def namespaces(self) -> Sequence[str]:
+        """The namespaces that hold an object."""
+        return tuple(self._objects)
+
+    def __len__(self) -> int:
+        return self._size
+
+
+class Cache(Generic[T]):
+    """Follows one kind of object; ``run`` is an endless background task.
+
+    Immutability without copying: the objects lie in one dictionary for each namespace. Taking
+    a ``snapshot`` marks them all as shared; the next change in a namespace first copies that
+    namespace's dictionary, once for each snapshot taken, and never again until the next one.
+    A process that takes a snapshot in every cycle so copies at most once in every cycle, and a
+    change costs no more than a dictionary entry. ``get`` and ``in_namespace`` read without
+    taking a snapshot.
+
+    ``on_change`` is called for each difference, in order, from the list as from the watch; it
+    must be quick, and what it raises ends the task. An object that can't be decoded is dropped
+    as if it were gone: nobody may act on what it was before.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        endpoint: Endpoint[T],
+        *,
+        namespace: str = "",
+        field_selector: str = "",
+        label_selector: str = "",
+        on_change: Callable[[Change[T]], None] | None = None,
+    ) -> None:
+        self.endpoint = endpoint
+        self._client = client
+        self._namespace = namespace
+        self._field_selector = field_selector
+        self._label_selector = label_selector
+        self._on_change = on_change
+        self._objects: Objects[T] = {}
+        self._snapshot: Snapshot[T] | None = None
+        self._shared: set[str] = set()  # namespaces whose dictionary a snapshot holds
+        self._version = ""
+        self._listed = asyncio.Event()
+        self._pauses = Pauses(client.rng)
+        self._trouble = ""
+
+    # What readers see
+
+    @property
+    def synced(self) -> bool:
+        """Whether the objects have been listed once; before that the cache is empty."""
+        return self._listed.is_set()
+
+    async def wait_synced(self) -> None:
+        await self._listed.wait()
+
+    @property
+    def snapshot(self) -> Snapshot[T]:
+        """All objects now; the same value until something changes."""
+        if self._snapshot is None:
+            self._shared = set(self._objects)
+            self._snapshot = Snapshot(dict(self._objects))
+        return self._snapshot
+
+    def get(self, namespace: str, name: str) -> T | None:
+        found = self._objects.get(namespace)
+        return None if found is None else found.get(name)
+
+    def in_namespace(self, namespace: str) -> Sequence[T]:
+        return tuple(self._objects.get(namespace, {}).values())
+
+    # Following the API server
+
+    async def run(self) -> None:
+        """List, watch, and list again when the server says so; for ever."""
+        while True:
+            try:
+                await self._list()
+                await self._follow()
+            except GoneError:
+                logger.debug("version too old", extra={"resource": self.endpoint.resource})
+                await asyncio.sleep(self._pauses.after_use())
+            except (KubeError, DecodeError) as error:
+                self._note(error)
+                await asyncio.sleep(self._pauses.next(error))
+
+    async def _list(self) -> None:
+        listing = await self._client.list(
+            self.endpoint,
+            namespace=self._namespace,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+        )
+        self._fine()
+        before, after = self._objects, _indexed(listing.items, self._objects)
+        self._objects = after
+        self._snapshot = None
+        self._shared = set()
+        self._version = listing.resource_version
+        if self._on_change is not None:
+            for number, change in enumerate(_differences(before, after)):
+                self._on_change(change)
+                if number % _SLICE == _SLICE - 1:
+                    await asyncio.sleep(0)
+        self._listed.set()
+
+    async def _follow(self) -> None:
+        """Watch from version to version until the server wants us to list again."""
+        while True:
+            try:
+                await self._watch()
+            except GoneError:
+                raise
+            except (KubeError, DecodeError) as error:
+                self._note(error)
+                await asyncio.sleep(self._pauses.next(error))
+            else:
+                await asyncio.sleep(self._pauses.after_use())
+
+    async def _watch(self) -> None:
+        events = self._client.watch(
+            self.endpoint,
+            resource_version=self._version,
+            namespace=self._namespace,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+        )
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        try:
+            async with contextlib.aclosing(events):
+                async for event in events:
+                    self._fine()
+                    self._pauses.used()
+                    self._apply(event)
+        finally:
+            if loop.time() - started >= _LONG_USE:
+                self._pauses.used()  # a quiet resource without bookmarks is no trouble
+
+    def _apply(self, event: WatchEvent[T]) -> None:
+        self._version = event.resource_version or self._version
+        if event.type is EventType.BOOKMARK:
+            return
+        new = None if event.type is EventType.DELETED else event.object
+        old = self.get(event.namespace, event.name)
+        if old is None and new is None:
+            return
+        if old is not None and new is not None and identity(old)[2] == event.resource_version:
+            return  # the server repeats itself
+        objects = self._writable(event.namespace)
+        if new is None:
+            del objects[event.name]
+            if not objects:
+                del self._objects[event.namespace]
+        else:
+            objects[event.name] = new
+        if self._on_change is not None:
+            self._on_change(Change(old, new))
+
+    def _writable(self, namespace: str) -> dict[str, T]:
+        """The namespace's own dictionary, which no snapshot holds."""
+        self._snapshot = None
+        objects = self._objects.get(namespace)
+        if objects is None:
+            objects = {}
+        elif namespace in self._shared:
+            objects = dict(objects)
+        else:
+            return objects
+        self._shared.discard(namespace)
+        self._objects[namespace] = objects
+        return objects
+
+    # One line for each change of state
+
+    def _note(self, error: KubeError | DecodeError) -> None:
+        """Log trouble of our own once; that nobody answers is the client's to say."""
+        if isinstance(error, UnreachableError):
+            return
+        kind = getattr(error, "reason", "") or type(error).__name__
+        if kind != self._trouble:
+            self._trouble = kind
+            logger.warning(
+                "can't follow the resource, trying again",
+                extra={"resource": self.endpoint.resource, "reason": kind, "error": str(error)},
+            )
+
+    def _fine(self) -> None:
+        if self._trouble:
+            self._trouble = ""
+            logger.info("following again", extra={"resource": self.endpoint.resource})
+
+
+class Pauses:
+    """How long to wait between attempts: one second, then twice as long, thirty at most.
+
+    Each is spread by half, so that a thousand clients don't come back at the same moment.
+    """
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._pause = _SHORTEST_PAUSE
+        self._was_used = False
+
+    def used(self) -> None:
+        """The connection brought something: the next failure is a first one."""
+        self._was_used = True
+        self._pause = _SHORTEST_PAUSE
+
+    def next(self, error: Exception | None = None) -> float:
+        """Seconds to wait after a failure; no less than the server asks for."""
+        self._was_used = False
+        pause = self._pause * self._rng.uniform(0.5, 1.0)
+        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+        hint = getattr(error, "retry_after", None) or 0.0
+        return max(pause, min(hint, _LONGEST_PAUSE))
+
+    def after_use(self) -> float:
+        """Seconds to wait after a watch that ended in order: none, if it brought something."""
+        if self._was_used:
+            self._was_used = False
+            return 0.0
+        return self.next()
+
+
+def _indexed(items: Sequence[T], before: Objects[T]) -> Objects[T]:
+    """By namespace and name; an object that didn't change stays the very same one."""
+    objects: Objects[T] = {}
+    for item in items:
+        namespace, name, version = identity(item)
+        known = before.get(namespace, {}).get(name)
+        same = known is not None and version and identity(known)[2] == version
+        objects.setdefault(namespace, {})[name] = known if same and known is not None else item
+    return objects
+
+
+def _differences(before: Objects[T], after: Objects[T]) -> Iterator[Change[T]]:
+    """Vanished objects first, so that a name that moved is never there twice."""
+    for namespace, objects in before.items():
+        left = after.get(namespace, {})
+        for name, old in objects.items():
+            if name not in left:
+                yield Change(old, None)
+    for namespace, objects in after.items():
+        known = before.get(namespace, {})
+        for name, new in objects.items():
+            last = known.get(name)
+            if last is not new:
+                yield Change(last, new)

@@ -1,0 +1,362 @@
+"""The client of the API server: everything that leaves or enters a process goes through it."""
+
+import asyncio
+import contextlib
+import enum
+import logging
+import random
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+import msgspec
+
+from common.api.base import Wire
+from common.api.core import Pod
+from common.api.meta import PartialObject
+from common.errors import DecodeError, GoneError
+from common.kube.connection import Connection
+from common.kube.endpoints import PODS, Endpoint
+from common.kube.transport import CALL_SECONDS, Call, Query, Transport
+from common.kube.watch import WatchEvent, WatchProtocol, decoder_of, identity
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_RESTARTS = 3  # of a list whose continue token expired
+_SLICE = 50  # objects decoded before other tasks get their turn
+_WATCH_SECONDS = (300, 600)  # how long the server keeps a watch, drawn at random
+_WATCH_IDLE = 180.0  # seconds without a byte; bookmarks come about once a minute
+
+
+class PatchType(enum.StrEnum):
+    """How a patch is written; the value is the content type."""
+
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing(Generic[T]):
+    """All objects at one version; ``skipped`` counts those that couldn't be decoded."""
+
+    items: tuple[T, ...]
+    resource_version: str
+    skipped: int = 0
+
+
+class _ListMeta(Wire, frozen=True, kw_only=True):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _Page(Wire, frozen=True, kw_only=True):
+    metadata: _ListMeta = _ListMeta()
+    items: tuple[msgspec.Raw, ...] | None = None
+
+
+_page_decoder = msgspec.json.Decoder(_Page)
+_partial_decoder = msgspec.json.Decoder(PartialObject)
+
+
+class KubeClient:
+    """Speaks to one API server; an asynchronous context manager.
+
+    Reads are tried again a few times, with growing pauses, where the server is away,
+    overloaded or in trouble. Writes never are: whoever decided on a write decides anew. Every
+    failure is a :class:`~common.errors.KubeError`; an answer of a shape that we don't know is
+    a :class:`~common.errors.DecodeError`. ``qps`` and ``burst`` bound all calls but watches.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        user_agent: str,
+        qps: float,
+        burst: float,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.rng = rng or random.Random()  # noqa: S311 - spreads retries, guards no secret
+        self._transport = Transport(
+            connection, user_agent=user_agent, qps=qps, burst=burst, rng=self.rng
+        )
+
+    @property
+    def reachable(self) -> bool:
+        """Whether the API server answered the last request that needed an answer."""
+        return self._transport.connectivity.reachable
+
+    async def __aenter__(self) -> Self:
+        self._transport.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._transport.close()
+
+    # Reads
+
+    async def get(
+        self,
+        endpoint: Endpoint[T],
+        name: str,
+        *,
+        namespace: str = "",
+        subresource: str = "",
+        retry: bool = True,
+    ) -> T:
+        """One object, or a subresource that has the endpoint's type."""
+        path = endpoint.object(name, namespace, subresource)
+        return _decode(endpoint, await self.request("GET", path, retry=retry))
+
+    async def list(
+        self,
+        endpoint: Endpoint[T],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        page_size: int = 500,
+    ) -> Listing[T]:
+        """All objects, fetched page by page at one version.
+
+        An object that can't be decoded is left out, counted and logged. A continue token that
+        expired on the way starts the list over.
+        """
+        selectors = _selectors(label_selector, field_selector)
+        path = endpoint.collection(namespace)
+        restarts = 0
+        while True:
+            try:
+                return await self._pages(endpoint, path, {**selectors, "limit": page_size})
+            except GoneError:
+                restarts += 1
+                if restarts > _RESTARTS:
+                    raise
+
+    async def _pages(self, endpoint: Endpoint[T], path: str, query: Query) -> Listing[T]:
+        decoder = decoder_of(endpoint.type)
+        items: list[T] = []
+        skipped = 0
+        token = ""
+        while True:
+            asked = {**query, "continue": token} if token else query
+            body = await self.request("GET", path, query=asked)
+            try:
+                page = _page_decoder.decode(body)
+            except msgspec.DecodeError as error:
+                raise DecodeError(f"{path} is no list: {error}") from error
+            for number, raw in enumerate(page.items or ()):
+                if number % _SLICE == _SLICE - 1:
+                    await asyncio.sleep(0)
+                try:
+                    item = decoder.decode(raw)
+                    identity(item)
+                except (msgspec.DecodeError, KeyError) as error:
+                    skipped += 1
+                    _log_skipped(endpoint, raw, error)
+                else:
+                    items.append(item)
+            token = page.metadata.continue_
+            if not token:
+                return Listing(
+                    items=tuple(items),
+                    resource_version=page.metadata.resource_version,
+                    skipped=skipped,
+                )
+
+    async def watch(
+        self,
+        endpoint: Endpoint[T],
+        *,
+        resource_version: str,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> AsyncGenerator[WatchEvent[T], None]:
+        """Events after ``resource_version``, until the server or a silence ends the watch.
+
+        Close it with ``contextlib.aclosing``. It ends quietly after five to ten minutes, and
+        when nothing came for three; go on from the last event's version.
+
+        Raises:
+            GoneError: the version is too old: list again.
+            UnreachableError: no connection, or it broke.
+        """
+        seconds = self.rng.randint(*_WATCH_SECONDS)
+        query: Query = {
+            **_selectors(label_selector, field_selector),
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": seconds,
+        }
+        protocol = WatchProtocol(endpoint.type, resource_version=resource_version)
+        chunks = self._transport.stream(
+            endpoint.collection(namespace), query, seconds=seconds, idle=_WATCH_IDLE
+        )
+        async with contextlib.aclosing(chunks):
+            async for chunk in chunks:
+                for event in protocol.feed(chunk):
+                    yield event
+
+    # Writes
+
+    async def create(self, endpoint: Endpoint[T], body: Any, *, namespace: str = "") -> T:
+        path = endpoint.collection(namespace)
+        answer = await self.request("POST", path, body=_typed(endpoint, body))
+        return _decode(endpoint, answer)
+
+    async def replace(
+        self,
+        endpoint: Endpoint[T],
+        name: str,
+        body: Any,
+        *,
+        namespace: str = "",
+        subresource: str = "",
+    ) -> T:
+        """PUT a whole object; only with an object that was read as a dictionary."""
+        path = endpoint.object(name, namespace, subresource)
+        return _decode(endpoint, await self.request("PUT", path, body=_typed(endpoint, body)))
+
+    async def patch(
+        self,
+        endpoint: Endpoint[T],
+        name: str,
+        patch: Any,
+        *,
+        patch_type: PatchType,
+        namespace: str = "",
+        subresource: str = "",
+    ) -> T:
+        path = endpoint.object(name, namespace, subresource)
+        answer = await self.request("PATCH", path, body=patch, content_type=patch_type.value)
+        return _decode(endpoint, answer)
+
+    async def delete(
+        self,
+        endpoint: Endpoint[Any],
+        name: str,
+        *,
+        namespace: str = "",
+        grace_period_seconds: int | None = None,
+        propagation_policy: str = "",
+        uid: str = "",
+        resource_version: str = "",
+    ) -> None:
+        """Delete one object, with ``uid`` and ``resource_version`` only if it is still that one."""
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if grace_period_seconds is not None:
+            options["gracePeriodSeconds"] = grace_period_seconds
+        if propagation_policy:
+            options["propagationPolicy"] = propagation_policy
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        if any(preconditions.values()):
+            options["preconditions"] = {key: value for key, value in preconditions.items() if value}
+        await self.request("DELETE", endpoint.object(name, namespace), body=options)
+
+    async def evict(self, namespace: str, name: str) -> None:
+        """Evict a pod through its budget.
+
+        Raises:
+            TooManyRequestsError: with the cause ``DisruptionBudget`` the budget refused.
+            KubeError: anything else; kubernetes-resize.md 5 lists the answers.
+        """
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+        }
+        await self.request("POST", PODS.object(name, namespace, "eviction"), body=body)
+
+    async def resize(self, namespace: str, name: str, operations: Sequence[Any]) -> Pod:
+        """Resize a pod in place by JSON patch; the answer is the pod as it is wanted now."""
+        return await self.patch(
+            PODS,
+            name,
+            operations,
+            patch_type=PatchType.JSON,
+            namespace=namespace,
+            subresource="resize",
+        )
+
+    # Anything else
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        retry: bool = True,
+        seconds: float = CALL_SECONDS,
+    ) -> bytes:
+        """Send one request and read the whole answer; ``seconds`` bounds each try.
+
+        ``body`` is a wire type, a dictionary or list, or bytes. A GET is tried again unless
+        ``retry`` is False.
+        """
+        data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
+        return await self._transport.request(
+            Call(
+                method=method,
+                path=path,
+                query=query or {},
+                body=data,
+                content_type=content_type,
+                seconds=seconds,
+                retry=retry and method == "GET",
+            )
+        )
+
+
+def _selectors(label_selector: str, field_selector: str) -> dict[str, str | int]:
+    query: dict[str, str | int] = {}
+    if label_selector:
+        query["labelSelector"] = label_selector
+    if field_selector:
+        query["fieldSelector"] = field_selector
+    return query
+
+
+def _decode(endpoint: Endpoint[T], body: bytes) -> T:
+    decoder = decoder_of(endpoint.type)
+    try:
+        return decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise DecodeError(f"answer is not a {endpoint.kind}: {error}") from error
+
+
+def _typed(endpoint: Endpoint[Any], body: Any) -> bytes:
+    """The body with the ``apiVersion`` and ``kind`` that our wire types don't carry."""
+    if isinstance(body, bytes):
+        return body
+    head = {"apiVersion": endpoint.api_version, "kind": endpoint.kind}
+    if isinstance(body, Mapping):
+        return msgspec.json.encode({**head, **body})
+    encoded = msgspec.json.encode(body)
+    start = msgspec.json.encode(head)
+    return start if encoded == b"{}" else start[:-1] + b"," + encoded[1:]
+
+
+def _log_skipped(endpoint: Endpoint[Any], raw: msgspec.Raw, error: Exception) -> None:
+    try:
+        meta = _partial_decoder.decode(raw).metadata
+        name = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+    except msgspec.DecodeError:
+        name = "unknown"
+    logger.warning(
+        "object skipped, it can't be decoded",
+        extra={"kind": endpoint.kind, "object": name, "error": str(error)},
+    )

@@ -1,0 +1,169 @@
+"""Finds the API server: in a pod by its service account, elsewhere by a kubeconfig.
+
+The only module that imports ``kubernetes_asyncio``, which costs 40 MiB: it knows the many
+forms of kubeconfigs, exec plugins and identity providers. Nothing else of it is used.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kubernetes_asyncio.client import Configuration
+from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
+
+from common.errors import ConfigError
+from common.kube.connection import Connection, client_context
+
+logger = logging.getLogger(__name__)
+
+# What the library raises for files that are not as they should be; it checks no types.
+_UNUSABLE = (
+    ConfigException,
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+)
+
+Load = Callable[[], Awaitable[tuple[Configuration, Any]]]
+
+
+async def load(kubeconfig: str) -> Connection:
+    """The connection that the kubeconfig describes; without one, that of the pod we run in.
+
+    In a pod the token file is read again every minute. Tokens of exec plugins are renewed
+    when they expire. Whatever the source, a 401 makes the client read everything anew.
+
+    Raises:
+        ConfigError: the file is missing or broken, or we don't run in a pod.
+    """
+    read = _in_cluster if not kubeconfig else _from_file(kubeconfig)
+    source = f"kubeconfig {kubeconfig}" if kubeconfig else "in-cluster configuration"
+    try:
+        if kubeconfig:
+            await asyncio.to_thread(_check, Path(kubeconfig))
+        configuration, loader = await read()
+        return _connection(configuration, loader, read)
+    except ConfigError:
+        raise
+    except FileNotFoundError as error:
+        missing = error.filename or kubeconfig
+        raise ConfigError(f"{source}: no such file: {missing}") from error
+    except ssl.SSLError as error:
+        raise ConfigError(f"{source}: unusable certificate or key: {error}") from error
+    except _UNUSABLE as error:
+        hint = "" if kubeconfig else " (outside a pod, name a file with --kubeconfig)"
+        raise ConfigError(f"{source}: {_one_line(error)}{hint}") from error
+
+
+def _check(path: Path) -> None:
+    """Find the mistakes for which the library has no words."""
+    text = path.expanduser().read_text(encoding="utf-8")
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"kubeconfig {path}: not YAML: {_one_line(error)}") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"kubeconfig {path}: empty, or not a mapping")
+    for key in ("clusters", "contexts"):
+        if not isinstance(content.get(key), list):
+            raise ConfigError(f"kubeconfig {path}: no list of {key}")
+
+
+async def _in_cluster() -> tuple[Configuration, Any]:
+    configuration = Configuration()
+    load_incluster_config(  # type: ignore[no-untyped-call] # the library is half typed
+        client_configuration=configuration
+    )
+    return configuration, None
+
+
+def _from_file(path: str) -> Load:
+    async def read() -> tuple[Configuration, Any]:
+        configuration = Configuration()
+        loader = await load_kube_config(
+            config_file=path, client_configuration=configuration, persist_config=False
+        )
+        return configuration, loader
+
+    return read
+
+
+def _connection(configuration: Configuration, loader: Any, read: Load) -> Connection:
+    url = configuration.host or ""
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError(f"the server {url!r} is not of the form https://host:port")
+    context: ssl.SSLContext | None = None
+    if url.startswith("https://"):
+        context = client_context(
+            ca_file=configuration.ssl_ca_cert, verify=bool(configuration.verify_ssl)
+        )
+        _load_key_pair(context, configuration)
+    return Connection(
+        url,
+        ssl_context=context,
+        server_hostname=configuration.tls_server_name or "",
+        proxy=configuration.proxy or "",
+        credentials=_LoadedCredentials(configuration, loader, read, context),
+    )
+
+
+def _load_key_pair(context: ssl.SSLContext, configuration: Configuration) -> None:
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
+
+
+class _LoadedCredentials:
+    """Credentials as the library keeps them, read anew when they are due or refused."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        loader: Any,
+        read: Load,
+        context: ssl.SSLContext | None,
+    ) -> None:
+        self._configuration = configuration
+        self._loader = loader
+        self._read = read
+        self._context = context
+
+    async def authorization(self) -> str:
+        """The header; the library's hook reads a pod's token file again when it is a minute old."""
+        if hasattr(self._loader, "exec_plugin_expiry"):
+            await self._run_plugin()
+        try:
+            value = await self._configuration.get_api_key_with_prefix("BearerToken")
+        except _UNUSABLE as error:
+            logger.warning("token not read, keeping the old one", extra={"error": str(error)})
+            value = self._configuration.api_key.get("BearerToken", "")
+        return (value or "").strip()
+
+    async def renew(self) -> None:
+        """Read everything anew; client certificates count from the next connection on."""
+        try:
+            self._configuration, self._loader = await self._read()
+            if self._context is not None:
+                _load_key_pair(self._context, self._configuration)
+        except _UNUSABLE as error:
+            logger.warning("credentials not renewed", extra={"error": _one_line(error)})
+
+    async def _run_plugin(self) -> None:
+        """Ask the exec plugin again, if what it gave us has expired; the library looks."""
+        try:
+            await self._loader.load_from_exec_plugin()
+        except _UNUSABLE as error:
+            logger.warning("exec plugin failed", extra={"error": _one_line(error)})
+            return
+        if token := getattr(self._loader, "token", ""):
+            self._configuration.api_key["BearerToken"] = token
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,92 @@
+"""Where the API server is, and how it knows us; made by ``common.kube.config``."""
+
+import ssl
+from collections.abc import Mapping
+from typing import Protocol
+
+
+class Credentials(Protocol):
+    """A source of the Authorization header; tokens rotate, so it is asked for every request."""
+
+    async def authorization(self) -> str:
+        """The header's value; empty where a client certificate, or nothing, speaks for us."""
+        ...
+
+    async def renew(self) -> None:
+        """Read the credentials anew: the server refused the present ones."""
+        ...
+
+
+class StaticCredentials:
+    """One header for ever; the empty text means none."""
+
+    def __init__(self, authorization: str = "") -> None:
+        self._authorization = authorization
+
+    async def authorization(self) -> str:
+        return self._authorization
+
+    async def renew(self) -> None:
+        """Nothing can be renewed."""
+
+
+class Connection:
+    """How to reach one API server.
+
+    ``base_url`` has no slash at its end. Without ``ssl_context`` the system's authorities
+    count. ``server_hostname`` replaces the name that the certificate must carry. The token
+    never shows in ``repr``, so it never reaches a log.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        ssl_context: ssl.SSLContext | None = None,
+        server_hostname: str = "",
+        proxy: str = "",
+        credentials: Credentials | None = None,
+    ) -> None:
+        self.base_url = base_url.rstrip("/")
+        self.ssl_context = ssl_context
+        self.server_hostname = server_hostname
+        self.proxy = proxy
+        self._credentials = credentials or StaticCredentials()
+
+    async def headers(self) -> Mapping[str, str]:
+        """The headers that identify us."""
+        authorization = await self._credentials.authorization()
+        return {"Authorization": authorization} if authorization else {}
+
+    async def renew(self, refused: Mapping[str, str]) -> bool:
+        """After a 401 to a request with the headers ``refused``: are there new ones to try?
+
+        Somebody else may have renewed them in the meantime; that is fine as well.
+        """
+        if await self.headers() != refused:
+            return True
+        await self._credentials.renew()
+        return await self.headers() != refused
+
+    def __repr__(self) -> str:
+        return f"Connection({self.base_url!r})"
+
+
+def client_context(
+    *, ca_file: str | None = None, ca_data: str | None = None, verify: bool = True
+) -> ssl.SSLContext:
+    """A TLS context as Kubernetes clients use it.
+
+    HTTP/1.1 only. Cluster authorities are often made without the extensions that
+    ``VERIFY_X509_STRICT``, a default of newer Pythons, asks for; other clients don't.
+
+    Raises:
+        OSError: the authority's file can't be read, or is no certificate (``ssl.SSLError``).
+    """
+    context = ssl.create_default_context(cafile=ca_file, cadata=ca_data)
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    context.set_alpn_protocols(["http/1.1"])
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

@@ -1,0 +1,92 @@
+"""The resources that we speak to: where they live, and what their objects are."""
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+
+from common.api.autoscaling import VerticalPodAutoscaler, VerticalPodAutoscalerCheckpoint
+from common.api.coordination import Lease
+from common.api.core import Event, LimitRange, Namespace, Pod
+from common.api.metrics import PodMetrics
+from common.api.workloads import CronJob, ReplicationController, Workload
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint(Generic[T]):
+    """One resource of the API, and the wire type of its objects.
+
+    ``resource`` is the plural name that stands in paths; ``group`` is empty for core.
+    """
+
+    group: str
+    version: str
+    resource: str
+    kind: str
+    type: type[T]
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """``apiVersion`` of the objects: ``v1``, ``apps/v1``."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def collection(self, namespace: str = "") -> str:
+        """Path of all objects, or of those in one namespace."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        if namespace and self.namespaced:
+            return f"{root}/namespaces/{quote(namespace, safe='')}/{self.resource}"
+        return f"{root}/{self.resource}"
+
+    def object(self, name: str, namespace: str = "", subresource: str = "") -> str:
+        """Path of one object, or of a subresource such as ``scale``."""
+        path = f"{self.collection(namespace)}/{quote(name, safe='')}"
+        return f"{path}/{subresource}" if subresource else path
+
+    def as_dicts(self) -> "Endpoint[dict[str, Any]]":
+        """The same resource with whole objects as plain dictionaries."""
+        return Endpoint(
+            self.group, self.version, self.resource, self.kind, dict[str, Any], self.namespaced
+        )
+
+
+PODS = Endpoint("", "v1", "pods", "Pod", Pod)
+EVENTS = Endpoint("", "v1", "events", "Event", Event)
+NAMESPACES = Endpoint("", "v1", "namespaces", "Namespace", Namespace, namespaced=False)
+LIMIT_RANGES = Endpoint("", "v1", "limitranges", "LimitRange", LimitRange)
+REPLICATION_CONTROLLERS = Endpoint(
+    "", "v1", "replicationcontrollers", "ReplicationController", ReplicationController
+)
+DEPLOYMENTS = Endpoint("apps", "v1", "deployments", "Deployment", Workload)
+REPLICA_SETS = Endpoint("apps", "v1", "replicasets", "ReplicaSet", Workload)
+STATEFUL_SETS = Endpoint("apps", "v1", "statefulsets", "StatefulSet", Workload)
+DAEMON_SETS = Endpoint("apps", "v1", "daemonsets", "DaemonSet", Workload)
+JOBS = Endpoint("batch", "v1", "jobs", "Job", Workload)
+CRON_JOBS = Endpoint("batch", "v1", "cronjobs", "CronJob", CronJob)
+VPAS = Endpoint(
+    "autoscaling.k8s.io",
+    "v1",
+    "verticalpodautoscalers",
+    "VerticalPodAutoscaler",
+    VerticalPodAutoscaler,
+)
+CHECKPOINTS = Endpoint(
+    "autoscaling.k8s.io",
+    "v1",
+    "verticalpodautoscalercheckpoints",
+    "VerticalPodAutoscalerCheckpoint",
+    VerticalPodAutoscalerCheckpoint,
+)
+LEASES = Endpoint("coordination.k8s.io", "v1", "leases", "Lease", Lease)
+POD_METRICS = Endpoint("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", PodMetrics)
+NODES = Endpoint("", "v1", "nodes", "Node", dict[str, Any], namespaced=False)
+SECRETS = Endpoint("", "v1", "secrets", "Secret", dict[str, Any])
+MUTATING_WEBHOOKS = Endpoint(
+    "admissionregistration.k8s.io",
+    "v1",
+    "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration",
+    dict[str, Any],
+    namespaced=False,
+)

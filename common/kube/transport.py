@@ -1,0 +1,224 @@
+"""One HTTP session to one API server: time-outs, limits, credentials, and errors by name."""
+
+import asyncio
+import random
+import socket
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+import aiohttp
+from yarl import URL
+
+from common.errors import KubeError, UnreachableError
+from common.kube.answers import answer_error
+from common.kube.connection import Connection
+from common.kube.connectivity import Connectivity
+from common.runtime.rate_limit import RateLimiter
+
+Query = Mapping[str, str | int]
+
+CALL_SECONDS = 30.0
+"""How long a call may take, its whole answer included."""
+
+_CONNECT_SECONDS = 10.0
+_TRIES = 4  # of a read
+_FIRST_PAUSE = 0.1  # seconds before the second try; each further one is three times as long
+_LONGEST_PAUSE = 10.0  # seconds; where a server asks for more, the caller gets the error
+_RETRIED = frozenset({429, 500, 502, 503, 504})
+_FAILURES = (aiohttp.ClientError, OSError, TimeoutError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request that is answered at once."""
+
+    method: str
+    path: str
+    query: Query
+    body: bytes | None
+    content_type: str
+    seconds: float
+    retry: bool
+
+
+class Transport:
+    """Sends requests; the only place that sees HTTP statuses and aiohttp's exceptions.
+
+    A refused credential (401) is renewed, and the request sent once more: it was not carried
+    out. Calls that allow it are tried again after growing pauses.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        user_agent: str,
+        qps: float,
+        burst: float,
+        rng: random.Random,
+    ) -> None:
+        self.connectivity = Connectivity(connection.base_url)
+        self._connection = connection
+        self._user_agent = user_agent
+        self._limiter = RateLimiter(qps, burst)
+        self._rng = rng
+        self._session: aiohttp.ClientSession | None = None
+
+    def open(self) -> None:
+        connector = aiohttp.TCPConnector(
+            ssl=self._connection.ssl_context or True,
+            limit=100,
+            keepalive_timeout=30,
+            socket_factory=_watchful_socket,
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            trust_env=False,  # the environment's proxies are not for the API server
+            headers={"User-Agent": self._user_agent, "Accept": "application/json"},
+            read_bufsize=2**18,
+        )
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def request(self, call: Call) -> bytes:
+        """The body of the answer.
+
+        Raises:
+            KubeError: the server refused, or there was no answer.
+        """
+        tries = _TRIES if call.retry else 1
+        pause = _FIRST_PAUSE
+        while True:
+            tries -= 1
+            await self._limiter.acquire()
+            try:
+                return await self._call(call)
+            except KubeError as error:
+                hint = error.retry_after or 0.0
+                if not tries or not _passes(error) or hint > _LONGEST_PAUSE:
+                    raise
+            await asyncio.sleep(max(hint, pause * self._rng.uniform(0.5, 1.5)))
+            pause *= 3
+
+    async def stream(
+        self, path: str, query: Query, *, seconds: float, idle: float
+    ) -> AsyncGenerator[bytes, None]:
+        """The body of a watch, chunk by chunk as it comes.
+
+        It ends quietly when the server ends it, and after ``idle`` seconds without a byte:
+        who is still there tells so on the next watch. ``seconds`` is what the server was
+        asked to keep it open for.
+        """
+        timeout = aiohttp.ClientTimeout(
+            total=seconds + CALL_SECONDS, sock_connect=_CONNECT_SECONDS, sock_read=idle
+        )
+        call = Call(
+            method="GET",
+            path=path,
+            query=query,
+            body=None,
+            content_type="",
+            seconds=CALL_SECONDS,
+            retry=False,
+        )
+        response = await self._open_stream(call, timeout)
+        try:
+            async for chunk in response.content.iter_any():
+                yield chunk
+        except TimeoutError:
+            return
+        except _FAILURES as error:
+            raise UnreachableError(
+                f"watch of {path} broke: {_told(error)}", reason="Unreachable"
+            ) from error
+        finally:
+            response.close()
+
+    async def _call(self, call: Call) -> bytes:
+        timeout = aiohttp.ClientTimeout(total=call.seconds, sock_connect=_CONNECT_SECONDS)
+        renewed = False
+        while True:
+            identification = await self._connection.headers()
+            try:
+                async with await self._send(call, identification, timeout) as answer:
+                    content = await answer.read()
+            except _FAILURES as error:
+                raise self._unreachable(call, error) from error
+            self.connectivity.answered()
+            if answer.status < 300:
+                return content
+            if answer.status != 401 or renewed or not await self._connection.renew(identification):
+                raise answer_error(answer.status, answer.headers, content)
+            renewed = True
+
+    async def _open_stream(
+        self, call: Call, limits: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        renewed = False
+        while True:
+            identification = await self._connection.headers()
+            try:
+                async with asyncio.timeout(call.seconds):
+                    answer = await self._send(call, identification, limits)
+                    if answer.status < 300:
+                        self.connectivity.answered()
+                        return answer
+                    async with answer:
+                        content = await answer.read()
+            except _FAILURES as error:
+                raise self._unreachable(call, error) from error
+            self.connectivity.answered()
+            if answer.status != 401 or renewed or not await self._connection.renew(identification):
+                raise answer_error(answer.status, answer.headers, content)
+            renewed = True
+
+    async def _send(
+        self, call: Call, identification: Mapping[str, str], limits: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        if self._session is None:
+            raise RuntimeError("the client is not open: use it as an asynchronous context manager")
+        headers = dict(identification)
+        if call.body is not None:
+            headers["Content-Type"] = call.content_type
+        query = "?" + urlencode(call.query) if call.query else ""
+        return await self._session.request(
+            call.method,
+            URL(self._connection.base_url + call.path + query, encoded=True),
+            headers=headers,
+            data=call.body,
+            timeout=limits,
+            allow_redirects=False,
+            proxy=self._connection.proxy or None,
+            server_hostname=self._connection.server_hostname or None,
+        )
+
+    def _unreachable(self, call: Call, cause: Exception) -> UnreachableError:
+        error = UnreachableError(
+            f"{call.method} {call.path}: no answer: {_told(cause)}", reason="Unreachable"
+        )
+        self.connectivity.lost(error)
+        return error
+
+
+def _passes(error: KubeError) -> bool:
+    """Whether the trouble may be over in a moment."""
+    return isinstance(error, UnreachableError) or error.status in _RETRIED
+
+
+def _told(cause: Exception) -> str:
+    return " ".join(str(cause).split()) or type(cause).__name__
+
+
+def _watchful_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket that notices within a minute or two that its peer is gone without a word."""
+    family, kind, protocol, *_ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):  # Linux has all of them
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return made

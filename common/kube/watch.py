@@ -1,0 +1,160 @@
+"""The watch protocol without I/O: bytes in, events out."""
+
+import enum
+import functools
+import logging
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+
+from common.api.base import Wire
+from common.api.meta import PartialObject
+from common.errors import DecodeError
+from common.kube.answers import Status, status_error
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LINE_LIMIT = 32 * 1024 * 1024  # bytes; etcd refuses objects far below
+"""A line that grows beyond this is no event."""
+
+
+class EventType(enum.StrEnum):
+    """What happened to an object."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"  # nothing happened up to this version
+
+
+_KNOWN = frozenset(EventType)
+_ERROR = "ERROR"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent(Generic[T]):
+    """One event; ``object`` is None for a bookmark, and where it couldn't be decoded."""
+
+    type: EventType
+    namespace: str
+    name: str
+    resource_version: str
+    object: T | None
+
+
+class _Line(Wire, frozen=True, kw_only=True):
+    type: str
+    object: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_line_decoder = msgspec.json.Decoder(_Line)
+_status_decoder = msgspec.json.Decoder(Status)
+_partial_decoder = msgspec.json.Decoder(PartialObject)
+
+
+@functools.cache
+def _decoder(type: Hashable) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(type)
+
+
+def decoder_of(type: type[T]) -> msgspec.json.Decoder[T]:
+    """The decoder of a wire type; making one is dear, using it is cheap."""
+    return _decoder(cast("Hashable", type))
+
+
+def identity(item: Any) -> tuple[str, str, str]:
+    """Namespace, name and resource version of an object, be it a wire type or a dictionary."""
+    if isinstance(item, dict):
+        meta = item["metadata"]
+        return meta.get("namespace", ""), meta["name"], meta.get("resourceVersion", "")
+    meta = item.metadata
+    return meta.namespace, meta.name, meta.resource_version
+
+
+class WatchProtocol(Generic[T]):
+    """Turns the body of one watch into events.
+
+    ``resource_version`` is the last one seen; a watch that broke goes on from there.
+    ``skipped`` counts objects that couldn't be decoded: their event comes without an object.
+    A line that the end of the stream cuts in half is dropped, the next watch brings it again.
+    """
+
+    def __init__(self, type: type[T], *, resource_version: str) -> None:
+        self.resource_version = resource_version
+        self.skipped = 0
+        self._decoder = decoder_of(type)
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> Iterator[WatchEvent[T]]:
+        """The events whose lines end in this chunk; types that we don't know are left out.
+
+        Raises:
+            GoneError: the version is too old: list again.
+            KubeError: the server ended the watch with another error.
+            DecodeError: a line is no event at all.
+        """
+        *lines, rest = chunk.split(b"\n")
+        for line in lines:
+            if self._parts:
+                whole = b"".join((*self._parts, line))
+                self._parts.clear()
+                self._size = 0
+            else:
+                whole = line
+            if whole.strip():
+                event = self._event(whole)
+                if event is not None:
+                    yield event
+        if rest:
+            self._parts.append(rest)
+            self._size += len(rest)
+            if self._size > LINE_LIMIT:
+                raise DecodeError(f"watch line of more than {LINE_LIMIT} bytes")
+
+    def _event(self, line: bytes) -> WatchEvent[T] | None:
+        try:
+            raw = _line_decoder.decode(line)
+        except msgspec.DecodeError as error:
+            raise DecodeError(f"watch line is not an event: {error}") from error
+        if raw.type == _ERROR:
+            raise status_error(_decoded_status(raw.object), code=500)
+        if raw.type not in _KNOWN:
+            logger.debug("unknown watch event", extra={"type": raw.type})
+            return None
+        event = self._known(EventType(raw.type), raw.object)
+        if event is not None and event.resource_version:
+            self.resource_version = event.resource_version
+        return event
+
+    def _known(self, type: EventType, raw: msgspec.Raw) -> WatchEvent[T] | None:
+        item: T | None = None
+        if type is not EventType.BOOKMARK:
+            try:
+                item = self._decoder.decode(raw)
+                return WatchEvent(type, *identity(item), item)
+            except (msgspec.DecodeError, KeyError) as error:
+                self.skipped += 1
+                reason = str(error)
+                item = None
+        try:
+            meta = _partial_decoder.decode(raw).metadata
+        except msgspec.DecodeError:
+            return None
+        if type is not EventType.BOOKMARK:
+            logger.warning(
+                "object skipped, it can't be decoded",
+                extra={"namespace": meta.namespace, "object": meta.name, "error": reason},
+            )
+        return WatchEvent(type, meta.namespace, meta.name, meta.resource_version, None)
+
+
+def _decoded_status(raw: msgspec.Raw) -> Status:
+    try:
+        return _status_decoder.decode(raw)
+    except msgspec.DecodeError:
+        return Status(message="watch ended with an error of an unknown shape")

@@ -1,0 +1,109 @@
+"""Log lines on standard error: klog's text, or one JSON object a line."""
+
+import json
+import logging
+import re
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, TextIO
+
+from common.flags import show
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
+_LETTERS = {logging.DEBUG: "I", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E"}
+_SECRET = re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=-]{8,}")
+_QUIET = ("aiohttp", "asyncio", "uvicorn", "kubernetes_asyncio")
+
+
+def configure(verbosity: int, format: str, *, stream: TextIO | None = None) -> None:
+    """Set up logging for the process.
+
+    ``verbosity`` counts as klog's ``-v``: 0 shows warnings, 1 to 4 information, 5 and more
+    debugging. ``format`` is ``text`` or ``json``; ``stream`` is standard error unless given.
+    """
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter() if format == "json" else TextFormatter())
+    root = logging.getLogger()
+    for old in root.handlers[:]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(level_of(verbosity))
+    for name in _QUIET:  # what others tell of themselves is for those who debug them
+        logging.getLogger(name).setLevel(logging.WARNING if verbosity < 8 else level_of(verbosity))
+
+
+def level_of(verbosity: int) -> int:
+    """The logging level for klog's verbosity."""
+    if verbosity >= 5:
+        return logging.DEBUG
+    return logging.INFO if verbosity >= 1 else logging.WARNING
+
+
+class TextFormatter(logging.Formatter):
+    """``I0102 15:04:05.000000    4711 cycle.py:17] message key="value" count=3``.
+
+    The keys are those of ``extra``, in their order. A line break in a message or a value
+    can't forge a second line.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        letter = _LETTERS.get(record.levelno, "E")
+        when = datetime.fromtimestamp(record.created, UTC)
+        head = (
+            f"{letter}{when:%m%d %H:%M:%S.%f} {record.process:7d} "
+            f"{record.filename}:{record.lineno}] {_line(record.getMessage())}"
+        )
+        pairs = "".join(f" {key}={_text(value)}" for key, value in _extras(record))
+        trace = _trace(self, record)
+        return _SECRET.sub(r"\1 <redacted>", head + pairs + (f"\n{trace}" if trace else ""))
+
+
+class JsonFormatter(logging.Formatter):
+    """``{"ts": …, "level": …, "caller": "cycle.py:17", "msg": …}`` and the keys of ``extra``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        when = datetime.fromtimestamp(record.created, UTC)
+        entry: dict[str, Any] = {
+            "ts": when.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "caller": f"{record.filename}:{record.lineno}",
+            "msg": record.getMessage(),
+        }
+        for key, value in _extras(record):
+            entry[f"{key}_" if key in entry else key] = _json(value)
+        trace = _trace(self, record)
+        if trace:
+            entry["stacktrace"] = trace
+        return _SECRET.sub(r"\1 <redacted>", json.dumps(entry, ensure_ascii=False))
+
+
+def _extras(record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
+    for key, value in vars(record).items():
+        if key not in _STANDARD:
+            yield key, value
+
+
+def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    parts = []
+    if record.exc_info:
+        parts.append(formatter.formatException(record.exc_info))
+    if record.stack_info:
+        parts.append(formatter.formatStack(record.stack_info))
+    return "\n".join(parts)
+
+
+def _line(text: str) -> str:
+    return text.replace("\r", "\\r").replace("\n", "\\n")
+
+
+def _json(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return show(value) if isinstance(value, timedelta) else str(value)
+
+
+def _text(value: Any) -> str:
+    """Numbers and Booleans as they are, everything else as a quoted text."""
+    plain = _json(value)
+    return json.dumps(plain, ensure_ascii=False)

@@ -1,0 +1,112 @@
+"""A uvicorn server as one task among others: no signals, no lifespan, a port known at once."""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import uvicorn
+
+from common.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+_GRACE_SECONDS = 2  # for the requests at hand, once the server is to stop
+_NO_IPV6 = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EINVAL, errno.ENOPROTOOPT})
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Split ``host:port`` as Go does; an empty host (``:8942``) means every interface.
+
+    Raises:
+        ConfigError: there is no port, or it is no number from 0 to 65535.
+    """
+    host, separator, port = text.rpartition(":")
+    if not separator or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ConfigError(f"not an address of the form host:port: {text!r}")
+    if host.startswith("[") and host.endswith("]"):
+        return host[1:-1], int(port)
+    if ":" in host:
+        raise ConfigError(f"an IPv6 address needs brackets, as in [::1]:8942: {text!r}")
+    return host, int(port)
+
+
+def listen(address: str) -> socket.socket:
+    """A listening socket on ``host:port``; port 0 takes a free one.
+
+    Without a host it serves IPv6 and IPv4, as far as the machine has them.
+
+    Raises:
+        ConfigError: the address is malformed, in use, or not ours.
+    """
+    host, port = parse_address(address)
+    try:
+        if not host and socket.has_dualstack_ipv6():
+            try:
+                return socket.create_server(
+                    ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=2048
+                )
+            except OSError as error:
+                if error.errno not in _NO_IPV6:
+                    raise
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        told = error.strerror or str(error)
+        raise ConfigError(f"can't listen on {address}: {told}") from error
+
+
+class _Server(uvicorn.Server):
+    """Leaves the signals to ``service.serve``."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class WebServer:
+    """Serves an ASGI application on ``address`` from construction's port on.
+
+    The socket listens as soon as the object exists, so that a port in use is a clear error
+    before anything starts; ``run`` is an endless background task that answers. When it is
+    cancelled it stops to accept, finishes the requests at hand, and closes.
+    """
+
+    def __init__(self, app: Any, address: str, *, name: str, **options: Any) -> None:
+        """``options`` go to ``uvicorn.Config``: TLS, keep-alive, limits."""
+        self._socket = listen(address)
+        self._name = name
+        config = uvicorn.Config(
+            app,
+            lifespan="off",
+            http="httptools",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+            **options,
+        )
+        self._server = _Server(config)
+
+    @property
+    def port(self) -> int:
+        """The port that is bound, also where 0 was asked for."""
+        return int(self._socket.getsockname()[1])
+
+    async def run(self) -> None:
+        """Answer until cancelled."""
+        logger.info("listening", extra={"server": self._name, "port": self.port})
+        async with asyncio.TaskGroup() as group:
+            serving = group.create_task(self._server.serve(sockets=[self._socket]))
+            try:
+                await asyncio.shield(serving)
+            finally:
+                self._server.should_exit = True
+
+    def close(self) -> None:
+        """Give the port back; only needed where ``run`` never ran."""
+        self._socket.close()
