@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from common.errors import DecodeError
 from common.quantity import MAX_INT64
 
 _NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
@@ -21,7 +22,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 _TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=!(),><]|[^=!(),>< \t\r\n]+|$)")
 
 
-class LabelSelectorError(ValueError):
+class LabelSelectorError(DecodeError, ValueError):
     """A selector breaks the rules of labels; the sentence says which."""
 
 

@@ -14,6 +14,8 @@ import re
 from dataclasses import dataclass
 from typing import Self
 
+from common.errors import DecodeError
+
 MAX_INT64 = 2**63 - 1
 
 _NANOS = 10**9  # of a unit
@@ -43,7 +45,7 @@ _SHAPE = re.compile(r"([+-]?)([0-9]*)(?:(\.)([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]
 _EXPONENT = re.compile(r"[eE]([-+]?[0-9]+)")
 
 
-class QuantityError(ValueError):
+class QuantityError(DecodeError, ValueError):
     """A text, or a JSON value, is no quantity.
 
     ``problem`` is the API server's own sentence, without the text that it is about.

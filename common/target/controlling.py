@@ -1,0 +1,55 @@
+"""Which VPA controls a pod.
+
+Source: recommender.md 6.3, admission.md section 4; ``GetControllingVPAForPod``,
+vertical-pod-autoscaler/pkg/utils/vpa/api.go.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.api.meta import ObjectMeta
+from common.labels import Selector
+from common.target.owners import Controller, TargetKey
+
+_ZERO_TIME = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedVpa:
+    """A VPA together with the selector of its target's pods."""
+
+    vpa: VerticalPodAutoscaler
+    selector: Selector
+
+
+def target_key(vpa: VerticalPodAutoscaler) -> TargetKey | None:
+    """What the VPA targets, to be compared with ``Controller.key``; None without a target."""
+    target = vpa.spec.target_ref
+    return None if target is None else (vpa.metadata.namespace, target.kind, target.name)
+
+
+def controlling(
+    pod_meta: ObjectMeta, topmost: Controller | None, candidates: Iterable[SelectedVpa]
+) -> SelectedVpa | None:
+    """Choose the VPA of a pod whose topmost controller is ``topmost``.
+
+    It must target that controller, by kind and name in the pod's namespace, and select the
+    pod's labels. Of several the oldest wins; of equally old ones the one that sorts first.
+    """
+    if topmost is None:
+        return None
+    matching = (
+        candidate
+        for candidate in candidates
+        if target_key(candidate.vpa) == topmost.key
+        and candidate.vpa.metadata.namespace == pod_meta.namespace
+        and candidate.selector.matches(pod_meta.labels)
+    )
+    return min(matching, key=_age_and_name, default=None)
+
+
+def _age_and_name(candidate: SelectedVpa) -> tuple[datetime, str]:
+    meta = candidate.vpa.metadata
+    return (meta.creation_timestamp or _ZERO_TIME, meta.name)

@@ -1,0 +1,164 @@
+"""Who owns whom: the topmost controller above a pod or a target.
+
+The walk is pure. It asks a lookup about one object at a time; what the lookup doesn't know yet
+makes the walk stop and name the object, so that a shell can fetch it and call again.
+
+Source: recommender.md 10.2, updater.md section 4; ``FindTopMostWellKnownOrScalable``,
+vertical-pod-autoscaler/pkg/target/controller_fetcher/controller_fetcher.go.
+"""
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from common.api.meta import ObjectMeta, OwnerReference
+
+WELL_KNOWN_KINDS = frozenset(
+    {
+        "CronJob",
+        "DaemonSet",
+        "Deployment",
+        "Job",
+        "ReplicaSet",
+        "ReplicationController",
+        "StatefulSet",
+    }
+)
+
+TargetKey: TypeAlias = tuple[str, str, str]
+"""Namespace, kind and name: all that decides whether a VPA targets a controller."""
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """An object that controls pods, or other controllers, of its namespace."""
+
+    namespace: str
+    kind: str
+    name: str
+    api_version: str = ""
+
+    @property
+    def key(self) -> TargetKey:
+        """What VPAs compare; the API group is not part of it."""
+        return (self.namespace, self.kind, self.name)
+
+    @property
+    def is_well_known(self) -> bool:
+        """Whether it is read from a cache; every other kind is asked for its scale."""
+        return self.kind in WELL_KNOWN_KINDS
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The object, or its scale subresource, exists."""
+
+    owner_references: tuple[OwnerReference, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """There is no such object; for a kind that isn't well-known: it has no scale subresource."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The API server's answer to the last attempt was an error."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Nobody has asked yet."""
+
+
+Answer: TypeAlias = Found | Absent | Failed | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Topmost:
+    """The last controller of the chain that is well-known or scalable; None: there is none."""
+
+    controller: Controller | None
+
+
+class OwnerProblem(enum.StrEnum):
+    """Why a walk failed."""
+
+    MISSING = "missing"
+    CYCLE = "cycle"
+    NODE = "node"  # for a pod it is no error: such a pod has no controller
+    UNHANDLED = "unhandled"  # may pass: the API server refused, or doesn't know the kind
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerError:
+    """The walk can't be finished; ``text`` is what a VPA's condition shows."""
+
+    text: str
+    problem: OwnerProblem = OwnerProblem.UNHANDLED
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsLookup:
+    """The lookup must learn about this object before the walk can go on."""
+
+    controller: Controller
+
+
+def controller_of(meta: ObjectMeta) -> Controller | None:
+    """The controller of a pod: the last owner that says it controls; None without one."""
+    return _controlling_owner(meta.namespace, (meta.owner_references or ())[::-1])
+
+
+def first_controller_of(meta: ObjectMeta) -> Controller | None:
+    """The parent of a controller: the first owner that says it controls."""
+    return _controlling_owner(meta.namespace, meta.owner_references or ())
+
+
+def topmost(
+    start: Controller, lookup: Callable[[Controller], Answer]
+) -> Topmost | OwnerError | NeedsLookup:
+    """Walk up from ``start`` and remember the last controller that is well-known or scalable.
+
+    A well-known object that is missing is an error. Another kind that has no scale subresource
+    ends the chain. Nodes are never asked for.
+    """
+    found: Controller | None = None
+    visited: set[Controller] = set()
+    current: Controller | None = start
+    while current is not None:
+        if current in visited:
+            return OwnerError("cycle detected in ownership chain", OwnerProblem.CYCLE)
+        visited.add(current)
+        if current.kind == "Node":
+            return _unhandled(current, "node is not a valid owner", OwnerProblem.NODE)
+        answer = lookup(current)
+        if isinstance(answer, Unknown):
+            return NeedsLookup(current)
+        if isinstance(answer, Failed):
+            return _unhandled(current, answer.text, OwnerProblem.UNHANDLED)
+        if isinstance(answer, Absent):
+            return _missing(current) if current.is_well_known else Topmost(found)
+        found = current
+        current = _controlling_owner(current.namespace, answer.owner_references or ())
+    return Topmost(found)
+
+
+def _controlling_owner(namespace: str, owners: tuple[OwnerReference, ...]) -> Controller | None:
+    for owner in owners:
+        if owner.controller:
+            return Controller(namespace, owner.kind, owner.name, owner.api_version)
+    return None
+
+
+def _missing(controller: Controller) -> OwnerError:
+    named = f"{controller.kind} {controller.namespace}/{controller.name}"
+    return OwnerError(f"{named} does not exist", OwnerProblem.MISSING)
+
+
+def _unhandled(controller: Controller, error: str, problem: OwnerProblem) -> OwnerError:
+    named = f"{controller.api_version} / {controller.kind} / {controller.name}"
+    return OwnerError(f"unhandled targetRef {named}, last error {error}", problem)
