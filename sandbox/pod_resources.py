@@ -40,6 +40,7 @@ def containers_of(pod: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def is_sidecar(init_container: Mapping[str, Any]) -> bool:
+    """Whether the init container keeps running beside the containers."""
     return init_container.get("restartPolicy") == "Always"
 
 

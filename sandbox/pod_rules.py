@@ -32,7 +32,7 @@ def pod_resource_causes(pod: Mapping[str, Any], version: KubernetesVersion) -> l
             path = f"spec.{kind}[{index}]"
             causes += _resource_causes(container, f"{path}.resources")
             policies = container.get("resizePolicy") or ()
-            causes += _policy_causes(policies, f"{path}.resizePolicy", never, version)
+            causes += _policy_causes(policies, f"{path}.resizePolicy", version, never=never)
             if kind == "initContainers" and version.minor >= 36 and not is_sidecar(container):
                 causes += _init_policy_causes(policies, f"{path}.resizePolicy")
     causes += _pod_level_causes(pod)
@@ -80,8 +80,9 @@ def _overcommits(name: str) -> bool:
 def _policy_causes(
     policies: Any,
     path: str,
+    version: KubernetesVersion,
+    *,
     never: bool,
-    version: KubernetesVersion,  # noqa: FBT001 - a fact of the pod
 ) -> Iterator[Cause]:
     seen: set[str] = set()
     for index, policy in enumerate(policies):

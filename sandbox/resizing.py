@@ -101,7 +101,8 @@ def resize_causes(
         for index, before in enumerate(old["spec"].get(kind) or ()):
             after = new["spec"][kind][index]
             causes += _container_causes(before, after, f"spec.{kind}[{index}].resources", version)
-    return causes + _immutable_causes(old, new, version)
+    causes += _immutable_causes(old, new, version)
+    return causes
 
 
 def validate_pod_update(
@@ -278,11 +279,8 @@ def _with_old_compute(before: Mapping[str, Any], after: Mapping[str, Any]) -> di
 def _same_container(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     if before == after:
         return True
-    old, new = before.get("resources") or {}, after.get("resources") or {}
-    return (
-        all(same_amounts(old.get(part), new.get(part)) for part in ("requests", "limits"))
-        and (old.get("claims") or []) == (new.get("claims") or [])
-        and _others(before, "resources") == _others(after, "resources")
+    return _same_resources(before, after) and (
+        _others(before, "resources") == _others(after, "resources")
     )
 
 
@@ -295,10 +293,16 @@ def _same_spec(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
         other: Sequence[Any] = right.get(kind) or ()
         if len(one) != len(other) or not all(map(_same_container, one, other)):
             return False
-    return (
-        _same_container({"resources": left.get("resources")}, right)
-        if False
-        else (_others(left, *_LISTS) == _others(right, *_LISTS))
+    return _same_resources(left, right) and (
+        _others(left, "resources", *_LISTS) == _others(right, "resources", *_LISTS)
+    )
+
+
+def _same_resources(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
+    one, other = left.get("resources") or {}, right.get("resources") or {}
+    amounts = ("requests", "limits")
+    return all(same_amounts(one.get(part), other.get(part)) for part in amounts) and (
+        _others(one, *amounts) == _others(other, *amounts)
     )
 
 
@@ -331,4 +335,4 @@ def _with_allowed_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dic
 
 def _may_change_deadline(old: int | None, new: int | None) -> bool:
     """It may be set, and shortened, and never removed."""
-    return new is not None and 0 <= new and (old is None or new <= old)
+    return new is not None and new >= 0 and (old is None or new <= old)
