@@ -1,0 +1,114 @@
+"""Checkpoints: what is written of a container's history, and how it is read again.
+
+Source: recommender.md sections 1.4, 3.6, 3.7 and 11;
+vertical-pod-autoscaler/pkg/recommender/checkpoint/checkpoint_writer.go.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from common.api.autoscaling import (
+    CheckpointSpec,
+    CheckpointStatus,
+    HistogramCheckpoint,
+    VerticalPodAutoscalerCheckpoint,
+)
+from common.api.meta import ObjectMeta
+from common.errors import DecodeError
+from recommender.histograms import Saved
+from recommender.instants import NEVER, instant, moment
+from recommender.model.aggregates import History
+from recommender.model.keys import VpaKey
+
+VERSION = "v3"
+
+
+def object_name(vpa: VpaKey, container: str) -> str:
+    """The name of a checkpoint object.
+
+    Two pairs may share one name (``a`` + ``b-c``, ``a-b`` + ``c``), so a reader trusts the
+    spec, and a writer looks at it first: :func:`belongs_to`.
+    """
+    return f"{vpa.name}-{container}"
+
+
+def belongs_to(checkpoint: VerticalPodAutoscalerCheckpoint, vpa: VpaKey, container: str) -> bool:
+    """Whether a checkpoint is the history of this container of this VPA (Q6)."""
+    return (
+        checkpoint.metadata.namespace == vpa.namespace
+        and checkpoint.spec.vpa_object_name == vpa.name
+        and checkpoint.spec.container_name == container
+    )
+
+
+def encode(history: History, now: datetime | None) -> CheckpointStatus:
+    """Write a history down; times lose their fractions of a second."""
+    return CheckpointStatus(
+        last_update_time=_whole(now),
+        version=VERSION,
+        cpu_histogram=_encode(history.cpu),
+        memory_histogram=_encode(history.memory),
+        first_sample_start=_whole(moment(history.first_sample)),
+        last_sample_start=_whole(moment(history.last_sample)),
+        total_samples_count=history.samples,
+    )
+
+
+def new_object(
+    vpa: VpaKey, container: str, status: CheckpointStatus
+) -> VerticalPodAutoscalerCheckpoint:
+    """The object that is created where there is none yet."""
+    return VerticalPodAutoscalerCheckpoint(
+        metadata=ObjectMeta(name=object_name(vpa, container), namespace=vpa.namespace),
+        spec=CheckpointSpec(vpa_object_name=vpa.name, container_name=container),
+        status=status,
+    )
+
+
+def decode(status: CheckpointStatus) -> History:
+    """Read a history.
+
+    Raises:
+        DecodeError: the version is another one, or a histogram can't be what we wrote.
+    """
+    if status.version != VERSION:
+        raise DecodeError(f"version is {status.version!r}, only {VERSION!r} can be read")
+    if status.total_samples_count < 0:
+        raise DecodeError(f"there can't be {status.total_samples_count} samples")
+    return History(
+        cpu=_decode(status.cpu_histogram),
+        memory=_decode(status.memory_histogram),
+        first_sample=instant(status.first_sample_start),
+        last_sample=instant(status.last_sample_start),
+        samples=status.total_samples_count,
+    )
+
+
+def oldest_first(written: Mapping[VpaKey, int]) -> list[VpaKey]:
+    """The order of writing: never written (instant NEVER) first, then the oldest."""
+    return sorted(written, key=lambda key: (written[key], key))
+
+
+def _encode(saved: Saved) -> HistogramCheckpoint:
+    return HistogramCheckpoint(
+        reference_timestamp=_whole(moment(saved.reference)),
+        bucket_weights={str(bucket): weight for bucket, weight in saved.weights.items()},
+        total_weight=saved.total,
+    )
+
+
+def _decode(histogram: HistogramCheckpoint | None) -> Saved:
+    if histogram is None:
+        return Saved(weights={}, total=0.0, reference=NEVER)
+    try:
+        return Saved(
+            weights={int(bucket): weight for bucket, weight in histogram.bucket_weights.items()},
+            total=histogram.total_weight,
+            reference=instant(histogram.reference_timestamp),
+        )
+    except ValueError as error:
+        raise DecodeError(str(error)) from error
+
+
+def _whole(time: datetime | None) -> datetime | None:
+    return None if time is None else time.replace(microsecond=0)

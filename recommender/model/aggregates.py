@@ -1,0 +1,171 @@
+"""The table of aggregates: what all containers of one key have used together.
+
+Source: recommender.md section 5; ``AggregateContainerState``,
+vertical-pod-autoscaler/pkg/recommender/model/aggregate_container_state.go.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import numpy as np
+
+from recommender import buckets
+from recommender.histograms import Histograms, Saved
+from recommender.instants import NEVER, span
+from recommender.rows import Floats, Ints, Mask, Rows
+
+CPU_WEIGHT = 0.1  # of every CPU sample, whatever the container's request
+MEMORY_WEIGHT = 1.0  # of the peak of a window
+
+_LATE = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AggregationRules:
+    """How memory is gathered; the defaults are the flags', a VPA may override them."""
+
+    interval: timedelta = timedelta(hours=24)  # the length of a memory window
+    interval_count: int = 8  # windows until an aggregate without samples expires
+    oom_bump_up_ratio: float = 1.2
+    oom_min_bump_up: float = 104_857_600.0  # bytes
+
+    @property
+    def lifetime(self) -> timedelta:
+        """How long an aggregate is kept without CPU samples."""
+        return self.interval * self.interval_count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HalfLives:
+    """After which time a sample counts half."""
+
+    cpu: timedelta = timedelta(hours=24)
+    memory: timedelta = timedelta(hours=24)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """All that is kept of one aggregate, as a checkpoint holds it; times are instants."""
+
+    cpu: Saved
+    memory: Saved
+    first_sample: int
+    last_sample: int
+    samples: int
+
+
+class Aggregates(Rows):
+    """Rows of usage; the row of an aggregate is the row of both of its histograms.
+
+    ``first_sample``, ``last_sample`` and ``samples`` tell of CPU samples only.
+    """
+
+    def __init__(self, half_lives: HalfLives, capacity: int = 16) -> None:
+        super().__init__(capacity)
+        self.half_lives = half_lives
+        self.cpu = Histograms(buckets.CPU, half_lives.cpu, capacity)
+        self.memory = Histograms(buckets.MEMORY, half_lives.memory, capacity)
+        self.first_sample: Ints = self._column(np.int64)
+        self.last_sample: Ints = self._column(np.int64)
+        self.samples: Ints = self._column(np.int64)
+        self.created: Ints = self._column(np.int64)
+        self.interval: Ints = self._column(np.int64)  # microseconds
+        self.lifetime: Ints = self._column(np.int64)  # microseconds
+        self.oom_bump_up_ratio: Floats = self._column(np.float64)
+        self.oom_min_bump_up: Floats = self._column(np.float64)
+
+    def new(self) -> int:
+        # The three tables live in step, so that one number means the same in all of them.
+        self.cpu.new()
+        self.memory.new()
+        return super().new()
+
+    def new_rows(self, count: int) -> Ints:
+        self.cpu.new_rows(count)
+        self.memory.new_rows(count)
+        return super().new_rows(count)
+
+    def free(self, row: int) -> None:
+        self.cpu.free(row)
+        self.memory.free(row)
+        super().free(row)
+
+    def create(self, now: int, rules: AggregationRules) -> int:
+        """A new, empty aggregate."""
+        row = self.new()
+        self.created[row] = now
+        self.set_rules(row, rules)
+        return row
+
+    def set_rules(self, row: int, rules: AggregationRules) -> None:
+        self.interval[row] = span(rules.interval)
+        self.lifetime[row] = span(rules.lifetime)
+        self.oom_bump_up_ratio[row] = rules.oom_bump_up_ratio
+        self.oom_min_bump_up[row] = rules.oom_min_bump_up
+
+    def add_cpu(self, rows: Ints, times: Ints, amounts: Ints) -> None:
+        """Add CPU samples, in millicores; a row may occur more than once."""
+        self.cpu.add(rows, amounts, times, CPU_WEIGHT)
+        np.add.at(self.samples, rows, 1)
+        np.maximum.at(self.last_sample, rows, times)
+        unset = rows[self.first_sample[rows] == NEVER]
+        self.first_sample[unset] = _LATE
+        np.minimum.at(self.first_sample, rows, times)
+
+    def load(self, row: int, history: History) -> None:
+        """Fill a new row."""
+        self.cpu.load(row, history.cpu)
+        self.memory.load(row, history.memory)
+        self.first_sample[row] = history.first_sample
+        self.last_sample[row] = history.last_sample
+        self.samples[row] = history.samples
+
+    def save(self, rows: Ints) -> list[History]:
+        return [
+            History(cpu=cpu, memory=memory, first_sample=first, last_sample=last, samples=samples)
+            for cpu, memory, first, last, samples in zip(
+                self.cpu.save(rows),
+                self.memory.save(rows),
+                self.first_sample[rows].tolist(),
+                self.last_sample[rows].tolist(),
+                self.samples[rows].tolist(),
+                strict=True,
+            )
+        ]
+
+    def merged(self, members: Sequence[Sequence[int]]) -> "Aggregates":
+        """New aggregates, each of which is the merger of some of ours, in their order.
+
+        Rules and creation times are not merged. Ours stay as they are.
+        """
+        merged = Aggregates(self.half_lives, capacity=len(members))
+        merged.new_rows(len(members))
+        for place in range(max(map(len, members), default=0)):
+            rows = [row for row, group in enumerate(members) if len(group) > place]
+            sources = [members[row][place] for row in rows]
+            merged.merge(np.array(rows), self, np.array(sources))
+        return merged
+
+    def is_empty(self, rows: Ints) -> Mask:
+        """Whether there is no CPU sample; memory peaks don't count."""
+        empty: Mask = self.samples[rows] == 0
+        return empty
+
+    def is_expired(self, rows: Ints, now: int) -> Mask:
+        """Whether the last CPU sample, or without any the creation, is a lifetime ago."""
+        since = np.where(self.is_empty(rows), self.created[rows], self.last_sample[rows])
+        expired: Mask = now - since >= self.lifetime[rows]
+        return expired
+
+    def merge(self, rows: Ints, other: "Aggregates", other_rows: Ints) -> None:
+        self.cpu.merge(rows, other.cpu, other_rows)
+        self.memory.merge(rows, other.memory, other_rows)
+        first, more = self.first_sample[rows], other.first_sample[other_rows]
+        earlier = np.minimum(
+            np.where(first == NEVER, _LATE, first), np.where(more == NEVER, _LATE, more)
+        )
+        self.first_sample[rows] = np.where(earlier == _LATE, NEVER, earlier)
+        last = np.maximum(self.last_sample[rows], other.last_sample[other_rows])
+        self.last_sample[rows] = last
+        self.samples[rows] += other.samples[other_rows]

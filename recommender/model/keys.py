@@ -1,0 +1,25 @@
+"""What tells pods, VPAs and aggregates apart. Tuples, because millions of look-ups use them."""
+
+from typing import NamedTuple
+
+
+class PodKey(NamedTuple):
+    """A pod's name; what carries it may change, see ``TrackedPod.uid``."""
+
+    namespace: str
+    name: str
+
+
+class VpaKey(NamedTuple):
+    """A VPA's name."""
+
+    namespace: str
+    name: str
+
+
+class AggregateKey(NamedTuple):
+    """Containers that share their history: recommender.md 5.1."""
+
+    namespace: str
+    container: str
+    labels: str  # the pod's labels in canonical text

@@ -1,0 +1,86 @@
+"""Pods and containers whose usage we follow."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from recommender.instants import NEVER
+from recommender.model.keys import AggregateKey, PodKey
+from recommender.model.matching import LabelSet
+from recommender.model.memory_peaks import Windows
+from recommender.rows import Ints, Rows
+
+NOWHERE = -1  # no aggregate: it was collected, and the next sample makes a new one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodFacts:
+    """What a pod object says that matters here."""
+
+    key: PodKey
+    uid: str
+    labels: Mapping[str, str]
+    active: bool  # neither succeeded nor failed
+    containers: tuple[str, ...]  # without init containers and sidecars, which aren't followed
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class TrackedPod:
+    """A pod, and the rows of its containers."""
+
+    key: PodKey
+    uid: str
+    label_set: LabelSet
+    active: bool
+    containers: dict[str, int] = field(default_factory=dict)  # name -> row of Containers
+
+
+class Containers(Rows):
+    """Rows of containers: what counts until the next sample (recommender.md section 4)."""
+
+    def __init__(self, capacity: int = 16) -> None:
+        super().__init__(capacity)
+        self.aggregate: Ints = self._column(np.int64)  # row of Aggregates, or NOWHERE
+        self.last_cpu: Ints = self._column(np.int64)
+        self.last_memory: Ints = self._column(np.int64)
+        self.window_end: Ints = self._column(np.int64)
+        self.peak: Ints = self._column(np.int64)
+        self.oom_peak: Ints = self._column(np.int64)
+        self.keys: dict[int, AggregateKey] = {}
+
+    def track(self, key: AggregateKey, aggregate: int) -> int:
+        row = self.new()
+        self.keys[row] = key
+        self.aggregate[row] = aggregate
+        return row
+
+    def move(self, row: int, key: AggregateKey, aggregate: int) -> None:
+        """Let the container count for another aggregate, from a new window on.
+
+        The old window's peak stays where it was added.
+        """
+        self.keys[row] = key
+        self.aggregate[row] = aggregate
+        self.window_end[row] = NEVER
+        self.peak[row] = 0
+        self.oom_peak[row] = 0
+
+    def forget(self, row: int) -> None:
+        del self.keys[row]
+        self.free(row)
+        self.aggregate[row] = NOWHERE
+
+    def windows(self, rows: Ints) -> Windows:
+        return Windows(
+            last=self.last_memory[rows],
+            end=self.window_end[rows],
+            peak=self.peak[rows],
+            oom_peak=self.oom_peak[rows],
+        )
+
+    def set_windows(self, rows: Ints, windows: Windows) -> None:
+        self.last_memory[rows] = windows.last
+        self.window_end[rows] = windows.end
+        self.peak[rows] = windows.peak
+        self.oom_peak[rows] = windows.oom_peak

@@ -1,0 +1,321 @@
+"""The model: pods, aggregates and VPAs together, fed by batches of samples.
+
+One owner, the cycle, writes it; nothing here waits, so nobody sees it half written.
+
+Source: recommender.md sections 4-6.
+"""
+
+import enum
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+import numpy as np
+
+from common.labels import Selector
+from recommender.model import memory_peaks
+from recommender.model.aggregates import (
+    MEMORY_WEIGHT,
+    Aggregates,
+    AggregationRules,
+    HalfLives,
+    History,
+)
+from recommender.model.autoscalers import Autoscaler, ContainerRule, rule_for
+from recommender.model.keys import AggregateKey, PodKey, VpaKey
+from recommender.model.matching import LabelSet, Matching
+from recommender.model.memory_peaks import Observed
+from recommender.model.pods import NOWHERE, Containers, PodFacts, TrackedPod
+from recommender.rows import Ints, Mask, rounds
+
+
+class OomOutcome(enum.StrEnum):
+    """What became of an OOM observation; also the label of our counter."""
+
+    RECORDED = "recorded"
+    UNKNOWN_CONTAINER = "unknown_container"
+    TOO_OLD = "too_old"  # more than a memory window older than the last sample
+    INVALID = "invalid"  # a negative amount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """All that a VPA knows of one container name."""
+
+    vpa: VpaKey
+    container: str
+    rows: tuple[int, ...]  # of Aggregates; the loaded history comes last
+    has_pods: bool  # some of it comes from pods, not only from a checkpoint
+
+
+class Usage:
+    """Everything we know about usage."""
+
+    def __init__(
+        self, *, defaults: AggregationRules | None = None, half_lives: HalfLives | None = None
+    ) -> None:
+        self.defaults = defaults or AggregationRules()
+        self.aggregates = Aggregates(half_lives or HalfLives())
+        self.containers = Containers()
+        self.matching = Matching()
+        self.pods: dict[PodKey, TrackedPod] = {}
+        self.autoscalers: dict[VpaKey, Autoscaler] = {}
+
+    # Pods
+
+    def put_pod(self, pod: PodFacts, now: int) -> None:
+        """Add a pod, or take over what changed.
+
+        A pod that came back under the same name starts anew (Q33); so do the windows of
+        its containers when its labels change (Q10). Aggregates stay.
+        """
+        tracked = self.pods.get(pod.key)
+        if tracked is not None and tracked.uid != pod.uid:
+            self.remove_pod(pod.key)
+            tracked = None
+        label_set = self.matching.label_set(pod.key.namespace, pod.labels)
+        if tracked is None:
+            tracked = TrackedPod(key=pod.key, uid=pod.uid, label_set=label_set, active=pod.active)
+            self.pods[pod.key] = tracked
+            label_set.pods += 1
+        elif tracked.label_set is not label_set:
+            self._relabel(tracked, label_set, now)
+        tracked.active = pod.active
+        for name in pod.containers:
+            if name not in tracked.containers:
+                key = AggregateKey(pod.key.namespace, name, label_set.text)
+                row = self.containers.track(key, self._aggregate(label_set, name, now))
+                tracked.containers[name] = row
+        for name in tracked.containers.keys() - set(pod.containers):
+            self.containers.forget(tracked.containers.pop(name))
+
+    def remove_pod(self, key: PodKey) -> None:
+        """Forget a pod and its windows; its aggregates stay."""
+        tracked = self.pods.pop(key)
+        for row in tracked.containers.values():
+            self.containers.forget(row)
+        tracked.label_set.pods -= 1
+        self.matching.drop_if_unused(tracked.label_set)
+
+    # VPAs
+
+    def put_autoscaler(
+        self, key: VpaKey, selector: Selector, rules: tuple[ContainerRule, ...]
+    ) -> None:
+        """Add a VPA, or take over what changed; its loaded history stays (Q3)."""
+        known = self.autoscalers.get(key)
+        if known is None:
+            known = Autoscaler(key=key, selector=selector, rules=rules)
+            self.autoscalers[key] = known
+        elif known.selector == selector and known.rules == rules:
+            return
+        known.selector, known.rules = selector, rules
+        changed = self.matching.select(key, selector)
+        for label_set in changed | self.matching.matched(key):
+            self._apply_rules(label_set)
+
+    def remove_autoscaler(self, key: VpaKey) -> None:
+        """Forget a VPA and what was loaded for it."""
+        autoscaler = self.autoscalers.pop(key)
+        for row in autoscaler.loaded.values():
+            self.aggregates.free(row)
+        for label_set in self.matching.remove(key):
+            self._apply_rules(label_set)
+
+    def load_history(self, key: VpaKey, container: str, history: History) -> None:
+        """Keep what a checkpoint holds; it counts in every estimate from now on."""
+        loaded = self.autoscalers[key].loaded
+        before = loaded.pop(container, None)
+        if before is not None:
+            self.aggregates.free(before)
+        loaded[container] = self.aggregates.new()
+        self.aggregates.load(loaded[container], history)
+
+    def pod_count(self, key: VpaKey) -> int:
+        """How many tracked pods the VPA's selector matches."""
+        return sum(label_set.pods for label_set in self.matching.matched(key))
+
+    def groups(self, key: VpaKey) -> list[Group]:
+        """The VPA's aggregates by container name, sorted by name."""
+        rows: dict[str, list[int]] = {}
+        # Sorted, so that the last bits of a sum are the same in every run.
+        for label_set in sorted(self.matching.matched(key), key=_text):
+            for container, row in label_set.aggregates.items():
+                rows.setdefault(container, []).append(row)
+        from_pods = frozenset(rows)
+        for container, row in self.autoscalers[key].loaded.items():
+            rows.setdefault(container, []).append(row)
+        return [
+            Group(
+                vpa=key,
+                container=container,
+                rows=tuple(rows[container]),
+                has_pods=container in from_pods,
+            )
+            for container in sorted(rows)
+        ]
+
+    # Samples
+
+    def add_cpu(self, rows: Ints, times: Ints, amounts: Ints, now: int) -> Mask:
+        """Feed CPU samples in millicores, in order; returns which were accepted.
+
+        ``rows`` are of ``containers`` and may repeat. A negative amount is refused, and so
+        is a sample that isn't newer than the container's last.
+        """
+        accepted = np.zeros(len(rows), dtype=np.bool_)
+        for part in rounds(rows):
+            mine, at = rows[part], times[part]
+            good = (at > self.containers.last_cpu[mine]) & (amounts[part] >= 0)
+            self.containers.last_cpu[mine[good]] = at[good]
+            accepted[part] = good
+        chosen = rows[accepted]
+        aggregates = self._aggregates_of(chosen, now)
+        self.aggregates.add_cpu(aggregates, times[accepted], amounts[accepted])
+        return accepted
+
+    def add_memory(self, rows: Ints, times: Ints, amounts: Ints, now: int) -> Mask:
+        """Feed memory samples in bytes, in order; returns which were accepted."""
+        accepted = np.zeros(len(rows), dtype=np.bool_)
+        for part in rounds(rows):
+            mine = rows[part]
+            aggregates = self._aggregates_of(mine, now)
+            observed = memory_peaks.observe(
+                self.containers.windows(mine),
+                times[part],
+                amounts[part],
+                interval=self.aggregates.interval[aggregates],
+            )
+            self._take_over(mine, aggregates, amounts[part], observed)
+            accepted[part] = observed.accepted
+        return accepted
+
+    def add_oom(
+        self, pod: PodKey, container: str, *, at: int, request: int, now: int
+    ) -> OomOutcome:
+        """Learn from an OOM kill; ``request`` is the container's memory request in bytes."""
+        tracked = self.pods.get(pod)
+        if tracked is None or container not in tracked.containers:
+            return OomOutcome.UNKNOWN_CONTAINER
+        rows = np.array([tracked.containers[container]])
+        times, requests = np.array([at]), np.array([request])
+        aggregates = self._aggregates_of(rows, now)
+        interval = self.aggregates.interval[aggregates]
+        windows = self.containers.windows(rows)
+        if memory_peaks.is_too_old(windows, times, interval=interval)[0]:
+            return OomOutcome.TOO_OLD
+        amounts = memory_peaks.needed(
+            windows,
+            requests,
+            ratio=self.aggregates.oom_bump_up_ratio[aggregates],
+            min_bump=self.aggregates.oom_min_bump_up[aggregates],
+        )
+        observed = memory_peaks.observe(windows, times, amounts, interval=interval, is_oom=True)
+        self._take_over(rows, aggregates, amounts, observed)
+        return OomOutcome.RECORDED if observed.accepted[0] else OomOutcome.INVALID
+
+    # What is read and forgotten
+
+    def without_open_peaks(self, groups: Sequence[Group], now: int) -> Aggregates:
+        """The groups' merged usage, less the peaks of windows that haven't ended.
+
+        A checkpoint leaves them out: after a restart the containers begin a new window,
+        and what is in this one would count twice (recommender.md 11.1).
+        """
+        merged = self.aggregates.merged([group.rows for group in groups])
+        containers = self.containers
+        open_rows = np.flatnonzero((containers.window_end > now) & (containers.aggregate >= 0))
+        open_rows = open_rows[np.argsort(containers.aggregate[open_rows], kind="stable")]
+        aggregates = containers.aggregate[open_rows]
+        sizes = [len(group.rows) for group in groups]
+        members = np.fromiter((row for group in groups for row in group.rows), dtype=np.int64)
+        first = np.searchsorted(aggregates, members, side="left")
+        counts = np.searchsorted(aggregates, members, side="right") - first
+        before = np.cumsum(counts) - counts
+        chosen = open_rows[np.arange(counts.sum()) + np.repeat(first - before, counts)]
+        targets = np.repeat(np.repeat(np.arange(len(groups)), sizes), counts)
+        peaks = np.maximum(containers.peak[chosen], containers.oom_peak[chosen])
+        merged.memory.subtract(targets, peaks, containers.window_end[chosen], MEMORY_WEIGHT)
+        return merged
+
+    def collect(self, now: int, contributive: AbstractSet[VpaKey]) -> int:
+        """Forget aggregates that are expired, or empty and of no use; returns how many.
+
+        An aggregate is of use while an active pod has its key, or while one of its VPAs is
+        in ``contributive``: those whose target exists.
+
+        Source: recommender.md 5.4.
+        """
+        active = [
+            row for pod in self.pods.values() if pod.active for row in pod.containers.values()
+        ]
+        in_use = self.containers.aggregate[np.array(active, dtype=np.int64)]
+        collected: list[int] = []
+        for label_set in list(self.matching):
+            rows = np.fromiter(label_set.aggregates.values(), dtype=np.int64)
+            needless = self.aggregates.is_expired(rows, now)
+            if not label_set.autoscalers & contributive:
+                needless |= self.aggregates.is_empty(rows) & ~np.isin(rows, in_use)
+            collected.extend(rows[needless].tolist())
+            for name, unneeded in zip(tuple(label_set.aggregates), needless, strict=True):
+                if unneeded:
+                    del label_set.aggregates[name]
+            self.matching.drop_if_unused(label_set)
+        orphans = np.flatnonzero(np.isin(self.containers.aggregate, collected))
+        self.containers.aggregate[orphans] = NOWHERE
+        for row in collected:
+            self.aggregates.free(row)
+        return len(collected)
+
+    def aggregate_count(self) -> int:
+        """How many aggregates there are; loaded checkpoints don't count."""
+        return sum(len(label_set.aggregates) for label_set in self.matching)
+
+    def _aggregate(self, label_set: LabelSet, container: str, now: int) -> int:
+        row = label_set.aggregates.get(container)
+        if row is None:
+            row = self.aggregates.create(now, self._rules(label_set, container))
+            label_set.aggregates[container] = row
+        return row
+
+    def _aggregates_of(self, rows: Ints, now: int) -> Ints:
+        """The aggregates of containers; one that was collected is made anew."""
+        for row in np.unique(rows[self.containers.aggregate[rows] == NOWHERE]).tolist():
+            key = self.containers.keys[row]
+            label_set = self.matching.known(key.namespace, key.labels)
+            aggregate = self._aggregate(label_set, key.container, now)
+            self.containers.move(row, key, aggregate)
+        return self.containers.aggregate[rows]
+
+    def _take_over(self, rows: Ints, aggregates: Ints, amounts: Ints, observed: Observed) -> None:
+        after = observed.after
+        self.containers.set_windows(rows, after)
+        gone, come = observed.replaces, observed.counts
+        memory = self.aggregates.memory
+        memory.subtract(aggregates[gone], observed.replaced[gone], after.end[gone], MEMORY_WEIGHT)
+        memory.add(aggregates[come], amounts[come], after.end[come], MEMORY_WEIGHT)
+
+    def _relabel(self, pod: TrackedPod, label_set: LabelSet, now: int) -> None:
+        before = pod.label_set
+        pod.label_set = label_set
+        before.pods -= 1
+        label_set.pods += 1
+        for name, row in pod.containers.items():
+            key = AggregateKey(pod.key.namespace, name, label_set.text)
+            self.containers.move(row, key, self._aggregate(label_set, name, now))
+        self.matching.drop_if_unused(before)
+
+    def _rules(self, label_set: LabelSet, container: str) -> AggregationRules:
+        """The flags' rules with the overrides of the VPAs; of several VPAs the last wins."""
+        rules = self.defaults
+        for vpa in sorted(label_set.autoscalers):
+            rules = rule_for(self.autoscalers[vpa].rules, container).applied_to(rules)
+        return rules
+
+    def _apply_rules(self, label_set: LabelSet) -> None:
+        for container, row in label_set.aggregates.items():
+            self.aggregates.set_rules(row, self._rules(label_set, container))
+
+
+def _text(label_set: LabelSet) -> str:
+    return label_set.text

@@ -1,0 +1,89 @@
+"""What objects of the API server say, in the model's words."""
+
+import logging
+from datetime import timedelta
+
+from common.api.autoscaling import ContainerPolicy, VerticalPodAutoscaler
+from common.api.base import QuantityJson
+from common.api.core import Pod
+from common.quantity import Quantity
+from common.resources import CPU, MEMORY
+from recommender.model.autoscalers import ContainerRule
+from recommender.model.keys import PodKey, VpaKey
+from recommender.model.pods import PodFacts
+
+logger = logging.getLogger(__name__)
+
+_FINISHED = ("Succeeded", "Failed")
+_OFF = "Off"
+_CONTROLLABLE = (CPU, MEMORY)
+
+
+def pod_key(pod: Pod) -> PodKey:
+    return PodKey(pod.metadata.namespace, pod.metadata.name)
+
+
+def vpa_key(vpa: VerticalPodAutoscaler) -> VpaKey:
+    return VpaKey(vpa.metadata.namespace, vpa.metadata.name)
+
+
+def pod_facts(pod: Pod) -> PodFacts:
+    """The part of a pod that concerns usage; init containers and sidecars aren't followed."""
+    return PodFacts(
+        key=pod_key(pod),
+        uid=pod.metadata.uid,
+        labels=pod.metadata.labels or {},
+        active=pod.status.phase not in _FINISHED,
+        containers=tuple(container.name for container in pod.spec.containers),
+    )
+
+
+def container_rules(
+    vpa: VerticalPodAutoscaler, *, per_vpa_config: bool
+) -> tuple[ContainerRule, ...]:
+    """A VPA's container policies, in their order.
+
+    Raises:
+        ValueError: an override is no quantity.
+    """
+    policy = vpa.spec.resource_policy
+    if policy is None or not policy.container_policies:
+        return ()
+    return tuple(
+        container_rule(one, per_vpa_config=per_vpa_config) for one in policy.container_policies
+    )
+
+
+def container_rule(policy: ContainerPolicy, *, per_vpa_config: bool) -> ContainerRule:
+    """One container policy; without the gate PerVPAConfig its four overrides don't count.
+
+    Unknown names among the controlled resources are dropped (recommender.md 5.3).
+
+    Raises:
+        ValueError: an override is no quantity.
+    """
+    named = policy.controlled_resources
+    controlled = (
+        _CONTROLLABLE
+        if named is None
+        else tuple(resource for resource in _CONTROLLABLE if resource in named)
+    )
+    rule = ContainerRule(
+        container=policy.container_name, off=policy.mode == _OFF, controlled=controlled
+    )
+    if not per_vpa_config:
+        return rule
+    seconds = policy.memory_aggregation_interval_seconds
+    return ContainerRule(
+        container=rule.container,
+        off=rule.off,
+        controlled=rule.controlled,
+        interval=timedelta(seconds=seconds) if seconds is not None and seconds > 0 else None,
+        interval_count=policy.memory_aggregation_interval_count,
+        oom_bump_up_ratio=_number(policy.oom_bump_up_ratio),
+        oom_min_bump_up=_number(policy.oom_min_bump_up),
+    )
+
+
+def _number(quantity: QuantityJson) -> float | None:
+    return None if quantity is None else Quantity.from_json(quantity).milli / 1000
