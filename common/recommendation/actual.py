@@ -1,0 +1,76 @@
+"""What a container has, as opposed to what its pod's spec asks for.
+
+Source: recommender.md section 16; ``ContainerRequestsAndLimits``,
+vertical-pod-autoscaler/pkg/utils/resources/resourcehelpers.go.
+"""
+
+from dataclasses import dataclass
+
+from common.api.core import Pod, ResourceRequirements
+from common.quantity import Quantity
+from common.resources import ResourceQuantities, parse_quantities
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerResources:
+    """A regular container of a pod, with its present requests and limits."""
+
+    name: str
+    requests: ResourceQuantities
+    limits: ResourceQuantities
+
+
+def actual_resources(pod: Pod, name: str) -> ResourceRequirements | None:
+    """The kubelet's report where there is one, else the spec; None for an unknown container."""
+    for status in pod.status.container_statuses or ():
+        if status.name == name and status.resources is not None:
+            return status.resources
+    for container in pod.spec.containers:
+        if container.name == name:
+            return container.resources
+    return None
+
+
+def actual_requests(pod: Pod, name: str) -> dict[str, Quantity]:
+    """Present requests of a container.
+
+    Raises:
+        QuantityError: one of them is no quantity.
+    """
+    resources = actual_resources(pod, name)
+    return parse_quantities(resources.requests if resources is not None else None)
+
+
+def actual_limits(pod: Pod, name: str) -> dict[str, Quantity]:
+    """Present limits of a container.
+
+    Raises:
+        QuantityError: one of them is no quantity.
+    """
+    resources = actual_resources(pod, name)
+    return parse_quantities(resources.limits if resources is not None else None)
+
+
+def containers_of(pod: Pod) -> tuple[ContainerResources, ...]:
+    """The regular containers of a pod, in order; init containers are none of ours.
+
+    Raises:
+        QuantityError: a request or a limit is no quantity.
+    """
+    reported = {
+        status.name: status.resources
+        for status in pod.status.container_statuses or ()
+        if status.resources is not None
+    }
+    return tuple(
+        _container(container.name, reported.get(container.name, container.resources))
+        for container in pod.spec.containers
+    )
+
+
+def _container(name: str, resources: ResourceRequirements | None) -> ContainerResources:
+    return ContainerResources(
+        name=name,
+        requests=parse_quantities(resources.requests if resources is not None else None),
+        limits=parse_quantities(resources.limits if resources is not None else None),
+    )

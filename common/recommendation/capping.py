@@ -1,0 +1,300 @@
+"""Recommendations fitted to one pod: LimitRanges, the container policy, the container's limit.
+
+Every amount of the target, the lower and the upper bound takes the same steps; notes for
+people tell what happened to the target.
+
+Source: admission.md 6.3 and 6.4; vertical-pod-autoscaler/pkg/utils/vpa/capping.go.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from common.api.autoscaling import ContainerPolicy, ResourcePolicy
+from common.api.core import LimitRangeSpec
+from common.quantity import ZERO, Quantity
+from common.recommendation.actual import ContainerResources
+from common.recommendation.limit_range import EffectiveLimits, LimitType, effective_limits
+from common.recommendation.limit_scaling import (
+    boundary_request,
+    proportional_limit,
+    scale_proportionally,
+)
+from common.recommendation.policy import ControlledValues, container_policy, controlled_values
+from common.resources import RESOURCES, ResourceQuantities, in_order, parse_quantities
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerAmounts:
+    """What is recommended for one container, as exact quantities."""
+
+    name: str
+    target: ResourceQuantities
+    lower_bound: ResourceQuantities = field(default_factory=dict)
+    upper_bound: ResourceQuantities = field(default_factory=dict)
+    uncapped_target: ResourceQuantities = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Capped:
+    """The recommendations of a pod's containers, in their old order.
+
+    ``notes`` are by container name; a container without any is missing.
+    """
+
+    recommendations: tuple[ContainerAmounts, ...]
+    notes: Mapping[str, tuple[str, ...]]
+
+
+def cap_for_pod(
+    recommendations: Sequence[ContainerAmounts],
+    *,
+    containers: Sequence[ContainerResources],
+    policy: ResourcePolicy | None,
+    limit_ranges: Sequence[LimitRangeSpec],
+) -> Capped:
+    """Fit recommendations to a pod, in the reference's order.
+
+    First the LimitRange for pods, for all containers together; then for each container the
+    LimitRange for containers, the policy, and with RequestsOnly the container's own limit.
+    What is recommended for a container that the pod doesn't have is dropped.
+
+    Raises:
+        QuantityError: a bound of a LimitRange or of the policy is no quantity.
+    """
+    fitted = fit_to_pod_limits(
+        recommendations, containers, effective_limits(limit_ranges, LimitType.POD)
+    )
+    limits = effective_limits(limit_ranges, LimitType.CONTAINER)
+    by_name = {container.name: container for container in containers}
+    capped: list[ContainerAmounts] = []
+    notes: dict[str, tuple[str, ...]] = {}
+    for recommendation in fitted:
+        container = by_name.get(recommendation.name)
+        if container is None:
+            continue
+        caps = _caps(container, container_policy(policy, container.name), limits)
+        target, target_notes = _apply(caps, recommendation.target)
+        capped.append(
+            replace(
+                recommendation,
+                target=target,
+                lower_bound=_apply(caps, recommendation.lower_bound)[0],
+                upper_bound=_apply(caps, recommendation.upper_bound)[0],
+            )
+        )
+        if target_notes:
+            notes[container.name] = target_notes
+    return Capped(tuple(capped), notes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cap:
+    """One step of capping: raise to ``low``, then lower to ``high``; zero bounds are none."""
+
+    low: ResourceQuantities = field(default_factory=dict)
+    high: ResourceQuantities = field(default_factory=dict)
+    low_note: str = ""
+    high_note: str = ""
+
+    def apply(self, name: str, value: Quantity, notes: list[str]) -> Quantity:
+        low = self.low.get(name, ZERO)
+        if not low.is_zero and value < low:
+            value = low
+            notes.append(f"{name} {self.low_note}")
+        high = self.high.get(name, ZERO)
+        if not high.is_zero and value > high:
+            value = high
+            notes.append(f"{name} {self.high_note}")
+        return value
+
+
+def _caps(
+    container: ContainerResources,
+    policy: ContainerPolicy | None,
+    limits: EffectiveLimits | None,
+) -> tuple[_Cap, ...]:
+    """The steps for one container, in order; the policy comes later, so it wins."""
+    caps: list[_Cap] = []
+    if limits is not None:
+        low, high = _request_bounds(container, limits)
+        caps.append(
+            _Cap(
+                low=low,
+                high=high,
+                low_note="capped to fit Min in container LimitRange",
+                high_note="capped to fit Max in container LimitRange",
+            )
+        )
+    if policy is not None:
+        caps.append(
+            _Cap(
+                low=parse_quantities(policy.min_allowed),
+                high=parse_quantities(policy.max_allowed),
+                low_note="capped to minAllowed",
+                high_note="capped to maxAllowed",
+            )
+        )
+    if controlled_values(policy) == ControlledValues.REQUESTS_ONLY:
+        caps.append(_Cap(high=container.limits, high_note="capped to container limit"))
+    return tuple(caps)
+
+
+def _apply(
+    caps: Sequence[_Cap], values: ResourceQuantities
+) -> tuple[ResourceQuantities, tuple[str, ...]]:
+    """Take every value through one step after the other; notes are in the order of steps."""
+    notes: list[str] = []
+    capped = dict(values)
+    names = in_order(values)
+    for cap in caps:
+        for name in names:
+            capped[name] = cap.apply(name, capped[name], notes)
+    return capped, tuple(notes)
+
+
+def _request_bounds(
+    container: ContainerResources, limits: EffectiveLimits
+) -> tuple[dict[str, Quantity], dict[str, Quantity]]:
+    """The lowest and the highest request whose limit the LimitRange still accepts.
+
+    Both the request and its limit have to reach the minimum.
+    """
+    low: dict[str, Quantity] = {}
+    high: dict[str, Quantity] = {}
+    for name in RESOURCES:
+        if name in limits.min:
+            low[name] = max(_boundary(name, limits.min, container, limits), limits.min[name])
+        if name in limits.max:
+            high[name] = _boundary(name, limits.max, container, limits)
+    return low, high
+
+
+def _boundary(
+    name: str, bounds: ResourceQuantities, container: ContainerResources, limits: EffectiveLimits
+) -> Quantity:
+    return boundary_request(
+        name,
+        bounds[name],
+        limit=container.limits.get(name),
+        request=container.requests.get(name),
+        default=limits.default.get(name),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Share:
+    """One container's part in what a pod may have of one resource."""
+
+    name: str
+    request: Quantity  # recommended; what it has now, without a recommendation
+    limit: Quantity  # in proportion to ``request``; zero: none
+    has_recommendation: bool
+    changes: bool  # there is a value to write to
+
+
+def fit_to_pod_limits(
+    recommendations: Sequence[ContainerAmounts],
+    containers: Sequence[ContainerResources],
+    limits: EffectiveLimits | None,
+) -> tuple[ContainerAmounts, ...]:
+    """Scale the recommendations of a pod together until their sum fits the bounds for pods.
+
+    A container without a recommendation keeps what it has; the others share the rest in
+    proportion (admission.md A13). The reference scales such containers too, with the effect
+    that requests drift from pass to pass; without such a container the answers are the same.
+    """
+    if limits is None:
+        return tuple(recommendations)
+    fitted = {recommendation.name: recommendation for recommendation in reversed(recommendations)}
+    lowers = {name: each.lower_bound for name, each in fitted.items()}
+    uppers = {name: each.upper_bound for name, each in fitted.items()}
+    targets = {name: each.target for name, each in fitted.items()}
+    new = [_fit_values(values, containers, limits) for values in (targets, lowers, uppers)]
+    return tuple(
+        replace(
+            recommendation,
+            target=new[0][recommendation.name],
+            lower_bound=new[1][recommendation.name],
+            upper_bound=new[2][recommendation.name],
+        )
+        for recommendation in recommendations
+    )
+
+
+def _fit_values(
+    values: Mapping[str, ResourceQuantities],
+    containers: Sequence[ContainerResources],
+    limits: EffectiveLimits,
+) -> dict[str, ResourceQuantities]:
+    """Fit one of target, lower and upper bound; ``values`` are by container name."""
+    fitted = dict(values)
+    for resource in RESOURCES:
+        shares = [_share(resource, container, values, limits) for container in containers]
+        for name, quantity in _shared_out(resource, shares, limits).items():
+            fitted[name] = {**fitted[name], resource: quantity}
+    return fitted
+
+
+def _share(
+    resource: str,
+    container: ContainerResources,
+    values: Mapping[str, ResourceQuantities],
+    limits: EffectiveLimits,
+) -> _Share:
+    recommended = values.get(container.name)
+    request = (container.requests if recommended is None else recommended).get(resource, ZERO)
+    limit = proportional_limit(
+        resource,
+        request,
+        limit=container.limits.get(resource),
+        request=container.requests.get(resource),
+        default=limits.default.get(resource),
+    )
+    return _Share(
+        name=container.name,
+        request=request,
+        limit=limit.quantity or ZERO,
+        has_recommendation=recommended is not None,
+        changes=bool(recommended),
+    )
+
+
+def _shared_out(
+    resource: str, shares: Sequence[_Share], limits: EffectiveLimits
+) -> dict[str, Quantity]:
+    """New values by container name; empty if the pod fits, or can't be made to fit.
+
+    Below the minimum the requests are raised, so that they reach it themselves; otherwise
+    they are scaled so that the limits meet the bound. A missing minimum or maximum is zero.
+    """
+    low, high = limits.min.get(resource, ZERO), limits.max.get(resource, ZERO)
+    requested = _sum(share.request for share in shares)
+    limited = _sum(share.limit for share in shares)
+    fits = low <= limited and low <= requested and (high.is_zero or high >= limited)
+    if fits or limited.is_zero:
+        return {}
+    fixed = [share for share in shares if not share.has_recommendation]
+    raises = low > requested
+    if raises:
+        kept = _sum(share.request for share in fixed)
+        total, goal = requested - kept, low - kept
+    else:
+        kept = _sum(share.limit for share in fixed)
+        total, goal = limited - kept, (high if ZERO < high < limited else low) - kept
+    if goal <= ZERO or total <= ZERO:
+        return {}
+    return {
+        share.name: scale_proportionally(
+            resource,
+            share.request,
+            base=total,
+            result=goal,
+            round_up=raises,
+        ).quantity
+        for share in shares
+        if share.changes
+    }
+
+
+def _sum(quantities: Iterable[Quantity]) -> Quantity:
+    return sum(quantities, start=ZERO)

@@ -1,0 +1,73 @@
+"""What the containers of a pod should get: requests, and limits in proportion.
+
+Source: admission.md 6.2 and 6.5; ``GetContainersResources``,
+vertical-pod-autoscaler/pkg/admission-controller/resource/pod/recommendation/recommendation_provider.go.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.api.core import LimitRangeSpec, Pod
+from common.recommendation.actual import ContainerResources, containers_of
+from common.recommendation.limit_range import LimitType, effective_limits
+from common.recommendation.limit_scaling import Limits, proportional_limits
+from common.recommendation.policy import ControlledValues, container_policy, controlled_values
+from common.recommendation.processing import Processed
+from common.resources import ResourceQuantities
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedResources:
+    """What one container should have; a resource that isn't named stays as it is.
+
+    ``notes`` say what happened on the way, capping first.
+    """
+
+    requests: ResourceQuantities = field(default_factory=dict)
+    limits: ResourceQuantities = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def wanted_resources(
+    pod: Pod,
+    vpa: VerticalPodAutoscaler,
+    processed: Processed | None,
+    limit_ranges: Sequence[LimitRangeSpec],
+) -> tuple[WantedResources, ...]:
+    """Requests and limits for each container of ``spec.containers``, in that order.
+
+    A container without a recommendation gets nothing. Limits follow the capped requests,
+    from the present ones, and only where the policy controls limits.
+
+    Raises:
+        QuantityError: a quantity in the pod or a LimitRange is none.
+    """
+    limits = effective_limits(limit_ranges, LimitType.CONTAINER)
+    defaults = limits.default if limits is not None else {}
+    return tuple(_wanted(container, vpa, processed, defaults) for container in containers_of(pod))
+
+
+def _wanted(
+    container: ContainerResources,
+    vpa: VerticalPodAutoscaler,
+    processed: Processed | None,
+    defaults: ResourceQuantities,
+) -> WantedResources:
+    amounts = processed.containers.get(container.name) if processed is not None else None
+    if processed is None or amounts is None:
+        return WantedResources()
+    limits = Limits({})
+    policy = container_policy(vpa, container.name)
+    if controlled_values(policy) == ControlledValues.REQUESTS_AND_LIMITS:
+        limits = proportional_limits(
+            amounts.target,
+            limits=container.limits,
+            requests=container.requests,
+            defaults=defaults,
+        )
+    return WantedResources(
+        requests={name: quantity for name, quantity in amounts.target.items() if name},
+        limits=limits.quantities,
+        notes=processed.notes.get(container.name, ()) + limits.notes,
+    )

@@ -1,0 +1,130 @@
+"""Limits in proportion to requests, and the requests that keep a limit within a bound.
+
+CPU is computed in millicores and memory in bytes, with exact integers; results are rounded
+down and keep the format of the quantity that was scaled.
+
+Source: admission.md 6.3 to 6.5; vertical-pod-autoscaler/pkg/utils/vpa/limit_and_request_scaling.go.
+"""
+
+from dataclasses import dataclass
+
+from common.quantity import MAX_INT64, ZERO, Quantity, divide_toward_zero, divide_up
+from common.resources import CPU, RESOURCES, ResourceQuantities
+
+_NO_LIMIT = "{}: limit NOT set since originalLimit is nil or 0"
+_NO_REQUEST = "{}: limit NOT set since recommendedRequest is nil or 0"
+_OVERFLOW = "{}: failed to keep limit to request ratio; capping limit to int64"
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """A scaled quantity; ``overflow`` says that it was cut at the int64 maximum."""
+
+    quantity: Quantity
+    overflow: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A wanted limit, or none, and what people should know about it (empty: nothing)."""
+
+    quantity: Quantity | None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The wanted limits of a container; without any there are no notes either."""
+
+    quantities: ResourceQuantities
+    notes: tuple[str, ...] = ()
+
+
+def scale_proportionally(
+    resource: str, scaled: Quantity, *, base: Quantity, result: Quantity, round_up: bool = False
+) -> Scaled:
+    """Compute ``scaled * result / base``; a base of zero leaves ``scaled`` as it is.
+
+    ``round_up`` is for CPU alone: memory is rounded down in any case, as in the reference.
+    """
+    units = _amount(resource, scaled)
+    divisor = _amount(resource, base)
+    if divisor:
+        divide = divide_up if round_up and resource == CPU else divide_toward_zero
+        units = divide(units * _amount(resource, result), divisor)
+    make = Quantity.from_milli if resource == CPU else Quantity.from_value
+    return Scaled(make(min(units, MAX_INT64), scaled.format), units > MAX_INT64)
+
+
+def proportional_limit(
+    resource: str,
+    recommendation: Quantity | None,
+    *,
+    limit: Quantity | None,
+    request: Quantity | None,
+    default: Quantity | None,
+) -> Limit:
+    """The limit of one resource that keeps its present ratio to the request.
+
+    ``default`` is the LimitRange's default limit, which stands in for a missing limit.
+    """
+    original = default if limit is None or limit.is_zero else limit
+    if original is None or original.is_zero:
+        return Limit(None, _NO_LIMIT.format(resource))
+    if recommendation is None or recommendation.is_zero:
+        return Limit(None, _NO_REQUEST.format(resource))
+    if request is None or request.is_zero or _equal_in_milli(request, original):
+        return Limit(recommendation)
+    scaled = scale_proportionally(resource, original, base=request, result=recommendation)
+    return Limit(scaled.quantity, _OVERFLOW.format(resource) if scaled.overflow else "")
+
+
+def proportional_limits(
+    recommendation: ResourceQuantities,
+    *,
+    limits: ResourceQuantities,
+    requests: ResourceQuantities,
+    defaults: ResourceQuantities,
+) -> Limits:
+    """The limits for recommended requests; only cpu and memory ever get one."""
+    found: dict[str, Quantity] = {}
+    notes: list[str] = []
+    for resource in RESOURCES:
+        wanted = proportional_limit(
+            resource,
+            recommendation.get(resource),
+            limit=limits.get(resource),
+            request=requests.get(resource),
+            default=defaults.get(resource),
+        )
+        if wanted.quantity is not None:
+            found[resource] = wanted.quantity
+        if wanted.note:
+            notes.append(wanted.note)
+    return Limits(found, tuple(notes)) if found else Limits({})
+
+
+def boundary_request(
+    resource: str,
+    boundary: Quantity,
+    *,
+    limit: Quantity | None,
+    request: Quantity | None,
+    default: Quantity | None,
+) -> Quantity:
+    """The request whose proportional limit meets ``boundary``; zero is no boundary."""
+    original = default if limit is None or limit.is_zero else limit
+    if original is None or original.is_zero:
+        return ZERO
+    if request is None or request.is_zero:
+        return boundary
+    return scale_proportionally(resource, request, base=original, result=boundary).quantity
+
+
+def _amount(resource: str, quantity: Quantity) -> int:
+    return quantity.milli if resource == CPU else quantity.value
+
+
+def _equal_in_milli(left: Quantity, right: Quantity) -> bool:
+    """Equal to the thousandth, without the cut at int64 that would make all large ones equal."""
+    return left.round_up(-3) == right.round_up(-3)

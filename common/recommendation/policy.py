@@ -1,0 +1,54 @@
+"""What a VPA's resource policy says about one container.
+
+Source: recommender.md 1.3; ``GetContainerResourcePolicy``,
+vertical-pod-autoscaler/pkg/utils/vpa/api.go.
+"""
+
+import enum
+
+from common.api.autoscaling import ContainerPolicy, ResourcePolicy, VerticalPodAutoscaler
+
+EVERY_OTHER = "*"  # the container name of a policy for containers without their own
+
+
+class ContainerMode(enum.StrEnum):
+    """Whether a container is scaled at all."""
+
+    AUTO = "Auto"
+    OFF = "Off"
+
+
+class ControlledValues(enum.StrEnum):
+    """Which values of a container are scaled."""
+
+    REQUESTS_AND_LIMITS = "RequestsAndLimits"
+    REQUESTS_ONLY = "RequestsOnly"
+
+
+def container_policy(
+    source: VerticalPodAutoscaler | ResourcePolicy | None, name: str
+) -> ContainerPolicy | None:
+    """The policy in force for a container.
+
+    The first entry with its name wins; without one the last entry named ``*``; else none.
+    """
+    policy = source.spec.resource_policy if isinstance(source, VerticalPodAutoscaler) else source
+    wildcard: ContainerPolicy | None = None
+    for entry in (policy.container_policies if policy is not None else None) or ():
+        if entry.container_name == name:
+            return entry
+        if entry.container_name == EVERY_OTHER:
+            wildcard = entry
+    return wildcard
+
+
+def is_off(policy: ContainerPolicy | None) -> bool:
+    """Whether the container is to be left alone."""
+    return policy is not None and policy.mode == ContainerMode.OFF
+
+
+def controlled_values(policy: ContainerPolicy | None) -> str:
+    """What is scaled: as written in the policy, requests and limits where it says nothing."""
+    if policy is None or policy.controlled_values is None:
+        return ControlledValues.REQUESTS_AND_LIMITS
+    return policy.controlled_values

@@ -1,0 +1,109 @@
+"""From the recommendation of a VPA to the numbers for one pod.
+
+Admission and updater both call this, so that an admitted pod is what the updater wants.
+
+Source: admission.md 6.2; vertical-pod-autoscaler/pkg/utils/vpa/recommendation_processor.go.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from common.api.autoscaling import RecommendedPodResources, ResourcePolicy, VerticalPodAutoscaler
+from common.api.core import LimitRangeSpec, Pod
+from common.quantity import Quantity
+from common.recommendation.actual import containers_of
+from common.recommendation.capping import ContainerAmounts, cap_for_pod
+from common.recommendation.policy import container_policy, is_off
+from common.resources import ResourceQuantities, parse_quantities
+
+__all__ = ["ContainerAmounts", "Processed", "process"]
+
+
+@dataclass(frozen=True, slots=True)
+class Processed:
+    """A recommendation fitted to one pod, by container name.
+
+    Only containers of the pod that have a recommendation are there. ``notes`` are the
+    capping notes of the target; a container without any is missing.
+    """
+
+    containers: Mapping[str, ContainerAmounts]
+    notes: Mapping[str, tuple[str, ...]]
+
+
+def process(
+    pod: Pod, vpa: VerticalPodAutoscaler, limit_ranges: Sequence[LimitRangeSpec]
+) -> Processed | None:
+    """Fit the recommendation of a VPA to a pod; None if there is none yet.
+
+    ``limit_ranges`` are all of the pod's namespace. The steps: drop containers that are
+    switched off (A17), cap as the reference does but for A13, put the bounds in order (A14).
+
+    Raises:
+        QuantityError: a quantity in the VPA, the pod or a LimitRange is none.
+    """
+    if vpa.status.recommendation is None:
+        return None
+    policy = vpa.spec.resource_policy
+    capped = cap_for_pod(
+        drop_switched_off(parse_recommendation(vpa.status.recommendation), policy),
+        containers=containers_of(pod),
+        policy=policy,
+        limit_ranges=limit_ranges,
+    )
+    containers: dict[str, ContainerAmounts] = {}
+    for recommendation in capped.recommendations:
+        containers.setdefault(recommendation.name, order_bounds(recommendation))
+    return Processed(containers, capped.notes)
+
+
+def parse_recommendation(recommendation: RecommendedPodResources) -> tuple[ContainerAmounts, ...]:
+    """Read a recommendation as the status holds it.
+
+    Raises:
+        QuantityError: one of its values is no quantity.
+    """
+    return tuple(
+        ContainerAmounts(
+            name=container.container_name,
+            target=parse_quantities(container.target),
+            lower_bound=parse_quantities(container.lower_bound),
+            upper_bound=parse_quantities(container.upper_bound),
+            uncapped_target=parse_quantities(container.uncapped_target),
+        )
+        for container in recommendation.container_recommendations or ()
+    )
+
+
+def drop_switched_off(
+    recommendations: Sequence[ContainerAmounts], policy: ResourcePolicy | None
+) -> tuple[ContainerAmounts, ...]:
+    """Leave out containers with mode Off: what is recommended for them is stale (A17)."""
+    return tuple(
+        recommendation
+        for recommendation in recommendations
+        if not is_off(container_policy(policy, recommendation.name))
+    )
+
+
+def order_bounds(amounts: ContainerAmounts) -> ContainerAmounts:
+    """Make sure that lower bound <= target <= upper bound, per resource (A14).
+
+    The bounds are capped one by one, so a policy or a LimitRange can put them out of order.
+    """
+    return replace(
+        amounts,
+        lower_bound=_paired(min, amounts.target, amounts.lower_bound),
+        upper_bound=_paired(max, amounts.target, amounts.upper_bound),
+    )
+
+
+def _paired(
+    pick: Callable[[Quantity, Quantity], Quantity],
+    target: ResourceQuantities,
+    bound: ResourceQuantities,
+) -> ResourceQuantities:
+    return {
+        name: pick(value, target[name]) if name in target else value
+        for name, value in bound.items()
+    }
