@@ -1,0 +1,101 @@
+"""What the admission controller counts: the reference's metrics, and outcomes of our own.
+
+Source: vertical-pod-autoscaler/pkg/utils/metrics/admission/admission.go; admission.md 12.
+"""
+
+import enum
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from admission.review import Subject
+
+_PREFIX = "vpa_admission_controller"
+_TENTHS = tuple(round(tenth / 10, 1) for tenth in range(1, 11))
+_ADMISSION_BUCKETS = (0.01, 0.02, 0.05, *_TENTHS, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
+_EXECUTION_BUCKETS = (
+    *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0),
+    *(80.0, 90.0, 100.0, 120.0, 150.0, 240.0, 300.0),
+)
+
+
+class Outcome(enum.StrEnum):
+    """How a review ended; the value is the metric label."""
+
+    PATCHED = "patched"  # a pod got resources or annotations, a VPA its default
+    NO_VPA = "no_vpa"
+    OFF = "off"  # the pod's VPA only gives advice
+    ALLOWED = "allowed"  # a VPA without fault that needed no default
+    DENIED = "denied"  # a VPA that breaks a rule
+    NOT_SYNCED = "not_synced"  # the caches have not listed yet: pods pass unchanged
+    TIMED_OUT = "timed_out"  # the pod's VPA was not found in time
+    UNDECODABLE = "undecodable"  # body or object
+    UNSUPPORTED = "unsupported"  # neither a pod nor a VPA
+    CONTENT_TYPE = "content_type"
+    OVERSIZED = "oversized"
+    ERROR = "error"  # a bug or a broken VPA; the pod passes unchanged
+
+    @property
+    def status(self) -> str:
+        """The reference's coarser word for it."""
+        if self is Outcome.PATCHED:
+            return "applied"
+        return "error" if self in _ERRORS else "skipped"
+
+
+# Not among them, as in the reference: a pod whose patch failed, and a VPA that was refused.
+_ERRORS = (Outcome.UNSUPPORTED, Outcome.CONTENT_TYPE, Outcome.OVERSIZED)
+
+
+class Step(enum.StrEnum):
+    """A part of a review's time; the value is the metric label."""
+
+    READ_REQUEST = "read_request"
+    ADMIT = "admit"
+    BUILD_RESPONSE = "build_response"
+    WRITE_RESPONSE = "write_response"
+    TOTAL = "total"
+
+
+class Metrics:
+    """The metrics of one process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        pods = Counter(
+            f"{_PREFIX}_admission_pods_total",
+            "Pods that were reviewed, by whether they got a patch.",
+            ["applied"],
+            registry=registry,
+        )
+        self._pods = {flag: pods.labels("true" if flag else "false") for flag in (True, False)}
+        self._latency = Histogram(
+            f"{_PREFIX}_admission_latency_seconds",
+            "Time spent on a review.",
+            ["status", "resource"],
+            buckets=_ADMISSION_BUCKETS,
+            registry=registry,
+        )
+        steps = Histogram(
+            f"{_PREFIX}_execution_latency_seconds",
+            "Time spent on the steps of a review.",
+            ["step"],
+            buckets=_EXECUTION_BUCKETS,
+            registry=registry,
+        )
+        self._steps = {step: steps.labels(step.value) for step in Step}
+        self._reviews = Counter(
+            f"{_PREFIX}_reviews_total",
+            "Reviews by what they were about and how they ended.",
+            ["resource", "outcome"],
+            registry=registry,
+        )
+
+    def reviewed(self, subject: Subject, outcome: Outcome, seconds: float) -> None:
+        """Count one review that took ``seconds``."""
+        self._latency.labels(outcome.status, subject.value).observe(seconds)
+        self._reviews.labels(subject.value, outcome.value).inc()
+        if subject is Subject.POD:
+            self._pods[outcome is Outcome.PATCHED].inc()
+
+    def spent(self, step: Step, seconds: float) -> None:
+        """Record the time that one step took."""
+        self._steps[step].observe(seconds)

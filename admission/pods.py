@@ -1,0 +1,137 @@
+"""The patch of a new pod: resources as recommended, and annotations that say so.
+
+Source: vertical-pod-autoscaler/pkg/admission-controller/resource/pod; admission.md 3, 5, 6.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from admission.startup_boost import boosted, has_boost
+from common.annotations import (
+    OBSERVED_CONTAINERS,
+    VPA_UPDATES,
+    observed_containers_value,
+    startup_boost_key,
+    startup_boost_value,
+)
+from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
+from common.api.base import QuantityJson
+from common.api.core import Container, LimitRangeSpec, Pod
+from common.features import FeatureGates
+from common.patches import Operation, add, pointer
+from common.quantity import Quantity
+from common.recommendation.container_resources import WantedResources, wanted_resources
+from common.recommendation.policy import container_policy, is_off
+from common.recommendation.processing import process
+from common.resources import ResourceQuantities, in_order
+
+
+def update_mode(vpa: VerticalPodAutoscaler) -> str:
+    """The mode as written; Recreate where nothing is written."""
+    policy = vpa.spec.update_policy
+    mode = policy.update_mode if policy is not None else None
+    return UpdateMode.RECREATE if mode is None else mode
+
+
+def changes_pods(vpa: VerticalPodAutoscaler) -> bool:
+    """Whether the VPA takes part in the choice of a new pod's VPA.
+
+    Every mode but Off does, one that we don't know included; Off does with a start-up boost.
+    """
+    return update_mode(vpa) != UpdateMode.OFF or has_boost(vpa)
+
+
+def admit_pod(
+    pod: Pod,
+    vpa: VerticalPodAutoscaler,
+    limit_ranges: Sequence[LimitRangeSpec],
+    *,
+    features: FeatureGates,
+    most_boost: Quantity,
+) -> tuple[Operation, ...]:
+    """The JSON patch that gives a pod what its VPA wants, in the reference's order.
+
+    ``most_boost`` bounds the CPU request of a start-up boost; zero is no bound. Every value is
+    set with ``add``, nothing is ever removed, and maps that are missing are added first: a
+    patch that can't be applied fails the pod whatever the failure policy says.
+
+    Raises:
+        DecodeError: a start-up boost lacks its number.
+        QuantityError: something that should be a quantity is none.
+    """
+    operations: list[Operation] = []
+    if pod.metadata.annotations is None:
+        operations.append(add("/metadata/annotations", {}))
+    told: list[str] = []
+    wanted = _wanted(pod, vpa, limit_ranges)
+    for index, (container, resources) in enumerate(zip(pod.spec.containers, wanted, strict=True)):
+        if features.cpu_startup_boost:
+            policy = container_policy(vpa, container.name)
+            if is_off(policy):
+                continue
+            boost = boosted(
+                container,
+                vpa,
+                policy,
+                requests=resources.requests,
+                limits=resources.limits,
+                most=most_boost,
+            )
+            if boost is not None:
+                value = startup_boost_value(boost.original)
+                operations.append(_annotation(startup_boost_key(container.name), value))
+                resources = WantedResources(  # noqa: PLW2901 - the boost builds on the rest
+                    requests=boost.requests, limits=boost.limits, notes=resources.notes
+                )
+        changes = tuple(_container_operations(index, container, resources))
+        if changes:
+            operations += changes
+            told.append(f"container {index}: {', '.join(_items(resources))}")
+    if told:
+        text = f"Pod resources updated by {vpa.metadata.name}: {'; '.join(told)}"
+        operations.append(_annotation(VPA_UPDATES, text))
+    names = observed_containers_value(container.name for container in pod.spec.containers)
+    operations.append(_annotation(OBSERVED_CONTAINERS, names))
+    return tuple(operations)
+
+
+def _wanted(
+    pod: Pod, vpa: VerticalPodAutoscaler, limit_ranges: Sequence[LimitRangeSpec]
+) -> Sequence[WantedResources]:
+    """What the recommendation asks for, container by container; nothing in mode Off."""
+    advises = update_mode(vpa) == UpdateMode.OFF
+    processed = None if advises else process(pod, vpa, limit_ranges)
+    return wanted_resources(pod, vpa, processed, limit_ranges)
+
+
+def _container_operations(
+    index: int, container: Container, wanted: WantedResources
+) -> Iterator[Operation]:
+    resources = container.resources
+    requests = resources.requests if resources is not None else None
+    limits = resources.limits if resources is not None else None
+    root = f"/spec/containers/{index}/resources"
+    if requests is None and limits is None:
+        yield add(root, {})
+    yield from _map_operations(f"{root}/requests", requests, wanted.requests)
+    yield from _map_operations(f"{root}/limits", limits, wanted.limits)
+
+
+def _map_operations(
+    path: str, there: Mapping[str, QuantityJson] | None, wanted: ResourceQuantities
+) -> Iterator[Operation]:
+    if there is None and wanted:
+        yield add(path, {})
+    for name in in_order(wanted):
+        yield add(path + pointer(name), str(wanted[name]))
+
+
+def _items(wanted: WantedResources) -> Iterator[str]:
+    yield from wanted.notes
+    for name in in_order(wanted.requests):
+        yield f"{name} request"
+    for name in in_order(wanted.limits):
+        yield f"{name} limit"
+
+
+def _annotation(key: str, value: str) -> Operation:
+    return add(pointer("metadata", "annotations", key), value)

@@ -1,0 +1,156 @@
+"""What an operator can tell the admission controller."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from common.errors import ConfigError
+from common.flags import boolean, duration, flag
+from common.quantity import ZERO, Quantity
+from common.runtime.settings import CommonSettings
+
+_LONGEST_LOOKUP = 2.0  # seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(CommonSettings):
+    """The webhook that right-sizes pods as they are created, and validates VPA objects.
+
+    Names and defaults are upstream's: pkg/admission-controller/main.go and config.go;
+    admission.md 12.
+    """
+
+    port: int = flag(
+        "--port",
+        default=8000,
+        parse=int,
+        help="Port of the webhook, on all addresses; HTTPS only.",
+    )
+    address: str = flag(
+        "--address",
+        default=":8944",
+        parse=str,
+        help="Where to serve /metrics, /health-check and /readyz, in plain HTTP.",
+    )
+    client_ca_file: str = flag(
+        "--client-ca-file",
+        default="/etc/tls-certs/caCert.pem",
+        parse=str,
+        help="Certificate of the authority that API servers are told to trust.",
+    )
+    tls_cert_file: str = flag(
+        "--tls-cert-file",
+        default="/etc/tls-certs/serverCert.pem",
+        parse=str,
+        help="Certificate that the webhook shows.",
+    )
+    tls_private_key: str = flag(
+        "--tls-private-key",
+        default="/etc/tls-certs/serverKey.pem",
+        parse=str,
+        help="Private key of that certificate.",
+    )
+    reload_cert: bool = flag(
+        "--reload-cert",
+        default=False,
+        parse=boolean,
+        help="Follow changes of the certificate files without a restart.",
+    )
+    min_tls_version: str = flag(
+        "--min-tls-version",
+        default="tls1_2",
+        parse=str,
+        help="Oldest TLS version that is spoken: tls1_2 or tls1_3.",
+    )
+    tls_ciphers: str = flag(
+        "--tls-ciphers",
+        default="",
+        parse=str,
+        help="Cipher suites of TLS 1.2, by IANA name, separated by commas or colons; "
+        "unknown names are ignored, and none at all means the library's own.",
+    )
+    register_webhook: bool = flag(
+        "--register-webhook",
+        default=True,
+        parse=boolean,
+        help="Create or refresh the webhook configuration vpa-webhook-config.",
+    )
+    register_by_url: bool = flag(
+        "--register-by-url",
+        default=False,
+        parse=boolean,
+        help="Register by --webhook-address and --webhook-port instead of by Service.",
+    )
+    webhook_address: str = flag(
+        "--webhook-address",
+        default="",
+        parse=str,
+        help="https:// and the host under which API servers reach the webhook.",
+    )
+    webhook_port: str = flag(
+        "--webhook-port",
+        default="",
+        parse=str,
+        help="Port under which API servers reach the webhook.",
+    )
+    webhook_service: str = flag(
+        "--webhook-service",
+        default="vpa-webhook",
+        parse=str,
+        help="Service under which API servers reach the webhook.",
+    )
+    webhook_timeout_seconds: int = flag(
+        "--webhook-timeout-seconds",
+        default=30,
+        parse=int,
+        help="How long API servers wait for an answer; 1 to 30.",
+    )
+    webhook_failure_policy_fail: bool = flag(
+        "--webhook-failure-policy-fail",
+        default=False,
+        parse=boolean,
+        help="Refuse pods and VPAs while the webhook can't be reached, instead of ignoring it.",
+    )
+    webhook_labels: str = flag(
+        "--webhook-labels",
+        default="",
+        parse=str,
+        help="Labels of the webhook configuration: key1:value1,key2:value2.",
+    )
+    status_lease_name: str = flag(
+        "--status-lease-name",
+        default="vpa-admission-controller",
+        parse=str,
+        help="Lease that tells the updater that pods get their resources.",
+    )
+    status_lease_namespace: str = flag(
+        "--status-lease-namespace",
+        default="",
+        parse=str,
+        help="Namespace of that Lease; else the environment variable NAMESPACE, else kube-system.",
+    )
+    status_lease_update_interval: timedelta = flag(
+        "--status-lease-update-interval",
+        default=timedelta(seconds=10),
+        parse=duration,
+        help="How often the Lease is renewed.",
+    )
+    max_allowed_cpu_boost: Quantity = flag(
+        "--max-allowed-cpu-boost",
+        default=ZERO,
+        parse=Quantity.parse,
+        help="Most CPU that a start-up boost may ask for; 0 is no limit.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.status_lease_update_interval <= timedelta():
+            raise ConfigError("--status-lease-update-interval must be positive")
+        if self.register_by_url and "https://" not in self.webhook_address:
+            raise ConfigError("--register-by-url needs an https:// address in --webhook-address")
+        if self.register_by_url and not self.webhook_port:
+            raise ConfigError("--register-by-url needs --webhook-port")
+
+    @property
+    def lookup_deadline(self) -> float:
+        """Seconds that finding a pod's VPA may take; far below what API servers wait."""
+        return min(_LONGEST_LOOKUP, self.webhook_timeout_seconds / 4)

@@ -1,0 +1,146 @@
+"""Patches of new pods, against the reference's recorded answers.
+
+Rows tagged A13 (a Pod-type LimitRange and a container without recommendation) and rows with a
+recommendation for a container of mode Off (A17) are asked for our own answer.
+"""
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from golden_data import Differences, Row, rows
+
+from admission import review
+from admission.pods import admit_pod, changes_pods
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.api.core import LimitRangeSpec, Pod
+from common.api.meta import LabelSelector
+from common.features import FeatureGates
+from common.labels import from_label_selector
+from common.quantity import ZERO, Quantity
+from common.recommendation.policy import container_policy, is_off
+from common.target.controlling import SelectedVpa, controlling
+from common.target.owners import controller_of
+
+A13 = "admission.md-A13"
+
+
+def answer(row: Row) -> tuple[dict[str, Any], Any]:
+    """Our response without the patch, and the patch."""
+    vpa = vpa_of(row)
+    patches: Any = ()
+    if vpa is not None:
+        gates = ",".join(f"{name}={value}" for name, value in row.input["feature_gates"].items())
+        most = row.input["max_allowed_cpu_boost"]
+        patches = admit_pod(
+            pod_of(row),
+            vpa,
+            msgspec.convert(row.input["limit_ranges"], tuple[LimitRangeSpec, ...]),
+            features=FeatureGates.parse(gates),
+            most_boost=Quantity.parse(most) if most else ZERO,
+        )
+    response = json.loads(review.allow(request_of(row).uid, patches))["response"]
+    patch = response.pop("patch", None)
+    return response, None if patch is None else json.loads(base64.b64decode(patch))
+
+
+def request_of(row: Row) -> review.AdmissionRequest:
+    request = review.decode(json.dumps(row.input["review"]).encode())
+    assert request is not None
+    return request
+
+
+def pod_of(row: Row) -> Pod:
+    return msgspec.json.decode(request_of(row).object, type=Pod)
+
+
+def vpa_of(row: Row) -> VerticalPodAutoscaler | None:
+    """The VPA that controls the pod; the pod's direct owner is the topmost controller."""
+    meta = pod_of(row).metadata
+    found = controlling(meta, controller_of(meta), candidates(row))
+    return None if found is None else found.vpa
+
+
+def candidates(row: Row) -> Iterator[SelectedVpa]:
+    for raw in row.input["vpas"]:
+        vpa = msgspec.convert(raw["object"], VerticalPodAutoscaler)
+        if raw["target_selector"] is not None and changes_pods(vpa):
+            selector = msgspec.convert(raw["target_selector"], LabelSelector)
+            yield SelectedVpa(vpa, from_label_selector(selector))
+
+
+def recommended(row: Row) -> set[str]:
+    """Containers for which the controlling VPA has a recommendation."""
+    vpa = vpa_of(row)
+    if vpa is None or vpa.status.recommendation is None:
+        return set()
+    entries = vpa.status.recommendation.container_recommendations or ()
+    return {entry.container_name for entry in entries}
+
+
+def stale(row: Row) -> set[str]:
+    """Those of them that have mode Off."""
+    vpa = vpa_of(row)
+    return {name for name in recommended(row) if is_off(container_policy(vpa, name))}
+
+
+def by_container(row: Row, patch: list[dict[str, Any]] | None) -> dict[str, list[Any]]:
+    """The operations on resources, by the name of the container."""
+    found: dict[str, list[Any]] = {}
+    containers = row.input["review"]["request"]["object"]["spec"]["containers"]
+    for operation in patch or ():
+        _, area, kind, *rest = operation["path"].split("/")
+        if (area, kind) == ("spec", "containers"):
+            found.setdefault(containers[int(rest[0])]["name"], []).append(operation)
+    return found
+
+
+def has_pod_limits(row: Row) -> bool:
+    return any(
+        item["type"] == "Pod" for spec in row.input["limit_ranges"] for item in spec["limits"]
+    )
+
+
+def test_pods_are_patched_as_the_reference_does() -> None:
+    differences = Differences()
+    for row in rows("admission_pods"):
+        if row.departure or stale(row):
+            continue
+        response, patch = answer(row)
+        differences.check(row.id, "response", response, row.expected["response"])
+        differences.check(row.id, "patch", patch, row.expected["patch"])
+    differences.none_in(2500)
+
+
+def test_a17_a_container_of_mode_off_keeps_its_resources_and_the_others_get_theirs() -> None:
+    differences = Differences()
+    for row in rows("admission_pods"):
+        untouched = stale(row)
+        if not untouched or row.departure:
+            continue
+        response, patch = answer(row)
+        ours, theirs = by_container(row, patch), by_container(row, row.expected["patch"])
+        differences.check(row.id, "allowed", response["allowed"], True)
+        for name in ours.keys() | theirs.keys():
+            if name in untouched:
+                values = [entry["value"] for entry in ours.get(name, ()) if entry["value"] != {}]
+                differences.check(row.id, f"{name} is left alone", values, [])
+            elif not has_pod_limits(row):  # those share what the others leave
+                differences.check(row.id, name, ours.get(name), theirs.get(name))
+    differences.none_in(200)
+
+
+def test_a13_a_container_without_recommendation_keeps_its_resources() -> None:
+    differences = Differences()
+    for row in rows("admission_pods"):
+        if row.departure != A13:
+            continue
+        response, patch = answer(row)
+        differences.check(row.id, "allowed", response["allowed"], True)
+        known = recommended(row) - stale(row)
+        for name, operations in by_container(row, patch).items():
+            values = [entry["value"] for entry in operations if entry["value"] != {}]
+            differences.check(row.id, f"{name} is changed", bool(values), name in known)
+    differences.none_in(60)

@@ -1,0 +1,189 @@
+"""The key pair of the webhook: what is refused, and what replaces what."""
+
+import asyncio
+import os
+import ssl
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+
+from admission.tls import FileWatch, KeyPair, read_bundle
+from certs import authority
+from common.errors import ConfigError
+from common.runtime.clock import SystemClock
+
+NOW = SystemClock().now()  # the handshake's own clock can't be set
+KEYS = [authority.rsa_key() for _ in range(4)]
+
+
+def bundle(first: int) -> authority.Bundle:
+    """A pair whose keys are made once, because making them is what takes time."""
+    keys = iter(KEYS[first : first + 2])
+    return authority.create(
+        ["127.0.0.1", "localhost"],
+        make_key=lambda: next(keys),
+        now=NOW,
+        lifetime=timedelta(days=1),
+    )
+
+
+OLD, NEW = bundle(0), bundle(2)
+
+
+def write(folder: Path, pair: authority.Pair) -> tuple[Path, Path]:
+    certificate, key = folder / "serverCert.pem", folder / "serverKey.pem"
+    certificate.write_bytes(pair.certificate)
+    key.write_bytes(pair.key)
+    return certificate, key
+
+
+async def certificate_seen(pair: KeyPair, *, server_name: str | None = "localhost") -> bytes:
+    """The certificate that a client gets in a handshake, as PEM."""
+
+    async def close(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    server = await asyncio.start_server(close, "127.0.0.1", 0, ssl=pair.context)
+    client = ssl.create_default_context()
+    client.check_hostname = False
+    client.verify_mode = ssl.CERT_NONE
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        _, writer = await asyncio.open_connection(
+            "127.0.0.1", port, ssl=client, server_hostname=server_name or ""
+        )
+        seen = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        writer.close()
+        await writer.wait_closed()
+    return ssl.DER_cert_to_PEM_cert(seen).encode()
+
+
+async def test_a_reload_shows_the_new_certificate_to_new_handshakes(tmp_path: Path) -> None:
+    pair = KeyPair(*write(tmp_path, OLD.server))
+    assert await certificate_seen(pair) == OLD.server.certificate
+
+    write(tmp_path, NEW.server)
+    assert await certificate_seen(pair) == OLD.server.certificate
+
+    pair.reload()
+    assert await certificate_seen(pair) == NEW.server.certificate
+
+
+async def test_a_client_that_names_no_host_gets_the_new_certificate_too(tmp_path: Path) -> None:
+    pair = KeyPair(*write(tmp_path, OLD.server))
+    write(tmp_path, NEW.server)
+    pair.reload()
+    assert await certificate_seen(pair, server_name=None) == NEW.server.certificate
+
+
+async def test_a_half_written_pair_keeps_the_old_one(tmp_path: Path) -> None:
+    certificate, key = write(tmp_path, OLD.server)
+    pair = KeyPair(certificate, key)
+    certificate.write_bytes(NEW.server.certificate)  # the key is still the old one
+    with pytest.raises(ConfigError, match="mismatch"):
+        pair.reload()
+    assert await certificate_seen(pair) == OLD.server.certificate
+
+
+def test_a_missing_file_is_one_clear_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"can't read .*nothing.* No such file"):
+        KeyPair(tmp_path / "nothing.pem", tmp_path / "nothing.key")
+
+
+def test_a_file_that_is_no_certificate_is_refused(tmp_path: Path) -> None:
+    certificate, key = write(tmp_path, OLD.server)
+    certificate.write_text("not a certificate")
+    with pytest.raises(ConfigError, match="can't use"):
+        KeyPair(certificate, key)
+
+
+def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_a_passphrase(tmp_path: Path) -> None:
+    certificate, key = write(tmp_path, OLD.server)
+    key.write_bytes(
+        KEYS[1].private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"secret"),
+        )
+    )
+    with pytest.raises(ConfigError, match="encrypted"):
+        KeyPair(certificate, key)
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [
+        ("", ssl.TLSVersion.TLSv1_2),
+        ("tls1_2", ssl.TLSVersion.TLSv1_2),
+        ("tls1_3", ssl.TLSVersion.TLSv1_3),
+    ],
+)
+def test_the_oldest_version(tmp_path: Path, name: str, version: ssl.TLSVersion) -> None:
+    pair = KeyPair(*write(tmp_path, OLD.server), min_version=name)
+    assert pair.context.minimum_version is version
+
+
+def test_an_unknown_version_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="tls1_1"):
+        KeyPair(*write(tmp_path, OLD.server), min_version="tls1_1")
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        pytest.param("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", 1, id="one name"),
+        pytest.param(
+            "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+            2,
+            id="separated by a comma",
+        ),
+        pytest.param(
+            "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256:TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+            2,
+            id="separated by a colon",
+        ),
+        pytest.param("SPELLED_WRONG,TLS_RSA_WITH_AES_128_GCM_SHA256", 1, id="unknown ignored"),
+    ],
+)
+def test_ciphers_by_iana_name(tmp_path: Path, text: str, wanted: int) -> None:
+    pair = KeyPair(*write(tmp_path, OLD.server), ciphers=text)
+    names = [cipher["name"] for cipher in pair.context.get_ciphers()]
+    assert sum(not name.startswith("TLS_") for name in names) == wanted
+
+
+def test_no_known_cipher_means_the_librarys_own(tmp_path: Path) -> None:
+    files = write(tmp_path, OLD.server)
+    ours = KeyPair(*files, ciphers="SPELLED_WRONG").context.get_ciphers()
+    assert ours == KeyPair(*files).context.get_ciphers()
+
+
+def test_a_secret_volume_is_followed_through_its_links(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "serverCert.pem").write_text(name)
+    (tmp_path / "..data").symlink_to("first")
+    (tmp_path / "serverCert.pem").symlink_to("..data/serverCert.pem")
+    watch = FileWatch(tmp_path / "serverCert.pem")
+    assert not watch.changed()
+
+    (tmp_path / "..tmp").symlink_to("second")
+    (tmp_path / "..tmp").replace(tmp_path / "..data")
+    assert watch.changed()
+    assert not watch.changed()
+
+
+def test_a_file_that_goes_and_comes_is_noticed_twice(tmp_path: Path) -> None:
+    file = tmp_path / "caCert.pem"
+    file.write_text("one")
+    watch = FileWatch(file)
+    file.unlink()
+    assert watch.changed()
+    file.write_text("one")
+    os.utime(file, ns=(1, 1))
+    assert watch.changed()
+
+
+def test_an_unreadable_bundle_is_empty(tmp_path: Path) -> None:
+    assert read_bundle(tmp_path / "nothing") == b""
