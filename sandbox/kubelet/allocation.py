@@ -1,0 +1,131 @@
+"""Whether a node has room: admission of new pods and of resizes, and the order of retries.
+
+Pure. Source: k8s.io/kubernetes pkg/kubelet/allocation and lifecycle/predicate.go, as written
+down in kubernetes-resize.md 3.1, 3.3 and 4.
+"""
+
+import enum
+from dataclasses import dataclass
+from datetime import datetime
+
+from sandbox.kubelet.pod_resources import Totals
+
+
+class Answer(enum.StrEnum):
+    """What becomes of a resize; the values are reasons of the condition PodResizePending."""
+
+    ADMITTED = ""
+    DEFERRED = "Deferred"  # tried again
+    INFEASIBLE = "Infeasible"  # not tried again until the spec changes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """A node without the pod in question; CPU in millicores, memory in bytes."""
+
+    allocatable: Totals
+    capacity: Totals  # what the node has before the kubelet keeps something back
+    used: Totals  # other pods at their allocated values
+    pods: int  # how many pods fit
+    used_pods: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why there is no room; ``reason`` is the pod's, e.g. ``OutOfcpu``."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizeAnswer:
+    """The answer to a resize, and why."""
+
+    answer: Answer
+    message: str = ""
+
+
+ADMITTED = ResizeAnswer(answer=Answer.ADMITTED)
+
+
+def admit(total: Totals, room: Room) -> Refusal | None:
+    """Decide whether a pod that asks for ``total`` fits; None is yes.
+
+    Exactly full is fine. A resource that the pod doesn't ask for is never missing. Limits are
+    no part of this.
+    """
+    if room.used_pods + 1 > room.pods:
+        return _refusal("pods", 1, room.used_pods, room.pods)
+    if total.cpu > 0 and total.cpu + room.used.cpu > room.allocatable.cpu:
+        return _refusal("cpu", total.cpu, room.used.cpu, room.allocatable.cpu)
+    if total.memory > 0 and total.memory + room.used.memory > room.allocatable.memory:
+        return _refusal("memory", total.memory, room.used.memory, room.allocatable.memory)
+    return None
+
+
+def _refusal(resource: str, requested: int, used: int, capacity: int) -> Refusal:
+    message = (
+        f"Node didn't have enough resource: {resource}, "
+        f"requested: {requested}, used: {used}, capacity: {capacity}"
+    )
+    return Refusal(reason=f"OutOf{resource}", message=message)
+
+
+def admit_resize(
+    total: Totals,
+    room: Room,
+    *,
+    minor: int,
+    guaranteed: bool,
+    cpu_changes: bool,
+    static_cpu: bool = False,
+) -> ResizeAnswer:
+    """Decide on a resize to ``total``, of all containers and resources at once.
+
+    A pod that is larger than its node is Infeasible up to Kubernetes 1.35; from 1.36 on the
+    API server refuses such a resize, and the kubelet knows only Deferred for it. Where both
+    resources are too large, memory is named. ``static_cpu`` is the CPU manager's policy.
+    """
+    if static_cpu and guaranteed and (cpu_changes or minor <= 34):
+        policy = 'CPU Manager policy "static"' if minor >= 35 else "CPU Manager static policy"
+        message = f"Resize is infeasible for Guaranteed Pods alongside {policy}"
+        return ResizeAnswer(answer=Answer.INFEASIBLE, message=message)
+    if minor <= 35:
+        for resource, wanted, there in (
+            ("memory", total.memory, room.capacity.memory),
+            ("cpu", total.cpu, room.capacity.cpu),
+        ):
+            if wanted > there:
+                message = (
+                    f"Node didn't have enough capacity: {resource}, "
+                    f"requested: {wanted}, capacity: {there}"
+                )
+                return ResizeAnswer(answer=Answer.INFEASIBLE, message=message)
+    refusal = admit(total, room)
+    if refusal is not None:
+        return ResizeAnswer(answer=Answer.DEFERRED, message=refusal.message)
+    return ADMITTED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """What decides the turn of a pending resize."""
+
+    wanted: Totals
+    allocated: Totals
+    priority: int
+    guaranteed: bool
+    since: datetime | None  # in PodResizePending; None is not yet
+
+
+def turn(waiting: Waiting, latest: datetime) -> tuple[bool, int, bool, datetime]:
+    """Sort key of the retry queue, first come lowest; ``latest`` stands for "not yet waiting".
+
+    1. resizes that raise no total, 2. higher priority, 3. Guaranteed first, 4. longest wait.
+    """
+    rises = (
+        waiting.wanted.cpu > waiting.allocated.cpu
+        or waiting.wanted.memory > waiting.allocated.memory
+    )
+    return rises, -waiting.priority, not waiting.guaranteed, waiting.since or latest

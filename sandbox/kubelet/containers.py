@@ -1,0 +1,164 @@
+"""One container: its runs, its ends, its restarts."""
+
+import enum
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from common.api.core import ContainerState
+from sandbox.kubelet.timing import Timing
+from sandbox.kubelet.wire import ContainerSpec, RunnableStatus
+from sandbox.times import rfc3339
+from sandbox.usage import Load
+
+
+class Kind(enum.Enum):
+    """When a container runs."""
+
+    INIT = enum.auto()  # before the others, to its end
+    SIDECAR = enum.auto()  # before the others, and beside them
+    MAIN = enum.auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a run of a container ended."""
+
+    exit_code: int
+    reason: str
+    started: datetime
+    finished: datetime
+    container_id: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        return {
+            "exitCode": self.exit_code,
+            "reason": self.reason,
+            "startedAt": rfc3339(self.started),
+            "finishedAt": rfc3339(self.finished),
+            "containerID": self.container_id,
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class Container:
+    """A container of a pod on this node; its state is exactly one of waiting, running, ended."""
+
+    spec: ContainerSpec
+    kind: Kind
+    load: Load
+    waiting: tuple[str, str] | None = ("ContainerCreating", "")  # reason, message
+    started: datetime | None = None  # of the present run
+    ended: Ended | None = None
+    last: Ended | None = None  # the run before the present one
+    container_id: str = ""
+    restarts: int = 0
+    failures: int = 0  # since the last long run: the step of the back-off
+    ready_at: datetime | None = None  # None: never
+    restart_at: datetime | None = None
+    exit_at: datetime | None = None
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def running(self) -> bool:
+        return self.started is not None
+
+    def is_ready(self, now: datetime) -> bool:
+        """Ready is a running container past its delay, or an init container that has done well."""
+        if self.kind is Kind.INIT:
+            return self.ended is not None and self.ended.exit_code == 0
+        return self.running and self.ready_at is not None and now >= self.ready_at
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """``state`` of the container's status."""
+        if self.started is not None:
+            return {"running": {"startedAt": rfc3339(self.started)}}
+        if self.ended is not None:
+            return {"terminated": self.ended.json}
+        reason, message = self.waiting or ("ContainerCreating", "")
+        return {"waiting": {"reason": reason, **({"message": message} if message else {})}}
+
+    def run(
+        self, now: datetime, *, pod_uid: str, ready_after: float, exit_after: float | None
+    ) -> None:
+        """Start a run; ``ready_after`` may be infinite."""
+        seed = f"{pod_uid}/{self.name}/{self.restarts}"
+        self.container_id = "containerd://" + hashlib.sha256(seed.encode()).hexdigest()
+        self.started = now
+        self.waiting = self.ended = self.restart_at = None
+        never = ready_after == float("inf")
+        self.ready_at = None if never else now + timedelta(seconds=ready_after)
+        self.exit_at = None if exit_after is None else now + timedelta(seconds=exit_after)
+
+    def end(self, now: datetime, *, exit_code: int, reason: str = "") -> None:
+        """End the present run; without a reason the exit code tells it."""
+        self.ended = Ended(
+            exit_code=exit_code,
+            reason=reason or ("Error" if exit_code else "Completed"),
+            started=self.started or now,
+            finished=now,
+            container_id=self.container_id,
+        )
+        self.started = self.waiting = self.exit_at = None
+
+    def restart_later(self, timing: Timing, *, pod: str, at_once: bool) -> bool:
+        """Plan the next run after an end; True if it has to wait for the back-off.
+
+        The first restart comes soon, the second after ``timing.backoff``, each further one after
+        twice as long; a run of ``timing.backoff_reset`` forgives everything. ``at_once`` is a
+        restart that the kubelet itself wants. ``pod`` is ``name_namespace(uid)``.
+        """
+        ended = self.ended
+        if ended is None:
+            raise RuntimeError(f"container {self.name} has not ended")
+        if (ended.finished - ended.started) / timedelta(seconds=1) > timing.backoff_reset:
+            self.failures = 0
+        waits = not at_once and self.failures > 0
+        delay = timing.restart_delay
+        if waits:
+            delay = min(timing.longest_backoff, timing.backoff * 2 ** (self.failures - 1))
+            self.last, self.ended = ended, None
+            message = f"back-off {delay:g}s restarting failed container={self.name} pod={pod}"
+            self.waiting = ("CrashLoopBackOff", message)
+        if not at_once:
+            self.failures += 1
+        self.restart_at = ended.finished + timedelta(seconds=delay)
+        return waits
+
+    def take_turn(self) -> None:
+        """Count a restart; the run that ended becomes the last one."""
+        self.last = self.ended or self.last
+        self.restarts += 1
+
+    def adopt(self, status: RunnableStatus) -> None:
+        """Go on where an earlier kubelet left off."""
+        state = status.state or ContainerState()
+        self.restarts = status.restart_count
+        self.container_id = status.container_id
+        self.last = _ended(status.last_state or ContainerState(), "")
+        self.waiting = None
+        if state.running is not None and state.running.started_at is not None:
+            self.started = self.ready_at = state.running.started_at
+        else:
+            self.ended = _ended(state, status.container_id)
+            if self.ended is None:
+                self.waiting = ("ContainerCreating", "")
+
+
+def _ended(state: ContainerState, container_id: str) -> Ended | None:
+    told = state.terminated
+    if told is None or told.finished_at is None:
+        return None
+    return Ended(
+        exit_code=told.exit_code,
+        reason=told.reason,
+        started=told.started_at or told.finished_at,
+        finished=told.finished_at,
+        container_id=container_id,
+    )

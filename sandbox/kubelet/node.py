@@ -1,0 +1,294 @@
+"""One kubelet: its node, the pods on it, and the queue of resizes that wait for room.
+
+Without I/O. What the shell has to write or to look at again is collected in ``touched``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from common.quantity import Quantity
+from sandbox.kubelet import resizing
+from sandbox.kubelet.allocation import (
+    Answer,
+    ResizeAnswer,
+    Room,
+    Waiting,
+    admit,
+    admit_resize,
+    turn,
+)
+from sandbox.kubelet.pod_lifecycle import Phase, PodRun, Simulation
+from sandbox.kubelet.pod_resources import NOTHING, Totals, changed, total_requests
+from sandbox.kubelet.wire import NO_RESOURCES, RunnablePod
+from sandbox.times import rfc3339
+
+_SORTED_FROM = 34  # the minor from which on the retry queue has an order
+_DECLARED_FEATURES = (
+    "InPlacePodLevelResourcesVerticalScaling",
+    "InPlacePodVerticalScalingInitContainers",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeShape:
+    """A node as it is described; CPU in millicores, memory in bytes."""
+
+    name: str
+    capacity: Totals
+    reserved: Totals = NOTHING  # capacity that is not allocatable
+    pods: int = 110
+    labels: Mapping[str, str] = field(default_factory=dict)
+    address: str = "10.0.0.1"
+    static_cpu: bool = False  # the CPU manager's policy
+
+    @property
+    def allocatable(self) -> Totals:
+        return Totals(
+            max(0, self.capacity.cpu - self.reserved.cpu),
+            max(0, self.capacity.memory - self.reserved.memory),
+        )
+
+
+class Node:
+    """A simulated kubelet."""
+
+    def __init__(self, shape: NodeShape, simulation: Simulation) -> None:
+        self.shape = shape
+        self.simulation = simulation
+        self.pods: dict[str, PodRun] = {}  # by UID
+        self.touched: set[str] = set()  # UIDs whose state may have changed
+        self.frozen = False  # a dead kubelet: nothing moves, nothing is reported
+        self._queue: list[PodRun] = []
+
+    @property
+    def name(self) -> str:
+        return self.shape.name
+
+    def room(self, without: PodRun) -> Room:
+        """The node as it looks to ``without``, all others at their allocated values."""
+        used, count = NOTHING, 0
+        for pod in self.pods.values():
+            if pod is not without and pod.occupies and pod.allocated:
+                used += pod.occupied
+                count += 1
+        return Room(
+            allocatable=self.shape.allocatable,
+            capacity=self.shape.capacity,
+            used=used,
+            pods=self.shape.pods,
+            used_pods=count,
+        )
+
+    # What the API server tells
+
+    def observe(self, pod: RunnablePod, now: datetime, *, new_ip: str) -> None:
+        """A pod of this node is new, or has changed; ``new_ip`` is for a new one."""
+        known = self.pods.get(pod.metadata.uid)
+        if known is None:
+            self._take(pod, now, new_ip)
+            return
+        changed_spec = pod.metadata.generation != known.generation
+        known.observe(pod)
+        if known.deleting or self.frozen:
+            self.touched.add(known.uid)
+            return
+        if changed_spec:
+            self._respond(known, now)
+
+    def _take(self, pod: RunnablePod, now: datetime, new_ip: str) -> None:
+        run = PodRun(object=pod, simulation=self.simulation)
+        run.observe(pod)
+        self.pods[run.uid] = run
+        self.touched.add(run.uid)
+        if run.deleting or run.adopt(now):
+            self._respond(run, now)
+            return
+        refusal = admit(total_requests(pod.spec), self.room(run))
+        run.admit(now, refusal, ip=self.shape.address if pod.spec.host_network else new_ip)
+
+    def _respond(self, pod: PodRun, now: datetime) -> None:
+        """The spec may ask for a resize, or may have taken one back."""
+        self.touched.add(pod.uid)
+        if resizing.is_wanted(pod):
+            if pod not in self._queue:
+                self._queue.append(pod)
+            self.retry(now)
+        elif pod.pending is not None:
+            pod.pending = None
+            self._leave_queue(pod)
+
+    def forget(self, uid: str, now: datetime) -> None:
+        """A pod is gone from the API server."""
+        pod = self.pods.pop(uid, None)
+        self.touched.discard(uid)
+        if pod is not None:
+            pod.ended = True
+            self._leave_queue(pod)
+            self.retry(now)
+
+    def freeze(self) -> None:
+        """The kubelet dies; its pods are thought to run on."""
+        self.frozen = True
+
+    def thaw(self, now: datetime) -> None:
+        """The kubelet is back, and catches up."""
+        self.frozen = False
+        for pod in list(self.pods.values()):
+            self._respond(pod, now)
+
+    # What time brings
+
+    def advance(self, uid: str, now: datetime) -> None:
+        """Do what is due for one pod."""
+        pod = self.pods.get(uid)
+        if pod is None or self.frozen:
+            return
+        pod.advance(now)
+        resizing.actuate(pod, now)
+        if pod.released:
+            pod.released = False
+            self.retry(now)
+
+    def kill_hungry(self, now: datetime) -> None:
+        """Find the containers that are above their memory limit."""
+        if self.frozen:
+            return
+        for pod in self.pods.values():
+            if pod.kill_hungry(now):
+                self.touched.add(pod.uid)
+
+    def retry(self, now: datetime) -> None:
+        """Try every pending resize once more, in order; a blocked one doesn't block the rest."""
+        if self.frozen or not self._queue:
+            return
+        waiting = [pod for pod in self._queue if resizing.is_wanted(pod)]
+        if self.simulation.minor >= _SORTED_FROM:
+            waiting.sort(key=lambda pod: turn(_waiting(pod), now))
+        self._queue = [pod for pod in waiting if self._try(pod, now) is Answer.DEFERRED]
+
+    def _try(self, pod: PodRun, now: datetime) -> Answer:
+        reason = ""
+        forced = resizing.forced_answer(pod)
+        if forced is None:
+            answer = self._decide(pod)
+        else:
+            answer, reason = forced
+        resizing.answered(pod, answer, now, reason=reason)
+        self.touched.add(pod.uid)
+        return answer.answer
+
+    def _decide(self, pod: PodRun) -> ResizeAnswer:
+        desired = pod.desired
+        cpu_changes = any(
+            "cpu" in changed(pod.allocated.get(name, NO_RESOURCES), wanted)
+            for name, wanted in desired.items()
+        )
+        return admit_resize(
+            total_requests(pod.object.spec),
+            self.room(pod),
+            minor=self.simulation.minor,
+            guaranteed=pod.qos == "Guaranteed",
+            cpu_changes=cpu_changes,
+            static_cpu=self.shape.static_cpu,
+        )
+
+    def _leave_queue(self, pod: PodRun) -> None:
+        if pod in self._queue:
+            self._queue.remove(pod)
+
+    # What others ask
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """The names of the pods whose resize waits, in order of arrival."""
+        return tuple(pod.object.metadata.name for pod in self._queue)
+
+    @property
+    def running(self) -> list[PodRun]:
+        return [
+            pod for pod in self.pods.values() if pod.phase is Phase.RUNNING and not pod.deleting
+        ]
+
+
+def _waiting(pod: PodRun) -> Waiting:
+    return Waiting(
+        wanted=total_requests(pod.object.spec),
+        allocated=pod.occupied,
+        priority=pod.object.spec.priority or 0,
+        guaranteed=pod.qos == "Guaranteed",
+        since=pod.pending.since if pod.pending is not None else None,
+    )
+
+
+def node_object(shape: NodeShape) -> dict[str, Any]:
+    """The Node that a kubelet registers."""
+    labels = {
+        "kubernetes.io/hostname": shape.name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        **shape.labels,
+    }
+    return {"metadata": {"name": shape.name, "labels": labels}}
+
+
+def node_status(
+    shape: NodeShape, *, minor: int, ready: bool, since: datetime, now: datetime
+) -> dict[str, Any]:
+    """``status`` of the Node; ``since`` is when the conditions last changed."""
+    told = [
+        ("MemoryPressure", False, "KubeletHasSufficientMemory", "kubelet has sufficient memory"),
+        ("DiskPressure", False, "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        ("PIDPressure", False, "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+        (
+            "Ready",
+            ready,
+            "KubeletReady" if ready else "KubeletNotReady",
+            "kubelet is posting ready status" if ready else "the kubelet was told to be ill",
+        ),
+    ]
+    status: dict[str, Any] = {
+        "capacity": _amounts(shape.capacity, shape.pods),
+        "allocatable": _amounts(shape.allocatable, shape.pods),
+        "conditions": [
+            {
+                "type": name,
+                "status": "True" if holds else "False",
+                "reason": reason,
+                "message": message,
+                "lastHeartbeatTime": rfc3339(now),
+                "lastTransitionTime": rfc3339(since),
+            }
+            for name, holds, reason, message in told
+        ],
+        "addresses": [
+            {"type": "InternalIP", "address": shape.address},
+            {"type": "Hostname", "address": shape.name},
+        ],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+        "nodeInfo": {
+            "machineID": shape.name,
+            "systemUUID": shape.name,
+            "bootID": shape.name,
+            "kernelVersion": "0.0.0-sandbox",
+            "osImage": "Sandbox",
+            "containerRuntimeVersion": "sandbox://0.0.0",
+            "kubeletVersion": f"v1.{minor}.0",
+            "kubeProxyVersion": "",
+            "operatingSystem": "linux",
+            "architecture": "amd64",
+        },
+    }
+    if minor >= 36:
+        status["declaredFeatures"] = list(_DECLARED_FEATURES)
+    return status
+
+
+def _amounts(totals: Totals, pods: int) -> dict[str, str]:
+    return {
+        "cpu": str(Quantity.from_milli(totals.cpu)),
+        "memory": f"{totals.memory // 1024}Ki",
+        "ephemeral-storage": "200Gi",
+        "pods": str(pods),
+    }

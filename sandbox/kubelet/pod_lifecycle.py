@@ -1,0 +1,369 @@
+"""One pod on one node, from admission to deletion.
+
+A state machine without I/O: :meth:`PodRun.advance` does what is due at ``now``, and
+:meth:`PodRun.due` tells when the next thing is. What is to be told leaves through ``notices``,
+what is to be written is computed from the state by ``sandbox.kubelet.status``.
+"""
+
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from common.api.core import ResourceRequirements
+from sandbox.kubelet.allocation import Refusal
+from sandbox.kubelet.conditions import IN_PROGRESS, PENDING, ResizeCondition, adopted
+from sandbox.kubelet.containers import Container, Kind
+from sandbox.kubelet.faults import NO_FAULTS, FaultRule, Faults, faults_of
+from sandbox.kubelet.loads import UsageRule, load_of
+from sandbox.kubelet.pod_resources import (
+    NOTHING,
+    Totals,
+    desired,
+    memory_limit,
+    qos_class,
+    total_requests,
+)
+from sandbox.kubelet.timing import Timing
+from sandbox.kubelet.wire import NO_RESOURCES, ContainerSpec, RunnablePod
+from sandbox.usage import Moment
+
+_OOM_EXIT = 137
+_SIGTERM_EXIT = 143
+
+
+class Phase(enum.StrEnum):
+    """``status.phase``."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+    @property
+    def is_terminal(self) -> bool:
+        return self in (Phase.SUCCEEDED, Phase.FAILED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """What all pods of a simulation share."""
+
+    minor: int  # of the kubelets: 36 is 1.36
+    timing: Timing
+    epoch: datetime  # when it began
+    usage: Sequence[UsageRule] = ()
+    faults: Sequence[FaultRule] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """An Event to be."""
+
+    reason: str
+    message: str
+    warning: bool = False
+    container: str = ""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class PodRun:
+    """A pod as its kubelet knows it: the four states of its resources among others.
+
+    Desired is in ``object.spec``; ``allocated`` is what the node has granted, ``actuated`` what
+    the runtime was given; actual is the same as actuated here.
+    """
+
+    object: RunnablePod
+    simulation: Simulation
+    faults: Faults = NO_FAULTS
+    phase: Phase = Phase.PENDING
+    ip: str = ""
+    started: datetime | None = None  # when the kubelet first saw it
+    refusal: Refusal | None = None  # why the node didn't take it
+    starts_at: datetime | None = None  # None once everything has been started
+    ends_at: datetime | None = None  # of a pod that is being deleted
+    ended: bool = False  # the API object can go
+    containers: dict[str, Container] = field(default_factory=dict)
+    allocated: dict[str, ResourceRequirements] = field(default_factory=dict)
+    actuated: dict[str, ResourceRequirements] = field(default_factory=dict)
+    pending: ResizeCondition | None = None
+    in_progress: ResizeCondition | None = None
+    actuate_at: datetime | None = None
+    occupied: Totals = NOTHING  # requests at allocated values
+    qos: str = ""
+    conditions: dict[str, tuple[str, datetime]] = field(default_factory=dict)  # status, since
+    resize_told: set[str] = field(default_factory=set)  # resize conditions that were ever written
+    notices: list[Notice] = field(default_factory=list)
+    released: bool = False  # something was freed: deferred resizes may fit now
+
+    # What it is
+
+    @property
+    def uid(self) -> str:
+        return self.object.metadata.uid
+
+    @property
+    def generation(self) -> int:
+        return self.object.metadata.generation
+
+    @property
+    def deleting(self) -> bool:
+        return self.object.metadata.deletion_timestamp is not None
+
+    @property
+    def occupies(self) -> bool:
+        """Whether it counts on its node."""
+        return not self.phase.is_terminal and not self.ended
+
+    @property
+    def desired(self) -> dict[str, ResourceRequirements]:
+        return desired(self.object.spec, minor=self.simulation.minor)
+
+    @property
+    def mains(self) -> list[Container]:
+        return [one for one in self.containers.values() if one.kind is Kind.MAIN]
+
+    def moment(self, container: Container, now: datetime) -> Moment:
+        """Where the container stands in its life, for a usage model."""
+        meta = self.object.metadata
+        return Moment(
+            now=now.timestamp(),
+            age=(now - (container.started or now)) / timedelta(seconds=1),
+            run=container.restarts,
+            replica=f"{meta.namespace}/{meta.name}/{container.name}",
+            elapsed=(now - self.simulation.epoch) / timedelta(seconds=1),
+        )
+
+    def memory_demand(self, container: Container, now: datetime) -> int:
+        return int(container.load.memory.at(self.moment(container, now)))
+
+    def resources_of(self, container: Container) -> ResourceRequirements:
+        """Actual resources: what the runtime has, or will get at the next start."""
+        chosen = self.actuated if container.running else self.allocated
+        return chosen.get(container.name, NO_RESOURCES)
+
+    def notice(
+        self, reason: str, message: str, *, warning: bool = False, container: str = ""
+    ) -> None:
+        self.notices.append(
+            Notice(reason=reason, message=message, warning=warning, container=container)
+        )
+
+    # Beginnings
+
+    def observe(self, pod: RunnablePod) -> None:
+        """Take over a new version of the object."""
+        self.object = pod
+        self.faults = faults_of(pod, self.simulation.faults)
+        for kind, spec in _container_specs(pod):
+            known = self.containers.get(spec.name)
+            load = load_of(pod, spec.name, self.simulation.usage)
+            if known is None:
+                self.containers[spec.name] = Container(spec=spec, kind=kind, load=load)
+            else:
+                known.spec, known.load = spec, load
+
+    def admit(self, now: datetime, refusal: Refusal | None, *, ip: str) -> None:
+        """The node's answer; an admitted pod gets its resources and an address, and starts."""
+        self.started = now
+        self.qos = qos_class(self.object.spec)
+        self.refusal = refusal
+        if refusal is not None:
+            self.phase = Phase.FAILED
+            self.notice(refusal.reason, refusal.message, warning=True)
+            return
+        self.allocate(
+            {**{name: one.spec.wanted for name, one in self.containers.items()}, **self.desired}
+        )
+        self.ip = ip
+        delay = _either(self.faults.start_delay, self.simulation.timing.start_delay)
+        self.starts_at = now + timedelta(seconds=delay)
+
+    def allocate(self, resources: dict[str, ResourceRequirements]) -> None:
+        """Grant resources; they count on the node from now on."""
+        self.allocated = resources
+        self.occupied = total_requests(self.object.spec, resources)
+
+    def adopt(self, now: datetime) -> bool:
+        """Go on where an earlier kubelet left off; False if it hadn't begun."""
+        status = self.object.status
+        if status.phase not in (Phase.RUNNING, Phase.SUCCEEDED, Phase.FAILED):
+            return False
+        self.phase = Phase(status.phase)
+        self.started = status.start_time or now
+        self.ip = status.pod_ip
+        self.qos = qos_class(self.object.spec)
+        allocated = {name: one.spec.wanted for name, one in self.containers.items()}
+        for told in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
+            container = self.containers.get(told.name)
+            if container is None:
+                continue
+            container.adopt(told)
+            actual = told.resources or container.spec.wanted
+            self.actuated[told.name] = actual
+            requests = told.allocated_resources or actual.requests
+            allocated[told.name] = ResourceRequirements(requests=requests, limits=actual.limits)
+            if not container.running and self.phase is Phase.RUNNING and container.ended:
+                container.restart_at = now
+        self.allocate(allocated)
+        for condition in status.conditions or ():
+            since = condition.last_transition_time or now
+            self.conditions[condition.type] = (condition.status, since)
+            if condition.type in (PENDING, IN_PROGRESS):
+                self.resize_told.add(condition.type)
+            if condition.type == PENDING:
+                self.pending = adopted(condition, now)
+            if condition.type == IN_PROGRESS:
+                self.in_progress = adopted(condition, now)
+                self.actuate_at = now
+        return True
+
+    # The course of things
+
+    def advance(self, now: datetime) -> None:
+        """Do what is due, except for resizes, which ``sandbox.kubelet.resizing`` does."""
+        if self.deleting:
+            self._terminate(now)
+            return
+        if self.phase.is_terminal:
+            return
+        self._start(now)
+        for container in self.containers.values():
+            if container.exit_at is not None and container.exit_at <= now:
+                self.end(container, now, exit_code=self.faults.exit_code or 0)
+            if container.restart_at is not None and container.restart_at <= now:
+                container.take_turn()
+                self._run(container, now)
+
+    def due(self, now: datetime) -> datetime | None:
+        """When ``advance`` has something to do again; None if nothing is planned."""
+        if self.ended or (self.phase.is_terminal and not self.deleting):
+            return None
+        return min(self._plans(now), default=None)
+
+    def _plans(self, now: datetime) -> Iterator[datetime]:
+        plans = [self.starts_at, self.actuate_at] if not self.deleting else [self.ends_at]
+        for container in self.containers.values():
+            if not self.deleting:
+                plans += [container.exit_at, container.restart_at]
+            if container.running and container.ready_at is not None and container.ready_at > now:
+                plans.append(container.ready_at)
+        return (plan for plan in plans if plan is not None)
+
+    def _start(self, now: datetime) -> None:
+        """Init containers one after the other, sidecars among them, then all the others."""
+        if self.starts_at is None or self.starts_at > now:
+            return
+        for container in self.containers.values():
+            if container.kind is Kind.INIT and container.ended is None:
+                if not container.running:
+                    self._run(container, now)
+                    delay = timedelta(seconds=self.simulation.timing.init_delay)
+                    container.exit_at = now + delay
+                if container.exit_at is None or container.exit_at > now:
+                    self.starts_at = container.exit_at
+                    return
+                container.end(now, exit_code=0)
+            elif not container.running and container.kind is not Kind.INIT:
+                self._run(container, now)
+        self.starts_at = None
+        self.phase = Phase.RUNNING
+
+    def _run(self, container: Container, now: datetime) -> None:
+        probe = container.spec.readiness_probe
+        usual = self.simulation.timing.ready_delay
+        if probe is not None:
+            usual += probe.initial_delay_seconds
+        main = container.kind is Kind.MAIN
+        container.run(
+            now,
+            pod_uid=self.uid,
+            ready_after=_either(self.faults.ready_delay, usual) if main else usual,
+            exit_after=self.faults.exit_after if main else None,
+        )
+        self.actuated[container.name] = self.allocated.get(container.name, NO_RESOURCES)
+        self.notice("Started", f"Started container {container.name}", container=container.name)
+
+    def end(
+        self,
+        container: Container,
+        now: datetime,
+        *,
+        exit_code: int,
+        reason: str = "",
+        at_once: bool = False,
+    ) -> None:
+        """A container ends; it runs again as its restart policy says, or if ``at_once``."""
+        container.end(now, exit_code=exit_code, reason=reason)
+        meta = self.object.metadata
+        policy = self.object.spec.restart_policy
+        again = policy == "Always" or (policy == "OnFailure" and exit_code != 0)
+        if again or at_once or container.kind is Kind.SIDECAR:
+            pod = f"{meta.name}_{meta.namespace}({meta.uid})"
+            if container.restart_later(self.simulation.timing, pod=pod, at_once=at_once):
+                message = f"Back-off restarting failed container {container.name} in pod {pod}"
+                self.notice("BackOff", message, warning=True, container=container.name)
+            return
+        codes = [one.ended.exit_code if one.ended else None for one in self.mains]
+        if None not in codes:
+            self._finish(Phase.FAILED if any(codes) else Phase.SUCCEEDED)
+
+    def _finish(self, phase: Phase) -> None:
+        self.phase = phase
+        self.pending = self.in_progress = self.actuate_at = None
+        self.released = True
+
+    def kill_hungry(self, now: datetime) -> bool:
+        """Kill what wants more memory than its limit allows; True if somebody died."""
+        if self.deleting or self.phase is not Phase.RUNNING:
+            return False
+        died = False
+        for container in self.containers.values():
+            limit = memory_limit_in_force(self, container)
+            if limit is None or container.load.memory.peak <= limit:
+                continue
+            if self.memory_demand(container, now) > limit:
+                message = f"Container {container.name} exceeded its memory limit of {limit} bytes"
+                self.notice("OOMKilling", message, warning=True, container=container.name)
+                self.end(container, now, exit_code=_OOM_EXIT, reason="OOMKilled")
+                died = True
+        return died
+
+    def _terminate(self, now: datetime) -> None:
+        """SIGTERM, a while, the end: within the grace period."""
+        if self.ends_at is None:
+            grace = self.object.metadata.deletion_grace_period_seconds
+            delay = _either(self.faults.stop_delay, self.simulation.timing.stop_delay)
+            delay = min(delay, 30 if grace is None else grace)
+            self.ends_at = now + timedelta(seconds=delay)
+            for container in self.containers.values():
+                if container.running:
+                    message = f"Stopping container {container.name}"
+                    self.notice("Killing", message, container=container.name)
+        if self.ends_at > now:
+            return
+        self.ends_at = None
+        for container in self.containers.values():
+            if container.running:
+                container.end(now, exit_code=_SIGTERM_EXIT)
+        self._finish(Phase.FAILED if self.phase is Phase.RUNNING else self.phase)
+        self.ended = True
+
+
+def memory_limit_in_force(pod: PodRun, container: Container) -> int | None:
+    """The limit in bytes that the runtime holds a running container to."""
+    if not container.running:
+        return None
+    return memory_limit(pod.resources_of(container))
+
+
+def _container_specs(pod: RunnablePod) -> Iterator[tuple[Kind, ContainerSpec]]:
+    for spec in pod.spec.init_containers or ():
+        yield (Kind.SIDECAR if spec.is_sidecar else Kind.INIT), spec
+    for spec in pod.spec.containers:
+        yield Kind.MAIN, spec
+
+
+def _either(chosen: float | None, usual: float) -> float:
+    return usual if chosen is None else chosen

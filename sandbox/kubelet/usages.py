@@ -1,0 +1,77 @@
+"""What the containers of a node use right now, as its kubelet would tell a metrics server."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from sandbox.kubelet.containers import Container, Kind
+from sandbox.kubelet.node import Node
+from sandbox.kubelet.pod_lifecycle import PodRun
+from sandbox.kubelet.pod_resources import cpu_limit, memory_limit
+from sandbox.usage import Usage, throttled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodUsage:
+    """What a pod used, container by container."""
+
+    namespace: str
+    name: str
+    labels: Mapping[str, str]
+    containers: Mapping[str, Usage]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeUsage:
+    """What the pods of a node used together."""
+
+    name: str
+    labels: Mapping[str, str]
+    usage: Usage
+
+
+def pod_usages(node: Node, *, now: datetime, window: float) -> Iterator[PodUsage]:
+    """Usage over the last ``window`` seconds, of every pod that was there all the time.
+
+    A pod is missing if one of its containers is down or younger than the window, for nobody has
+    seen it twice then; so are all pods of a frozen node (kubernetes-resize.md 7, "gaps").
+    """
+    if node.frozen:
+        return
+    for pod in node.running:
+        running = [one for one in pod.containers.values() if one.kind is not Kind.INIT]
+        if all(one.running and pod.moment(one, now).age >= window for one in running):
+            meta = pod.object.metadata
+            yield PodUsage(
+                namespace=meta.namespace,
+                name=meta.name,
+                labels=meta.labels or {},
+                containers={one.name: _usage(pod, one, node, now, window) for one in running},
+            )
+
+
+def node_usage(node: Node, *, now: datetime, window: float) -> NodeUsage:
+    """Everything that runs on the node, however young."""
+    usages = [
+        _usage(pod, container, node, now, window)
+        for pod in node.running
+        for container in pod.containers.values()
+        if container.running
+    ]
+    total = Usage(
+        cpu_millicores=sum(usage.cpu_millicores for usage in usages),
+        memory_bytes=sum(usage.memory_bytes for usage in usages),
+    )
+    return NodeUsage(name=node.name, labels=node.shape.labels, usage=total)
+
+
+def _usage(pod: PodRun, container: Container, node: Node, now: datetime, window: float) -> Usage:
+    resources = pod.resources_of(container)
+    return throttled(
+        container.load,
+        pod.moment(container, now),
+        cpu_limit=cpu_limit(resources),
+        memory_limit=memory_limit(resources),
+        node_cpu=node.shape.capacity.cpu,
+        window=window,
+    )

@@ -1,0 +1,353 @@
+"""What a container would like to use, as pure functions of time.
+
+A model tells the demand for one resource: CPU in millicores, memory in bytes. What becomes of
+the demand (CPU is throttled at the limit, memory above the limit is death) is :func:`throttled`
+and the kubelet's affair. The same seed, names and times give the same numbers, always.
+
+Models are described by small mappings (:func:`parse_model`)::
+
+    30m                                                          constant
+    daily:    {low: 100m, high: 900m, period: 24h, peak-at: 14h}   a sine over the time of day
+    ramp:     {from: 50m, to: 2, over: 10m, after: 1m}             since the container's start
+    leak:     {from: 60Mi, rate: 2Mi, every: 1s, after: 30s, until: 300Mi}
+    spikes:   {base: 50m, peak: 1, every: 10m, lasting: 30s, after: 5m}
+    recorded: {values: [10m, 20m, 15m], every: 1m, repeat: true}   since the simulation began
+    runs:     [{leak: ...}, 240Mi]       one per run of the container; the last one repeats
+    sum:      [100m, {spikes: ...}]
+
+and ``noise: 0.1`` beside any of them varies it by up to ten percent.
+"""
+
+import math
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from common.errors import ConfigError
+from common.quantity import Quantity
+from sandbox import description
+from sandbox.description import Section
+
+_NOISE_STEP = 10.0  # seconds for which noise keeps its value
+
+
+class Moment(NamedTuple):
+    """When, and in the life of which container, a model is asked."""
+
+    now: float  # Unix time, seconds
+    age: float  # seconds since the container's present run started
+    run: int = 0  # how often it was restarted before
+    replica: str = ""  # namespace/pod/container: the same model differs between replicas
+    elapsed: float = 0.0  # seconds since the simulation began
+
+    def earlier(self, seconds: float) -> "Moment":
+        return self._replace(
+            now=self.now - seconds, age=self.age - seconds, elapsed=self.elapsed - seconds
+        )
+
+
+class Model(Protocol):
+    """The demand for one resource."""
+
+    @property
+    def peak(self) -> float:
+        """Never exceeded; infinite where there is no such bound."""
+        ...
+
+    def at(self, moment: Moment) -> float:
+        """Demand in millicores or bytes, never negative."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """Always the same."""
+
+    value: float
+
+    @property
+    def peak(self) -> float:
+        return self.value
+
+    def at(self, moment: Moment) -> float:  # noqa: ARG002 - a constant needs no time
+        return self.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Daily:
+    """A sine between ``low`` and ``high`` over the time of day (UTC)."""
+
+    low: float
+    high: float
+    period: float  # seconds
+    peak_at: float  # seconds after midnight
+
+    @property
+    def peak(self) -> float:
+        return max(self.low, self.high)
+
+    def at(self, moment: Moment) -> float:
+        phase = 2 * math.pi * (moment.now - self.peak_at) / self.period
+        return (self.low + self.high) / 2 + (self.high - self.low) / 2 * math.cos(phase)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ramp:
+    """Straight from ``start`` to ``end``, then flat; counts from the container's start."""
+
+    start: float
+    end: float
+    after: float  # seconds before it begins to move
+    over: float  # seconds that it takes
+
+    @property
+    def peak(self) -> float:
+        return max(self.start, self.end)
+
+    def at(self, moment: Moment) -> float:
+        share = min(1.0, max(0.0, (moment.age - self.after) / self.over))
+        return self.start + (self.end - self.start) * share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spikes:
+    """``base``, and for ``lasting`` seconds ``height``, again and again."""
+
+    base: float
+    height: float
+    every: float  # seconds from one spike to the next
+    lasting: float  # seconds
+    after: float  # seconds from the container's start to the first spike
+
+    @property
+    def peak(self) -> float:
+        return max(self.base, self.height)
+
+    def at(self, moment: Moment) -> float:
+        since = moment.age - self.after
+        inside = since >= 0 and since % self.every < self.lasting
+        return self.height if inside else self.base
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """A series from the simulation's beginning; replicas share it, as they share their users."""
+
+    values: Sequence[float]
+    every: float  # seconds from one value to the next
+    repeat: bool = True  # else the last value stays
+
+    @property
+    def peak(self) -> float:
+        return max(self.values)
+
+    def at(self, moment: Moment) -> float:
+        index = max(0, int(moment.elapsed // self.every))
+        if self.repeat:
+            return self.values[index % len(self.values)]
+        return self.values[min(index, len(self.values) - 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """A model per run of the container; the last one serves all later runs."""
+
+    models: tuple[Model, ...]
+
+    @property
+    def peak(self) -> float:
+        return max(model.peak for model in self.models)
+
+    def at(self, moment: Moment) -> float:
+        return self.models[min(moment.run, len(self.models) - 1)].at(moment)
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """Several demands at once."""
+
+    models: tuple[Model, ...]
+
+    @property
+    def peak(self) -> float:
+        return sum(model.peak for model in self.models)
+
+    def at(self, moment: Moment) -> float:
+        return sum(model.at(moment) for model in self.models)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noisy:
+    """Another model, varied by chance that is fixed by seed, replica and time."""
+
+    model: Model
+    relative: float  # 0.1 is ten percent up or down
+    seed: int
+
+    @property
+    def peak(self) -> float:
+        return self.model.peak * (1 + self.relative)
+
+    def at(self, moment: Moment) -> float:
+        key = f"{self.seed}/{moment.replica}/{int(moment.now // _NOISE_STEP)}"
+        chance = zlib.crc32(key.encode()) / 0xFFFF_FFFF * 2 - 1
+        return max(0.0, self.model.at(moment) * (1 + self.relative * chance))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What one container wants: CPU in millicores, memory in bytes."""
+
+    cpu: Model = Constant(10)
+    memory: Model = Constant(16 * 1024**2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What one container uses."""
+
+    cpu_millicores: float
+    memory_bytes: int
+
+
+def throttled(
+    load: Load,
+    moment: Moment,
+    *,
+    cpu_limit: int | None,
+    memory_limit: int | None,
+    node_cpu: int,
+    window: float = 0.0,
+) -> Usage:
+    """What is left of the demand: CPU up to limit and node, memory up to the limit.
+
+    Limits are in millicores and bytes; None is no limit. With a ``window`` (seconds) CPU is the
+    mean over ``window`` up to the moment, as a metrics server reports it; memory is a gauge.
+    """
+    ceiling = node_cpu if cpu_limit is None else min(cpu_limit, node_cpu)
+    memory = load.memory.at(moment)
+    if memory_limit is not None:
+        memory = min(memory, memory_limit)
+    return Usage(cpu_millicores=_mean(load.cpu, moment, ceiling, window), memory_bytes=int(memory))
+
+
+def _mean(model: Model, moment: Moment, ceiling: float, window: float) -> float:
+    if window <= 0 or isinstance(model, Constant):
+        return min(ceiling, model.at(moment))
+    points = 5
+    moments = (moment.earlier(window * index / points) for index in range(points))
+    return sum(min(ceiling, model.at(one)) for one in moments if one.age >= 0) / points
+
+
+def parse_model(
+    raw: object, *, amount: Callable[[Quantity], int], field: str, seed: int = 0
+) -> Model:
+    """Build a model from its description; ``amount`` turns a quantity into the model's unit.
+
+    Raises:
+        ConfigError: the description isn't one; the message names the ``field``.
+    """
+
+    def convert(value: object) -> float:
+        return float(amount(description.quantity(value)))
+
+    if not isinstance(raw, Mapping):
+        try:
+            return Constant(convert(raw))
+        except ValueError as error:
+            raise ConfigError(f"{field}: {error}") from error
+    section = Section(raw, field)
+    noise = section.take("noise", description.number, 0.0)
+    kinds = [name for name in _KINDS if name in section]
+    if len(kinds) != 1:
+        raise ConfigError(f"{field}: expected one of {', '.join(_KINDS)}")
+    kind = kinds[0]
+    model: Model
+    if kind in _LISTS:
+        parse = partial(parse_model, amount=amount, seed=seed)
+        models = tuple(parse(item, field=path) for item, path in section.items(kind))
+        if not models:
+            raise ConfigError(f"{section.field(kind)}: empty")
+        model = _LISTS[kind](models)
+    else:
+        inner = section.section(kind)
+        model = _SHAPES[kind](inner, convert)
+        inner.close()
+    section.close()
+    return Noisy(model=model, relative=noise, seed=seed) if noise else model
+
+
+def _daily(section: Section, convert: Callable[[object], float]) -> Model:
+    return Daily(
+        low=section.take("low", convert),
+        high=section.take("high", convert),
+        period=section.take("period", _positive, 86_400.0),
+        peak_at=section.take("peak-at", description.seconds, 50_400.0),
+    )
+
+
+def _ramp(section: Section, convert: Callable[[object], float]) -> Model:
+    return Ramp(
+        start=section.take("from", convert),
+        end=section.take("to", convert),
+        after=section.take("after", description.seconds, 0.0),
+        over=section.take("over", _positive),
+    )
+
+
+def _leak(section: Section, convert: Callable[[object], float]) -> Model:
+    """A leak is a ramp that is known by its slope."""
+    start = section.take("from", convert)
+    until = section.take("until", convert)
+    rate = section.take("rate", convert) / section.take("every", _positive, 1.0)
+    if rate <= 0 or until < start:
+        raise ConfigError(f"{section.path}: a leak rises: rate above 0, until above from")
+    after = section.take("after", description.seconds, 0.0)
+    return Ramp(start=start, end=until, after=after, over=max(until - start, 1.0) / rate)
+
+
+def _spikes(section: Section, convert: Callable[[object], float]) -> Model:
+    return Spikes(
+        base=section.take("base", convert),
+        height=section.take("peak", convert),
+        every=section.take("every", _positive),
+        lasting=section.take("lasting", _positive),
+        after=section.take("after", description.seconds, 0.0),
+    )
+
+
+def _recorded(section: Section, convert: Callable[[object], float]) -> Model:
+    values = []
+    for item, path in section.items("values"):
+        try:
+            values.append(convert(item))
+        except ValueError as error:
+            raise ConfigError(f"{path}: {error}") from error
+    if not values:
+        raise ConfigError(f"{section.field('values')}: empty")
+    return Recorded(
+        values=tuple(values),
+        every=section.take("every", _positive, 60.0),
+        repeat=section.take("repeat", description.truth, default=True),
+    )
+
+
+def _positive(value: object) -> float:
+    """A duration in seconds that time can be divided by."""
+    seconds = description.seconds(value)
+    if seconds <= 0:
+        raise ValueError(f"not a duration above 0: {value!r}")
+    return seconds
+
+
+_SHAPES: Mapping[str, Callable[[Section, Callable[[object], float]], Model]] = {
+    "daily": _daily,
+    "ramp": _ramp,
+    "leak": _leak,
+    "spikes": _spikes,
+    "recorded": _recorded,
+}
+_LISTS: Mapping[str, Callable[[tuple[Model, ...]], Model]] = {"runs": Runs, "sum": Sum}
+_KINDS = (*_SHAPES, *_LISTS)
