@@ -1,0 +1,137 @@
+"""The updater's hands: evictions, resizes, annotations and Events."""
+
+import logging
+from collections.abc import Sequence
+
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.api.core import ObjectReference, Pod
+from common.errors import DecodeError, KubeError
+from common.kube.client import KubeClient, PatchType
+from common.kube.endpoints import PODS, VPAS
+from common.kube.events import EventRecorder
+from common.patches import Operation
+from updater.decision import Reason
+
+logger = logging.getLogger(__name__)
+
+_NORMAL = "Normal"
+
+
+class Actuator:
+    """Carries out what was decided.
+
+    Each call is one request. Events follow in the background, in the reference's words with
+    the reason code behind them; they never hold up or undo an action.
+
+    Source: updater.md 6.3, 10.6 and 12.1.
+    """
+
+    def __init__(self, client: KubeClient, events: EventRecorder) -> None:
+        self._client = client
+        self._events = events
+
+    async def evict(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None:
+        """Evict through the pod's disruption budget, with its own grace period.
+
+        Raises:
+            KubeError: the API server refused, or did not answer.
+        """
+        meta = pod.metadata
+        await self._client.evict(meta.namespace, meta.name)
+        self._events.event(
+            pod_reference(pod),
+            _NORMAL,
+            "EvictedByVPA",
+            _with(reason, "Pod was evicted by VPA Updater to apply resource recommendation."),
+        )
+        self._events.event(
+            vpa_reference(vpa),
+            _NORMAL,
+            "EvictedPod",
+            _with(
+                reason,
+                f"VPA Updater evicted Pod {meta.name} to apply resource recommendation.",
+            ),
+        )
+
+    async def resize(self, pod: Pod, operations: Sequence[Operation], reason: Reason) -> int:
+        """Resize in place; the generation of the pod from then on, 0 if it isn't counted.
+
+        Raises:
+            KubeError: the API server refused, or did not answer.
+        """
+        meta = pod.metadata
+        try:
+            resized = await self._client.resize(meta.namespace, meta.name, operations)
+        except DecodeError as error:  # it was carried out all the same
+            logger.warning("answer to a resize not understood", extra={"error": str(error)})
+            generation = 0
+        else:
+            generation = resized.metadata.generation
+        self._events.event(
+            pod_reference(pod),
+            _NORMAL,
+            "InPlaceResizedByVPA",
+            _with(reason, "Pod was resized in place by VPA Updater."),
+        )
+        return generation
+
+    async def annotate(self, pod: Pod, operations: Sequence[Operation]) -> None:
+        """Mark a resized pod. A failure is only logged: the resize was done."""
+        meta = pod.metadata
+        try:
+            await self._client.patch(
+                PODS,
+                meta.name,
+                operations,
+                patch_type=PatchType.JSON,
+                namespace=meta.namespace,
+            )
+        except (KubeError, DecodeError) as error:
+            logger.warning(
+                "resized pod not marked",
+                extra={"pod": f"{meta.namespace}/{meta.name}", "error": str(error)},
+            )
+
+    def tell_skipped(self, pod: Pod, reason: Reason) -> None:
+        """Say that a pod waits for a smaller recommendation."""
+        self._events.event(
+            pod_reference(pod),
+            _NORMAL,
+            "InPlaceResizeSkipped",
+            _with(
+                reason,
+                "Previously recorded in-place update was infeasible, current recommendation "
+                "is not lower than previous, skipping resize",
+            ),
+        )
+
+
+def _with(reason: Reason, sentence: str) -> str:
+    return f"{sentence} [{reason.value}]"
+
+
+def pod_reference(pod: Pod) -> ObjectReference:
+    """What an Event about a pod refers to."""
+    meta = pod.metadata
+    return ObjectReference(
+        api_version=PODS.api_version,
+        kind=PODS.kind,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+    )
+
+
+def vpa_reference(vpa: VerticalPodAutoscaler) -> ObjectReference:
+    """What an Event about a VPA refers to."""
+    meta = vpa.metadata
+    return ObjectReference(
+        api_version=VPAS.api_version,
+        kind=VPAS.kind,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+    )

@@ -1,0 +1,83 @@
+"""What the updater remembers of a pod from one cycle to the next."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from common.api.core import Pod
+from updater.decision import Decision, Reason
+from updater.resize import Infeasible
+from updater.update_order import OomKill
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Failed resize calls in a row, and the time of the next try."""
+
+    reason: Reason
+    tries: int
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentResize:
+    """A resize that the API server took, until the cache shows it."""
+
+    at: datetime
+    generation: int  # of the pod in the answer; 0 where the server doesn't count
+    resource_version: str  # of the pod that we decided on
+    restarts: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodMemory:
+    """What happened to one pod, by UID."""
+
+    evicted: bool = False  # the API server took the eviction; the cache may not show it yet
+    sent: SentResize | None = None
+    infeasible: Infeasible | None = None
+    refusal: Refusal | None = None
+    resizing_seen_at: datetime | None = None  # when we first saw the present resize
+    spent_ooms: frozenset[OomKill] = frozenset()  # that an update of ours answered
+    decision: Decision | None = None  # of the last cycle, so that only changes are told
+
+    def shows(self, pod: Pod) -> bool:
+        """Whether a cached pod is new enough to be judged again."""
+        if self.evicted:
+            return False
+        if self.sent is None:
+            return True
+        if self.sent.generation:
+            return pod.metadata.generation >= self.sent.generation
+        return pod.metadata.resource_version != self.sent.resource_version
+
+    def held(self, now: datetime) -> Reason | None:
+        """Why it is too early for the next resize call, if it is."""
+        refusal = self.refusal
+        return None if refusal is None or now >= refusal.until else refusal.reason
+
+
+NOTHING = PodMemory()
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """All that outlives a cycle: a frozen value; a cycle makes the next one.
+
+    Lost with the process. What matters is then read from the cluster: a spec that says what
+    is wanted needs no call, a terminating pod is none of ours, and the time of the last
+    resize is in the pod's managed fields. An infeasible resize costs one more try.
+    """
+
+    pods: Mapping[str, PodMemory] = field(default_factory=dict)
+
+    def of(self, uid: str) -> PodMemory:
+        return self.pods.get(uid, NOTHING)
+
+    def followed_by(
+        self, changed: Mapping[str, PodMemory], *, living: Collection[str]
+    ) -> "Attempts":
+        """What is remembered after a cycle, of the pods that live."""
+        kept = {uid: memory for uid, memory in self.pods.items() if uid in living}
+        kept.update((uid, memory) for uid, memory in changed.items() if uid in living)
+        return Attempts(kept)

@@ -1,0 +1,135 @@
+"""From a live pod to a candidate for an update, or to the reason why it is none."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.api.core import LimitRangeSpec, Pod
+from common.features import FeatureGates
+from common.quantity import QuantityError
+from common.recommendation.actual import actual_requests
+from common.recommendation.container_resources import wanted_resources
+from common.recommendation.processing import Processed, process
+from common.resources import ResourceQuantities
+from updater.attempts import PodMemory
+from updater.decision import Decision, Reason, leave
+from updater.resize import ResizeStatus, resize_status
+from updater.resize_plan import ResizePlan, containers_to_patch, plan_resize
+from updater.update_order import (
+    Drift,
+    OomKill,
+    Thresholds,
+    Verdict,
+    forgive_rounding,
+    judge,
+    looked_at,
+    measure,
+    quick_ooms,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A pod that is worth an update, with what the next decisions need."""
+
+    pod: Pod
+    processed: Processed
+    requests: Mapping[str, ResourceQuantities]  # present ones, rounding forgiven
+    drift: Drift
+    verdict: Verdict
+    ooms: tuple[OomKill, ...]
+
+    @property
+    def why(self) -> Reason:
+        return Reason(self.verdict.value)
+
+
+def judge_pod(
+    pod: Pod,
+    vpa: VerticalPodAutoscaler,
+    limit_ranges: Sequence[LimitRangeSpec],
+    *,
+    memory: PodMemory,
+    resized_at: datetime | None,
+    thresholds: Thresholds,
+    features: FeatureGates,
+    now: datetime,
+) -> Candidate | Decision:
+    """Fit the recommendation to the pod and see whether the pod is worth an update.
+
+    ``resized_at`` is the pod's last resize that we know of. It starts the pod's age anew and
+    answers earlier OOM kills (D18, D28), unless it is still going on: then it did not
+    succeed yet, and its fallback must not wait for half a day.
+
+    Source: updater.md 7.
+    """
+    try:
+        processed = process(pod, vpa, limit_ranges)
+        if processed is None:
+            return leave(Reason.NO_RECOMMENDATION)
+        present = {name: actual_requests(pod, name) for name in processed.containers}
+    except QuantityError:
+        return leave(Reason.UNREADABLE)
+    requests = forgive_rounding(present, processed.containers, slack=len(pod.spec.containers))
+    settled = resized_at if resize_status(pod) is ResizeStatus.NONE else None
+    ooms = quick_ooms(
+        pod,
+        vpa,
+        threshold=oom_threshold(vpa, thresholds.quick_oom, features),
+        updated_at=settled,
+        spent=memory.spent_ooms if settled is not None else (),
+    )
+    drift = measure(requests, looked_at(pod, processed.containers))
+    verdict = judge(
+        drift,
+        started_at=_later(pod.status.start_time, settled),
+        oomed_quickly=bool(ooms),
+        thresholds=thresholds,
+        now=now,
+    )
+    if not verdict.wants_update:
+        return leave(Reason(verdict.value))
+    return Candidate(
+        pod=pod,
+        processed=processed,
+        requests=requests,
+        drift=drift,
+        verdict=verdict,
+        ooms=ooms,
+    )
+
+
+def oom_threshold(
+    vpa: VerticalPodAutoscaler, default: timedelta, features: FeatureGates
+) -> timedelta:
+    """Up to which age an OOM kill is quick; the VPA's own value needs the PerVPAConfig gate."""
+    policy = vpa.spec.update_policy
+    if features.per_vpa_config and policy is not None and policy.evict_after_oom_seconds:
+        return timedelta(seconds=policy.evict_after_oom_seconds)
+    return default
+
+
+def _later(start: datetime | None, resized: datetime | None) -> datetime | None:
+    if start is None or resized is None:
+        return start
+    return max(start, resized)
+
+
+def plan_candidate(
+    candidate: Candidate, vpa: VerticalPodAutoscaler, limit_ranges: Sequence[LimitRangeSpec]
+) -> ResizePlan:
+    """The resize that would bring the candidate where it should be."""
+    pod, containers = candidate.pod, candidate.processed.containers
+    chosen = containers_to_patch(
+        candidate.verdict, containers, requests=candidate.requests, ooms=candidate.ooms
+    )
+    wanted = wanted_resources(pod, vpa, candidate.processed, limit_ranges)
+    return plan_resize(pod, wanted, chosen, containers=containers)
+
+
+def note_resizing(memory: PodMemory, status: ResizeStatus, *, now: datetime) -> PodMemory:
+    """Remember since when we see a pod resizing; forget it once it has stopped."""
+    if status is ResizeStatus.NONE:
+        return memory if memory.resizing_seen_at is None else replace(memory, resizing_seen_at=None)
+    return memory if memory.resizing_seen_at is not None else replace(memory, resizing_seen_at=now)

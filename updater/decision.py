@@ -1,0 +1,94 @@
+"""What the updater does about one pod in one pass, and why."""
+
+import enum
+from dataclasses import dataclass
+
+
+class Action(enum.StrEnum):
+    """What happens to the pod."""
+
+    EVICT = "evict"
+    RESIZE = "resize"
+    WAIT = "wait"  # it should change, and something holds that up
+    LEAVE = "leave"  # it need not, or must not, change
+
+
+class Reason(enum.StrEnum):
+    """Why; the closed list. Log key, metric label, and the end of an event's message.
+
+    The values of ``update_order.Verdict`` come back here word for word.
+    """
+
+    # Worth an update.
+    OUTSIDE_RANGE = "outside_range"  # a request is outside [lower bound, upper bound]
+    OOMED_QUICKLY = "oomed_quickly"  # OOM-killed soon after its start
+    DRIFTED = "drifted"  # old enough, and far enough from the target
+    # In place did not work, so the pod is to be replaced.
+    RESIZE_INFEASIBLE = "resize_infeasible"  # the kubelet says that it never fits
+    RESIZE_DEFERRED_TOO_LONG = "resize_deferred_too_long"
+    RESIZE_IN_PROGRESS_TOO_LONG = "resize_in_progress_too_long"
+    RESIZE_ERROR_TOO_LONG = "resize_error_too_long"
+    RESIZE_UNKNOWN_TOO_LONG = "resize_unknown_too_long"
+    RESIZE_REFUSED = "resize_refused"  # by the API server, for good
+    RESIZE_FAILED_REPEATEDLY = "resize_failed_repeatedly"  # transient errors, pass after pass
+    RESIZE_NOT_SERVED = "resize_not_served"  # the API server has no resize subresource
+    QOS_WOULD_CHANGE = "qos_would_change"  # which the API server forbids in place
+    # Not worth an update.
+    NO_CHANGE = "no_change"
+    NOT_STARTED = "not_started"
+    TOO_YOUNG = "too_young"
+    TOO_SMALL = "too_small"
+    NO_RECOMMENDATION = "no_recommendation"
+    NOTHING_TO_DO = "nothing_to_do"  # the spec already says what is wanted
+    INFEASIBLE_CACHED = "infeasible_cached"  # nothing is lower than what failed before
+    GONE = "gone"  # somebody else was faster
+    UNREADABLE = "unreadable"  # a quantity of the pod or the recommendation is none
+    # Held up.
+    NO_CONTROLLER = "no_controller"  # nobody would replace the pod
+    CONTROLLER_UNKNOWN = "controller_unknown"  # not found, or it asks for no replicas
+    BELOW_MIN_REPLICAS = "below_min_replicas"
+    BUDGET_EXHAUSTED = "budget_exhausted"
+    POD_PENDING = "pod_pending"  # too early for a resize
+    STARTUP_BOOSTED = "startup_boosted"  # left alone until the boost is over
+    REQUIREMENTS_NOT_MET = "requirements_not_met"
+    ADMISSION_NOT_READY = "admission_not_ready"  # a replacement would come up unpatched
+    RESIZE_DEFERRED = "resize_deferred"
+    RESIZE_IN_PROGRESS = "resize_in_progress"
+    RESIZE_ERROR = "resize_error"
+    RESIZE_UNKNOWN = "resize_unknown"
+    # Tried without success.
+    QUOTA_EXCEEDED = "quota_exceeded"
+    RESIZE_RETRY = "resize_retry"  # a hiccup of the API server
+    EVICTION_REFUSED = "eviction_refused"  # by a PodDisruptionBudget, as a rule
+    EVICTION_FAILED = "eviction_failed"
+    RATE_LIMITED = "rate_limited"  # no turn before the pass was over
+    # Done, and the caches have yet to show it.
+    RESIZE_SENT = "resize_sent"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One per pod and pass: the action, and the reason for it."""
+
+    action: Action
+    reason: Reason
+
+
+def evict(reason: Reason) -> Decision:
+    """The pod is to be replaced."""
+    return Decision(Action.EVICT, reason)
+
+
+def resize(reason: Reason) -> Decision:
+    """The pod is to be resized in place."""
+    return Decision(Action.RESIZE, reason)
+
+
+def wait(reason: Reason) -> Decision:
+    """The pod has to wait."""
+    return Decision(Action.WAIT, reason)
+
+
+def leave(reason: Reason) -> Decision:
+    """The pod stays as it is."""
+    return Decision(Action.LEAVE, reason)

@@ -1,0 +1,168 @@
+"""The updater's figures, under the reference's names; updater.md 12.2."""
+
+from collections import Counter as Tally
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from common.api.autoscaling import UpdateMode
+from updater.decision import Decision
+
+_BUCKETS = (
+    *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100),
+    *(120, 150, 240, 300),
+)
+_SIZES = 20  # label values 0..19 of the gauges by size alone
+_LARGEST = 20
+
+Labels: TypeAlias = tuple[str, ...]
+"""Label values in the order of the metric's label names."""
+
+
+def size_label(pods: int) -> str:
+    """``vpa_size_log2``: how many pods a VPA has, as a power of two."""
+    return str(min(max(pods.bit_length() - 1, 0), _LARGEST))
+
+
+@dataclass(frozen=True, slots=True)
+class VpaLabels:
+    """What a VPA contributes to the labels of its counters."""
+
+    size: str
+    mode: UpdateMode
+    name: str
+    namespace: str
+
+
+@dataclass(slots=True)
+class PassFigures:
+    """What one pass counted; published at its end, so that no scrape sees half of it."""
+
+    controlled: Tally[Labels] = field(default_factory=Tally)  # by size and mode
+    evictable: Tally[Labels] = field(default_factory=Tally)
+    vpas_evictable: Tally[Labels] = field(default_factory=Tally)
+    vpas_evicted: Tally[Labels] = field(default_factory=Tally)
+    updatable: Tally[str] = field(default_factory=Tally)
+    vpas_updatable: Tally[str] = field(default_factory=Tally)
+    vpas_updated: Tally[str] = field(default_factory=Tally)
+    candidates: Tally[Decision] = field(default_factory=Tally)
+
+
+class Metrics:
+    """All of the updater's metrics, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        by_mode, by_size = ("vpa_size_log2", "update_mode"), ("vpa_size_log2",)
+        vpa = ("vpa_name", "vpa_namespace")
+        self._controlled = self._gauge(
+            "controlled_pods_total", "Pods that a VPA controls.", by_mode
+        )
+        self._evictable = self._gauge(
+            "evictable_pods_total", "Pods that are due for an eviction.", by_mode
+        )
+        self._evicted = self._counter("evicted_pods", "Pods evicted.", (*by_mode, *vpa))
+        self._vpas_evictable = self._gauge(
+            "vpas_with_evictable_pods_total", "VPAs with a pod due for an eviction.", by_mode
+        )
+        self._vpas_evicted = self._gauge(
+            "vpas_with_evicted_pods_total", "VPAs with an evicted pod.", by_mode
+        )
+        self._failed_evictions = self._counter(
+            "failed_eviction_attempts", "Evictions that failed.", (*by_mode, "reason", *vpa)
+        )
+        self._updatable = self._gauge(
+            "in_place_updatable_pods_total", "Pods that are due for a resize.", by_size
+        )
+        self._updated = self._counter(
+            "in_place_updated_pods", "Pods resized in place.", (*by_size, *vpa)
+        )
+        self._infeasible_skips = self._counter(
+            "in_place_infeasible_skip_pods",
+            "Pods skipped because a resize was infeasible before.",
+            (*by_size, *vpa),
+        )
+        self._vpas_updatable = self._gauge(
+            "vpas_with_in_place_updatable_pods_total", "VPAs with a pod due for a resize.", by_size
+        )
+        self._vpas_updated = self._gauge(
+            "vpas_with_in_place_updated_pods_total", "VPAs with a resized pod.", by_size
+        )
+        self._failed_updates = self._counter(
+            "failed_in_place_update_attempts",
+            "Resizes that failed.",
+            (*by_size, "reason", *vpa),
+        )
+        self._latency = Histogram(
+            "execution_latency_seconds",
+            "Time spent in the parts of a pass.",
+            ("step",),
+            namespace="vpa_updater",
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self._candidates = self._gauge(
+            "candidate_pods",
+            "Judged pods by what happens to them, and why.",
+            ("decision", "reason"),
+        )
+
+    def _gauge(self, name: str, text: str, labels: tuple[str, ...]) -> Gauge:
+        return Gauge(name, text, labels, namespace="vpa_updater", registry=self.registry)
+
+    def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
+        return Counter(name, text, labels, namespace="vpa_updater", registry=self.registry)
+
+    def observe_step(self, step: str, seconds: float) -> None:
+        self._latency.labels(step).observe(seconds)
+
+    def prepare(self, vpa: VpaLabels) -> None:
+        """Let a VPA's two counters exist before they count."""
+        self._evicted.labels(vpa.size, vpa.mode.value, vpa.name, vpa.namespace)
+        self._updated.labels(vpa.size, vpa.name, vpa.namespace)
+
+    def evicted(self, vpa: VpaLabels) -> None:
+        self._evicted.labels(vpa.size, vpa.mode.value, vpa.name, vpa.namespace).inc()
+
+    def eviction_failed(self, vpa: VpaLabels, reason: str) -> None:
+        labels = (vpa.size, vpa.mode.value, reason, vpa.name, vpa.namespace)
+        self._failed_evictions.labels(*labels).inc()
+
+    def resized(self, vpa: VpaLabels) -> None:
+        self._updated.labels(vpa.size, vpa.name, vpa.namespace).inc()
+
+    def resize_failed(self, vpa: VpaLabels, reason: str) -> None:
+        self._failed_updates.labels(vpa.size, reason, vpa.name, vpa.namespace).inc()
+
+    def skipped_infeasible(self, vpa: VpaLabels) -> None:
+        self._infeasible_skips.labels(vpa.size, vpa.name, vpa.namespace).inc()
+
+    def publish(self, figures: PassFigures) -> None:
+        """Replace the gauges by what the pass that just ended counted."""
+        _publish(self._controlled, figures.controlled)
+        _publish(self._evictable, figures.evictable)
+        _publish(self._vpas_evictable, figures.vpas_evictable)
+        _publish(self._vpas_evicted, figures.vpas_evicted)
+        for gauge, tally in (
+            (self._updatable, figures.updatable),
+            (self._vpas_updatable, figures.vpas_updatable),
+            (self._vpas_updated, figures.vpas_updated),
+        ):
+            every: dict[Labels, int] = {(str(size),): 0 for size in range(_SIZES)}
+            every.update(((size,), count) for size, count in tally.items())
+            _publish(gauge, every)
+        _publish(
+            self._candidates,
+            {
+                (decision.action.value, decision.reason.value): count
+                for decision, count in figures.candidates.items()
+            },
+        )
+
+
+def _publish(gauge: Gauge, values: Mapping[Labels, int]) -> None:
+    gauge.clear()
+    for labels, value in values.items():
+        gauge.labels(*labels).set(value)

@@ -1,0 +1,258 @@
+"""Where an in-place resize of a pod stands, and what follows from it."""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from common.api.autoscaling import UpdateMode
+from common.api.core import Pod, PodCondition
+from common.resources import ResourceQuantities, parse_quantities
+from updater.decision import Decision, Reason, evict, leave, resize, wait
+from updater.disruption import ReplicaGroup, Standing
+from updater.resize_plan import ResizePlan
+
+_PENDING = "PodResizePending"
+_IN_PROGRESS = "PodResizeInProgress"
+
+Targets = Mapping[str, ResourceQuantities]
+"""Requests by container name."""
+
+
+class ResizeStatus(enum.StrEnum):
+    """What the kubelet says about a resize of the pod."""
+
+    NONE = "none"
+    DEFERRED = "deferred"  # does not fit now; the kubelet tries again
+    INFEASIBLE = "infeasible"  # never fits; the kubelet waits for another spec
+    IN_PROGRESS = "in_progress"
+    ERROR = "error"  # admitted, but it failed; the kubelet tries again
+    UNKNOWN = "unknown"  # a reason that we don't know
+
+
+_WAITING: Mapping[ResizeStatus, Reason] = {
+    ResizeStatus.DEFERRED: Reason.RESIZE_DEFERRED,
+    ResizeStatus.INFEASIBLE: Reason.RESIZE_INFEASIBLE,
+    ResizeStatus.IN_PROGRESS: Reason.RESIZE_IN_PROGRESS,
+    ResizeStatus.ERROR: Reason.RESIZE_ERROR,
+    ResizeStatus.UNKNOWN: Reason.RESIZE_UNKNOWN,
+}
+_WAITED_TOO_LONG: Mapping[ResizeStatus, Reason] = {
+    ResizeStatus.DEFERRED: Reason.RESIZE_DEFERRED_TOO_LONG,
+    ResizeStatus.INFEASIBLE: Reason.RESIZE_INFEASIBLE,
+    ResizeStatus.IN_PROGRESS: Reason.RESIZE_IN_PROGRESS_TOO_LONG,
+    ResizeStatus.ERROR: Reason.RESIZE_ERROR_TOO_LONG,
+    ResizeStatus.UNKNOWN: Reason.RESIZE_UNKNOWN_TOO_LONG,
+}
+
+
+def resize_condition(pod: Pod) -> PodCondition | None:
+    """The condition that tells about an unfinished resize; a pending one goes first.
+
+    Both may be True at once: a newer resize is pending while an older one is carried out.
+    A condition that is False hides nothing.
+    """
+    current = {
+        condition.type: condition
+        for condition in reversed(pod.status.conditions or ())
+        if condition.status == "True" and condition.type in (_PENDING, _IN_PROGRESS)
+    }
+    return current.get(_PENDING) or current.get(_IN_PROGRESS)
+
+
+def resize_status(pod: Pod) -> ResizeStatus:
+    """Read the pod's conditions.
+
+    Source: updater.md 10.1, kubernetes-resize.md 3.1; ``getInPlaceResizeStatus``.
+    """
+    condition = resize_condition(pod)
+    if condition is None:
+        return ResizeStatus.NONE
+    if condition.type == _PENDING:
+        return {"Deferred": ResizeStatus.DEFERRED, "Infeasible": ResizeStatus.INFEASIBLE}.get(
+            condition.reason, ResizeStatus.UNKNOWN
+        )
+    if condition.reason == "Error":
+        return ResizeStatus.ERROR
+    if condition.reason or condition.message:
+        return ResizeStatus.UNKNOWN
+    return ResizeStatus.IN_PROGRESS
+
+
+def resizing_since(
+    pod: Pod, *, sent_at: datetime | None, first_seen: datetime | None
+) -> datetime | None:
+    """When the clock of an unfinished resize started.
+
+    The later of our last resize call and the condition's last transition, which the kubelet
+    keeps when only the generation changes; where neither is known, when we first saw it.
+
+    Source: updater.md 10.4 and D17.
+    """
+    condition = resize_condition(pod)
+    transition = None if condition is None else condition.last_transition_time
+    known = [time for time in (sent_at, transition) if time is not None]
+    return max(known) if known else first_seen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """How long the kubelet may take before a pod is evicted instead."""
+
+    deferred: timedelta = timedelta(minutes=5)
+    in_progress: timedelta = timedelta(hours=1)
+
+
+def unfinished(
+    status: ResizeStatus, *, since: datetime | None, timeouts: Timeouts, now: datetime
+) -> Reason | None:
+    """What a resize still waits for; None if there is none, or if its time is up.
+
+    Infeasible is up at once. Error and unknown states wait as long as a deferred resize,
+    because the kubelet tries them again by itself (D19).
+
+    Source: updater.md 10.4; ``CanEvictInPlacingPod``.
+    """
+    if status in (ResizeStatus.NONE, ResizeStatus.INFEASIBLE):
+        return None
+    limit = timeouts.in_progress if status is ResizeStatus.IN_PROGRESS else timeouts.deferred
+    if since is not None and now - since > limit:
+        return None
+    return _WAITING[status]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Infeasible:
+    """Requests that did not fit, by container."""
+
+    targets: Targets
+    reported: bool  # by the kubelet in the pod's status; otherwise by a refused call
+
+
+def lower_somewhere(current: Targets, than: Targets) -> bool:
+    """Whether some resource of some container is lower now; names on one side don't count.
+
+    Source: updater.md 9.
+    """
+    return any(
+        amount < than[name][resource]
+        for name, resources in current.items()
+        if name in than
+        for resource, amount in resources.items()
+        if resource in than[name]
+    )
+
+
+def spec_requests(pod: Pod) -> dict[str, ResourceQuantities]:
+    """What the pod's spec asks for, by container: the values that a resize failed with."""
+    return {
+        container.name: parse_quantities(
+            None if container.resources is None else container.resources.requests
+        )
+        for container in pod.spec.containers
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizeDecision:
+    """What to do, and what to remember as infeasible from then on."""
+
+    decision: Decision
+    infeasible: Infeasible | None = None
+
+
+def decide_resize(
+    why: Reason,
+    pod: Pod,
+    *,
+    mode: UpdateMode,
+    group: ReplicaGroup | None,
+    plan: ResizePlan,
+    unfinished: Reason | None,
+    held: Reason | None,
+    infeasible: Infeasible | None,
+    skip_budget: bool,
+) -> ResizeDecision:
+    """Whether a pod that is worth it is resized now, evicted instead, or left to wait.
+
+    Mode InPlace never evicts: it waits for the kubelet, remembers what is infeasible, and
+    tries again when something is lower. Mode InPlaceOrRecreate gives the kubelet its time
+    and then asks for an eviction, which has gates of its own. ``unfinished`` is the answer
+    of the function of that name, ``held`` the reason for which an earlier try failed, as
+    long as it is too early for the next one.
+
+    Source: updater.md 10.2-10.5; ``CanInPlaceUpdate``,
+    vertical-pod-autoscaler/pkg/updater/restriction/pods_inplace_restriction.go.
+    """
+    closed = _closed(pod, group)
+    if closed is not None or group is None:
+        return ResizeDecision(decision=wait(closed or Reason.NO_CONTROLLER), infeasible=infeasible)
+    status = resize_status(pod)
+    room = group.allows(pod)
+    free = skip_budget and not plan.restarts
+    if mode is UpdateMode.IN_PLACE:
+        remembered = _still_infeasible(infeasible, status)
+        if remembered is not None and not lower_somewhere(plan.targets, remembered.targets):
+            return ResizeDecision(decision=leave(Reason.INFEASIBLE_CACHED), infeasible=remembered)
+        if status is ResizeStatus.INFEASIBLE and remembered is None:
+            failed = spec_requests(pod)
+            if not lower_somewhere(plan.targets, failed):
+                return ResizeDecision(
+                    decision=leave(Reason.RESIZE_INFEASIBLE),
+                    infeasible=Infeasible(targets=failed, reported=True),
+                )
+        if status not in (ResizeStatus.NONE, ResizeStatus.INFEASIBLE):
+            return ResizeDecision(decision=wait(_WAITING[status]))
+        return ResizeDecision(decision=_in_place_only(why, plan, held=held, allowed=room or free))
+    if status is not ResizeStatus.NONE:
+        return ResizeDecision(decision=_overdue(status, unfinished, allowed=room))
+    return ResizeDecision(decision=_or_recreate(why, plan, held=held, allowed=room or free))
+
+
+def _closed(pod: Pod, group: ReplicaGroup | None) -> Reason | None:
+    if group is None:
+        return Reason.NO_CONTROLLER
+    if group.standing is Standing.CONTROLLER_UNKNOWN:
+        return Reason.CONTROLLER_UNKNOWN
+    if group.standing is Standing.BELOW_MIN_REPLICAS:
+        return Reason.BELOW_MIN_REPLICAS
+    return Reason.POD_PENDING if pod.status.phase == "Pending" else None
+
+
+def _still_infeasible(remembered: Infeasible | None, status: ResizeStatus) -> Infeasible | None:
+    """Forget what the kubelet reported once it reports it no longer."""
+    if remembered is None or not remembered.reported:
+        return remembered
+    return remembered if status is ResizeStatus.INFEASIBLE else None
+
+
+def _in_place_only(
+    why: Reason, plan: ResizePlan, *, held: Reason | None, allowed: bool
+) -> Decision:
+    if not plan.changes:
+        return leave(Reason.NOTHING_TO_DO)
+    if not plan.keeps_qos:
+        return leave(Reason.QOS_WOULD_CHANGE)
+    if held is not None:
+        return wait(held)
+    return resize(why) if allowed else wait(Reason.BUDGET_EXHAUSTED)
+
+
+def _overdue(status: ResizeStatus, unfinished: Reason | None, *, allowed: bool) -> Decision:
+    if unfinished is not None:
+        return wait(unfinished)
+    return evict(_WAITED_TOO_LONG[status]) if allowed else wait(Reason.BUDGET_EXHAUSTED)
+
+
+def _or_recreate(why: Reason, plan: ResizePlan, *, held: Reason | None, allowed: bool) -> Decision:
+    if not plan.changes:
+        return leave(Reason.NOTHING_TO_DO)
+    if not plan.keeps_qos:
+        return evict(Reason.QOS_WOULD_CHANGE)
+    if held is not None:
+        return wait(held) if held in _NEVER_EVICT else evict(held)
+    return resize(why) if allowed else wait(Reason.BUDGET_EXHAUSTED)
+
+
+# The replacement would be refused as well, or the next try may simply succeed.
+_NEVER_EVICT = frozenset({Reason.QUOTA_EXCEEDED, Reason.RESIZE_RETRY})

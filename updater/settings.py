@@ -1,0 +1,160 @@
+"""What an operator can tell the updater."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from common.errors import ConfigError
+from common.flags import boolean, duration, flag
+from common.runtime.settings import CommonSettings, LeaderElectionSettings
+from updater.disruption import DisruptionPolicy
+from updater.resize import Timeouts
+from updater.update_order import Thresholds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(CommonSettings, LeaderElectionSettings):
+    """The updater: brings running pods to their recommended resources.
+
+    Names and defaults are upstream's: pkg/updater/config/config.go; updater.md 12.3.
+    """
+
+    interval: timedelta = flag(
+        "--updater-interval",
+        default=timedelta(minutes=1),
+        parse=duration,
+        help="How often to look for pods to update.",
+    )
+    min_replicas: int = flag(
+        "--min-replicas",
+        default=2,
+        parse=int,
+        help="Fewest live replicas that a group needs before any of its pods is updated.",
+    )
+    eviction_tolerance: float = flag(
+        "--eviction-tolerance",
+        default=0.5,
+        parse=float,
+        help="Fraction of a group's replicas that may be down because of us.",
+    )
+    eviction_rate_limit: float = flag(
+        "--eviction-rate-limit",
+        default=-1.0,
+        parse=float,
+        help="Evictions, and separately resizes, per second; 0 and below mean no limit.",
+    )
+    eviction_rate_burst: int = flag(
+        "--eviction-rate-burst",
+        default=1,
+        parse=int,
+        help="Evictions, and separately resizes, that may happen at once.",
+    )
+    min_change: float = flag(
+        "--pod-update-threshold",
+        default=0.1,
+        parse=float,
+        help="Relative drift below which a pod is left alone.",
+    )
+    min_lifetime: timedelta = flag(
+        "--in-recommendation-bounds-eviction-lifetime-threshold",
+        default=timedelta(hours=12),
+        parse=duration,
+        help="Age below which a pod inside its recommended range is left alone.",
+    )
+    quick_oom: timedelta = flag(
+        "--evict-after-oom-threshold",
+        default=timedelta(minutes=10),
+        parse=duration,
+        help="A pod is updated at once when an OOM kill comes sooner than this after the start.",
+    )
+    in_place_skip_disruption_budget: bool = flag(
+        "--in-place-skip-disruption-budget",
+        default=False,
+        parse=boolean,
+        help="Resize in place without regard to replicas, where no container restarts.",
+    )
+    in_place_deferred_timeout: timedelta = flag(
+        "--in-place-deferred-timeout",
+        default=timedelta(minutes=5),
+        parse=duration,
+        help="How long a resize may be deferred before mode InPlaceOrRecreate evicts.",
+    )
+    in_place_in_progress_timeout: timedelta = flag(
+        "--in-place-in-progress-timeout",
+        default=timedelta(hours=1),
+        parse=duration,
+        help="How long a resize may be in progress before mode InPlaceOrRecreate evicts.",
+    )
+    use_admission_controller_status: bool = flag(
+        "--use-admission-controller-status",
+        default=True,
+        parse=boolean,
+        help="Evict only while the admission controller renews its status Lease.",
+    )
+    status_lease_name: str = flag(
+        "--admission-controller-status-lease-name",
+        default="vpa-admission-controller",
+        parse=str,
+        help="Name of the admission controller's status Lease.",
+    )
+    status_lease_namespace: str = flag(
+        "--admission-controller-status-lease-namespace",
+        default="",
+        parse=str,
+        help="Namespace of that Lease; else that of the environment variable NAMESPACE, "
+        "else kube-system.",
+    )
+    status_lease_timeout: timedelta = flag(
+        "--admission-controller-status-lease-timeout",
+        default=timedelta(minutes=1),
+        parse=duration,
+        help="Age at which the status Lease counts as stale.",
+    )
+    address: str = flag(
+        "--address",
+        default=":8943",
+        parse=str,
+        help="Where to serve /metrics, /health-check and /readyz.",
+    )
+    leader_elect_resource_name: str = flag(
+        "--leader-elect-resource-name",
+        default="vpa-updater",
+        parse=str,
+        help="Name of the Lease.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, value in (
+            ("--updater-interval", self.interval),
+            ("--admission-controller-status-lease-timeout", self.status_lease_timeout),
+        ):
+            if value <= timedelta():
+                raise ConfigError(f"{name} must be positive")
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """The part that ``update_order`` needs; it never sees the whole."""
+        return Thresholds(
+            min_change=self.min_change, min_lifetime=self.min_lifetime, quick_oom=self.quick_oom
+        )
+
+    @property
+    def timeouts(self) -> Timeouts:
+        """How long an in-place resize may take."""
+        return Timeouts(
+            deferred=self.in_place_deferred_timeout, in_progress=self.in_place_in_progress_timeout
+        )
+
+    @property
+    def disruption(self) -> DisruptionPolicy:
+        """What is tolerated where a VPA says nothing else."""
+        return DisruptionPolicy(
+            min_replicas=self.min_replicas,
+            tolerance_fraction=self.eviction_tolerance,
+            in_place_skips_budget=self.in_place_skip_disruption_budget,
+        )
+
+    def lease_namespace(self, environ: Mapping[str, str]) -> str:
+        """Where the admission controller's status Lease is."""
+        return self.status_lease_namespace or environ.get("NAMESPACE", "") or "kube-system"

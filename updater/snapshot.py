@@ -1,0 +1,210 @@
+"""What a cycle sees: every VPA with its live pods, frozen at one moment."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from common.api.autoscaling import StartupBoost, UpdateMode, VerticalPodAutoscaler
+from common.api.core import LimitRange, LimitRangeSpec
+from common.api.workloads import ReplicationController, Workload
+from common.errors import KubeError
+from common.kube.cache import Cache, Snapshot
+from common.kube.targets import TargetError, Targets
+from common.target.controlling import SelectedVpa, controlling, target_key
+from common.target.owners import Controller, TargetKey, controller_of
+from updater.live_pod import LivePod
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutoscaledPods:
+    """One VPA, the live pods that it controls, and what bounds them."""
+
+    vpa: VerticalPodAutoscaler
+    mode: UpdateMode
+    pods: tuple[LivePod, ...]  # without those that are terminating
+    controllers: Mapping[str, Controller]  # direct ones, by pod UID
+    replicas: Mapping[Controller, int | None]  # that the controllers ask for; None: not known
+    limit_ranges: tuple[LimitRangeSpec, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSnapshot:
+    """Everything that one cycle decides on."""
+
+    autoscaled: tuple[AutoscaledPods, ...]  # those with pods, by namespace and name
+    living: frozenset[str]  # UIDs of all live pods, controlled or not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caches:
+    """The watch caches that a snapshot is taken from; ``workloads`` by kind."""
+
+    vpas: Cache[VerticalPodAutoscaler]
+    pods: Cache[LivePod]
+    limit_ranges: Cache[LimitRange]
+    replica_sets: Cache[Workload]
+    stateful_sets: Cache[Workload]
+    daemon_sets: Cache[Workload]
+    replication_controllers: Cache[ReplicationController]
+
+
+def update_mode(vpa: VerticalPodAutoscaler) -> UpdateMode | None:
+    """The mode of a VPA, Recreate unless it says otherwise; None: written by a newer version.
+
+    Source: updater.md 2.1.
+    """
+    policy = vpa.spec.update_policy
+    written = "" if policy is None else policy.update_mode or ""
+    if not written:
+        return UpdateMode.RECREATE
+    return UpdateMode(written) if written in set(UpdateMode) else None
+
+
+def has_startup_boost(vpa: VerticalPodAutoscaler) -> bool:
+    """Whether the VPA or one of its container policies boosts starting containers."""
+    policy = vpa.spec.resource_policy
+    policies = () if policy is None else policy.container_policies or ()
+    boosts: list[StartupBoost | None] = [vpa.spec.startup_boost]
+    boosts += [container.startup_boost for container in policies]
+    return any(boost is not None for boost in boosts)
+
+
+async def select_vpas(
+    vpas: Iterable[VerticalPodAutoscaler], targets: Targets, *, ignored_namespaces: Sequence[str]
+) -> list[SelectedVpa]:
+    """The VPAs that may act on running pods, with the selectors of their targets.
+
+    A VPA whose mode is Off or Initial takes part only where it has boosts to take back. One
+    with a mode that we don't know, or whose selector can't be found, is left out.
+
+    Source: updater.md 4.
+    """
+    selected = []
+    for vpa in sorted(vpas, key=_key):
+        mode = update_mode(vpa)
+        if vpa.metadata.namespace in ignored_namespaces or mode is None:
+            continue
+        if mode in (UpdateMode.OFF, UpdateMode.INITIAL) and not has_startup_boost(vpa):
+            continue
+        try:
+            selector = await targets.selector(vpa)
+        except (TargetError, KubeError) as error:
+            logger.debug(
+                "vpa skipped, its target has no selector",
+                extra={"vpa": "/".join(_key(vpa)), "error": str(error)},
+            )
+            continue
+        selected.append(SelectedVpa(vpa=vpa, selector=selector))
+    return selected
+
+
+async def match_pods(
+    pods: Iterable[LivePod], selected: Iterable[SelectedVpa], targets: Targets
+) -> dict[tuple[str, str], list[LivePod]]:
+    """The pods that each VPA controls, keyed by the VPA's namespace and name.
+
+    Owners are walked once for each direct controller, and only in namespaces with VPAs.
+    """
+    by_target: dict[TargetKey, list[SelectedVpa]] = {}
+    for candidate in selected:
+        key = target_key(candidate.vpa)
+        if key is not None:
+            by_target.setdefault(key, []).append(candidate)
+    namespaces = {namespace for namespace, _, _ in by_target}
+    topmost: dict[Controller, Controller | None] = {}
+    matched: dict[tuple[str, str], list[LivePod]] = {}
+    for pod in pods:
+        controller = controller_of(pod.metadata)
+        if controller is None or controller.namespace not in namespaces:
+            continue
+        if controller not in topmost:
+            topmost[controller] = await _topmost(controller, targets)
+        top = topmost[controller]
+        if top is None:
+            continue
+        candidates = by_target.get(top.key)
+        found = controlling(pod.metadata, top, candidates) if candidates else None
+        if found is not None:
+            matched.setdefault(_key(found.vpa), []).append(pod)
+    return matched
+
+
+async def _topmost(controller: Controller, targets: Targets) -> Controller | None:
+    try:
+        return await targets.topmost(controller)
+    except (TargetError, KubeError) as error:
+        logger.debug(
+            "pods skipped, their owner can't be found",
+            extra={
+                "controller": f"{controller.kind}/{controller.namespace}/{controller.name}",
+                "error": str(error),
+            },
+        )
+        return None
+
+
+def freeze(
+    selected: Iterable[SelectedVpa],
+    matched: Mapping[tuple[str, str], Sequence[LivePod]],
+    caches: Caches,
+    *,
+    living: frozenset[str],
+) -> ClusterSnapshot:
+    """Put together what the decisions need to know of each VPA that has pods."""
+    limit_ranges = caches.limit_ranges.snapshot
+    autoscaled = []
+    for candidate in selected:
+        vpa = candidate.vpa
+        pods = matched.get(_key(vpa))
+        mode = update_mode(vpa)
+        if not pods or mode is None:
+            continue
+        owned = {pod.metadata.uid: controller_of(pod.metadata) for pod in pods}
+        controllers = {uid: owner for uid, owner in owned.items() if owner is not None}
+        autoscaled.append(
+            AutoscaledPods(
+                vpa=vpa,
+                mode=mode,
+                pods=tuple(pods),
+                controllers=controllers,
+                replicas={owner: replicas_of(owner, caches) for owner in controllers.values()},
+                limit_ranges=tuple(
+                    item.spec for item in limit_ranges.in_namespace(vpa.metadata.namespace)
+                ),
+            )
+        )
+    return ClusterSnapshot(autoscaled=tuple(autoscaled), living=living)
+
+
+def replicas_of(controller: Controller, caches: Caches) -> int | None:
+    """How many pods a controller asks for; None where it is not found, or a kind of its own.
+
+    A DaemonSet tells the number of its ready pods, as the reference takes it.
+
+    Source: updater.md 5.
+    """
+    namespace, name = controller.namespace, controller.name
+    if controller.kind == "DaemonSet":
+        daemon_set = caches.daemon_sets.get(namespace, name)
+        return None if daemon_set is None else daemon_set.status.number_ready
+    if controller.kind == "ReplicationController":
+        found = caches.replication_controllers.get(namespace, name)
+        return None if found is None else found.spec.replicas
+    scaled = {"ReplicaSet": caches.replica_sets, "StatefulSet": caches.stateful_sets}
+    cache = scaled.get(controller.kind)
+    workload = None if cache is None else cache.get(namespace, name)
+    return None if workload is None else workload.spec.replicas
+
+
+def live_pods(pods: Snapshot[LivePod]) -> list[LivePod]:
+    """The pods that nobody has asked to go."""
+    return [pod for pod in pods.items() if pod.metadata.deletion_timestamp is None]
+
+
+def _key(vpa: VerticalPodAutoscaler) -> tuple[str, str]:
+    return vpa.metadata.namespace, vpa.metadata.name

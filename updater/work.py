@@ -1,0 +1,61 @@
+"""What a pass works with: the rules, the hands, and one VPA at a time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Protocol
+
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.api.core import Pod
+from common.features import FeatureGates
+from common.patches import Operation
+from common.target.owners import Controller
+from updater.decision import Reason
+from updater.disruption import DisruptionPolicy, ReplicaGroup
+from updater.metrics import VpaLabels
+from updater.resize import Timeouts
+from updater.snapshot import AutoscaledPods
+from updater.update_order import Thresholds
+
+
+class Hands(Protocol):
+    """Carries out decisions; ``actuation.Actuator`` and the fakes of tests."""
+
+    async def evict(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None: ...
+
+    async def resize(self, pod: Pod, operations: Sequence[Operation], reason: Reason) -> int: ...
+
+    async def annotate(self, pod: Pod, operations: Sequence[Operation]) -> None: ...
+
+    def tell_skipped(self, pod: Pod, reason: Reason) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What the flags say, in the groups that decisions take."""
+
+    interval: timedelta = timedelta(minutes=1)
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    disruption: DisruptionPolicy = field(default_factory=DisruptionPolicy)
+    features: FeatureGates = field(default_factory=FeatureGates)
+
+
+@dataclass(slots=True)
+class Work:
+    """One VPA while its pods are worked on; the groups shrink as budgets are spent."""
+
+    scaled: AutoscaledPods
+    labels: VpaLabels
+    groups: dict[Controller, ReplicaGroup]
+    evicted: bool = False
+    resized: bool = False
+
+    def group(self, pod: Pod) -> ReplicaGroup | None:
+        controller = self.scaled.controllers.get(pod.metadata.uid)
+        return None if controller is None else self.groups.get(controller)
+
+    def spend(self, pod: Pod) -> None:
+        group = self.group(pod)
+        if group is not None:
+            self.groups[group.controller] = group.spend(pod)
