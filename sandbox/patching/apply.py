@@ -3,12 +3,11 @@
 import enum
 from typing import Any, Final
 
-import jsonpatch
-import jsonpointer
 import msgspec
 
 from sandbox.errors import ApiError, bad_request, unprocessable_patch, unsupported_media_type
 from sandbox.patching.merge_keys import fields_of
+from sandbox.patching.operations import OperationError, apply_operations
 from sandbox.patching.strategic import StrategicPatchError, strategic_merge
 from sandbox.resources import Resource
 
@@ -47,7 +46,7 @@ def apply_patch(
     if kind == ContentType.JSON:
         return _json_patch(current, body)
     if kind == ContentType.MERGE:
-        merged = _merge(_copy(current), _decoded_map(body))
+        merged = _merge(copied(current), _decoded_map(body))
         return merged if isinstance(merged, dict) else {}
     if kind == ContentType.STRATEGIC and not resource.custom:
         return _strategic_patch(current, body, resource)
@@ -71,18 +70,9 @@ def _json_patch(current: dict[str, Any], body: bytes) -> dict[str, Any]:
             "Request entity too large: The allowed maximum operations in a JSON patch is "
             f"{MAX_OPERATIONS}, got {len(operations)}",
         )
-    for operation in operations:
-        # The Go library takes a missing value for null; the Python one refuses it.
-        if isinstance(operation, dict) and operation.get("op") in ("add", "replace", "test"):
-            operation.setdefault("value", None)
-    patched = _copy(current)
     try:
-        patched = jsonpatch.JsonPatch(operations).apply(patched, in_place=True)
-    except (
-        jsonpatch.JsonPatchException,
-        jsonpointer.JsonPointerException,
-        TypeError,  # an operation that is no map, or a path into a scalar
-    ) as error:
+        patched = apply_operations(copied(current), operations)
+    except OperationError as error:
         raise unprocessable_patch() from error
     if not isinstance(patched, dict):
         raise unprocessable_patch()
@@ -92,7 +82,7 @@ def _json_patch(current: dict[str, Any], body: bytes) -> dict[str, Any]:
 def _strategic_patch(current: dict[str, Any], body: bytes, resource: Resource) -> dict[str, Any]:
     patch = _decoded_map(body)
     try:
-        merged = strategic_merge(_copy(current), patch, fields_of(resource.group, resource.kind))
+        merged = strategic_merge(copied(current), patch, fields_of(resource.group, resource.kind))
     except StrategicPatchError as error:
         reason = {400: "BadRequest", 422: "Invalid"}.get(error.status, "InternalError")
         raise ApiError(error.status, reason, str(error)) from error
@@ -125,10 +115,10 @@ def _decoded_map(body: bytes) -> dict[str, Any]:
     return patch
 
 
-def _copy(value: dict[str, Any]) -> dict[str, Any]:
+def copied(value: dict[str, Any]) -> dict[str, Any]:
     """A deep copy, three times as fast as ``copy.deepcopy``."""
-    copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
-    return copied
+    copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
+    return copy
 
 
 def _unsupported(kind: str, resource: Resource) -> ApiError:
