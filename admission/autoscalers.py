@@ -83,8 +83,11 @@ def decode(raw: bytes) -> VerticalPodAutoscaler:
         DecodeError: with a sentence that names the place.
     """
     try:
-        plain = msgspec.json.decode(raw)
-        vpa = msgspec.convert(_without_nulls(plain) or {"metadata": {}}, VerticalPodAutoscaler)
+        plain = _without_nulls(msgspec.json.decode(raw)) or {}
+        if isinstance(plain, dict):
+            plain.setdefault("metadata", {})
+            plain.pop("status", None)  # the API server drops it, whatever it is
+        vpa = msgspec.convert(plain, VerticalPodAutoscaler)
         for value in _quantities(vpa):
             Quantity.from_json(value)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:

@@ -28,7 +28,9 @@ class Outcome(enum.StrEnum):
     DENIED = "denied"  # a VPA that breaks a rule
     NOT_SYNCED = "not_synced"  # the caches have not listed yet: pods pass unchanged
     TIMED_OUT = "timed_out"  # the pod's VPA was not found in time
-    UNDECODABLE = "undecodable"  # body or object
+    LOOKUP_FAILED = "lookup_failed"  # the pod's owners could not be found out
+    BAD_OBJECT = "bad_object"  # a pod of a version or a shape that we don't know
+    UNDECODABLE = "undecodable"  # a body that is no review
     UNSUPPORTED = "unsupported"  # neither a pod nor a VPA
     CONTENT_TYPE = "content_type"
     OVERSIZED = "oversized"
@@ -43,7 +45,7 @@ class Outcome(enum.StrEnum):
 
 
 # Not among them, as in the reference: a pod whose patch failed, and a VPA that was refused.
-_ERRORS = (Outcome.UNSUPPORTED, Outcome.CONTENT_TYPE, Outcome.OVERSIZED)
+_ERRORS = (Outcome.UNDECODABLE, Outcome.UNSUPPORTED, Outcome.CONTENT_TYPE, Outcome.OVERSIZED)
 
 
 class Step(enum.StrEnum):

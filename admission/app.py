@@ -1,0 +1,252 @@
+"""The webhook as an ASGI application: a review comes in, an answer goes out.
+
+It speaks raw ASGI: on the webhook's port every path and every method is a review, so there is
+nothing to route, and API servers wait for the answer. What people ask for (/metrics,
+/health-check, /readyz) is served on the ops address.
+
+Source: ``AdmissionServer.Serve``,
+vertical-pod-autoscaler/pkg/admission-controller/logic/server.go; admission.md 1 to 4.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Protocol
+
+import msgspec
+
+from admission import autoscalers, review
+from admission.field_errors import undecodable
+from admission.metrics import Metrics, Outcome, Step
+from admission.pods import admit_pod
+from admission.review import AdmissionRequest, Subject
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.api.core import LimitRangeSpec, Pod
+from common.api.meta import ObjectMeta
+from common.errors import DecodeError
+from common.features import FeatureGates
+from common.quantity import ZERO, Quantity
+
+logger = logging.getLogger(__name__)
+
+LARGEST_BODY = 5 * 1024 * 1024  # bytes
+
+_JSON = b"application/json"
+_JSON_HEADERS = ((b"content-type", _JSON),)
+_TEXT_HEADERS = ((b"content-type", b"text/plain; charset=utf-8"),)
+
+Scope = Mapping[str, Any]
+Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+
+_pod_decoder = msgspec.json.Decoder(Pod)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The VPA of a new pod; without one, whether a VPA of mode Off was passed over."""
+
+    vpa: VerticalPodAutoscaler | None = None
+    off: bool = False
+
+
+class LookupFailedError(Exception):
+    """The pod's owners could not be found out; such a pod has no VPA."""
+
+
+class Cluster(Protocol):
+    """What a review needs to know of the cluster."""
+
+    @property
+    def synced(self) -> bool:
+        """Whether everything has been listed once."""
+        ...
+
+    async def match(self, pod: ObjectMeta) -> Match:
+        """Find the pod's VPA; raises LookupFailedError."""
+        ...
+
+    def limit_ranges(self, namespace: str) -> Sequence[LimitRangeSpec]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What the operator chose about reviews."""
+
+    features: FeatureGates
+    most_boost: Quantity = ZERO  # most CPU of a boosted request; zero: no bound
+    lookup_deadline: float = 2.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """HTTP status and body, and what they are counted as."""
+
+    status: int
+    body: bytes
+    subject: Subject
+    outcome: Outcome
+
+
+class Webhook:
+    """Answers reviews; an ASGI application for HTTP alone."""
+
+    def __init__(self, cluster: Cluster, policy: Policy, metrics: Metrics) -> None:
+        self._cluster = cluster
+        self._policy = policy
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        started = perf_counter()
+        body = await _read(scope, receive)
+        read = perf_counter()
+        answer = await self.answer(_header(scope, b"content-type"), body)
+        answered = perf_counter()
+        headers = _TEXT_HEADERS if answer.status == 413 else _JSON_HEADERS
+        length = (b"content-length", b"%d" % len(answer.body))
+        await send(
+            {"type": "http.response.start", "status": answer.status, "headers": [*headers, length]}
+        )
+        await send({"type": "http.response.body", "body": answer.body})
+        ended = perf_counter()
+        metrics = self._metrics
+        metrics.spent(Step.READ_REQUEST, read - started)
+        metrics.spent(Step.ADMIT, answered - read)
+        metrics.spent(Step.WRITE_RESPONSE, ended - answered)
+        metrics.spent(Step.TOTAL, ended - started)
+        metrics.reviewed(answer.subject, answer.outcome, ended - started)
+
+    async def answer(self, content_type: bytes, body: bytes | None) -> _Answer:
+        """Answer one body; None stands for one that is too large.
+
+        Total: whatever comes in, something goes out, and no pod is ever refused.
+        """
+        if body is None:
+            text = f"the body is larger than {LARGEST_BODY} bytes\n".encode()
+            return _Answer(413, text, Subject.UNKNOWN, Outcome.OVERSIZED)
+        if content_type != _JSON:
+            return _Answer(200, b"", Subject.UNKNOWN, Outcome.CONTENT_TYPE)
+        try:
+            request = review.decode(body)
+        except DecodeError as error:
+            logger.debug("undecodable review", extra={"error": str(error)})
+            request = None
+        if request is None:
+            return _Answer(200, review.allow(""), Subject.UNKNOWN, Outcome.UNDECODABLE)
+        answer, outcome = await self._review(request)
+        return _Answer(200, answer, request.subject, outcome)
+
+    async def _review(self, request: AdmissionRequest) -> tuple[bytes, Outcome]:
+        try:
+            if request.subject is Subject.POD:
+                return await self._pod(request)
+            if request.subject is Subject.VPA:
+                return self._vpa(request)
+        # The one broad except of the project. Nothing that goes wrong in here, a bug of ours
+        # included, may keep a pod from being created: it passes unchanged, and is counted.
+        except Exception:
+            logger.exception("review failed, the object passes unchanged", extra=_named(request))
+            return review.allow(request.uid), Outcome.ERROR
+        return review.allow(request.uid), Outcome.UNSUPPORTED
+
+    async def _pod(self, request: AdmissionRequest) -> tuple[bytes, Outcome]:
+        unchanged = review.allow(request.uid)
+        if not self._cluster.synced:
+            return unchanged, Outcome.NOT_SYNCED
+        if request.resource.version != "v1":
+            return unchanged, Outcome.BAD_OBJECT
+        try:
+            pod = _pod_decoder.decode(request.object)
+        except (msgspec.DecodeError, RecursionError, ValueError) as error:
+            logger.warning("undecodable pod", extra=_named(request) | {"error": str(error)})
+            return unchanged, Outcome.BAD_OBJECT
+        meta = _in_namespace(pod.metadata, request.namespace)
+        try:
+            async with asyncio.timeout(self._policy.lookup_deadline):
+                match = await self._cluster.match(meta)
+        except TimeoutError:
+            logger.warning("no VPA found in time", extra=_named(request))
+            return unchanged, Outcome.TIMED_OUT
+        except LookupFailedError as error:
+            logger.warning("owner look-up failed", extra=_named(request) | {"error": str(error)})
+            return unchanged, Outcome.LOOKUP_FAILED
+        if match.vpa is None:
+            return unchanged, Outcome.OFF if match.off else Outcome.NO_VPA
+        patches = admit_pod(
+            pod,
+            match.vpa,
+            self._cluster.limit_ranges(meta.namespace),
+            features=self._policy.features,
+            most_boost=self._policy.most_boost,
+        )
+        return self._allowed(request, patches), Outcome.PATCHED
+
+    def _vpa(self, request: AdmissionRequest) -> tuple[bytes, Outcome]:
+        try:
+            new = autoscalers.decode(request.object)
+            old = autoscalers.decode(request.old_object) if request.operation == "UPDATE" else None
+        except DecodeError as error:
+            return review.deny(request, [undecodable(error)]), Outcome.DENIED
+        verdict = autoscalers.admit_vpa(new, old, self._policy.features)
+        if verdict.errors:
+            return review.deny(request, verdict.errors, verdict.warnings), Outcome.DENIED
+        outcome = Outcome.PATCHED if verdict.patches else Outcome.ALLOWED
+        return self._allowed(request, verdict.patches, verdict.warnings), outcome
+
+    def _allowed(
+        self, request: AdmissionRequest, patches: Sequence[Any], warnings: Sequence[str] = ()
+    ) -> bytes:
+        started = perf_counter()
+        body = review.allow(request.uid, patches, warnings)
+        self._metrics.spent(Step.BUILD_RESPONSE, perf_counter() - started)
+        return body
+
+
+async def _read(scope: Scope, receive: Receive) -> bytes | None:
+    """The whole body; None if it is too large, empty if the client went away."""
+    announced = _header(scope, b"content-length")
+    if announced.isdigit() and int(announced) > LARGEST_BODY:
+        return None
+    message = await receive()
+    if not message.get("more_body"):  # nearly always the body comes in one piece
+        body = message.get("body", b"")
+        return body if len(body) <= LARGEST_BODY else None
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        if message["type"] == "http.disconnect":
+            return b""
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > LARGEST_BODY:
+            return None
+        if not message.get("more_body"):
+            return b"".join(parts)
+        message = await receive()
+
+
+def _header(scope: Scope, name: bytes) -> bytes:
+    """The first value of a header, whose name is in lower case; empty if it is missing."""
+    for key, value in scope["headers"]:
+        if key == name:
+            return bytes(value)
+    return b""
+
+
+def _in_namespace(meta: ObjectMeta, namespace: str) -> ObjectMeta:
+    """Older API servers leave the namespace out of a new pod; the request's is always right."""
+    if meta.namespace == namespace:
+        return meta
+    return msgspec.structs.replace(meta, namespace=namespace)
+
+
+def _named(request: AdmissionRequest) -> dict[str, object]:
+    return {
+        "resource": request.subject.value,
+        "namespace": request.namespace,
+        "object": request.name,
+        "uid": request.uid,
+    }

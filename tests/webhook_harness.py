@@ -1,0 +1,131 @@
+"""The webhook without a network: a cluster that is told everything, and a caller of ASGI."""
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from admission.app import Match, Policy, Webhook
+from admission.metrics import Metrics
+from common.api.core import LimitRangeSpec
+from common.api.meta import ObjectMeta
+from common.features import FeatureGates
+from common.quantity import ZERO, Quantity
+
+POD = {"group": "", "version": "v1", "resource": "pods"}
+VPA = {"group": "autoscaling.k8s.io", "version": "v1", "resource": "verticalpodautoscalers"}
+
+
+@dataclass
+class FakeCluster:
+    """Answers every look-up with ``found``, or raises it, and remembers who was looked up."""
+
+    found: Match | Exception = field(default_factory=Match)
+    limits: Sequence[LimitRangeSpec] = ()
+    synced: bool = True
+    asked: list[ObjectMeta] = field(default_factory=list)
+
+    async def match(self, pod: ObjectMeta) -> Match:
+        self.asked.append(pod)
+        if isinstance(self.found, Exception):
+            raise self.found
+        return self.found
+
+    def limit_ranges(self, namespace: str) -> Sequence[LimitRangeSpec]:
+        return self.limits
+
+
+@dataclass
+class Harness:
+    """A webhook, and what it has counted."""
+
+    cluster: Any = field(default_factory=FakeCluster)
+    gates: str = ""
+    most_boost: Quantity = ZERO
+    lookup_deadline: float = 2.0
+
+    def __post_init__(self) -> None:
+        self.registry = CollectorRegistry()
+        policy = Policy(
+            features=FeatureGates.parse(self.gates),
+            most_boost=self.most_boost,
+            lookup_deadline=self.lookup_deadline,
+        )
+        self.app = Webhook(self.cluster, policy, Metrics(self.registry))
+
+    async def post(
+        self,
+        body: bytes,
+        *,
+        content_type: str = "application/json",
+        pieces: Sequence[Mapping[str, Any]] | None = None,
+        method: str = "POST",
+        path: str = "/",
+    ) -> tuple[int, bytes]:
+        """HTTP status and body of the answer; ``pieces`` replaces the body's one message."""
+        waiting = list(pieces or [{"type": "http.request", "body": body, "more_body": False}])
+        sent: list[Mapping[str, Any]] = []
+
+        async def receive() -> Mapping[str, Any]:
+            return waiting.pop(0) if waiting else {"type": "http.disconnect"}
+
+        async def send(message: Mapping[str, Any]) -> None:
+            sent.append(message)
+
+        headers = [(b"content-type", content_type.encode())] if content_type else []
+        scope = {"type": "http", "method": method, "path": path, "headers": headers}
+        await self.app(scope, receive, send)
+        start, *rest = sent
+        return start["status"], b"".join(message["body"] for message in rest)
+
+    async def review(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The ``response`` to a request, with the patch decoded."""
+        body = json.dumps(
+            {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+        )
+        status, answer = await self.post(body.encode())
+        assert status == 200
+        response: dict[str, Any] = json.loads(answer)["response"]
+        if "patch" in response:
+            response["patch"] = json.loads(base64.b64decode(response["patch"]))
+        return response
+
+    def counted(self, resource: str, outcome: str) -> float:
+        labels = {"resource": resource, "outcome": outcome}
+        return (
+            self.registry.get_sample_value("vpa_admission_controller_reviews_total", labels) or 0.0
+        )
+
+
+def pod_request(pod: object, *, namespace: str = "default", uid: str = "u-1") -> dict[str, Any]:
+    """A request to create a pod."""
+    return {
+        "uid": uid,
+        "resource": POD,
+        "requestKind": {"group": "", "version": "v1", "kind": "Pod"},
+        "namespace": namespace,
+        "operation": "CREATE",
+        "object": pod,
+        "oldObject": None,
+    }
+
+
+def vpa_request(new: object, old: object = None, *, name: str = "my-vpa") -> dict[str, Any]:
+    """A request to create a VPA, or with ``old`` to update it."""
+    return {
+        "uid": "u-2",
+        "resource": VPA,
+        "requestKind": {
+            "group": "autoscaling.k8s.io",
+            "version": "v1",
+            "kind": "VerticalPodAutoscaler",
+        },
+        "name": name,
+        "namespace": "default",
+        "operation": "CREATE" if old is None else "UPDATE",
+        "object": new,
+        "oldObject": old,
+    }
