@@ -205,23 +205,21 @@ def fit_to_pod_limits(
     """
     if limits is None:
         return tuple(recommendations)
-    fitted = {recommendation.name: recommendation for recommendation in reversed(recommendations)}
-    lowers = {name: each.lower_bound for name, each in fitted.items()}
-    uppers = {name: each.upper_bound for name, each in fitted.items()}
-    targets = {name: each.target for name, each in fitted.items()}
-    new = [_fit_values(values, containers, limits) for values in (targets, lowers, uppers)]
+    targets = _fitted({each.name: each.target for each in recommendations}, containers, limits)
+    lowers = _fitted({each.name: each.lower_bound for each in recommendations}, containers, limits)
+    uppers = _fitted({each.name: each.upper_bound for each in recommendations}, containers, limits)
     return tuple(
         replace(
-            recommendation,
-            target=new[0][recommendation.name],
-            lower_bound=new[1][recommendation.name],
-            upper_bound=new[2][recommendation.name],
+            each,
+            target=targets[each.name],
+            lower_bound=lowers[each.name],
+            upper_bound=uppers[each.name],
         )
-        for recommendation in recommendations
+        for each in recommendations
     )
 
 
-def _fit_values(
+def _fitted(
     values: Mapping[str, ResourceQuantities],
     containers: Sequence[ContainerResources],
     limits: EffectiveLimits,

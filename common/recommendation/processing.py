@@ -51,28 +51,27 @@ def process(
         policy=policy,
         limit_ranges=limit_ranges,
     )
-    containers: dict[str, ContainerAmounts] = {}
-    for recommendation in capped.recommendations:
-        containers.setdefault(recommendation.name, order_bounds(recommendation))
+    containers = {each.name: order_bounds(each) for each in capped.recommendations}
     return Processed(containers, capped.notes)
 
 
 def parse_recommendation(recommendation: RecommendedPodResources) -> tuple[ContainerAmounts, ...]:
-    """Read a recommendation as the status holds it.
+    """Read a recommendation as the status holds it; of a name's several entries the first counts.
 
     Raises:
         QuantityError: one of its values is no quantity.
     """
-    return tuple(
-        ContainerAmounts(
-            name=container.container_name,
-            target=parse_quantities(container.target),
-            lower_bound=parse_quantities(container.lower_bound),
-            upper_bound=parse_quantities(container.upper_bound),
-            uncapped_target=parse_quantities(container.uncapped_target),
-        )
-        for container in recommendation.container_recommendations or ()
-    )
+    found: dict[str, ContainerAmounts] = {}
+    for container in recommendation.container_recommendations or ():
+        if container.container_name not in found:
+            found[container.container_name] = ContainerAmounts(
+                name=container.container_name,
+                target=parse_quantities(container.target),
+                lower_bound=parse_quantities(container.lower_bound),
+                upper_bound=parse_quantities(container.upper_bound),
+                uncapped_target=parse_quantities(container.uncapped_target),
+            )
+    return tuple(found.values())
 
 
 def drop_switched_off(

@@ -1,0 +1,548 @@
+"""Recommendations for one pod; worked examples from admission.md section 14."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import container, pod, recommendation, vpa
+from common.api.autoscaling import ContainerPolicy, ContainerRecommendation
+from common.api.base import QuantityJson
+from common.api.core import Container, ContainerStatus, LimitRangeItem, LimitRangeSpec, PodStatus
+from common.quantity import Quantity, QuantityError
+from common.recommendation.container_resources import WantedResources, wanted_resources
+from common.recommendation.processing import ContainerAmounts, order_bounds, process
+from common.resources import RESOURCES, ResourceQuantities, parse_quantities
+
+Texts = Mapping[str, QuantityJson]
+
+
+def texts(quantities: ResourceQuantities) -> dict[str, str]:
+    return {name: str(quantity) for name, quantity in quantities.items()}
+
+
+def limit_range(
+    kind: str = "Container",
+    *,
+    max: Texts | None = None,
+    min: Texts | None = None,
+    default: Texts | None = None,
+) -> LimitRangeSpec:
+    return LimitRangeSpec(limits=(LimitRangeItem(type=kind, max=max, min=min, default=default),))
+
+
+def wanted(
+    containers: tuple[Container, ...],
+    recommendations: tuple[ContainerRecommendation, ...] | None,
+    *,
+    policies: tuple[ContainerPolicy, ...] = (),
+    limit_ranges: tuple[LimitRangeSpec, ...] = (),
+    status: PodStatus | None = None,
+) -> tuple[WantedResources, ...]:
+    autoscaler = vpa(recommendations=recommendations, policies=policies)
+    it = pod(containers=containers)
+    if status is not None:
+        it = type(it)(metadata=it.metadata, spec=it.spec, status=status)
+    processed = process(it, autoscaler, limit_ranges)
+    return wanted_resources(it, autoscaler, processed, limit_ranges)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One container ``app``; what it has, what is recommended, what it should get."""
+
+    id: str
+    target: Texts
+    want: Texts
+    want_limits: Texts
+    requests: Texts | None = None
+    limits: Texts | None = None
+    policy: ContainerPolicy | None = None
+    limit_range: LimitRangeSpec | None = None
+    notes: tuple[str, ...] = ()
+
+
+NO_MEMORY_LIMIT = "memory: limit NOT set since originalLimit is nil or 0"
+
+CASES = [
+    Case(
+        id="1: nothing set",
+        target={"cpu": "587m", "memory": "262144k"},
+        want={"cpu": "587m", "memory": "262144k"},
+        want_limits={},
+    ),
+    Case(
+        id="2: proportional limits keep their family",
+        requests={"cpu": "100m", "memory": "100Mi"},
+        limits={"cpu": "200m", "memory": "200Mi"},
+        target={"cpu": "250m", "memory": "262144k"},
+        want={"cpu": "250m", "memory": "262144k"},
+        want_limits={"cpu": "500m", "memory": "500Mi"},
+    ),
+    Case(
+        id="3: only a memory limit",
+        requests={"cpu": "100m", "memory": "100Mi"},
+        limits={"memory": "200Mi"},
+        target={"cpu": "250m", "memory": "262144k"},
+        want={"cpu": "250m", "memory": "262144k"},
+        want_limits={"memory": "500Mi"},
+        notes=("cpu: limit NOT set since originalLimit is nil or 0",),
+    ),
+    Case(
+        id="4: RequestsOnly, capped by the limits",
+        requests={"cpu": "1", "memory": "100Mi"},
+        limits={"cpu": "2", "memory": "200Mi"},
+        target={"cpu": "3", "memory": "500Mi"},
+        policy=ContainerPolicy(
+            container_name="app",
+            max_allowed={"cpu": "5", "memory": "1Gi"},
+            controlled_values="RequestsOnly",
+        ),
+        want={"cpu": "2", "memory": "200Mi"},
+        want_limits={},
+        notes=("cpu capped to container limit", "memory capped to container limit"),
+    ),
+    Case(
+        id="5: the wildcard policy",
+        requests={"cpu": "1", "memory": "100Mi"},
+        limits={"cpu": "10", "memory": "100Mi"},
+        target={"cpu": "7", "memory": "40Mi"},
+        policy=ContainerPolicy(
+            container_name="*", max_allowed={"cpu": "5"}, min_allowed={"memory": "64Mi"}
+        ),
+        want={"cpu": "5", "memory": "64Mi"},
+        want_limits={"cpu": "50", "memory": "64Mi"},
+        notes=("cpu capped to maxAllowed", "memory capped to minAllowed"),
+    ),
+    Case(
+        id="6: the LimitRange's default limit",
+        requests={"cpu": "2", "memory": "100Mi"},
+        target={"cpu": "3", "memory": "200Mi"},
+        limit_range=limit_range(default={"cpu": "4", "memory": "100Mi"}),
+        want={"cpu": "3", "memory": "200Mi"},
+        want_limits={"cpu": "6", "memory": "200Mi"},
+    ),
+    Case(
+        id="7: the LimitRange's minimum and maximum",
+        requests={"cpu": "1", "memory": "1G"},
+        limits={"cpu": "1", "memory": "1G"},
+        target={"cpu": "2", "memory": "200M"},
+        limit_range=limit_range(max={"cpu": "1"}, min={"memory": "500M"}),
+        want={"cpu": "1", "memory": "500M"},
+        want_limits={"cpu": "1", "memory": "500M"},
+        notes=(
+            "cpu capped to fit Max in container LimitRange",
+            "memory capped to fit Min in container LimitRange",
+        ),
+    ),
+    Case(
+        id="12: policy beats LimitRange",
+        requests={"cpu": "500m"},
+        limits={"cpu": "1"},
+        target={"cpu": "2"},
+        policy=ContainerPolicy(container_name="*", min_allowed={"cpu": "1500m"}),
+        limit_range=limit_range(max={"cpu": "1"}),
+        want={"cpu": "1500m"},
+        want_limits={"cpu": "3"},
+        notes=(
+            "cpu capped to fit Max in container LimitRange",
+            "cpu capped to minAllowed",
+            NO_MEMORY_LIMIT,
+        ),
+    ),
+    Case(
+        id="13: RequestsOnly, LimitRange minimum above the limit",
+        requests={"cpu": "1", "memory": "50M"},
+        limits={"cpu": "1", "memory": "100M"},
+        target={"cpu": "1", "memory": "200M"},
+        policy=ContainerPolicy(container_name="*", controlled_values="RequestsOnly"),
+        limit_range=limit_range(min={"memory": "500M"}),
+        want={"cpu": "1", "memory": "100M"},
+        want_limits={},
+        notes=(
+            "memory capped to fit Min in container LimitRange",
+            "memory capped to container limit",
+        ),
+    ),
+    Case(
+        id="14: ratios are rounded down",
+        requests={"cpu": "1500m", "memory": "150"},
+        limits={"cpu": "2", "memory": "200"},
+        target={"cpu": "1", "memory": "100"},
+        want={"cpu": "1", "memory": "100"},
+        want_limits={"cpu": "1333m", "memory": "133"},
+    ),
+    Case(
+        id="15: limits without requests",
+        limits={"cpu": "2", "memory": "200Mi"},
+        target={"cpu": "250m", "memory": "262144k"},
+        want={"cpu": "250m", "memory": "262144k"},
+        want_limits={"cpu": "250m", "memory": "262144k"},
+    ),
+    Case(
+        id="16: only cpu is recommended",
+        requests={"cpu": "1", "memory": "1M"},
+        limits={"cpu": "10", "memory": "10M"},
+        target={"cpu": "2"},
+        want={"cpu": "2"},
+        want_limits={"cpu": "20"},
+        notes=("memory: limit NOT set since recommendedRequest is nil or 0",),
+    ),
+    Case(
+        id="a resource without a name is dropped",
+        target={"": "1", "cpu": "2"},
+        want={"cpu": "2"},
+        want_limits={},
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_one_container(case: Case) -> None:
+    (got,) = wanted(
+        (container(requests=case.requests, limits=case.limits),),
+        (recommendation(target=case.target),),
+        policies=(case.policy,) if case.policy is not None else (),
+        limit_ranges=(case.limit_range,) if case.limit_range is not None else (),
+    )
+    assert texts(got.requests) == case.want
+    assert texts(got.limits) == case.want_limits
+    assert got.notes == case.notes
+
+
+def test_without_a_recommendation_nothing_is_wanted() -> None:
+    containers = (container(limits={"cpu": "1"}), container("proxy", limits={"cpu": "1"}))
+    assert process(pod(containers=containers), vpa(), ()) is None
+    assert wanted(containers, None) == (WantedResources(), WantedResources())
+
+
+def test_an_empty_recommendation_is_not_a_missing_one() -> None:
+    processed = process(pod(), vpa(recommendations=()), ())
+    assert processed is not None
+    assert processed.containers == {}
+
+
+def test_what_the_pod_does_not_have_is_dropped() -> None:
+    processed = process(pod(), vpa(recommendations=(recommendation("gone"),)), ())
+    assert processed is not None
+    assert processed.containers == {}
+
+
+def test_of_two_entries_for_one_container_the_first_counts() -> None:
+    (got,) = wanted(
+        (container(),),
+        (recommendation(target={"cpu": "1"}), recommendation(target={"cpu": "2"})),
+    )
+    assert texts(got.requests) == {"cpu": "1"}
+
+
+def test_the_kubelets_report_counts_more_than_the_spec() -> None:
+    actual = container(requests={"cpu": "1"}, limits={"cpu": "3"}).resources
+    (got,) = wanted(
+        (container(requests={"cpu": "1"}, limits={"cpu": "1"}),),
+        (recommendation(target={"cpu": "2"}),),
+        status=PodStatus(container_statuses=(ContainerStatus(name="app", resources=actual),)),
+    )
+    assert texts(got.limits) == {"cpu": "6"}
+
+
+def test_a_text_that_is_no_quantity_is_an_error() -> None:
+    with pytest.raises(QuantityError, match="'much'"):
+        process(pod(), vpa(recommendations=(recommendation(target={"cpu": "much"}),)), ())
+
+
+def test_a17_a_container_that_is_off_gets_nothing() -> None:
+    app, proxy = wanted(
+        (container(requests={"cpu": "1"}), container("proxy", requests={"cpu": "1"})),
+        (recommendation(target={"cpu": "2"}), recommendation("proxy", target={"cpu": "2"})),
+        policies=(
+            ContainerPolicy(container_name="app"),
+            ContainerPolicy(container_name="*", mode="Off"),
+        ),
+    )
+    assert texts(app.requests) == {"cpu": "2"}
+    assert proxy == WantedResources()
+
+
+def test_a17_a_container_that_is_off_still_counts_under_a_pod_limit() -> None:
+    """It is dropped before the pod's LimitRange, so its present limit is what it keeps."""
+    app, proxy = wanted(
+        (
+            container(requests={"cpu": "1"}, limits={"cpu": "1"}),
+            container("proxy", requests={"cpu": "1"}, limits={"cpu": "1"}),
+        ),
+        (recommendation(target={"cpu": "4"}), recommendation("proxy", target={"cpu": "9"})),
+        policies=(ContainerPolicy(container_name="proxy", mode="Off"),),
+        limit_ranges=(limit_range("Pod", max={"cpu": "3"}),),
+    )
+    assert texts(app.requests) == {"cpu": "2"}
+    assert proxy == WantedResources()
+
+
+def test_example_8_two_containers_share_the_maximum() -> None:
+    same = {"cpu": "1m"}
+    a, b = wanted(
+        (container("a", requests=same, limits=same), container("b", requests=same, limits=same)),
+        (recommendation("a", target={"cpu": "15m"}), recommendation("b", target={"cpu": "100m"})),
+        limit_ranges=(limit_range("Pod", max={"cpu": "90m"}),),
+    )
+    assert (texts(a.requests), texts(a.limits)) == ({"cpu": "11m"}, {"cpu": "11m"})
+    assert (texts(b.requests), texts(b.limits)) == ({"cpu": "78m"}, {"cpu": "78m"})
+    assert a.notes == b.notes == (NO_MEMORY_LIMIT,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """Containers ``a`` and ``b``, request = limit, under a LimitRange for pods."""
+
+    id: str
+    resource: str
+    targets: tuple[str, str]
+    want: tuple[str, str]
+    min: str | None = None
+    max: str | None = None
+
+
+SHARED = [
+    Shared(
+        id="cpu below the minimum is rounded up",
+        resource="cpu",
+        targets=("15m", "100m"),
+        min="150m",
+        want=("20m", "131m"),
+    ),
+    Shared(
+        id="memory above the maximum",
+        resource="memory",
+        targets=("1Gi", "2Gi"),
+        max="1Gi",
+        want=("357913941", "715827882"),
+    ),
+    Shared(
+        id="memory below the minimum is rounded down",
+        resource="memory",
+        targets=("1Gi", "2Gi"),
+        min="4Gi",
+        want=("1431655765", "2863311530"),
+    ),
+    Shared(
+        id="exactly at the maximum",
+        resource="cpu",
+        targets=("1", "2"),
+        max="3",
+        want=("1", "2"),
+    ),
+    Shared(
+        id="exactly at the minimum",
+        resource="cpu",
+        targets=("1", "2"),
+        min="3",
+        want=("1", "2"),
+    ),
+    Shared(
+        id="no memory stays no memory",
+        resource="memory",
+        targets=("0", "2Gi"),
+        max="1Gi",
+        want=("0", "1Gi"),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", SHARED, ids=lambda case: case.id)
+def test_pod_limits(case: Shared) -> None:
+    has = {case.resource: "1"}
+    bounds = limit_range(
+        "Pod",
+        min={case.resource: case.min} if case.min else None,
+        max={case.resource: case.max} if case.max else None,
+    )
+    got = wanted(
+        (container("a", requests=has, limits=has), container("b", requests=has, limits=has)),
+        tuple(
+            recommendation(name, target={case.resource: target})
+            for name, target in zip("ab", case.targets, strict=True)
+        ),
+        limit_ranges=(bounds,),
+    )
+    assert tuple(str(each.requests[case.resource]) for each in got) == case.want
+
+
+def test_example_11_a_container_without_recommendation_is_left_alone() -> None:
+    """admission.md A13; the reference gives 400M to one and 100M to the other."""
+    has = container(
+        "a", requests={"cpu": "1", "memory": "50M"}, limits={"cpu": "1", "memory": "100M"}
+    )
+    a, b = wanted(
+        (has, Container(name="b", resources=has.resources)),
+        (recommendation("a", target={"cpu": "1", "memory": "200M"}),),
+        limit_ranges=(limit_range("Pod", min={"memory": "500M"}),),
+    )
+    assert texts(a.requests) == {"cpu": "1", "memory": "450M"}
+    assert texts(a.limits) == {"cpu": "1", "memory": "900M"}
+    assert b == WantedResources()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fixed:
+    """``app`` wants one core; ``b`` has no recommendation and keeps what it has."""
+
+    id: str
+    b: str
+    want: str
+    min: str | None = None
+    max: str | None = None
+
+
+FIXED = [
+    Fixed(id="the rest is shared out", b="1", max="1500m", want="500m"),
+    Fixed(id="one millicore is left", b="1", max="1001m", want="1m"),
+    Fixed(id="nothing is left", b="1", max="1", want="1"),
+    Fixed(id="less than nothing is left", b="2", max="1", want="1"),
+    Fixed(id="raised to the minimum", b="1", min="3", want="2"),
+    Fixed(id="it fits", b="1", min="2", max="2", want="1"),
+]
+
+
+@pytest.mark.parametrize("case", FIXED, ids=lambda case: case.id)
+def test_a13_what_is_left(case: Fixed) -> None:
+    has = {"cpu": "1"}
+    app, b = wanted(
+        (
+            container(requests=has, limits=has),
+            container("b", requests={"cpu": case.b}, limits={"cpu": case.b}),
+        ),
+        (recommendation(target={"cpu": "1"}),),
+        limit_ranges=(
+            limit_range(
+                "Pod",
+                min={"cpu": case.min} if case.min else None,
+                max={"cpu": case.max} if case.max else None,
+            ),
+        ),
+    )
+    assert texts(app.requests) == {"cpu": case.want}
+    assert b == WantedResources()
+
+
+def test_a13_a_pod_that_was_written_once_is_not_changed_again() -> None:
+    bounds = (limit_range("Pod", max={"cpu": "1500m"}),)
+    fixed = container("b", requests={"cpu": "700m"}, limits={"cpu": "700m"})
+    recommended = (recommendation(target={"cpu": "5"}),)
+    first, _ = wanted(
+        (container(requests={"cpu": "100m"}, limits={"cpu": "200m"}), fixed),
+        recommended,
+        limit_ranges=bounds,
+    )
+    again, _ = wanted(
+        (container(requests=texts(first.requests), limits=texts(first.limits)), fixed),
+        recommended,
+        limit_ranges=bounds,
+    )
+    assert texts(first.requests) == {"cpu": "400m"}
+    assert (again.requests, again.limits) == (first.requests, first.limits)
+
+
+def test_containers_with_neither_requests_nor_recommendation_do_no_harm() -> None:
+    """The reference crashes here (admission.md 6.4)."""
+    has = {"cpu": "1"}
+    app, b = wanted(
+        (container(requests=has, limits=has), Container(name="b")),
+        (recommendation(target={"cpu": "4"}),),
+        limit_ranges=(limit_range("Pod", max={"cpu": "2"}),),
+    )
+    assert texts(app.requests) == {"cpu": "2"}
+    assert b == WantedResources()
+
+
+def amounts(target: str, *, lower: str, upper: str) -> ContainerAmounts:
+    return ContainerAmounts(
+        name="app",
+        target=parse_quantities({"cpu": target}),
+        lower_bound=parse_quantities({"cpu": lower, "memory": "1"}),
+        upper_bound=parse_quantities({"cpu": upper, "memory": "1"}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "want"),
+    [
+        ("1", "3", ("1", "3")),
+        ("2", "2", ("2", "2")),
+        ("2001m", "3", ("2", "3")),
+        ("1", "1999m", ("1", "2")),
+        ("3", "1", ("2", "2")),
+    ],
+)
+def test_a14_order_of_bounds(lower: str, upper: str, want: tuple[str, str]) -> None:
+    ordered = order_bounds(amounts("2", lower=lower, upper=upper))
+    assert (str(ordered.lower_bound["cpu"]), str(ordered.upper_bound["cpu"])) == want
+    assert str(ordered.lower_bound["memory"]) == "1"
+
+
+CPU_TEXT = st.integers(1, 20_000).map(lambda milli: f"{milli}m")
+BOUND = st.none() | CPU_TEXT
+FEW = settings(max_examples=60, deadline=None, database=None)
+
+
+@FEW
+@given(target=CPU_TEXT, lower=CPU_TEXT, upper=CPU_TEXT, low=BOUND, high=BOUND, limit=BOUND)
+def test_capping_properties(
+    *, target: str, lower: str, upper: str, low: str | None, high: str | None, limit: str | None
+) -> None:
+    """In the policy's range (the maximum wins), bounds in order, and no change when repeated."""
+    policy = ContainerPolicy(
+        container_name="app",
+        min_allowed={"cpu": low} if low else None,
+        max_allowed={"cpu": high} if high else None,
+    )
+    it = pod(containers=(container(requests={"cpu": "1"}, limits={"cpu": limit or "2"}),))
+    ranges = (limit_range(max={"cpu": "9"}, min={"cpu": "50m"}),)
+
+    def once(*values: str) -> ContainerAmounts:
+        at, below, above = ({"cpu": value} for value in values)
+        processed = process(
+            it,
+            vpa(
+                policies=(policy,),
+                recommendations=(recommendation(target=at, lower=below, upper=above),),
+            ),
+            ranges,
+        )
+        assert processed is not None
+        return processed.containers["app"]
+
+    got = once(target, lower, upper)
+    result = got.target["cpu"]
+    assert got.lower_bound["cpu"] <= result <= got.upper_bound["cpu"]
+    if high:
+        assert result <= Quantity.parse(high)
+    if low and (not high or Quantity.parse(low) <= Quantity.parse(high)):
+        assert Quantity.parse(low) <= result
+    again = once(str(result), str(got.lower_bound["cpu"]), str(got.upper_bound["cpu"]))
+    assert (again.target, again.lower_bound, again.upper_bound) == (
+        got.target,
+        got.lower_bound,
+        got.upper_bound,
+    )
+
+
+@FEW
+@given(
+    targets=st.lists(st.integers(1, 10**10), min_size=1, max_size=4),
+    maximum=st.integers(1, 10**10),
+)
+def test_under_a_pods_maximum_the_sum_of_limits_fits(targets: list[int], maximum: int) -> None:
+    names = [f"c{index}" for index in range(len(targets))]
+    has = dict.fromkeys(RESOURCES, "1")
+    got = wanted(
+        tuple(container(name, requests=has, limits=has) for name in names),
+        tuple(
+            recommendation(name, target={"memory": target})
+            for name, target in zip(names, targets, strict=True)
+        ),
+        limit_ranges=(limit_range("Pod", max={"memory": maximum}),),
+    )
+    assert sum(each.limits.get("memory", each.requests["memory"]).value for each in got) <= maximum

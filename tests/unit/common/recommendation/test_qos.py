@@ -1,0 +1,87 @@
+"""Quality-of-service classes; the rules are in kubernetes-resize.md 1.4."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import msgspec
+import pytest
+
+from builders import container, pod
+from common.recommendation.container_resources import WantedResources
+from common.recommendation.qos import QosClass, qos_after, qos_class, qos_class_of
+from common.resources import parse_quantities
+
+Texts = Mapping[str, str]
+BOTH = {"cpu": "1", "memory": "1Gi"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    id: str
+    want: QosClass
+    requests: Texts
+    limits: Texts
+
+
+CASES = [
+    Case(id="nothing", requests={}, limits={}, want=QosClass.BEST_EFFORT),
+    Case(id="only zeros", requests={"cpu": "0"}, limits={}, want=QosClass.BEST_EFFORT),
+    Case(id="another resource", requests={"gpu": "1"}, limits={}, want=QosClass.BEST_EFFORT),
+    Case(id="all equal", requests=BOTH, limits=BOTH, want=QosClass.GUARANTEED),
+    Case(
+        id="equal in other words",
+        requests={"cpu": "1000m", "memory": "1024Mi"},
+        limits=BOTH,
+        want=QosClass.GUARANTEED,
+    ),
+    Case(
+        id="one resource unequal",
+        requests=BOTH,
+        limits={**BOTH, "cpu": "2"},
+        want=QosClass.BURSTABLE,
+    ),
+    Case(
+        id="one resource without limit",
+        requests=BOTH,
+        limits={"cpu": "1"},
+        want=QosClass.BURSTABLE,
+    ),
+    Case(
+        id="memory not mentioned",
+        requests={"cpu": "1"},
+        limits={"cpu": "1"},
+        want=QosClass.BURSTABLE,
+    ),
+    Case(id="only a limit", requests={}, limits={"cpu": "1"}, want=QosClass.BURSTABLE),
+    Case(id="only a request", requests={"cpu": "1"}, limits={}, want=QosClass.BURSTABLE),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_one_container(case: Case) -> None:
+    container_ = (parse_quantities(case.requests), parse_quantities(case.limits))
+    assert qos_class_of([container_]) is case.want
+
+
+def test_one_container_decides_for_the_pod() -> None:
+    both, nothing = parse_quantities(BOTH), parse_quantities({})
+    assert qos_class_of([(both, both), (both, both)]) is QosClass.GUARANTEED
+    assert qos_class_of([(both, both), (nothing, nothing)]) is QosClass.BURSTABLE
+    assert qos_class_of([]) is QosClass.BEST_EFFORT
+
+
+def test_init_containers_count() -> None:
+    it = pod(containers=(container(requests=BOTH, limits=BOTH),))
+    spec = msgspec.structs.replace(it.spec, init_containers=(container("init"),))
+    assert qos_class(it) is QosClass.GUARANTEED
+    assert qos_class(msgspec.structs.replace(it, spec=spec)) is QosClass.BURSTABLE
+
+
+def test_after_a_resize() -> None:
+    it = pod(containers=(container(requests=BOTH, limits=BOTH),))
+    requests = parse_quantities({"cpu": "500m"})
+    change = WantedResources(requests=requests)
+    assert qos_after(it, {}) is QosClass.GUARANTEED
+    assert qos_after(it, {"app": change}) is QosClass.BURSTABLE
+    assert qos_after(it, {"other": change}) is QosClass.GUARANTEED
+    assert qos_after(it, {"app": replace(change, limits=requests)}) is QosClass.GUARANTEED

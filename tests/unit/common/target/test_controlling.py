@@ -1,0 +1,53 @@
+"""Which VPA wins for a pod; the ordinary cases are in the golden data."""
+
+from datetime import timedelta
+
+from builders import CREATED, pod, vpa
+from common.labels import EVERYTHING, NOTHING
+from common.target.controlling import SelectedVpa, controlling, target_key
+from common.target.owners import Controller
+
+WEB = Controller("default", "Deployment", "web", "apps/v1")
+META = pod().metadata
+LATER = CREATED + timedelta(seconds=1)
+
+
+def name_of(found: SelectedVpa | None) -> str | None:
+    return found.vpa.metadata.name if found is not None else None
+
+
+def selected(*vpas: str, target: tuple[str, str] | None = ("Deployment", "web")) -> SelectedVpa:
+    return SelectedVpa(vpa(*vpas, target=target), EVERYTHING)
+
+
+def test_the_oldest_wins_whatever_the_order() -> None:
+    old = SelectedVpa(vpa("b", created=CREATED), EVERYTHING)
+    young = SelectedVpa(vpa("a", created=LATER), EVERYTHING)
+    assert name_of(controlling(META, WEB, [old, young])) == "b"
+    assert name_of(controlling(META, WEB, [young, old])) == "b"
+
+
+def test_of_equally_old_ones_the_smaller_name_wins() -> None:
+    assert name_of(controlling(META, WEB, [selected("b"), selected("a")])) == "a"
+
+
+def test_who_does_not_compete() -> None:
+    others = [
+        SelectedVpa(vpa("unresolved"), NOTHING),
+        SelectedVpa(vpa("elsewhere", namespace="other"), EVERYTHING),
+        selected("other-kind", target=("StatefulSet", "web")),
+        selected("other-name", target=("Deployment", "api")),
+        selected("no-target", target=None),
+    ]
+    assert controlling(META, WEB, others) is None
+
+
+def test_no_controller_no_vpa() -> None:
+    assert controlling(META, None, [selected("a")]) is None
+
+
+def test_the_api_group_is_not_compared() -> None:
+    other = Controller("default", "Deployment", "web", "example.com/v1")
+    assert name_of(controlling(META, other, [selected("a")])) == "a"
+    assert target_key(vpa("a")) == other.key
+    assert target_key(vpa("a", target=None)) is None
