@@ -44,6 +44,16 @@ class NodeShape:
     static_cpu: bool = False  # the CPU manager's policy
 
     @property
+    def all_labels(self) -> Mapping[str, str]:
+        """The described labels, and those that every kubelet sets."""
+        return {
+            "kubernetes.io/hostname": self.name,
+            "kubernetes.io/os": "linux",
+            "kubernetes.io/arch": "amd64",
+            **self.labels,
+        }
+
+    @property
     def allocatable(self) -> Totals:
         return Totals(
             max(0, self.capacity.cpu - self.reserved.cpu),
@@ -224,13 +234,7 @@ def _waiting(pod: PodRun) -> Waiting:
 
 def node_object(shape: NodeShape) -> dict[str, Any]:
     """The Node that a kubelet registers."""
-    labels = {
-        "kubernetes.io/hostname": shape.name,
-        "kubernetes.io/os": "linux",
-        "kubernetes.io/arch": "amd64",
-        **shape.labels,
-    }
-    return {"metadata": {"name": shape.name, "labels": labels}}
+    return {"metadata": {"name": shape.name, "labels": dict(shape.all_labels)}}
 
 
 def node_status(

@@ -62,7 +62,7 @@ def node_usage(node: Node, *, now: datetime, window: float) -> NodeUsage:
         cpu_millicores=sum(usage.cpu_millicores for usage in usages),
         memory_bytes=sum(usage.memory_bytes for usage in usages),
     )
-    return NodeUsage(name=node.name, labels=node.shape.labels, usage=total)
+    return NodeUsage(name=node.name, labels=node.shape.all_labels, usage=total)
 
 
 def _usage(pod: PodRun, container: Container, node: Node, now: datetime, window: float) -> Usage:
