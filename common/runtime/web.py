@@ -104,8 +104,10 @@ class WebServer:
             serving = group.create_task(self._server.serve(sockets=[self._socket]))
             try:
                 await asyncio.shield(serving)
-            finally:
+            except asyncio.CancelledError:
                 self._server.should_exit = True
+                await serving
+                raise
 
     def close(self) -> None:
         """Give the port back; only needed where ``run`` never ran."""
