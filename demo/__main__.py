@@ -271,8 +271,11 @@ def main() -> None:
     except ConfigError as error:
         print(f"demo: {error}", file=sys.stderr)
         sys.exit(2)
-    except (VpaError, TimeoutError) as error:
-        print(f"demo: {error or 'the cluster did not get ready in time'}", file=sys.stderr)
+    except VpaError as error:
+        print(f"demo: {error}", file=sys.stderr)
+        sys.exit(1)
+    except TimeoutError:
+        print(f"demo: the cluster was not ready after {START_WITHIN:.0f} s", file=sys.stderr)
         sys.exit(1)
     sys.exit(code)
 
