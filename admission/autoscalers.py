@@ -83,7 +83,9 @@ def decode(raw: bytes) -> VerticalPodAutoscaler:
         DecodeError: with a sentence that names the place.
     """
     try:
-        plain = _without_nulls(msgspec.json.decode(raw)) or {}
+        plain = _without_nulls(msgspec.json.decode(raw))
+        if plain is None:
+            plain = {}
         if isinstance(plain, dict):
             plain.setdefault("metadata", {})
             plain.pop("status", None)  # the API server drops it, whatever it is

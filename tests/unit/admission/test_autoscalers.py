@@ -1,0 +1,205 @@
+"""Rules of ``admission.autoscalers`` that the recorded answers do not hold."""
+
+import json
+from typing import Any
+
+import pytest
+
+from admission import autoscalers
+from common.errors import DecodeError
+from common.features import FeatureGates
+
+TARGET = {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}
+EVICTION_FIELD = "spec.updatePolicy.evictionRequirements"
+HIGHER = "TargetHigherThanRequests"
+
+
+def read(spec: Any) -> Any:
+    document = {"metadata": {"name": "my-vpa", "namespace": "default"}, "spec": spec}
+    return autoscalers.decode(json.dumps(document).encode())
+
+
+def requirements(*resources: list[str]) -> dict[str, Any]:
+    wanted = [{"resources": names, "changeRequirement": HIGHER} for names in resources]
+    return TARGET | {"updatePolicy": {"updateMode": "Auto", "evictionRequirements": wanted}}
+
+
+def problems(spec: Any, old: Any = None, gates: str = "") -> list[tuple[str, str]]:
+    verdict = autoscalers.admit_vpa(
+        read(spec), None if old is None else read(old), FeatureGates.parse(gates)
+    )
+    assert not (verdict.errors and verdict.patches)
+    return [(error.field, error.message) for error in verdict.errors]
+
+
+@pytest.mark.parametrize(
+    ("resources", "sentence"),
+    [
+        pytest.param([["cpu"], ["memory"]], "", id="one requirement each"),
+        pytest.param([["cpu", "memory"]], "", id="both in one requirement"),
+        pytest.param([], "", id="no requirement at all"),
+        pytest.param(
+            [["cpu"], ["cpu"]], "cpu must not appear in more than one requirement", id="twice"
+        ),
+        pytest.param(
+            [["cpu", "memory"], ["memory"]],
+            "memory must not appear in more than one requirement",
+            id="combined plus single",
+        ),
+        pytest.param(
+            [["memory", "cpu"], ["cpu", "memory"]],
+            "cpu and memory must not appear in more than one requirement",
+            id="combined twice",
+        ),
+        pytest.param([["cpu", "cpu"]], "", id="twice in one requirement says nothing new"),
+        pytest.param([[]], "requirement 0 must name at least one resource", id="empty"),
+        pytest.param(
+            [["cpu"], ["disk"]], "requirement 1 may name cpu and memory only", id="unknown name"
+        ),
+    ],
+)
+def test_kep_4831_eviction_requirements_must_be_able_to_hold_together(
+    resources: list[list[str]], sentence: str
+) -> None:
+    found = problems(requirements(*resources))
+    if not sentence:
+        assert found == []
+        return
+    ((field, message),) = found
+    assert field == EVICTION_FIELD
+    assert message.startswith("Invalid value: ")
+    assert message.endswith(sentence)
+
+
+def test_kep_4831_stored_requirements_stay_as_they_are() -> None:
+    contradictory = requirements(["cpu"], ["cpu"])
+    assert problems(contradictory, old=contradictory) == []
+    assert problems(requirements(["cpu"], ["cpu"], ["memory"]), old=contradictory) != []
+    assert problems(contradictory, old=TARGET) != []
+
+
+def test_a7_a_target_is_required_on_create_only() -> None:
+    ((field, message),) = problems({})
+    assert field == "spec.targetRef"
+    assert "v1beta1" in message
+    assert problems({}, old={}) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "place"),
+    [
+        pytest.param("text", "$.spec", id="a text for the spec"),
+        pytest.param({"targetRef": []}, "$.spec.targetRef", id="a list for a map"),
+        pytest.param({"updatePolicy": {"updateMode": 3}}, "updateMode", id="a number for a text"),
+        pytest.param(
+            {"updatePolicy": {"minReplicas": "2"}}, "minReplicas", id="a text for a number"
+        ),
+        pytest.param(
+            {"updatePolicy": {"minReplicas": True}}, "minReplicas", id="a truth for a number"
+        ),
+        pytest.param(
+            {
+                "resourcePolicy": {
+                    "containerPolicies": [{"minAllowed": {"requests": {"cpu": "50m"}}}]
+                }
+            },
+            "minAllowed",
+            id="requests below minAllowed",
+        ),
+        pytest.param(
+            {"resourcePolicy": {"containerPolicies": [{"maxAllowed": {"cpu": "much"}}]}},
+            "quantities must match the regular expression",
+            id="a quantity that is none",
+        ),
+        pytest.param(
+            {"resourcePolicy": {"containerPolicies": [{"maxAllowed": {"cpu": ""}}]}},
+            "quantities must match the regular expression",
+            id="an empty quantity",
+        ),
+        pytest.param(
+            {"startupBoost": {"cpu": {"type": "Quantity", "quantity": "x"}}},
+            "quantities must match the regular expression",
+            id="a boost's quantity that is none",
+        ),
+        pytest.param({"recommenders": {"name": "mine"}}, "recommenders", id="a map for a list"),
+    ],
+)
+def test_types_are_strict_and_the_sentence_names_the_place(spec: Any, place: str) -> None:
+    with pytest.raises(DecodeError) as caught:
+        read(spec)
+    assert place in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"[]", b'"text"', b"7", b"{", b'{"metadata": 7}', b"\xff\xfe", b"[" * 100_000],
+    ids=lambda raw: raw[:12].decode(errors="replace") or "empty",
+)
+def test_what_is_no_object_is_no_vpa(raw: bytes) -> None:
+    with pytest.raises(DecodeError):
+        autoscalers.decode(raw)
+
+
+def test_unknown_fields_and_nulls_are_fine() -> None:
+    spec = TARGET | {
+        "novelty": {"deep": [1]},
+        "updatePolicy": None,
+        "resourcePolicy": {"containerPolicies": [{"containerName": "*", "mode": None}]},
+    }
+    verdict = autoscalers.admit_vpa(read(spec), None, FeatureGates())
+    assert verdict.errors == ()
+    assert [operation.path for operation in verdict.patches] == ["/spec/updatePolicy"]
+
+
+def test_a_status_that_somebody_sends_along_does_not_count() -> None:
+    raw = json.dumps({"spec": TARGET, "status": {"recommendation": 7}}).encode()
+    assert autoscalers.admit_vpa(autoscalers.decode(raw), None, FeatureGates()).errors == ()
+
+
+def test_nothing_is_an_object_without_fields() -> None:
+    assert autoscalers.decode(b"null").spec.target_ref is None
+
+
+@pytest.mark.parametrize(
+    ("resource", "value", "fine"),
+    [
+        ("cpu", "1m", True),
+        ("cpu", "1500u", False),
+        ("memory", "1", True),
+        ("memory", "1500m", False),
+        ("example.com/gpu", "1500u", True),
+    ],
+)
+def test_how_fine_a_bound_may_be(resource: str, value: str, *, fine: bool) -> None:
+    policy = {"containerName": "*", "minAllowed": {resource: value}}
+    assert (problems(TARGET | {"resourcePolicy": {"containerPolicies": [policy]}}) == []) is fine
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "fine"),
+    [
+        ("oomBumpUpRatio", "1", True),
+        ("oomBumpUpRatio", "999m", False),
+        ("oomMinBumpUp", "0", True),
+        ("oomMinBumpUp", "-1", False),
+        ("memoryAggregationIntervalSeconds", 1, True),
+        ("memoryAggregationIntervalSeconds", 0, False),
+        ("memoryAggregationIntervalCount", 1, True),
+        ("memoryAggregationIntervalCount", 0, False),
+    ],
+)
+def test_bounds_of_the_fields_of_per_vpa_config(field: str, value: object, *, fine: bool) -> None:
+    spec = TARGET | {
+        "resourcePolicy": {"containerPolicies": [{"containerName": "*", field: value}]}
+    }
+    assert (problems(spec, gates="PerVPAConfig=true") == []) is fine
+    assert problems(spec) != []
+    assert problems(TARGET, old=spec) == []
+    assert (problems(spec, old=spec) == []) is fine
+
+
+def test_warnings_come_with_a_denial_too() -> None:
+    spec = {"updatePolicy": {"updateMode": "Auto"}}
+    verdict = autoscalers.admit_vpa(read(spec), None, FeatureGates())
+    assert verdict.errors
+    assert "deprecated" in verdict.warnings[0]

@@ -1,0 +1,103 @@
+"""The shapes of answers, byte by byte, and what counts as a review."""
+
+import json
+from typing import Any
+
+import pytest
+
+from admission import review
+from admission.field_errors import forbidden, invalid, required, undecodable
+from admission.review import AdmissionRequest, GroupVersionKind, GroupVersionResource, Subject
+from common.errors import DecodeError
+from common.patches import add
+
+HEAD = '{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":'
+
+
+def test_a_no_op() -> None:
+    assert review.allow("u").decode() == HEAD + '{"uid":"u","allowed":true}}'
+
+
+def test_a_patch_is_base64_and_has_its_type() -> None:
+    body = review.allow("u", [add("/a", {})])
+    response = '{"uid":"u","allowed":true,"patch":"%s","patchType":"JSONPatch"}}'
+    assert body.decode() == HEAD + response % "W3sib3AiOiJhZGQiLCJwYXRoIjoiL2EiLCJ2YWx1ZSI6e319XQ=="
+
+
+def test_warnings_stand_beside_either() -> None:
+    body = review.allow("u", warnings=["careful"])
+    assert body.decode() == HEAD + '{"uid":"u","allowed":true,"warnings":["careful"]}}'
+
+
+REQUEST = AdmissionRequest(
+    uid="u", name="my-vpa", request_kind=GroupVersionKind(kind="VerticalPodAutoscaler")
+)
+
+
+def denied(*errors: Any) -> dict[str, Any]:
+    status: dict[str, Any] = json.loads(review.deny(REQUEST, errors))["response"]["status"]
+    return status
+
+
+def test_a_denial_with_one_error() -> None:
+    message = 'VerticalPodAutoscaler.autoscaling.k8s.io "my-vpa" is invalid: spec.a: Required value'
+    assert denied(required("spec.a")) == {
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": "Invalid",
+        "details": {
+            "name": "my-vpa",
+            "group": "autoscaling.k8s.io",
+            "kind": "VerticalPodAutoscaler",
+            "causes": [
+                {"reason": "FieldValueRequired", "message": "Required value", "field": "spec.a"}
+            ],
+        },
+        "code": 422,
+    }
+
+
+def test_a_denial_with_several_errors_lists_them() -> None:
+    status = denied(invalid("spec.a", "x", "why"), forbidden("spec.b", "no"))
+    assert status["message"].endswith(
+        'is invalid: [spec.a: Invalid value: "x": why, spec.b: Forbidden: no]'
+    )
+    assert len(status["details"]["causes"]) == 2
+
+
+def test_an_object_that_cannot_be_read_is_an_internal_error() -> None:
+    cause = denied(undecodable(DecodeError("strange")))["details"]["causes"]
+    assert cause == [
+        {"reason": "InternalError", "message": "Internal error: strange", "field": "."}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("group", "resource", "subject"),
+    [
+        ("", "pods", Subject.POD),
+        ("autoscaling.k8s.io", "verticalpodautoscalers", Subject.VPA),
+        ("apps", "pods", Subject.UNKNOWN),
+        ("", "verticalpodautoscalers", Subject.UNKNOWN),
+        ("poc.autoscaling.k8s.io", "verticalpodautoscalers", Subject.UNKNOWN),
+    ],
+)
+def test_group_and_resource_tell_the_subject(group: str, resource: str, subject: Subject) -> None:
+    request = AdmissionRequest(resource=GroupVersionResource(group=group, resource=resource))
+    assert request.subject is subject
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"request":null}', b'{"kind":"AdmissionReview"}'])
+def test_a_review_without_request(body: bytes) -> None:
+    assert review.decode(body) is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"null", b"[]", b'{"request":7}', b'{"request":{"uid":7}}', b"\xff", b"[" * 100_000],
+    ids=["empty", "null", "list", "number", "uid", "bytes", "deep"],
+)
+def test_what_is_no_review(body: bytes) -> None:
+    with pytest.raises(DecodeError):
+        review.decode(body)
