@@ -1,6 +1,5 @@
 """What objects of the API server say, in the model's words."""
 
-import logging
 from datetime import timedelta
 
 from common.api.autoscaling import ContainerPolicy, VerticalPodAutoscaler
@@ -12,18 +11,18 @@ from recommender.model.autoscalers import ContainerRule
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.pods import PodFacts
 
-logger = logging.getLogger(__name__)
-
 _FINISHED = ("Succeeded", "Failed")
 _OFF = "Off"
 _CONTROLLABLE = (CPU, MEMORY)
 
 
 def pod_key(pod: Pod) -> PodKey:
+    """What the model calls a pod."""
     return PodKey(pod.metadata.namespace, pod.metadata.name)
 
 
 def vpa_key(vpa: VerticalPodAutoscaler) -> VpaKey:
+    """What the model calls a VPA."""
     return VpaKey(vpa.metadata.namespace, vpa.metadata.name)
 
 

@@ -1,0 +1,187 @@
+"""Out-of-memory kills, read from two versions of a pod or from an eviction Event.
+
+Source: recommender.md 12.4; vertical-pod-autoscaler/pkg/recommender/input/oom/observer.go.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from common.api.core import ContainerStateTerminated, ContainerStatus, Event, Pod
+from common.quantity import QuantityError, parse_value
+from common.recommendation.actual import actual_requests
+from common.resources import MEMORY
+from recommender.model.keys import PodKey
+
+OOM_KILLED = "OOMKilled"
+
+_CONTAINERS = "offending_containers"
+_USAGE = "offending_containers_usage"
+_STARVED = "starved_resource"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OomKill:
+    """A container was killed, or its pod evicted, because memory ran out."""
+
+    pod: PodKey
+    uid: str  # of the pod, or of the eviction Event: what tells two kills apart
+    container: str
+    at: datetime
+    memory: int  # bytes: the request at that time, or what an evicted container used
+    initial: bool = False  # the pod was seen for the first time: the kill may be an old one
+
+    @property
+    def identity(self) -> tuple[str, str, datetime]:
+        """Each kill counts once."""
+        return (self.uid, self.container, self.at)
+
+
+def kills_between(old: Pod, new: Pod) -> tuple[OomKill, ...]:
+    """What an update of a pod tells.
+
+    Either a container has just been killed and stands there terminated, or it was killed
+    and runs again. The request that counts is the one it was killed with: for the latter
+    that of the old version.
+    """
+    before = {status.name: status for status in old.status.container_statuses or ()}
+    found = []
+    for status in new.status.container_statuses or ():
+        previous = before.get(status.name)
+        if previous is None:
+            continue
+        ended = _ended(previous, status)
+        if ended is not None:
+            found.append(_kill(new, status.name, ended, requested_by=new))
+        again = _runs_again(previous, status)
+        if again is not None:
+            found.append(_kill(new, status.name, again, requested_by=old))
+    return tuple(kill for kill in found if kill is not None)
+
+
+def kills_in(pod: Pod, *, initial: bool) -> tuple[OomKill, ...]:
+    """What one version of a pod tells: all kills that it still remembers.
+
+    For a pod of which there is no other version: the first that we see, and the last one
+    before it went. A pod that dies and goes within a second teaches as well.
+    """
+    found = [
+        _kill(pod, status.name, terminated, requested_by=pod, initial=initial)
+        for status in pod.status.container_statuses or ()
+        for terminated in _terminations(status)
+        if terminated.reason == OOM_KILLED
+    ]
+    return tuple(kill for kill in found if kill is not None)
+
+
+def kills_of_eviction(event: Event) -> tuple[OomKill, ...]:
+    """The containers that an eviction for lack of memory names.
+
+    The three annotations are lists of one length, else the Event says nothing. What can't
+    be read of a container costs that container.
+    """
+    if event.reason != "Evicted" or event.involved_object.kind != "Pod":
+        return ()
+    at = event.metadata.creation_timestamp
+    annotations = event.metadata.annotations or {}
+    if at is None or not all(name in annotations for name in (_CONTAINERS, _USAGE, _STARVED)):
+        return ()
+    containers, usage, starved = (
+        annotations[name].split(",") for name in (_CONTAINERS, _USAGE, _STARVED)
+    )
+    if not len(containers) == len(usage) == len(starved):
+        return ()
+    pod = PodKey(event.involved_object.namespace, event.involved_object.name)
+    found = []
+    for container, used, resource in zip(containers, usage, starved, strict=True):
+        if resource != MEMORY:
+            continue
+        try:
+            memory = parse_value(used)
+        except QuantityError:
+            continue
+        found.append(
+            OomKill(
+                pod=pod,
+                uid=event.metadata.uid,
+                container=container,
+                at=at,
+                memory=memory,
+            )
+        )
+    return tuple(found)
+
+
+class KnownKills:
+    """Remembers which kills have been counted, for as long as they can be told again."""
+
+    def __init__(self) -> None:
+        self._by_uid: dict[str, set[tuple[str, datetime]]] = {}
+
+    def is_new(self, kill: OomKill) -> bool:
+        """Whether this is the first time; from now on it isn't."""
+        known = self._by_uid.setdefault(kill.uid, set())
+        if (kill.container, kill.at) in known:
+            return False
+        known.add((kill.container, kill.at))
+        return True
+
+    def forget(self, uid: str) -> None:
+        """The pod or the Event is gone, and nothing about it will be told again."""
+        self._by_uid.pop(uid, None)
+
+
+def _ended(old: ContainerStatus, new: ContainerStatus) -> ContainerStateTerminated | None:
+    terminated = new.state.terminated if new.state is not None else None
+    if terminated is None or terminated.reason != OOM_KILLED:
+        return None
+    stood_there = old.state is not None and old.state.terminated is not None
+    if stood_there and new.restart_count <= old.restart_count:
+        return None
+    return terminated
+
+
+def _runs_again(old: ContainerStatus, new: ContainerStatus) -> ContainerStateTerminated | None:
+    both_run = (
+        new.state is not None
+        and new.state.running is not None
+        and old.state is not None
+        and old.state.running is not None
+    )
+    if not both_run or new.restart_count <= old.restart_count or new.last_state is None:
+        return None
+    terminated = new.last_state.terminated
+    if terminated is None or terminated.reason != OOM_KILLED:
+        return None
+    return terminated
+
+
+def _terminations(status: ContainerStatus) -> Iterator[ContainerStateTerminated]:
+    for state in (status.last_state, status.state):
+        if state is not None and state.terminated is not None:
+            yield state.terminated
+
+
+def _kill(
+    pod: Pod,
+    container: str,
+    terminated: ContainerStateTerminated,
+    *,
+    requested_by: Pod,
+    initial: bool = False,
+) -> OomKill | None:
+    """None if the kubelet gives no time, which a kill needs to be told apart."""
+    if terminated.finished_at is None:
+        return None
+    try:
+        request = actual_requests(requested_by, container).get(MEMORY)
+    except QuantityError:
+        request = None  # a strange request costs the request, not the kill
+    return OomKill(
+        pod=PodKey(pod.metadata.namespace, pod.metadata.name),
+        uid=pod.metadata.uid,
+        container=container,
+        at=terminated.finished_at,
+        memory=0 if request is None else request.value,
+        initial=initial,
+    )

@@ -1,0 +1,195 @@
+"""From estimated amounts to what the status publishes: rounding, whole CPUs, caps, order.
+
+Source: recommender.md section 8 and Q20; vertical-pod-autoscaler/pkg/recommender/routines and
+vertical-pod-autoscaler/pkg/utils/vpa/capping.go.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from common.api.autoscaling import ResourcePolicy
+from common.quantity import ZERO, Format, Quantity
+from common.recommendation.policy import container_policy
+from common.recommendation.processing import ContainerAmounts, order_bounds
+from common.resources import (
+    CPU,
+    MEMORY,
+    ResourceQuantities,
+    cpu_quantity,
+    in_order,
+    memory_quantity,
+    parse_quantities,
+)
+from recommender.recommend import ContainerEstimate
+
+INTEGER_CPU_PREFIX = "vpa-post-processor.kubernetes.io/"
+INTEGER_CPU_SUFFIX = "_integerCPU"
+
+_SUFFIXES = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """How recommendations are written; the defaults are the flags'."""
+
+    round_cpu: int = 1  # millicores: up to a multiple of it
+    round_memory: int = 1  # bytes
+    humanize_memory: bool = False
+    integer_cpu: bool = False  # heed the annotations that ask for whole CPUs
+    max_allowed: ResourceQuantities = field(default_factory=dict)  # where a policy has no maximum
+
+
+def publish(
+    estimates: Iterable[ContainerEstimate],
+    publication: Publication,
+    *,
+    annotations: Mapping[str, str],
+    policy: ResourcePolicy | None,
+) -> tuple[ContainerAmounts, ...]:
+    """Everything that happens between the estimate and the status, in the reference's order.
+
+    Last, and only here, the bounds are put around the target (Q20).
+
+    Raises:
+        QuantityError: a bound of the policy is no quantity.
+    """
+    amounts = tuple(formatted(estimate, publication) for estimate in estimates)
+    if publication.integer_cpu:
+        amounts = with_integer_cpu(amounts, annotations)
+    capped = with_caps(amounts, policy, publication.max_allowed)
+    return tuple(order_bounds(one) for one in capped)
+
+
+def formatted(estimate: ContainerEstimate, publication: Publication) -> ContainerAmounts:
+    """Round the amounts and make quantities of them; the uncapped target is the target."""
+    target = _quantities(estimate.target, publication)
+    return ContainerAmounts(
+        name=estimate.container,
+        target=target,
+        lower_bound=_quantities(estimate.lower, publication),
+        upper_bound=_quantities(estimate.upper, publication),
+        uncapped_target=target,
+    )
+
+
+def with_integer_cpu(
+    amounts: tuple[ContainerAmounts, ...], annotations: Mapping[str, str]
+) -> tuple[ContainerAmounts, ...]:
+    """Round CPU up to whole cores for each container that an annotation of the VPA names.
+
+    Source: recommender.md 8.3; ``IntegerCPUPostProcessor``.
+    """
+    named = {
+        key[len(INTEGER_CPU_PREFIX) : -len(INTEGER_CPU_SUFFIX)]
+        for key, value in annotations.items()
+        if value == "true"
+        and key.startswith(INTEGER_CPU_PREFIX)
+        and key.endswith(INTEGER_CPU_SUFFIX)
+    }
+    named.discard("")
+    return tuple(_each(one, _whole_cpus) if one.name in named else one for one in amounts)
+
+
+def with_caps(
+    amounts: tuple[ContainerAmounts, ...],
+    policy: ResourcePolicy | None,
+    max_allowed: ResourceQuantities,
+) -> tuple[ContainerAmounts, ...]:
+    """Raise to minAllowed, then lower to maxAllowed, so the maximum wins; zero is no bound.
+
+    ``max_allowed`` stands in, resource by resource, where the policy has no maximum. The
+    uncapped target stays.
+
+    Source: recommender.md 8.4; ``cappingRecommendationProcessor.Apply``.
+
+    Raises:
+        QuantityError: a bound of the policy is no quantity.
+    """
+    capped = []
+    for one in amounts:
+        found = container_policy(policy, one.name)
+        low = parse_quantities(found.min_allowed if found is not None else None)
+        own = parse_quantities(found.max_allowed if found is not None else None)
+        high = {**max_allowed, **own}
+        capped.append(
+            replace(
+                one,
+                target=_capped(one.target, low, high),
+                lower_bound=_capped(one.lower_bound, low, high),
+                upper_bound=_capped(one.upper_bound, low, high),
+            )
+        )
+    return tuple(capped)
+
+
+def round_up(value: int, multiple: int) -> int:
+    """Round an amount up to a multiple, which may be above the largest amount.
+
+    Raises:
+        ValueError: the multiple isn't positive.
+    """
+    if multiple <= 0:
+        raise ValueError(f"can't round up to a multiple of {multiple}")
+    factor = float(multiple)
+    return int(math.ceil(float(value) / factor) * factor)
+
+
+def humanize(count: int) -> str:
+    """Bytes with two decimals and the largest unit that is not above them: ``800.61Mi``."""
+    for suffix, unit in _SUFFIXES:
+        if count >= unit:
+            return f"{count / unit:.2f}{suffix}"
+    return str(count)
+
+
+def _quantities(amounts: Mapping[str, int], publication: Publication) -> dict[str, Quantity]:
+    found = {}
+    for resource in in_order(amounts):
+        value = amounts[resource]
+        if resource == CPU:
+            found[resource] = cpu_quantity(_rounded(value, publication.round_cpu))
+        elif resource == MEMORY:
+            found[resource] = _memory(_rounded(value, publication.round_memory), publication)
+    return found
+
+
+def _rounded(value: int, multiple: int) -> int:
+    if value == 0 or multiple == 1 or multiple <= 0:  # start-up has warned of the last
+        return value
+    return round_up(value, multiple)
+
+
+def _memory(value: int, publication: Publication) -> Quantity:
+    if publication.humanize_memory and value:
+        return Quantity.parse(humanize(value))
+    return memory_quantity(value)
+
+
+def _whole_cpus(values: ResourceQuantities) -> ResourceQuantities:
+    if CPU not in values:
+        return values
+    return {**values, CPU: Quantity.from_value(values[CPU].value, Format.DECIMAL_SI)}
+
+
+def _each(
+    amounts: ContainerAmounts, change: Callable[[ResourceQuantities], ResourceQuantities]
+) -> ContainerAmounts:
+    return replace(
+        amounts,
+        target=change(amounts.target),
+        lower_bound=change(amounts.lower_bound),
+        upper_bound=change(amounts.upper_bound),
+        uncapped_target=change(amounts.uncapped_target),
+    )
+
+
+def _capped(
+    values: ResourceQuantities, low: ResourceQuantities, high: ResourceQuantities
+) -> dict[str, Quantity]:
+    capped = {}
+    for resource, value in values.items():
+        least, most = low.get(resource, ZERO), high.get(resource, ZERO)
+        raised = least if not least.is_zero and value < least else value
+        capped[resource] = most if not most.is_zero and raised > most else raised
+    return capped

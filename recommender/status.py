@@ -1,0 +1,205 @@
+"""The status of a VPA: conditions, and a patch if a reader would see a difference.
+
+Source: recommender.md sections 9 and 10; vertical-pod-autoscaler/pkg/recommender/model/vpa.go
+and vertical-pod-autoscaler/pkg/utils/vpa/api.go.
+"""
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from common.api.autoscaling import (
+    ContainerRecommendation,
+    RecommendedPodResources,
+    TargetReference,
+    VerticalPodAutoscaler,
+    VpaCondition,
+    VpaStatus,
+)
+from common.labels import NOTHING, Selector
+from common.patches import Operation, add
+from common.quantity import QuantityError
+from common.recommendation.processing import ContainerAmounts, parse_recommendation
+from common.resources import ResourceQuantities
+from common.target.owners import Controller
+
+
+class ConditionType(enum.StrEnum):
+    """The conditions that we set; others in a status are kept."""
+
+    CONFIG_DEPRECATED = "ConfigDeprecated"  # of old versions: always taken away
+    CONFIG_UNSUPPORTED = "ConfigUnsupported"
+    FETCHING_HISTORY = "FetchingHistory"
+    LOW_CONFIDENCE = "LowConfidence"
+    NO_PODS_MATCHED = "NoPodsMatched"
+    RECOMMENDATION_PROVIDED = "RecommendationProvided"
+
+
+_NO_PODS = "No pods match this VPA object"
+_LOW_CONFIDENCE = "Less than one confidence interval of usage is known"
+_HISTORY = "History is still being loaded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """What a VPA's target came to: the selector of its pods, or why there is none."""
+
+    selector: Selector
+    unsupported: str = ""  # message of ConfigUnsupported; empty: all is well
+
+
+def unreadable(reason: str = "") -> Resolution:
+    """The selector can't be had; ``reason`` is the sentence for the reader."""
+    message = f"Cannot read targetRef. Reason: {reason}" if reason else "Cannot read targetRef"
+    return Resolution(selector=NOTHING, unsupported=message)
+
+
+def resolved(
+    selector: Selector, target: TargetReference, namespace: str, topmost: Controller | None
+) -> Resolution:
+    """The selector is known; it counts only if the target is the topmost controller."""
+    wanted = Controller(namespace, target.kind, target.name, target.api_version)
+    if topmost is None:
+        return Resolution(
+            selector=NOTHING,
+            unsupported="Unknown error during checking if target "
+            f"{_name(target)} is a topmost well-known or scalable controller",
+        )
+    if topmost != wanted:
+        return Resolution(
+            selector=NOTHING,
+            unsupported=f"The target {_name(target)} has a parent controller but it should "
+            "point to a topmost well-known or scalable controller",
+        )
+    return Resolution(selector=selector)
+
+
+def unchecked(target: TargetReference, error: str) -> Resolution:
+    """Whether the target is topmost could not be found out."""
+    return Resolution(
+        selector=NOTHING,
+        unsupported=f"Error checking if target {_name(target)} is a topmost well-known or "
+        f"scalable controller: {error}",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What this cycle found out about a VPA."""
+
+    recommendation: tuple[ContainerAmounts, ...]
+    pods: int  # that its selector matches
+    unsupported: str = ""
+    low_confidence: bool = False
+    fetching_history: bool = False
+
+
+def next_status(vpa: VerticalPodAutoscaler, findings: Findings, now: datetime) -> VpaStatus:
+    """The status that this cycle's findings call for."""
+    return VpaStatus(
+        recommendation=to_status(findings.recommendation),
+        conditions=_conditions(vpa.status.conditions or (), findings, now),
+        observed_generation=vpa.metadata.generation,
+    )
+
+
+def to_status(amounts: Iterable[ContainerAmounts]) -> RecommendedPodResources:
+    """The recommendation as the status holds it: an empty object if there is nothing."""
+    written = tuple(
+        ContainerRecommendation(
+            container_name=one.name,
+            target=_texts(one.target),
+            lower_bound=_texts(one.lower_bound),
+            upper_bound=_texts(one.upper_bound),
+            uncapped_target=_texts(one.uncapped_target),
+        )
+        for one in amounts
+    )
+    return RecommendedPodResources(container_recommendations=written or None)
+
+
+def patch(current: VpaStatus, wanted: VpaStatus) -> tuple[Operation, ...]:
+    """The operations that replace the status; none if a reader would see no difference.
+
+    Quantities are compared by value and times as instants; an empty list equals none, but
+    an empty recommendation doesn't.
+    """
+    if _meaning(current) == _meaning(wanted):
+        return ()
+    return (add("/status", wanted),)
+
+
+def _conditions(
+    existing: Iterable[VpaCondition], findings: Findings, now: datetime
+) -> tuple[VpaCondition, ...]:
+    """The conditions, sorted by type; a time changes only with its condition's status."""
+    before = {condition.type: condition for condition in existing}
+    after = dict(before)
+    for kind in ConditionType:
+        after.pop(kind, None)
+    for kind, status, reason, message in _set(findings):
+        old = before.get(kind)
+        kept = old is not None and old.status == status
+        after[kind] = VpaCondition(
+            type=kind.value,
+            status=status,
+            last_transition_time=(
+                old.last_transition_time if kept and old else now.replace(microsecond=0)
+            ),
+            reason=reason,
+            message=message,
+        )
+    return tuple(after[kind] for kind in sorted(after))
+
+
+def _set(findings: Findings) -> Iterable[tuple[ConditionType, str, str, str]]:
+    """Type, status, reason and message of each condition that is to be there."""
+    no_pods = ConditionType.NO_PODS_MATCHED.value
+    if findings.recommendation:
+        yield ConditionType.RECOMMENDATION_PROVIDED, "True", "", ""
+    elif findings.pods:
+        yield ConditionType.RECOMMENDATION_PROVIDED, "False", "", ""
+    else:
+        yield ConditionType.RECOMMENDATION_PROVIDED, "False", no_pods, _NO_PODS
+    if not findings.pods:
+        yield ConditionType.NO_PODS_MATCHED, "True", no_pods, _NO_PODS
+    if findings.unsupported:
+        yield ConditionType.CONFIG_UNSUPPORTED, "True", "", findings.unsupported
+    if findings.low_confidence and findings.recommendation:
+        yield ConditionType.LOW_CONFIDENCE, "True", "", _LOW_CONFIDENCE
+    if findings.fetching_history:
+        yield ConditionType.FETCHING_HISTORY, "True", "", _HISTORY
+
+
+def _meaning(status: VpaStatus) -> tuple[object, ...]:
+    conditions = {
+        (
+            condition.type,
+            condition.status,
+            condition.last_transition_time,
+            condition.reason,
+            condition.message,
+            condition.observed_generation,
+        )
+        for condition in status.conditions or ()
+    }
+    return (_amounts(status.recommendation), conditions, status.observed_generation)
+
+
+def _amounts(recommendation: RecommendedPodResources | None) -> object:
+    """Something that is equal for recommendations that mean the same."""
+    if recommendation is None:
+        return None
+    try:
+        return parse_recommendation(recommendation)
+    except QuantityError:
+        return recommendation  # somebody else's nonsense: unlike anything that we write
+
+
+def _texts(values: ResourceQuantities) -> dict[str, str]:
+    return {resource: str(value) for resource, value in values.items()}
+
+
+def _name(target: TargetReference) -> str:
+    return f"{target.api_version}.{target.kind}/{target.name}"

@@ -1,0 +1,120 @@
+"""Estimates against the reference: confidence, amounts, and quantities before the caps."""
+
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+from golden_data import Differences, Row, close, rows
+from recommender_golden import feed, lone_container, series
+
+from common.recommendation.processing import ContainerAmounts
+from recommender.model.usage import Usage
+from recommender.post_processing import Publication, formatted
+from recommender.recommend import (
+    ContainerEstimate,
+    Estimation,
+    Percentiles,
+    ResourceEstimates,
+    estimate_all,
+)
+
+
+def estimation_of(config: dict[str, Any]) -> Estimation:
+    cpu, memory = (
+        Percentiles(
+            target=config[f"target_{resource}_percentile"],
+            lower=config[f"lower_{resource}_percentile"],
+            upper=config[f"upper_{resource}_percentile"],
+        )
+        for resource in ("cpu", "memory")
+    )
+    return Estimation(
+        margin=config["margin_fraction"],
+        pod_min_cpu=config["pod_min_cpu_millicores"],
+        pod_min_memory=config["pod_min_memory_mb"],
+        cpu=cpu,
+        memory=memory,
+        cpu_confidence=timedelta(seconds=config["confidence_interval_cpu_s"]),
+        memory_confidence=timedelta(seconds=config["confidence_interval_memory_s"]),
+    )
+
+
+def test_estimator() -> None:
+    differences = Differences()
+    cases = list(rows("estimator"))
+    usage = Usage()
+    streams = []
+    aggregates: dict[str, list[list[int]]] = {}
+    for row in cases:
+        members = aggregates.setdefault(row.id, [])
+        for number, container in enumerate(row.input["containers"]):
+            one = lone_container(usage, f"{row.id}-{number}")
+            streams.append(series(one, container["ops"]))
+            members.append([int(usage.containers.aggregate[one])])
+    feed(usage, streams)
+    for row in cases:
+        members = aggregates[row.id]
+        merged = usage.aggregates.merged(members)
+        shares = np.full(len(members), len(members))
+        estimates = estimate_all(merged, shares, estimation_of(row.input["config"]))
+        check_estimates(differences, row, estimates)
+    differences.none_in(10_000)
+
+
+def check_estimates(
+    differences: Differences, row: Row, estimates: dict[str, ResourceEstimates]
+) -> None:
+    config = row.input["config"]
+    publication = Publication(
+        round_cpu=config["round_cpu_millicores"],
+        round_memory=config["round_memory_bytes"],
+        humanize_memory=config["humanize_memory"],
+    )
+    wanted = {
+        one["containerName"]: one
+        for one in row.expected["recommendation"].get("containerRecommendations", [])
+    }
+    for number, container in enumerate(row.input["containers"]):
+        name = container["name"]
+        amounts = {
+            kind: {
+                resource: int(getattr(estimates[resource], kind)[number])
+                for resource in container.get("controlled_resources", ["cpu", "memory"])
+            }
+            for kind in ("target", "lower", "upper")
+        }
+        want = row.expected["amounts"][name]
+        for kind, values in amounts.items():
+            # Another power function may round a lower bound differently, by one.
+            slack = 1 if kind == "lower" else 0
+            near = {
+                resource: value
+                for resource, value in want[kind].items()
+                if abs(value - values.get(resource, -9)) <= slack
+            }
+            differences.check(row.id, f"{name} {kind} {values}", near, want[kind])
+            values.update(near)
+        for resource, confidence in row.expected["confidence"][name].items():
+            got = float(estimates[resource].confidence[number])
+            same = close(got, confidence, relative=1e-12)
+            differences.check(row.id, f"{name} confidence {got}", same, True)
+        estimate = ContainerEstimate(container=name, confidence={}, **amounts)
+        published = formatted(estimate, publication)
+        differences.check(row.id, f"{name} texts", texts(published), wanted[name])
+
+
+def texts(amounts: ContainerAmounts) -> dict[str, Any]:
+    values = {
+        "target": amounts.target,
+        "lowerBound": amounts.lower_bound,
+        "upperBound": amounts.upper_bound,
+        "uncappedTarget": amounts.uncapped_target,
+    }
+    return {
+        "containerName": amounts.name,
+        **{
+            key: {name: str(quantity) for name, quantity in quantities.items()}
+            for key, quantities in values.items()
+            if quantities or key == "target"
+        },
+    }
