@@ -126,6 +126,7 @@ class Settings(CommonSettings):
         "--status-lease-namespace",
         default="",
         parse=str,
+        env="NAMESPACE",
         help="Namespace of that Lease; else the environment variable NAMESPACE, else kube-system.",
     )
     status_lease_update_interval: timedelta = flag(

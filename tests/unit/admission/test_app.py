@@ -1,0 +1,277 @@
+"""What leaves the webhook for what comes in: a pod is never refused, and never waited for."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from webhook_harness import FakeCluster, Harness, pod_request, vpa_request
+
+from admission.app import LARGEST_BODY, LookupFailedError, Match
+from builders import recommendation, vpa
+from common.api.autoscaling import ContainerPolicy, GenericStartupBoost, StartupBoost
+from common.api.meta import ObjectMeta
+
+POD = {
+    "metadata": {"generateName": "web-", "labels": {"app": "web"}, "creationTimestamp": None},
+    "spec": {
+        "containers": [{"name": "app", "resources": {"requests": {"cpu": "1"}, "limits": None}}]
+    },
+}
+WEB = vpa(recommendations=(recommendation(target={"cpu": "250m"}),))
+ALLOWED = {"uid": "u-1", "allowed": True}
+
+
+async def test_a_pod_with_a_vpa_is_patched_and_counted() -> None:
+    harness = Harness(FakeCluster(Match(WEB)))
+    response = await harness.review(pod_request(POD, namespace="shop"))
+    assert response["allowed"]
+    assert response["patchType"] == "JSONPatch"
+    assert {
+        "op": "add",
+        "path": "/spec/containers/0/resources/requests/cpu",
+        "value": "250m",
+    } in response["patch"]
+    assert harness.counted("Pod", "patched") == 1
+    assert [meta.namespace for meta in harness.cluster.asked] == ["shop"]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "outcome"),
+    [
+        pytest.param(FakeCluster(), "no_vpa", id="no VPA"),
+        pytest.param(FakeCluster(Match(off=True)), "off", id="only a VPA of mode Off"),
+        pytest.param(FakeCluster(Match(WEB), synced=False), "not_synced", id="caches still fill"),
+        pytest.param(FakeCluster(LookupFailedError("gone")), "lookup_failed", id="owner unknown"),
+        pytest.param(FakeCluster(KeyError("bug")), "error", id="a bug of ours"),
+        pytest.param(
+            FakeCluster(Match(vpa(recommendations=(recommendation(target={"cpu": "lots"}),)))),
+            "error",
+            id="a VPA whose target is no quantity",
+        ),
+        pytest.param(
+            FakeCluster(Match(vpa(mode="FromTheFuture", recommendations=()))),
+            "patched",
+            id="a VPA of an unknown mode acts like Initial",
+        ),
+    ],
+)
+async def test_a_pod_passes_whatever_the_cluster_is_like(
+    cluster: FakeCluster, outcome: str
+) -> None:
+    harness = Harness(cluster)
+    response = await harness.review(pod_request(POD))
+    assert response["allowed"]
+    assert ("patch" in response) == (outcome == "patched")
+    assert harness.counted("Pod", outcome) == 1
+
+
+async def test_a_boost_without_its_number_costs_the_patch_and_not_the_pod() -> None:
+    boost = StartupBoost(cpu=GenericStartupBoost(type="Factor"))
+    broken = vpa(policies=(ContainerPolicy(container_name="*", startup_boost=boost),))
+    harness = Harness(FakeCluster(Match(broken)), gates="CPUStartupBoost=true")
+    assert await harness.review(pod_request(POD)) == ALLOWED
+    assert harness.counted("Pod", "error") == 1
+
+
+async def test_a_look_up_that_hangs_is_given_up() -> None:
+    class Hanging(FakeCluster):
+        async def match(self, pod: ObjectMeta) -> Match:
+            await asyncio.Event().wait()
+            raise AssertionError(pod)
+
+    harness = Harness(Hanging(), lookup_deadline=0.0)
+    assert await harness.review(pod_request(POD)) == ALLOWED
+    assert harness.counted("Pod", "timed_out") == 1
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pytest.param(None, id="null"),
+        pytest.param(7, id="a number"),
+        pytest.param([], id="a list"),
+        pytest.param({}, id="empty"),
+        pytest.param({"metadata": None}, id="no metadata"),
+        pytest.param({"metadata": {}, "spec": 7}, id="a number for the spec"),
+        pytest.param({"metadata": {}, "spec": {"containers": None}}, id="null containers"),
+        pytest.param({"metadata": {}, "spec": {"containers": [None]}}, id="a null container"),
+        pytest.param(
+            {"metadata": {}, "spec": {"containers": [{"resources": {}}]}}, id="no container name"
+        ),
+        pytest.param({"metadata": {"annotations": []}, "spec": {}}, id="a list of annotations"),
+        pytest.param({"metadata": {"labels": {"a": 1}}}, id="a label that is a number"),
+    ],
+)
+async def test_a_strange_pod_passes_unchanged(pod: object) -> None:
+    harness = Harness(FakeCluster(Match(WEB)))
+    response = await harness.review(pod_request(pod))
+    assert response["allowed"]
+    assert "status" not in response
+
+
+async def test_a_pod_with_a_quantity_that_is_none_passes_unchanged() -> None:
+    pod = {
+        "metadata": {},
+        "spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "x"}}}]},
+    }
+    harness = Harness(FakeCluster(Match(WEB)))
+    assert await harness.review(pod_request(pod)) == ALLOWED
+    assert harness.counted("Pod", "error") == 1
+
+
+async def test_a_pod_of_another_version_passes_unchanged() -> None:
+    request = pod_request(POD)
+    request["resource"] = {"group": "", "version": "v2", "resource": "pods"}
+    assert await Harness(FakeCluster(Match(WEB))).review(request) == ALLOWED
+
+
+async def test_another_resource_passes_unchanged() -> None:
+    request = pod_request(POD)
+    request["resource"] = {"group": "apps", "version": "v1", "resource": "deployments"}
+    harness = Harness(FakeCluster(Match(WEB)))
+    assert await harness.review(request) == ALLOWED
+    assert harness.counted("unknown", "unsupported") == 1
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
+@pytest.mark.parametrize("path", ["/", "/metrics", "/health-check", "/any/thing"])
+async def test_every_path_and_method_is_a_review(method: str, path: str) -> None:
+    body = json.dumps({"request": pod_request(POD)}).encode()
+    status, answer = await Harness().post(body, method=method, path=path)
+    assert (status, json.loads(answer)["response"]) == (200, ALLOWED)
+
+
+@pytest.mark.parametrize(
+    ("size", "status"), [(LARGEST_BODY, 200), (LARGEST_BODY + 1, 413)], ids=["5 MiB", "a byte more"]
+)
+@pytest.mark.parametrize("pieces", [1, 3])
+async def test_the_largest_body(size: int, status: int, pieces: int) -> None:
+    length = -(-size // pieces)
+    body = b" " * size
+    messages: list[Mapping[str, Any]] = [
+        {
+            "type": "http.request",
+            "body": body[start : start + length],
+            "more_body": start + length < size,
+        }
+        for start in range(0, size, length)
+    ]
+    assert (await Harness().post(b"", pieces=messages))[0] == status
+
+
+async def test_a_client_that_goes_away_is_answered_as_if_it_had_sent_nothing() -> None:
+    messages: list[Mapping[str, Any]] = [
+        {"type": "http.request", "body": b'{"request":', "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+    status, answer = await Harness().post(b"", pieces=messages)
+    assert (status, json.loads(answer)["response"]) == (200, {"uid": "", "allowed": True})
+
+
+@pytest.mark.parametrize("content_type", ["", "text/plain", "application/json; charset=utf-8"])
+async def test_another_content_type_gets_an_empty_answer(content_type: str) -> None:
+    harness = Harness()
+    assert await harness.post(b"{}", content_type=content_type) == (200, b"")
+    assert harness.counted("unknown", "content_type") == 1
+
+
+async def test_a_vpa_gets_its_default() -> None:
+    harness = Harness()
+    spec = {"targetRef": {"kind": "Deployment", "name": "web"}}
+    response = await harness.review(vpa_request({"spec": spec}))
+    assert response["patch"] == [
+        {"op": "add", "path": "/spec/updatePolicy", "value": {"updateMode": "Recreate"}}
+    ]
+    assert harness.counted("VPA", "patched") == 1
+
+
+async def test_a_vpa_is_checked_before_the_caches_have_synced() -> None:
+    harness = Harness(FakeCluster(synced=False))
+    response = await harness.review(vpa_request({"spec": {"updatePolicy": {}}}))
+    assert not response["allowed"]
+    assert response["status"]["code"] == 422
+    assert harness.counted("VPA", "denied") == 1
+
+
+async def test_a_vpa_without_fault_passes_as_it_is() -> None:
+    spec = {
+        "targetRef": {"kind": "Deployment", "name": "web"},
+        "updatePolicy": {"updateMode": "Off"},
+    }
+    harness = Harness()
+    assert await harness.review(vpa_request({"spec": spec})) == {"uid": "u-2", "allowed": True}
+    assert harness.counted("VPA", "allowed") == 1
+
+
+async def test_an_old_vpa_that_cannot_be_read_is_a_denial() -> None:
+    new = {"spec": {"updatePolicy": {"updateMode": "Off"}}}
+    response = await Harness().review(vpa_request(new, old={"spec": 7}))
+    assert response["status"]["details"]["causes"][0]["reason"] == "InternalError"
+
+
+async def test_the_references_metrics_count_pods_and_time() -> None:
+    harness = Harness(FakeCluster(Match(WEB)))
+    await harness.review(pod_request(POD))
+    harness.cluster.found = Match()
+    await harness.review(pod_request(POD))
+    await harness.post(b"?")
+    prefix = "vpa_admission_controller"
+
+    def value(name: str, **labels: str) -> float | None:
+        return harness.registry.get_sample_value(f"{prefix}_{name}", labels)
+
+    assert value("admission_pods_total", applied="true") == 1
+    assert value("admission_pods_total", applied="false") == 1
+    latency = "admission_latency_seconds_count"
+    assert value(latency, status="applied", resource="Pod") == 1
+    assert value(latency, status="skipped", resource="Pod") == 1
+    assert value(latency, status="error", resource="unknown") == 1
+    steps = "execution_latency_seconds_count"
+    counts = {"read_request": 3, "admit": 3, "build_response": 1, "write_response": 3, "total": 3}
+    assert {step: value(steps, step=step) for step in counts} == counts
+
+
+FIELDS = (
+    *("metadata", "spec", "containers", "name", "resources", "requests", "limits", "cpu"),
+    *("annotations", "labels", "ownerReferences", "status", "containerStatuses"),
+)
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8)
+)
+JSON = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(pod=JSON)
+def test_no_pod_is_refused_and_no_pod_is_an_error_of_the_server(pod: object) -> None:
+    async def ask() -> None:
+        response = await Harness(FakeCluster(Match(WEB))).review(pod_request(pod))
+        assert response["allowed"]
+        assert response["uid"] == "u-1"
+
+    asyncio.run(ask())
+
+
+@settings(max_examples=200, deadline=None)
+@given(body=st.binary(max_size=64) | st.builds(lambda value: json.dumps(value).encode(), JSON))
+def test_any_bytes_get_an_answer(body: bytes) -> None:
+    async def ask() -> None:
+        status, answer = await Harness().post(body)
+        assert status == 200
+        assert json.loads(answer)["response"]["allowed"]
+
+    asyncio.run(ask())

@@ -1,0 +1,41 @@
+"""Flags of the admission controller that depend on each other."""
+
+import pytest
+
+from admission.settings import Settings
+from common.errors import ConfigError
+from common.flags import read_flags
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--status-lease-update-interval=0"], "must be positive"),
+        (["--register-by-url", "--webhook-port=8000"], "https://"),
+        (["--register-by-url", "--webhook-address=http://a", "--webhook-port=1"], "https://"),
+        (["--register-by-url", "--webhook-address=https://a"], "--webhook-port"),
+        (["--vpa-object-namespace=a", "--ignored-vpa-object-namespaces=b"], "exclude each other"),
+        (["--max-allowed-cpu-boost=much"], "not a quantity"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments: list[str], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        read_flags(Settings, arguments)
+
+
+def test_the_references_manifest_is_understood() -> None:
+    settings = read_flags(Settings, ["--v=4", "--stderrthreshold=info", "--reload-cert"])
+    assert settings.reload_cert
+
+
+@pytest.mark.parametrize(("timeout", "deadline"), [(30, 2.0), (8, 2.0), (5, 1.25), (1, 0.25)])
+def test_look_ups_end_long_before_the_api_server_gives_up(timeout: int, deadline: float) -> None:
+    settings = read_flags(Settings, [f"--webhook-timeout-seconds={timeout}"])
+    assert settings.lookup_deadline == deadline
+
+
+def test_the_namespace_of_the_lease_comes_from_the_flag_or_the_environment() -> None:
+    environ = {"NAMESPACE": "vpa"}
+    assert read_flags(Settings, [], environ=environ).status_lease_namespace == "vpa"
+    told = ["--status-lease-namespace=other"]
+    assert read_flags(Settings, told, environ=environ).status_lease_namespace == "other"

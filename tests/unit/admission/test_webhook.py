@@ -1,0 +1,206 @@
+"""The webhook configuration, field by field, and how it is registered."""
+
+import base64
+from typing import Any
+
+import pytest
+
+from admission import webhook
+from admission.webhook import Registration
+from common.errors import ConflictError, NotFoundError
+from common.kube.client import PatchType
+
+PLAIN = Registration(service="vpa-webhook", namespace="kube-system", labels={})
+CA = b"-----BEGIN CERTIFICATE-----"
+ENCODED = base64.b64encode(CA).decode()
+
+
+def hook(registration: Registration, ca: bytes = CA) -> dict[str, Any]:
+    (only,) = webhook.configuration(registration, ca)["webhooks"]
+    found: dict[str, Any] = only
+    return found
+
+
+def test_the_whole_configuration() -> None:
+    assert webhook.configuration(PLAIN, CA) == {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": "vpa-webhook-config"},
+        "webhooks": [
+            {
+                "name": "vpa.k8s.io",
+                "admissionReviewVersions": ["v1"],
+                "clientConfig": {
+                    "service": {"namespace": "kube-system", "name": "vpa-webhook"},
+                    "caBundle": ENCODED,
+                },
+                "rules": [
+                    {
+                        "operations": ["CREATE"],
+                        "apiGroups": [""],
+                        "apiVersions": ["v1"],
+                        "resources": ["pods"],
+                    },
+                    {
+                        "operations": ["CREATE", "UPDATE"],
+                        "apiGroups": ["autoscaling.k8s.io"],
+                        "apiVersions": ["*"],
+                        "resources": ["verticalpodautoscalers"],
+                    },
+                ],
+                "failurePolicy": "Ignore",
+                "sideEffects": "None",
+                "timeoutSeconds": 30,
+                "namespaceSelector": {},
+                "objectSelector": {
+                    "matchExpressions": [
+                        {
+                            "key": "app",
+                            "operator": "NotIn",
+                            "values": [
+                                "vpa-admission-controller",
+                                "vpa-recommender",
+                                "vpa-updater",
+                            ],
+                        }
+                    ]
+                },
+            }
+        ],
+    }
+
+
+def test_by_url() -> None:
+    url = Registration(service="s", namespace="n", labels={}, url="https://10.0.0.1:8000")
+    assert hook(url)["clientConfig"] == {"url": "https://10.0.0.1:8000", "caBundle": ENCODED}
+
+
+def test_without_a_bundle_there_is_no_field() -> None:
+    assert "caBundle" not in hook(PLAIN, b"")["clientConfig"]
+
+
+def test_fail_instead_of_ignore() -> None:
+    strict = Registration(service="s", namespace="n", labels={}, refuse_on_failure=True)
+    assert hook(strict)["failurePolicy"] == "Fail"
+
+
+@pytest.mark.parametrize(
+    ("only", "ignored", "operator", "values"),
+    [
+        pytest.param("", ("a", "b"), "NotIn", ["a", "b"], id="ignored namespaces"),
+        pytest.param("shop", (), "In", ["shop"], id="one namespace"),
+    ],
+)
+def test_namespaces(only: str, ignored: tuple[str, ...], operator: str, values: list[str]) -> None:
+    chosen = Registration(
+        service="s", namespace="n", labels={}, only_namespace=only, ignored_namespaces=ignored
+    )
+    assert hook(chosen)["namespaceSelector"] == {
+        "matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": operator, "values": values}
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "labels"),
+    [
+        ("", {}),
+        (" ", {}),
+        ("a:b", {"a": "b"}),
+        (" a : b , c:d ", {"a": "b", "c": "d"}),
+        ('"a:b,c:d"', {"a": "b", "c": "d"}),
+        ("a:b:c", {"a": "b:c"}),
+        ("a:", {"a": ""}),
+    ],
+)
+def test_labels(text: str, labels: dict[str, str]) -> None:
+    assert webhook.parse_labels(text) == labels
+
+
+@pytest.mark.parametrize("text", ["a", "a:b,c", ":b", "a:b,", "a=b"])
+def test_malformed_labels(text: str) -> None:
+    with pytest.raises(ValueError, match="key:value"):
+        webhook.parse_labels(text)
+
+
+class FakeServer:
+    """Keeps one webhook configuration, and remembers what was asked of it."""
+
+    def __init__(self, there: dict[str, Any] | None, *, faster: bool = False) -> None:
+        self.there = there
+        self.faster = faster  # somebody else creates it just before us
+        self.calls: list[Any] = []
+
+    async def get(self, _endpoint: object, name: str) -> dict[str, Any]:
+        if self.there is None:
+            raise NotFoundError(name)
+        return self.there
+
+    async def create(self, _endpoint: object, body: dict[str, Any]) -> dict[str, Any]:
+        if self.faster:
+            self.there = webhook.configuration(PLAIN, b"theirs")
+            raise ConflictError("exists")
+        self.calls.append(("create", body))
+        return body
+
+    async def patch(
+        self, _endpoint: object, name: str, patch: dict[str, Any], *, patch_type: PatchType
+    ) -> dict[str, Any]:
+        self.calls.append((patch_type, patch))
+        return patch
+
+
+WANTED = webhook.configuration(PLAIN, CA)
+
+
+async def register(server: Any, wanted: dict[str, Any] = WANTED) -> None:
+    await webhook.register(server, wanted)
+
+
+async def test_the_first_registration_creates() -> None:
+    server = FakeServer(None)
+    await register(server)
+    assert server.calls == [("create", WANTED)]
+
+
+async def test_the_next_one_patches_and_never_deletes() -> None:
+    server = FakeServer(webhook.configuration(PLAIN, b"old"))
+    await register(server)
+    ((kind, patch),) = server.calls
+    assert kind is PatchType.MERGE
+    assert patch["webhooks"] == WANTED["webhooks"]
+
+
+async def test_a_replica_that_was_faster_is_no_trouble() -> None:
+    server = FakeServer(None, faster=True)
+    await register(server)
+    ((kind, patch),) = server.calls
+    assert kind is PatchType.MERGE
+    assert patch["webhooks"] == WANTED["webhooks"]
+
+
+async def test_without_a_bundle_of_ours_the_one_that_is_there_stays() -> None:
+    server = FakeServer(WANTED)
+    await register(server, webhook.configuration(PLAIN, b""))
+    ((_, patch),) = server.calls
+    assert patch["webhooks"][0]["clientConfig"]["caBundle"] == ENCODED
+
+
+async def patch_ca(server: Any, bundle: bytes) -> bool:
+    return await webhook.patch_ca(server, bundle)
+
+
+async def test_a_new_authority_changes_the_bundle_alone() -> None:
+    server = FakeServer(WANTED)
+    assert await patch_ca(server, b"new")
+    bundle = base64.b64encode(b"new").decode()
+    hooks = [{"name": "vpa.k8s.io", "clientConfig": {"caBundle": bundle}}]
+    assert server.calls == [(PatchType.STRATEGIC, {"webhooks": hooks})]
+
+
+@pytest.mark.parametrize("bundle", [CA, b""], ids=["the same", "an empty file"])
+async def test_nothing_new_is_nothing_sent(bundle: bytes) -> None:
+    server = FakeServer(WANTED)
+    assert not await patch_ca(server, bundle)
+    assert server.calls == []
