@@ -188,8 +188,7 @@ class _Share:
     name: str
     request: Quantity  # recommended; what it has now, without a recommendation
     limit: Quantity  # in proportion to ``request``; zero: none
-    has_recommendation: bool
-    changes: bool  # there is a value to write to
+    recommended: bool  # only then may it change
 
 
 def fit_to_pod_limits(
@@ -252,8 +251,7 @@ def _share(
         name=container.name,
         request=request,
         limit=limit.quantity or ZERO,
-        has_recommendation=recommended is not None,
-        changes=bool(recommended),
+        recommended=bool(recommended),
     )
 
 
@@ -271,7 +269,7 @@ def _shared_out(
     fits = low <= limited and low <= requested and (high.is_zero or high >= limited)
     if fits or limited.is_zero:
         return {}
-    fixed = [share for share in shares if not share.has_recommendation]
+    fixed = [share for share in shares if not share.recommended]
     raises = low > requested
     if raises:
         kept = _sum(share.request for share in fixed)
@@ -290,7 +288,7 @@ def _shared_out(
             round_up=raises,
         ).quantity
         for share in shares
-        if share.changes
+        if share.recommended
     }
 
 

@@ -335,6 +335,14 @@ SHARED = [
         want=("1", "2"),
     ),
     Shared(
+        id="exactly at the maximum, above the minimum",
+        resource="cpu",
+        targets=("1", "2"),
+        min="1",
+        max="3",
+        want=("1", "2"),
+    ),
+    Shared(
         id="exactly at the minimum",
         resource="cpu",
         targets=("1", "2"),
@@ -443,6 +451,24 @@ def test_a13_a_pod_that_was_written_once_is_not_changed_again() -> None:
     )
     assert texts(first.requests) == {"cpu": "400m"}
     assert (again.requests, again.limits) == (first.requests, first.limits)
+
+
+def test_a_container_without_recommended_bounds_does_no_harm() -> None:
+    """Its bounds stay absent; the reference crashes here (admission.md 6.4)."""
+    has = {"cpu": "1"}
+    processed = process(
+        pod(containers=(container("a", requests=has, limits=has), container("b"))),
+        vpa(
+            recommendations=(
+                recommendation("a", target=has, upper={"cpu": "4"}),
+                recommendation("b", target=has),
+            )
+        ),
+        (limit_range("Pod", max={"cpu": "2"}),),
+    )
+    assert processed is not None
+    assert texts(processed.containers["a"].upper_bound) == {"cpu": "2"}
+    assert processed.containers["b"].upper_bound == {}
 
 
 def test_containers_with_neither_requests_nor_recommendation_do_no_harm() -> None:
