@@ -5,7 +5,14 @@ from typing import Any, Final
 
 import msgspec
 
-from sandbox.errors import ApiError, bad_request, unprocessable_patch, unsupported_media_type
+from sandbox.errors import (
+    ApiError,
+    bad_request,
+    field_invalid,
+    unprocessable_patch,
+    unsupported_media_type,
+)
+from sandbox.patching.go_text import go_text
 from sandbox.patching.merge_keys import fields_of
 from sandbox.patching.operations import OperationError, apply_operations
 from sandbox.patching.strategic import StrategicPatchError, strategic_merge
@@ -51,6 +58,23 @@ def apply_patch(
     if kind == ContentType.STRATEGIC and not resource.custom:
         return _strategic_patch(current, body, resource)
     raise _unsupported(kind, resource)
+
+
+def undecodable(body: bytes, problem: str) -> ApiError:
+    """422: a strategic merge patch brought a value that the kind can't hold.
+
+    The server finds that out when it decodes the patched object; ``problem`` is what it says
+    of the value. Source: ``applyPatchToObject``.
+    """
+    patch = go_text(msgspec.json.decode(body))
+    cause = field_invalid("patch", patch, problem)
+    return ApiError(
+        422,
+        "Invalid",
+        f' "" is invalid: {cause.field}: {cause.message}',
+        causes=(cause,),
+        details={},
+    )
 
 
 def _json_patch(current: dict[str, Any], body: bytes) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
+from sandbox.patching.go_text import go_text
 from sandbox.patching.merge_keys import Fields, MergedList, Replaced
 
 _PATCH: Final = "$patch"
@@ -248,14 +249,10 @@ def _map(item: object) -> dict[str, Any]:
 def _merge_value(item: dict[str, Any], key: str) -> Any:
     if not isinstance(item.get(key), str | int):
         raise StrategicPatchError(
-            f"map: {_go_map(item)} does not contain declared merge key: {key}", status=500
+            f"map: {go_text(item)} does not contain declared merge key: {key}", status=500
         )
     return item[key]
 
 
 def _unknown_directive(patch: dict[str, Any]) -> StrategicPatchError:
-    return StrategicPatchError(f"unknown patch type found in: {_go_map(patch)}", status=422)
-
-
-def _go_map(value: dict[str, Any]) -> str:
-    return f"map[{' '.join(f'{name}:{value[name]}' for name in sorted(value))}]"
+    return StrategicPatchError(f"unknown patch type found in: {go_text(patch)}", status=422)
