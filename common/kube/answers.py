@@ -9,6 +9,9 @@ from common.errors import Cause, KubeError, kube_error
 
 _MESSAGE_LIMIT = 1000  # characters of a body that is no Status: a proxy may send a whole page
 
+# What clients say instead of "404 page not found"; it reaches conditions of VPAs.
+_NO_RESOURCE = "the server could not find the requested resource"
+
 # The words that an API server would have used, for answers that come without one.
 _REASONS = {
     400: "BadRequest",
@@ -90,7 +93,7 @@ def answer_error(status: int, headers: Mapping[str, str], body: bytes) -> KubeEr
         parsed = Status()
     if parsed.kind != "Status":
         text = body[:_MESSAGE_LIMIT].decode("utf-8", "replace").strip()
-        parsed = Status(message=text)
+        parsed = Status(message=_NO_RESOURCE if status == 404 else text)
     return status_error(parsed, code=status, retry_after=retry_after)
 
 

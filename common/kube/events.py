@@ -1,0 +1,248 @@
+"""Kubernetes Events: correlated as clients expect it, sent in the background.
+
+Source: client-go tools/record, events_cache.go; recommender.md and updater.md name the events.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
+
+import msgspec
+
+from common.api.core import ObjectReference
+from common.api.meta import ObjectMeta
+from common.errors import DecodeError, KubeError, NotFoundError
+from common.kube.client import KubeClient, PatchType
+from common.kube.endpoints import EVENTS, Endpoint
+from common.runtime.clock import Clock, SystemClock
+from common.runtime.rate_limit import TokenBucket
+
+logger = logging.getLogger(__name__)
+
+NORMAL = "Normal"
+WARNING = "Warning"
+
+_DICTS = EVENTS.as_dicts()
+_SAME_FOR = timedelta(minutes=10)  # after this a repeated event is a new one
+_BURST = 25.0  # events of one object at once
+_REFILL = 1 / 300  # events of one object per second, on average
+_REMEMBERED = 4096  # events and objects
+_QUEUE = 1000  # events that wait to be sent
+_FLUSH_SECONDS = 1.0
+
+
+def reference(endpoint: Endpoint[Any], meta: ObjectMeta) -> ObjectReference:
+    """What an Event says it is about."""
+    return ObjectReference(
+        api_version=endpoint.api_version,
+        kind=endpoint.kind,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """Something that happened to an object."""
+
+    about: ObjectReference
+    type: str
+    reason: str
+    message: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Send a new Event."""
+
+    namespace: str
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Increase:
+    """It happened again: raise the count of the Event that told so."""
+
+    namespace: str
+    name: str
+    patch: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """The object has had more events than anybody wants to read."""
+
+
+Decision: TypeAlias = Create | Increase | Drop
+Key: TypeAlias = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Told:
+    name: str
+    first: datetime
+    last: datetime
+    count: int
+
+
+class Correlator:
+    """Decides what becomes of an occurrence; remembers the last few thousand.
+
+    The same text about the same object within ten minutes raises a count. Events of one
+    object come 25 at once, then one in five minutes.
+    """
+
+    def __init__(self, component: str) -> None:
+        self._component = component
+        self._told: OrderedDict[Key, _Told] = OrderedDict()
+        self._buckets: OrderedDict[Key, TokenBucket] = OrderedDict()
+
+    def decide(self, occurrence: Occurrence) -> Decision:
+        object_key = _object_key(occurrence.about)
+        bucket = self._buckets.setdefault(object_key, TokenBucket(_REFILL, _BURST))
+        self._buckets.move_to_end(object_key)
+        _bound(self._buckets)
+        if not bucket.try_take(occurrence.at.timestamp()):
+            return Drop()
+        key = _key(occurrence)
+        told = self._told.get(key)
+        if told is None or occurrence.at - told.last > _SAME_FOR:
+            return self._create(key, occurrence)
+        told.count += 1
+        told.last = occurrence.at
+        self._told.move_to_end(key)
+        return Increase(
+            _namespace(occurrence.about),
+            told.name,
+            {"count": told.count, "lastTimestamp": _time(told.last)},
+        )
+
+    def forget(self, occurrence: Occurrence) -> None:
+        """The Event wasn't stored, or is gone: the next one is new."""
+        self._told.pop(_key(occurrence), None)
+
+    def _create(self, key: Key, occurrence: Occurrence) -> Create:
+        about, at = occurrence.about, occurrence.at
+        name = f"{about.name}.{int(at.timestamp() * 1_000_000) * 1000:x}"
+        self._told[key] = _Told(name, at, at, 1)
+        self._told.move_to_end(key)
+        _bound(self._told)
+        namespace = _namespace(about)
+        body = {
+            "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": msgspec.to_builtins(about),
+            "reason": occurrence.reason,
+            "message": occurrence.message,
+            "type": occurrence.type,
+            "count": 1,
+            "firstTimestamp": _time(at),
+            "lastTimestamp": _time(at),
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "reportingInstance": "",
+        }
+        return Create(namespace, body)
+
+
+class EventRecorder:
+    """Takes events without ever blocking, and sends them from the background task ``run``.
+
+    Events are news, not records: what can't be sent is logged and lost.
+    """
+
+    def __init__(self, client: KubeClient, component: str, *, clock: Clock | None = None) -> None:
+        self._client = client
+        self._clock = clock or SystemClock()
+        self._correlator = Correlator(component)
+        self._queue: asyncio.Queue[Occurrence] = asyncio.Queue(_QUEUE)
+        self._lost = 0
+
+    def event(self, about: ObjectReference, type: str, reason: str, message: str) -> None:
+        """Queue one event; when too many wait, it is dropped."""
+        occurrence = Occurrence(about, type, reason, message, self._clock.now())
+        try:
+            self._queue.put_nowait(occurrence)
+        except asyncio.QueueFull:
+            if not self._lost:
+                logger.warning("events dropped, too many wait", extra={"reason": reason})
+            self._lost += 1
+        else:
+            self._lost = 0
+
+    async def run(self) -> None:
+        """Send for ever; once cancelled, send what waits, for a second at most."""
+        try:
+            while True:
+                await self._send(await self._queue.get())
+        except asyncio.CancelledError:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_FLUSH_SECONDS):
+                    while not self._queue.empty():
+                        await self._send(self._queue.get_nowait())
+            raise
+
+    async def _send(self, occurrence: Occurrence) -> None:
+        decision = self._correlator.decide(occurrence)
+        try:
+            if isinstance(decision, Increase):
+                try:
+                    await self._increase(decision)
+                except NotFoundError:  # it lived out its hour
+                    self._correlator.forget(occurrence)
+                    decision = self._correlator.decide(occurrence)
+            if isinstance(decision, Create):
+                await self._client.create(_DICTS, decision.body, namespace=decision.namespace)
+        except (KubeError, DecodeError) as error:
+            if isinstance(decision, Create):
+                self._correlator.forget(occurrence)
+            logger.warning(
+                "event not sent",
+                extra={
+                    "event": occurrence.reason,
+                    "object": f"{occurrence.about.namespace}/{occurrence.about.name}",
+                    "error": str(error),
+                },
+            )
+
+    async def _increase(self, decision: Increase) -> None:
+        await self._client.patch(
+            _DICTS,
+            decision.name,
+            decision.patch,
+            patch_type=PatchType.STRATEGIC,
+            namespace=decision.namespace,
+        )
+
+
+def _object_key(about: ObjectReference) -> Key:
+    return (about.api_version, about.kind, about.namespace, about.name, about.uid)
+
+
+def _key(occurrence: Occurrence) -> Key:
+    return (
+        *_object_key(occurrence.about),
+        occurrence.type,
+        occurrence.reason,
+        occurrence.message,
+    )
+
+
+def _namespace(about: ObjectReference) -> str:
+    """Events about objects without a namespace lie in ``default``."""
+    return about.namespace or "default"
+
+
+def _bound(remembered: OrderedDict[Key, Any]) -> None:
+    while len(remembered) > _REMEMBERED:
+        remembered.popitem(last=False)
+
+
+def _time(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

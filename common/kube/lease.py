@@ -1,0 +1,313 @@
+"""Leases: admission's sign of life for the updater, and who of several replicas acts.
+
+Source: kubernetes-resize.md 9, admission.md 10, updater.md 3; client-go leaderelection.go.
+"""
+
+import asyncio
+import contextlib
+import enum
+import logging
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from common.api.coordination import Lease
+from common.errors import (
+    ConfigError,
+    ConflictError,
+    DecodeError,
+    KubeError,
+    LeadershipLostError,
+    NotFoundError,
+)
+from common.kube.client import KubeClient
+from common.kube.endpoints import LEASES
+from common.runtime.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+_DICTS = LEASES.as_dicts()
+_RELEASE_SECONDS = 2.0
+
+
+def micro_time(moment: datetime) -> str:
+    """``2026-01-02T15:04:05.000000Z``: always six digits, or the API server answers 400."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+class AdmissionStatus(enum.StrEnum):
+    """What the status lease says about the admission controller."""
+
+    ALIVE = "alive"
+    STALE = "stale"
+    MISSING = "missing"
+    UNREADABLE = "unreadable"  # the API server didn't tell
+
+    @property
+    def allows_eviction(self) -> bool:
+        return self is AdmissionStatus.ALIVE
+
+
+def is_alive(lease: Lease, *, max_age: timedelta, now: datetime) -> bool:
+    """Whether the lease was made, or renewed, less than ``max_age`` ago.
+
+    Its holder and its own duration don't matter.
+
+    Source: updater.md 3; ``isLeaseValid``, vertical-pod-autoscaler/pkg/utils/status.
+    """
+    times = (lease.metadata.creation_timestamp, lease.spec.renew_time)
+    return any(moment is not None and moment + max_age > now for moment in times)
+
+
+class StatusLease:
+    """The Lease by which the admission controller shows that it runs.
+
+    All of its replicas write the same one; the updater reads it before it evicts.
+    """
+
+    def __init__(self, client: KubeClient, *, namespace: str, name: str, clock: Clock) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._name = name
+        self._clock = clock
+
+    async def read(self, *, max_age: timedelta) -> AdmissionStatus:
+        """Look once; ``max_age`` is what the updater takes for a sign of life.
+
+        The client tries a failing read again a few times.
+        """
+        try:
+            lease = await self._client.get(LEASES, self._name, namespace=self._namespace)
+        except NotFoundError:
+            return AdmissionStatus.MISSING
+        except (KubeError, DecodeError) as error:
+            logger.warning("status lease not read", extra={"error": str(error)})
+            return AdmissionStatus.UNREADABLE
+        alive = is_alive(lease, max_age=max_age, now=self._clock.now())
+        return AdmissionStatus.ALIVE if alive else AdmissionStatus.STALE
+
+    async def write(self, holder: str, *, interval: timedelta) -> None:
+        """Create the lease, or renew it; that another replica was faster is fine.
+
+        Raises:
+            KubeError: the API server refused, or didn't answer.
+        """
+        try:
+            lease = await self._client.get(_DICTS, self._name, namespace=self._namespace)
+        except NotFoundError:
+            spec: dict[str, Any] = {
+                "holderIdentity": holder,
+                "leaseDurationSeconds": max(1, round(interval.total_seconds())),
+            }
+            with contextlib.suppress(ConflictError):
+                await self._client.create(
+                    _DICTS,
+                    {
+                        "metadata": {"name": self._name, "namespace": self._namespace},
+                        "spec": spec,
+                    },
+                    namespace=self._namespace,
+                )
+            return
+        spec = {
+            **(lease.get("spec") or {}),
+            "holderIdentity": holder,
+            "renewTime": micro_time(self._clock.now()),
+        }
+        with contextlib.suppress(ConflictError):
+            await self._client.replace(
+                _DICTS, self._name, {**lease, "spec": spec}, namespace=self._namespace
+            )
+
+    async def keep(self, holder: str, *, interval: timedelta) -> None:
+        """Write every ``interval``, for ever, the first time after one; failures are logged."""
+        seconds = interval.total_seconds()
+        failing = False
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                async with asyncio.timeout(seconds):
+                    await self.write(holder, interval=interval)
+            except (KubeError, DecodeError, TimeoutError) as error:
+                if not failing:
+                    logger.warning("status lease not written", extra={"error": str(error)})
+                failing = True
+            else:
+                if failing:
+                    logger.info("status lease written again")
+                failing = False
+
+
+class LeaderElection:
+    """Lets one replica act; ``run`` is an endless background task.
+
+    A holder is believed for its lease's duration since we last saw the record change, by our
+    own clock: the times in the record aren't compared, so that clocks may differ. Whoever
+    can't renew within the deadline ends before the others take over.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        namespace: str,
+        name: str,
+        identity: str,
+        lease_duration: timedelta,
+        renew_deadline: timedelta,
+        retry_period: timedelta,
+        clock: Clock,
+    ) -> None:
+        """Raises ConfigError unless duration > deadline > 1.2 retry periods > 0."""
+        if not timedelta() < retry_period * 1.2 < renew_deadline < lease_duration:
+            raise ConfigError(
+                "leader election needs lease duration > renew deadline > 1.2 * retry period > 0"
+            )
+        self.identity = identity
+        self._client = client
+        self._namespace = namespace
+        self._name = name
+        self._duration = lease_duration
+        self._deadline = renew_deadline.total_seconds()
+        self._retry = retry_period.total_seconds()
+        self._clock = clock
+        self._leading = asyncio.Event()
+        self._held: dict[str, Any] | None = None  # the lease as we wrote it last
+        self._seen: Any = None  # spec of another's lease, as last seen
+        self._seen_at = -math.inf  # the event loop's time at which it changed
+        self._holder = ""
+
+    @property
+    def leading(self) -> bool:
+        return self._leading.is_set()
+
+    async def wait_leading(self) -> None:
+        await self._leading.wait()
+
+    async def run(self) -> None:
+        """Wait for the lease, keep it, and give it back when cancelled.
+
+        Raises:
+            LeadershipLostError: the lease was not renewed in time, or another has it.
+        """
+        try:
+            await self._acquire()
+            await self._keep()
+        except asyncio.CancelledError:
+            await self._release()
+            raise
+        finally:
+            self._leading.clear()
+
+    async def _acquire(self) -> None:
+        while True:
+            if await self._attempt():
+                break
+            await asyncio.sleep(self._retry * self._client.rng.uniform(1.0, 2.2))
+        logger.info("became the leader", extra={"lease": self._name, "identity": self.identity})
+        self._leading.set()
+
+    async def _keep(self) -> None:
+        loop = asyncio.get_running_loop()
+        renewed = loop.time()
+        while True:
+            await asyncio.sleep(self._retry)
+            try:
+                async with asyncio.timeout_at(renewed + self._deadline):
+                    while True:
+                        started = loop.time()
+                        if await self._attempt():
+                            break
+                        await asyncio.sleep(self._retry)
+            except TimeoutError as error:
+                raise LeadershipLostError(
+                    f"lease {self._namespace}/{self._name} was not renewed in time"
+                ) from error
+            renewed = started
+
+    async def _attempt(self) -> bool:
+        """Take or renew the lease; False if that has to be tried again."""
+        if self._held is not None:
+            try:
+                await self._write(self._held)
+            except (KubeError, DecodeError):
+                self._held = None  # look what it is like now
+            else:
+                return True
+        try:
+            return await self._look_and_take()
+        except ConflictError:
+            return False  # another was faster
+        except (KubeError, DecodeError) as error:
+            logger.debug("lease not taken", extra={"lease": self._name, "error": str(error)})
+            return False
+
+    async def _look_and_take(self) -> bool:
+        try:
+            lease = await self._client.get(
+                _DICTS, self._name, namespace=self._namespace, retry=False
+            )
+        except NotFoundError:
+            metadata = {"name": self._name, "namespace": self._namespace}
+            self._held = await self._client.create(
+                _DICTS,
+                {"metadata": metadata, "spec": self._spec({})},
+                namespace=self._namespace,
+            )
+            return True
+        spec = lease.get("spec") or {}
+        now = asyncio.get_running_loop().time()
+        if spec != self._seen:
+            self._seen, self._seen_at = spec, now
+        holder = spec.get("holderIdentity") or ""
+        if holder not in ("", self.identity):
+            self._tell(holder)
+            seconds = spec.get("leaseDurationSeconds") or self._duration.total_seconds()
+            if self._seen_at + seconds > now:
+                if self.leading:
+                    raise LeadershipLostError(f"lease {self._name} is held by {holder} now")
+                return False
+        await self._write(lease)
+        return True
+
+    async def _write(self, lease: dict[str, Any]) -> None:
+        body = {**lease, "spec": self._spec(lease.get("spec") or {})}
+        self._held = await self._client.replace(_DICTS, self._name, body, namespace=self._namespace)
+
+    def _spec(self, before: dict[str, Any]) -> dict[str, Any]:
+        """The record that says that we hold the lease as of now."""
+        now = micro_time(self._clock.now())
+        spec = {
+            **before,
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": math.ceil(self._duration.total_seconds()),
+            "renewTime": now,
+        }
+        if before.get("holderIdentity") != self.identity or "acquireTime" not in before:
+            spec["acquireTime"] = now
+            spec["leaseTransitions"] = (before.get("leaseTransitions") or 0) + bool(before)
+        return spec
+
+    def _tell(self, holder: str) -> None:
+        if holder != self._holder:
+            self._holder = holder
+            logger.info("another replica leads", extra={"lease": self._name, "leader": holder})
+
+    async def _release(self) -> None:
+        """Leave an empty holder behind, so that the next one need not wait."""
+        if self._held is None:
+            return
+        lease, self._held = self._held, None
+        spec = {
+            **lease["spec"],
+            "holderIdentity": "",
+            "leaseDurationSeconds": 1,
+            "renewTime": micro_time(self._clock.now()),
+        }
+        try:
+            async with asyncio.timeout(_RELEASE_SECONDS):
+                await self._client.replace(
+                    _DICTS, self._name, {**lease, "spec": spec}, namespace=self._namespace
+                )
+        except (KubeError, DecodeError, TimeoutError) as error:
+            logger.info("lease not given back", extra={"lease": self._name, "error": str(error)})

@@ -1,0 +1,202 @@
+"""What a VPA targets: the selector of its pods, and the topmost controller above an object.
+
+Source: recommender.md 10, updater.md 4; ``vpaTargetSelectorFetcher`` in
+vertical-pod-autoscaler/pkg/target/fetcher.go, ``controllerFetcher`` in
+pkg/target/controller_fetcher.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Self, assert_never
+
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.api.workloads import CronJob, ReplicationController, Workload
+from common.errors import VpaError
+from common.kube import endpoints
+from common.kube.cache import Cache
+from common.kube.client import KubeClient
+from common.kube.scales import Scales, Unavailable
+from common.labels import (
+    LabelSelectorError,
+    Selector,
+    from_label_selector,
+    from_map,
+    parse_selector,
+)
+from common.target.owners import (
+    Absent,
+    Answer,
+    Controller,
+    Failed,
+    Found,
+    NeedsLookup,
+    OwnerError,
+    OwnerProblem,
+    Topmost,
+    topmost,
+)
+
+_NO_TARGET = "targetRef not defined. If this is a v1beta1 object, switch to v1"
+
+
+class TargetError(VpaError):
+    """A target, or an owner, can't be resolved; the text is what a VPA's condition shows.
+
+    ``transient`` says that the API server was the trouble, so that the next try may succeed
+    without anybody's doing.
+    """
+
+    def __init__(
+        self, message: str, *, transient: bool = False, problem: OwnerProblem | None = None
+    ) -> None:
+        super().__init__(message)
+        self.transient = transient
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerCaches:
+    """The controllers of the seven well-known kinds."""
+
+    deployments: Cache[Workload]
+    replica_sets: Cache[Workload]
+    stateful_sets: Cache[Workload]
+    daemon_sets: Cache[Workload]
+    jobs: Cache[Workload]
+    cron_jobs: Cache[CronJob]
+    replication_controllers: Cache[ReplicationController]
+
+    @classmethod
+    def following(cls, client: KubeClient, *, namespace: str = "") -> Self:
+        """Caches of one namespace or, by default, of all; each still has to be run."""
+        return cls(
+            deployments=Cache(client, endpoints.DEPLOYMENTS, namespace=namespace),
+            replica_sets=Cache(client, endpoints.REPLICA_SETS, namespace=namespace),
+            stateful_sets=Cache(client, endpoints.STATEFUL_SETS, namespace=namespace),
+            daemon_sets=Cache(client, endpoints.DAEMON_SETS, namespace=namespace),
+            jobs=Cache(client, endpoints.JOBS, namespace=namespace),
+            cron_jobs=Cache(client, endpoints.CRON_JOBS, namespace=namespace),
+            replication_controllers=Cache(
+                client, endpoints.REPLICATION_CONTROLLERS, namespace=namespace
+            ),
+        )
+
+    def all(self) -> tuple[Cache[Any], ...]:
+        """Every cache, to be run and waited for."""
+        return (
+            self.deployments,
+            self.replica_sets,
+            self.stateful_sets,
+            self.daemon_sets,
+            self.jobs,
+            self.cron_jobs,
+            self.replication_controllers,
+        )
+
+    def find(self, controller: Controller) -> Workload | CronJob | ReplicationController | None:
+        """The object of a well-known kind; None if it isn't there."""
+        cache = self._by_kind(controller.kind)
+        return cache.get(controller.namespace, controller.name)
+
+    def _by_kind(self, kind: str) -> Cache[Any]:
+        for cache in self.all():
+            if cache.endpoint.kind == kind:
+                return cache
+        raise KeyError(kind)
+
+
+class Targets:
+    """Resolves targets and owners over the controllers' caches.
+
+    Kinds that aren't well-known are asked for their scale subresource; what it said is
+    remembered for a while, errors for a short while.
+    """
+
+    def __init__(self, client: KubeClient, controllers: ControllerCaches) -> None:
+        self._controllers = controllers
+        self._scales = Scales(client)
+
+    async def selector(self, vpa: VerticalPodAutoscaler) -> Selector:
+        """The selector of the pods that the VPA's target controls.
+
+        Raises:
+            TargetError: there is no target, it doesn't exist, or it has no usable selector.
+        """
+        ref = vpa.spec.target_ref
+        if ref is None:
+            raise TargetError(_NO_TARGET)
+        target = Controller(vpa.metadata.namespace, ref.kind, ref.name, ref.api_version)
+        if not target.is_well_known:
+            return await self._scale_selector(target)
+        found = self._controllers.find(target)
+        if found is None:
+            raise TargetError(
+                f"{ref.kind} {target.namespace}/{ref.name} does not exist",
+                problem=OwnerProblem.MISSING,
+            )
+        try:
+            return _own_selector(found)
+        except LabelSelectorError as error:
+            raise TargetError(str(error)) from error
+
+    async def topmost(self, controller: Controller) -> Controller | None:
+        """The topmost well-known or scalable controller, ``controller`` included, or None.
+
+        Raises:
+            TargetError: an owner doesn't exist, can't be asked for, or owns itself.
+        """
+        last: Answer = Absent()
+
+        def lookup(asked: Controller) -> Answer:
+            nonlocal last
+            last = self._lookup(asked)
+            return last
+
+        while True:
+            outcome = topmost(controller, lookup)
+            match outcome:
+                case Topmost(controller=found):
+                    return found
+                case NeedsLookup(controller=asked):
+                    await self._scales.fetch(asked)
+                case OwnerError(text=text, problem=problem):
+                    transient = isinstance(last, Unavailable)
+                    raise TargetError(text, transient=transient, problem=problem)
+                case _:
+                    assert_never(outcome)
+
+    async def _scale_selector(self, target: Controller) -> Selector:
+        scale = await self._scales.current(target)
+        if isinstance(scale, Failed):
+            raise _unhandled(target, scale.text, transient=isinstance(scale, Unavailable))
+        if not scale.selector:
+            named = f"{target.namespace}/{target.name}"
+            raise _unhandled(
+                target, f"resource {named} has an empty selector for scale sub-resource"
+            )
+        try:
+            return parse_selector(scale.selector)
+        except LabelSelectorError as error:
+            raise _unhandled(target, str(error)) from error
+
+    def _lookup(self, controller: Controller) -> Answer:
+        if not controller.is_well_known:
+            return self._scales.answer(controller)
+        found = self._controllers.find(controller)
+        return Absent() if found is None else Found(found.metadata.owner_references)
+
+
+def _own_selector(found: Workload | CronJob | ReplicationController) -> Selector:
+    if isinstance(found, CronJob):
+        return from_map(found.spec.job_template.spec.template.metadata.labels)
+    if isinstance(found, ReplicationController):
+        return from_map(found.spec.selector)
+    return from_label_selector(found.spec.selector)
+
+
+def _unhandled(target: Controller, error: str, *, transient: bool = False) -> TargetError:
+    named = f"{target.api_version} / {target.kind} / {target.name}"
+    return TargetError(
+        f"unhandled targetRef {named}, last error {error}",
+        transient=transient,
+        problem=OwnerProblem.UNHANDLED,
+    )
