@@ -6,7 +6,7 @@ and the kubelet's affair. The same seed, names and times give the same numbers, 
 
 Models are described by small mappings (:func:`parse_model`)::
 
-    30m                                                          constant
+    30m                                                            short for constant: 30m
     daily:    {low: 100m, high: 900m, period: 24h, peak-at: 14h}   a sine over the time of day
     ramp:     {from: 50m, to: 2, over: 10m, after: 1m}             since the container's start
     leak:     {from: 60Mi, rate: 2Mi, every: 1s, after: 30s, until: 300Mi}
@@ -15,7 +15,7 @@ Models are described by small mappings (:func:`parse_model`)::
     runs:     [{leak: ...}, 240Mi]       one per run of the container; the last one repeats
     sum:      [100m, {spikes: ...}]
 
-and ``noise: 0.1`` beside any of them varies it by up to ten percent.
+and ``noise: 0.1`` beside any of them varies it by up to ten percent, every ten seconds.
 """
 
 import math
@@ -265,7 +265,9 @@ def parse_model(
         raise ConfigError(f"{field}: expected one of {', '.join(_KINDS)}")
     kind = kinds[0]
     model: Model
-    if kind in _LISTS:
+    if kind == "constant":
+        model = Constant(section.take(kind, convert))
+    elif kind in _LISTS:
         parse = partial(parse_model, amount=amount, seed=seed)
         models = tuple(parse(item, field=path) for item, path in section.items(kind))
         if not models:
@@ -350,4 +352,4 @@ _SHAPES: Mapping[str, Callable[[Section, Callable[[object], float]], Model]] = {
     "recorded": _recorded,
 }
 _LISTS: Mapping[str, Callable[[tuple[Model, ...]], Model]] = {"runs": Runs, "sum": Sum}
-_KINDS = (*_SHAPES, *_LISTS)
+_KINDS = ("constant", *_SHAPES, *_LISTS)
