@@ -1,0 +1,138 @@
+"""What a review needs to know of the cluster, from caches that follow it.
+
+Source: ``matcher.GetMatchingVPA``,
+vertical-pod-autoscaler/pkg/admission-controller/resource/vpa/matcher.go; admission.md 4.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from admission.app import LookupFailedError, Match
+from admission.pods import changes_pods
+from admission.vpa_index import VpaIndex
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.api.core import LimitRangeSpec
+from common.api.meta import ObjectMeta
+from common.kube.cache import Cache
+from common.kube.client import KubeClient
+from common.kube.endpoints import LIMIT_RANGES, VPAS
+from common.kube.targets import ControllerCaches, TargetError
+from common.labels import Selector
+from common.target.controlling import SelectedVpa, controlling
+from common.target.owners import Controller, OwnerProblem, controller_of
+
+logger = logging.getLogger(__name__)
+
+# Seconds. A ReplicaSet's first pods come within milliseconds of the ReplicaSet, and our watch
+# may bring it a moment later; without this patience they would start with the wrong size.
+_CATCH_UP = (0.01, 0.02, 0.05, 0.1, 0.2)
+
+
+class TargetLookup(Protocol):
+    """Selectors and owners: ``common.kube.targets.Targets``."""
+
+    async def selector(self, vpa: VerticalPodAutoscaler) -> Selector:
+        """The selector of the pods that the VPA's target controls; raises TargetError."""
+        ...
+
+    async def topmost(self, controller: Controller) -> Controller | None:
+        """The topmost well-known or scalable controller; raises TargetError."""
+        ...
+
+
+class Matcher:
+    """Finds the VPA of a new pod among those of an index."""
+
+    def __init__(self, vpas: VpaIndex, targets: TargetLookup) -> None:
+        self._vpas = vpas
+        self._targets = targets
+
+    async def match(self, pod: ObjectMeta) -> Match:
+        """The VPA that changes the pod, whose ``namespace`` must be set.
+
+        VPAs of mode Off are left out before the oldest is chosen, so that they don't shadow
+        active ones; a VPA whose selector can't be resolved costs nobody but itself.
+
+        Raises:
+            LookupFailedError: the pod's owners can't be found out.
+        """
+        controller = controller_of(pod)
+        if controller is None or not self._vpas.has_any(pod.namespace):
+            return Match()
+        top = await self._topmost(controller)
+        if top is None:
+            return Match()
+        there = tuple(self._vpas.targeting(top.key))  # it may change while we wait
+        candidates = [
+            SelectedVpa(vpa, selector)
+            for vpa in there
+            if changes_pods(vpa) and (selector := await self._selector(vpa)) is not None
+        ]
+        found = controlling(pod, top, candidates)
+        if found is not None:
+            return Match(found.vpa)
+        return Match(off=any(not changes_pods(vpa) for vpa in there))
+
+    async def _topmost(self, controller: Controller) -> Controller | None:
+        for pause in _CATCH_UP:
+            try:
+                return await self._targets.topmost(controller)
+            except TargetError as error:
+                if error.problem is OwnerProblem.NODE:
+                    return None
+                if error.problem is not OwnerProblem.MISSING:
+                    raise LookupFailedError(str(error)) from error
+            await asyncio.sleep(pause)
+        try:
+            return await self._targets.topmost(controller)
+        except TargetError as error:
+            raise LookupFailedError(str(error)) from error
+
+    async def _selector(self, vpa: VerticalPodAutoscaler) -> Selector | None:
+        try:
+            return await self._targets.selector(vpa)
+        except TargetError as error:
+            named = {"namespace": vpa.metadata.namespace, "vpa": vpa.metadata.name}
+            logger.debug("VPA without selector", extra=named | {"error": str(error)})
+            return None
+
+
+class CachedCluster:
+    """The cluster as the caches show it; the caches still have to be run."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        controllers: ControllerCaches,
+        targets: TargetLookup,
+        *,
+        namespace: str = "",
+    ) -> None:
+        """``namespace`` is the only one to look at; empty means all."""
+        index = VpaIndex()
+        self._vpas = Cache(client, VPAS, namespace=namespace, on_change=index.apply)
+        self._limit_ranges = Cache(client, LIMIT_RANGES, namespace=namespace)
+        self._controllers = controllers
+        self._matcher = Matcher(index, targets)
+
+    @property
+    def caches(self) -> tuple[Cache[Any], ...]:
+        """Every cache, to be run and waited for."""
+        return (self._vpas, self._limit_ranges, *self._controllers.all())
+
+    @property
+    def synced(self) -> bool:
+        return all(cache.synced for cache in self.caches)
+
+    async def wait_synced(self) -> None:
+        """Wait until everything has been listed once."""
+        for cache in self.caches:
+            await cache.wait_synced()
+
+    async def match(self, pod: ObjectMeta) -> Match:
+        return await self._matcher.match(pod)
+
+    def limit_ranges(self, namespace: str) -> Sequence[LimitRangeSpec]:
+        return tuple(found.spec for found in self._limit_ranges.in_namespace(namespace))

@@ -1,0 +1,72 @@
+"""Make sure that the webhook has certificates: ``python -P -m certs``."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+from certs import authority, store
+from certs.settings import Settings
+from common.errors import ConfigError, KubeError
+from common.flags import read_flags
+from common.kube import config
+from common.kube.client import KubeClient
+from common.runtime import logs, service
+from common.runtime.clock import Clock, SystemClock
+
+PROGRAM = "vpa-certs"
+
+
+async def ensure(settings: Settings, clock: Clock) -> None:
+    """Write what is missing.
+
+    Raises:
+        ConfigError: the hosts, the directory or the API server can't be used.
+    """
+    now = clock.now()
+    hosts = settings.served_hosts
+    lifetime = timedelta(days=settings.days)
+    async with contextlib.AsyncExitStack() as stack:
+        stores: list[store.Store] = []
+        if settings.secret:
+            connection = await config.load(settings.kubeconfig)
+            client = await stack.enter_async_context(
+                KubeClient(
+                    connection,
+                    user_agent=PROGRAM,
+                    qps=settings.kube_api_qps,
+                    burst=settings.kube_api_burst,
+                )
+            )
+            stores.append(store.Secret(client, settings.secret_namespace, settings.secret))
+        if settings.output_dir:
+            stores.append(store.Directory(Path(settings.output_dir)))
+        try:
+            await store.ensure(
+                stores,
+                problem_with=lambda bundle: authority.problem_with(bundle, hosts, now),
+                create=lambda: authority.create(
+                    hosts, make_key=authority.rsa_key, now=now, lifetime=lifetime
+                ),
+            )
+        except KubeError as error:
+            raise ConfigError(f"can't keep the certificates: {error}") from error
+        except (ValueError, OverflowError) as error:
+            raise ConfigError(f"can't make such certificates: {error}") from error
+
+
+async def _main(argv: Sequence[str]) -> None:
+    settings = read_flags(Settings, argv, program=PROGRAM, environ=os.environ)
+    logs.configure(settings.verbosity, settings.logging_format)
+    await ensure(settings, SystemClock())
+
+
+def main() -> int:
+    """Entry point; the exit code."""
+    return service.run(PROGRAM, lambda: _main(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""What an operator can tell the certificate maker."""
+
+from dataclasses import dataclass
+
+from common.errors import ConfigError
+from common.flags import flag, names
+
+DEFAULT_SECRET = "vpa-tls-certs"  # noqa: S105 - the name of a Secret, not its content
+_SERVICE = "vpa-webhook"
+_MOST_DAYS = 1_000_000  # the reference's certificates live for 100,000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Makes the webhook's CA and serving certificate, unless good ones are there.
+
+    They go into a Secret, into a directory, or into both; a valid pair is kept.
+    """
+
+    output_dir: str = flag(
+        "--output-dir",
+        default="",
+        parse=str,
+        help="Directory to write caKey.pem, caCert.pem, serverKey.pem and serverCert.pem to.",
+    )
+    secret_name: str = flag(
+        "--secret-name",
+        default="",
+        parse=str,
+        help=f"Secret to write them to; {DEFAULT_SECRET} if there is no --output-dir either.",
+    )
+    secret_namespace: str = flag(
+        "--secret-namespace",
+        default="kube-system",
+        parse=str,
+        env="NAMESPACE",
+        help="Namespace of the Secret.",
+    )
+    hosts: tuple[str, ...] = flag(
+        "--host",
+        default=(),
+        parse=names,
+        help="Comma-separated DNS names and IP addresses to serve; "
+        f"{_SERVICE}.<namespace of the Secret>.svc if none is given.",
+    )
+    days: int = flag(
+        "--days",
+        default=3650,
+        parse=int,
+        help="How long the certificates are valid.",
+    )
+    kubeconfig: str = flag(
+        "--kubeconfig",
+        default="",
+        parse=str,
+        help="Path of a kubeconfig; without it the process expects to run in a pod.",
+    )
+    kube_api_qps: float = flag(
+        "--kube-api-qps",
+        default=50.0,
+        parse=float,
+        help="Requests per second to the API server, on average.",
+    )
+    kube_api_burst: float = flag(
+        "--kube-api-burst",
+        default=100.0,
+        parse=float,
+        help="Requests to the API server that may be sent at once.",
+    )
+    verbosity: int = flag(
+        "--v",
+        short="-v",
+        default=4,
+        parse=int,
+        help="Log detail as klog counts it: 0 warnings, 1-4 information, 5 and more debugging.",
+    )
+    logging_format: str = flag(
+        "--logging-format",
+        default="text",
+        parse=str,
+        help="How log lines look: text (klog's form) or json.",
+    )
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.days <= _MOST_DAYS:
+            raise ConfigError(f"--days must be from 1 to {_MOST_DAYS}")
+        if self.logging_format not in ("text", "json"):
+            raise ConfigError(f"--logging-format: {self.logging_format!r} is not text or json")
+
+    @property
+    def secret(self) -> str:
+        """The Secret to write to; empty for none."""
+        return self.secret_name or ("" if self.output_dir else DEFAULT_SECRET)
+
+    @property
+    def served_hosts(self) -> tuple[str, ...]:
+        """What the serving certificate is for."""
+        return self.hosts or (f"{_SERVICE}.{self.secret_namespace}.svc",)

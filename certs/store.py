@@ -1,0 +1,218 @@
+"""Where the certificates are kept: a Secret, a directory, or both.
+
+Source: admission.md 9.1, the keys of the Secret ``vpa-tls-certs``.
+"""
+
+import asyncio
+import base64
+import binascii
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from certs.authority import Bundle, Pair
+from common.errors import ConfigError, ConflictError, NotFoundError
+from common.kube.client import KubeClient, PatchType
+from common.kube.endpoints import SECRETS
+
+logger = logging.getLogger(__name__)
+
+CA_KEY, CA_CERTIFICATE = "caKey.pem", "caCert.pem"
+SERVER_KEY, SERVER_CERTIFICATE = "serverKey.pem", "serverCert.pem"
+
+_KEY_MODE = 0o600
+_CERTIFICATE_MODE = 0o644
+
+
+class Store(Protocol):
+    """A place that keeps one bundle."""
+
+    async def load(self) -> Bundle | None:
+        """What is kept; None if there is nothing, or not all of it."""
+        ...
+
+    async def save(self, bundle: Bundle) -> None:
+        """Keep ``bundle`` instead; raises ConflictError if somebody else was faster."""
+        ...
+
+    def __str__(self) -> str: ...
+
+
+class Directory:
+    """Four files; keys are readable by their owner alone."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __str__(self) -> str:
+        return f"directory {self._path}"
+
+    async def load(self) -> Bundle | None:
+        """Read the files.
+
+        Raises:
+            ConfigError: a file is there and can't be read.
+        """
+        return await asyncio.to_thread(self._read)
+
+    async def save(self, bundle: Bundle) -> None:
+        """Write the files, each at once: whoever reads sees the old or the new content.
+
+        Raises:
+            ConfigError: the directory can't be written to.
+        """
+        await asyncio.to_thread(self._write, _members(bundle))
+
+    def _read(self) -> Bundle | None:
+        try:
+            return _bundle({file.name: file.read_bytes() for file in self._files()})
+        except OSError as error:
+            raise ConfigError(f"can't read {self}: {error.strerror}") from error
+
+    def _files(self) -> list[Path]:
+        return [file for name in _NAMES if (file := self._path / name).exists()]
+
+    def _write(self, members: Mapping[str, bytes]) -> None:
+        try:
+            self._path.mkdir(parents=True, exist_ok=True)
+            for name, content in members.items():
+                mode = _KEY_MODE if name in (CA_KEY, SERVER_KEY) else _CERTIFICATE_MODE
+                _replace(self._path / name, content, mode)
+        except OSError as error:
+            raise ConfigError(f"can't write {self}: {error.strerror}") from error
+
+
+class Secret:
+    """A Secret of type Opaque, with the same four names as keys."""
+
+    def __init__(self, client: KubeClient, namespace: str, name: str) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._name = name
+        self._version: str | None = None  # None: it was not there when we looked
+
+    def __str__(self) -> str:
+        return f"secret {self._namespace}/{self._name}"
+
+    async def load(self) -> Bundle | None:
+        """Read the Secret.
+
+        Raises:
+            KubeError: the API server refused or could not be reached.
+        """
+        try:
+            there = await self._client.get(SECRETS, self._name, namespace=self._namespace)
+        except NotFoundError:
+            self._version = None
+            return None
+        self._version = there["metadata"].get("resourceVersion", "")
+        return _bundle(_decoded(there.get("data") or {}))
+
+    async def save(self, bundle: Bundle) -> None:
+        """Create the Secret, or replace its content, as it was when it was loaded.
+
+        Raises:
+            ConflictError: somebody created or changed it since.
+            KubeError: the API server refused or could not be reached.
+        """
+        data = {name: base64.b64encode(raw).decode() for name, raw in _members(bundle).items()}
+        if self._version is None:
+            body = {
+                "apiVersion": SECRETS.api_version,
+                "kind": SECRETS.kind,
+                "metadata": {"name": self._name, "namespace": self._namespace},
+                "type": "Opaque",
+                "data": data,
+            }
+            await self._client.create(SECRETS, body, namespace=self._namespace)
+            return
+        await self._client.patch(
+            SECRETS,
+            self._name,
+            {"metadata": {"resourceVersion": self._version}, "data": data},
+            patch_type=PatchType.MERGE,
+            namespace=self._namespace,
+        )
+
+
+async def ensure(
+    stores: Sequence[Store],
+    *,
+    problem_with: Callable[[Bundle], str | None],
+    create: Callable[[], Bundle],
+) -> Bundle:
+    """Make sure that all stores keep the same good bundle, and return it.
+
+    The first store with a good one is right, and the others follow it; where there is none,
+    one is created. Of several processes that do this at once, the fastest wins.
+
+    Raises:
+        ConfigError: a directory can't be used.
+        KubeError: the API server refused or could not be reached.
+    """
+    while True:
+        kept = [await store.load() for store in stores]
+        good: Bundle | None = None
+        for store, bundle in zip(stores, kept, strict=True):
+            problem = "there is none" if bundle is None else problem_with(bundle)
+            if problem is None:
+                good = good or bundle
+            else:
+                logger.info("no certificate to keep", extra={"store": store, "problem": problem})
+        chosen = good or create()
+        try:
+            for store, bundle in zip(stores, kept, strict=True):
+                if bundle != chosen:
+                    await store.save(chosen)
+                    logger.info("certificates written", extra={"store": store})
+        except ConflictError:
+            logger.info("another process was faster; looking again")
+        else:
+            return chosen
+
+
+_NAMES = (CA_KEY, CA_CERTIFICATE, SERVER_KEY, SERVER_CERTIFICATE)
+
+
+def _members(bundle: Bundle) -> dict[str, bytes]:
+    return {
+        CA_KEY: bundle.authority.key,
+        CA_CERTIFICATE: bundle.authority.certificate,
+        SERVER_KEY: bundle.server.key,
+        SERVER_CERTIFICATE: bundle.server.certificate,
+    }
+
+
+def _bundle(members: Mapping[str, bytes]) -> Bundle | None:
+    if any(name not in members for name in _NAMES):
+        return None
+    return Bundle(
+        authority=Pair(key=members[CA_KEY], certificate=members[CA_CERTIFICATE]),
+        server=Pair(key=members[SERVER_KEY], certificate=members[SERVER_CERTIFICATE]),
+    )
+
+
+def _decoded(data: Mapping[str, Any]) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for name in _NAMES:
+        try:
+            found[name] = base64.b64decode(data[name], validate=True)
+        except (KeyError, TypeError, binascii.Error):
+            continue
+    return found
+
+
+def _replace(file: Path, content: bytes, mode: int) -> None:
+    """Write beside the file and rename, so that nobody reads half of it."""
+    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            os.fchmod(handle, mode)
+            stream.write(content)
+        Path(temporary).replace(file)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,38 @@
+"""``python -P -m certs`` as an operator calls it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FILES = ("caKey.pem", "caCert.pem", "serverKey.pem", "serverCert.pem")
+
+
+def certs(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "certs", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_a_second_run_keeps_what_the_first_made(tmp_path: Path) -> None:
+    arguments = ("--output-dir", str(tmp_path / "tls"), "--host", "127.0.0.1,localhost")
+    assert certs(*arguments, folder=tmp_path).returncode == 0
+    made = [(tmp_path / "tls" / name).read_bytes() for name in FILES]
+    assert certs(*arguments, folder=tmp_path).returncode == 0
+    assert [(tmp_path / "tls" / name).read_bytes() for name in FILES] == made
+
+    assert certs(*arguments[:3], "127.0.0.1,elsewhere", folder=tmp_path).returncode == 0
+    assert [(tmp_path / "tls" / name).read_bytes() for name in FILES] != made
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("--days=0",), "vpa-certs: --days must be from 1 to 1000000\n"),
+        (("--wrong",), "vpa-certs: unrecognized arguments: --wrong\n"),
+        (("--kubeconfig=nowhere",), "vpa-certs: kubeconfig nowhere: no such file: nowhere\n"),
+    ],
+)
+def test_a_mistake_is_one_clear_line(arguments: tuple[str, ...], line: str, tmp_path: Path) -> None:
+    done = certs(*arguments, folder=tmp_path)
+    assert (done.returncode, done.stderr, done.stdout) == (2, line, "")
