@@ -1,0 +1,537 @@
+"""One simulated kubelet, driven by hand: starts, ends, OOM kills, resizes, deferred queue."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from sandbox.kubelet.faults import PREFIX
+from sandbox.kubelet.loads import UsageRule
+from sandbox.kubelet.node import Node, NodeShape
+from sandbox.kubelet.pod_lifecycle import Simulation
+from sandbox.kubelet.pod_resources import Totals
+from sandbox.kubelet.status import status_patch
+from sandbox.kubelet.timing import Timing
+from sandbox.kubelet.wire import RunnablePod
+from sandbox.matching import Match
+from sandbox.usage import Constant, Model, Ramp, Runs
+
+BEGIN = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+MIB = 1024 * 1024
+ANYWHERE = Match(labels={})
+TIMING = Timing(
+    start_delay=1, init_delay=2, stop_delay=3, resize_delay=1, restart_delay=1, retry_failed=10
+)
+
+
+class Kubelet:
+    """A node with its own clock; objects are posted to it as the API server would send them."""
+
+    def __init__(
+        self, *, minor: int = 36, memory: Model | None = None, cpu: int = 1000, pods: int = 9
+    ) -> None:
+        self.now = BEGIN
+        simulation = Simulation(
+            minor=minor,
+            timing=TIMING,
+            epoch=BEGIN,
+            usage=(UsageRule(match=ANYWHERE, memory=memory),),
+        )
+        shape = NodeShape(name="n", capacity=Totals(cpu, 1000 * MIB), pods=pods)
+        self.node = Node(shape, simulation)
+        self.objects: dict[str, dict[str, Any]] = {}
+
+    def post(self, name: str = "web", **keywords: Any) -> None:
+        """Create a pod, or change it; the generation counts up."""
+        old = self.objects.get(name)
+        generation = 1 if old is None else old["metadata"]["generation"] + 1
+        self.objects[name] = raw = pod(name, generation=generation, **keywords)
+        self.node.observe(msgspec.convert(raw, RunnablePod), self.now, new_ip="10.244.0.9")
+        self.settle()
+
+    def settle(self) -> None:
+        """Do everything that is due by now."""
+        while self.node.touched:
+            self.node.advance(self.node.touched.pop(), self.now)
+        for uid in list(self.node.pods):
+            self.node.advance(uid, self.now)
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, from one due moment to the next, with memory looked at every second."""
+        end = self.now + timedelta(seconds=seconds)
+        while self.now < end:
+            plans = [one.due(self.now) for one in self.node.pods.values()]
+            self.now = min(
+                [plan for plan in plans if plan is not None and plan > self.now]
+                + [end, self.now + timedelta(seconds=1)]
+            )
+            self.node.kill_hungry(self.now)
+            self.settle()
+
+    def status(self, name: str = "web") -> dict[str, Any]:
+        run = self.node.pods[f"uid-{name}"]
+        patch = status_patch(run, host_ip="10.0.0.1", now=self.now)
+        assert patch["metadata"] == {"uid": f"uid-{name}"}
+        status: dict[str, Any] = patch["status"]
+        return status
+
+    def container(self, name: str = "web") -> dict[str, Any]:
+        found: dict[str, Any] = self.status(name)["containerStatuses"][0]
+        return found
+
+    def conditions(self, name: str = "web") -> dict[str, dict[str, Any]]:
+        return {one["type"]: one for one in self.status(name)["conditions"]}
+
+    def gone(self) -> bool:
+        """Whether the kubelet is done with the pod."""
+        return self.node.pods["uid-web"].ended
+
+    def resize(self, name: str = "web") -> list[tuple[str, str]]:
+        """The resize conditions: type and reason."""
+        return [
+            (kind, one["reason"] or "")
+            for kind, one in self.conditions(name).items()
+            if kind.startswith("PodResize") and one.get("$patch") != "delete"
+        ]
+
+    def reasons(self, name: str = "web") -> list[str]:
+        return [notice.reason for notice in self.node.pods[f"uid-{name}"].notices]
+
+
+def pod(
+    name: str,
+    *,
+    generation: int,
+    cpu: str = "100m",
+    memory: str = "100Mi",
+    limits: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+    policy: Sequence[tuple[str, str]] = (),
+    deleting: bool = False,
+    grace: int = 30,
+    priority: int = 0,
+    init: Sequence[dict[str, Any]] = (),
+    restart_policy: str = "Always",
+    **container: Any,
+) -> dict[str, Any]:
+    resources = {"requests": {"cpu": cpu, "memory": memory}, "limits": limits or {}}
+    metadata = {
+        "name": name,
+        "namespace": "shop",
+        "uid": f"uid-{name}",
+        "generation": generation,
+        "annotations": {PREFIX + key: value for key, value in (annotations or {}).items()},
+    }
+    if deleting:
+        metadata["deletionTimestamp"] = BEGIN
+        metadata["deletionGracePeriodSeconds"] = grace
+    resize_policy = [{"resourceName": one, "restartPolicy": what} for one, what in policy]
+    main = {"name": "app", "image": "shop:1", "resources": resources, **container}
+    return {
+        "metadata": metadata,
+        "spec": {
+            "nodeName": "n",
+            "priority": priority,
+            "restartPolicy": restart_policy,
+            "initContainers": list(init),
+            "containers": [{**main, "resizePolicy": resize_policy}],
+        },
+    }
+
+
+def merged(patch: Any) -> Any:
+    """What the API server keeps of a patch: null removes."""
+    if isinstance(patch, dict):
+        return {key: merged(value) for key, value in patch.items() if value is not None}
+    return [merged(item) for item in patch] if isinstance(patch, list) else patch
+
+
+# Life and death
+
+
+def test_a_pod_starts_after_its_delay() -> None:
+    kubelet = Kubelet()
+    kubelet.post()
+    assert kubelet.status()["phase"] == "Pending"
+    assert kubelet.container()["state"] == {"waiting": {"reason": "ContainerCreating"}}
+    assert "resources" not in kubelet.container()
+    kubelet.wait(0.9)
+    assert kubelet.status()["phase"] == "Pending"
+    kubelet.wait(0.1)
+    status = kubelet.status()
+    assert (status["phase"], status["podIP"], status["qosClass"]) == (
+        "Running",
+        "10.244.0.9",
+        "Burstable",
+    )
+    assert kubelet.conditions()["Ready"]["status"] == "True"
+    container = kubelet.container()
+    assert container["state"] == {"running": {"startedAt": "2026-01-02T12:00:01Z"}}
+    assert container["resources"] == {"requests": {"cpu": "100m", "memory": "100Mi"}}
+    assert container["allocatedResources"] == {"cpu": "100m", "memory": "100Mi"}
+    assert kubelet.reasons() == ["Started"]
+
+
+def test_a_container_without_resources_reports_an_empty_block() -> None:
+    kubelet = Kubelet()
+    kubelet.post(resources={})
+    kubelet.wait(1)
+    assert kubelet.container()["resources"] == {}
+    assert "allocatedResources" not in kubelet.container()
+
+
+@pytest.mark.parametrize(("minor", "want"), [(33, None), (34, 1)])
+def test_generations_are_reported_from_1_34_on(minor: int, want: int | None) -> None:
+    kubelet = Kubelet(minor=minor)
+    kubelet.post()
+    assert kubelet.status().get("observedGeneration") == want
+    assert kubelet.conditions()["Ready"].get("observedGeneration") == want
+
+
+def test_readiness_waits_for_the_probe() -> None:
+    kubelet = Kubelet()
+    kubelet.post(readinessProbe={"initialDelaySeconds": 5})
+    kubelet.wait(5.9)
+    ready = kubelet.conditions()["Ready"]
+    assert (ready["status"], ready["reason"]) == ("False", "ContainersNotReady")
+    kubelet.wait(0.1)
+    assert kubelet.conditions()["Ready"]["status"] == "True"
+    assert kubelet.conditions()["Ready"]["lastTransitionTime"] == "2026-01-02T12:00:06Z"
+
+
+def test_init_containers_run_one_after_the_other_and_sidecars_stay() -> None:
+    kubelet = Kubelet()
+    kubelet.post(
+        init=[
+            {"name": "first"},
+            {"name": "proxy", "restartPolicy": "Always"},
+            {"name": "second"},
+        ]
+    )
+
+    def states() -> Iterator[str]:
+        for one in kubelet.status()["initContainerStatuses"]:
+            yield from one["state"]
+
+    kubelet.wait(1)
+    assert list(states()) == ["running", "waiting", "waiting"]
+    kubelet.wait(2)
+    assert list(states()) == ["terminated", "running", "running"]
+    assert kubelet.conditions()["Initialized"]["status"] == "False"
+    assert kubelet.status()["phase"] == "Pending"
+    kubelet.wait(2)
+    assert list(states()) == ["terminated", "running", "terminated"]
+    assert kubelet.conditions()["Initialized"]["status"] == "True"
+    assert kubelet.status()["phase"] == "Running"
+
+
+def test_a_pod_that_does_not_fit_fails() -> None:
+    kubelet = Kubelet()
+    kubelet.post("large", cpu="900m")
+    kubelet.post("other", cpu="200m")
+    status = kubelet.status("other")
+    assert (status["phase"], status["reason"]) == ("Failed", "OutOfcpu")
+    assert "requested: 200, used: 900, capacity: 1000" in status["message"]
+
+
+def test_deletion_takes_the_stop_delay() -> None:
+    kubelet = Kubelet()
+    kubelet.post()
+    kubelet.wait(2)
+    kubelet.post(deleting=True)
+    assert "Killing" in kubelet.reasons()
+    kubelet.wait(2.9)
+    assert not kubelet.gone()
+    kubelet.wait(0.1)
+    assert kubelet.gone()
+    assert kubelet.status()["phase"] == "Failed"
+    assert kubelet.container()["state"]["terminated"]["exitCode"] == 143
+
+
+def test_a_short_grace_period_shortens_it() -> None:
+    kubelet = Kubelet()
+    kubelet.post()
+    kubelet.wait(2)
+    kubelet.post(deleting=True, grace=1)
+    kubelet.wait(1)
+    assert kubelet.gone()
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "phase"),
+    [
+        ("Never", "0", "Succeeded"),
+        ("Never", "3", "Failed"),
+        ("OnFailure", "0", "Succeeded"),
+        ("OnFailure", "3", "Running"),
+        ("Always", "0", "Running"),
+    ],
+)
+def test_an_exit_follows_the_restart_policy(policy: str, code: str, phase: str) -> None:
+    kubelet = Kubelet()
+    kubelet.post(restart_policy=policy, annotations={"exit-after": "5s", "exit-code": code})
+    kubelet.wait(6)
+    assert kubelet.status()["phase"] == phase
+    assert kubelet.container()["state"]["terminated"]["exitCode"] == int(code)
+
+
+def test_an_oom_kill_is_told_and_the_container_runs_again() -> None:
+    kubelet = Kubelet(memory=Runs((Constant(300 * MIB), Constant(50 * MIB))))
+    kubelet.post(limits={"memory": "200Mi"})
+    kubelet.wait(2)
+    ended = kubelet.container()["state"]["terminated"]
+    assert (ended["reason"], ended["exitCode"]) == ("OOMKilled", 137)
+    kubelet.wait(1)
+    container = kubelet.container()
+    assert "running" in container["state"]
+    assert container["restartCount"] == 1
+    assert container["lastState"]["terminated"]["reason"] == "OOMKilled"
+    kubelet.wait(3600)
+    assert kubelet.container()["restartCount"] == 1
+
+
+def test_memory_exactly_at_the_limit_lives() -> None:
+    kubelet = Kubelet(memory=Ramp(start=0, end=200 * MIB, after=0, over=10))
+    kubelet.post(limits={"memory": "200Mi"})
+    kubelet.wait(3600)
+    assert kubelet.container()["restartCount"] == 0
+
+
+def test_the_back_off_doubles_up_to_five_minutes() -> None:
+    kubelet = Kubelet(memory=Constant(300 * MIB))
+    kubelet.post(limits={"memory": "200Mi"})
+    starts = []
+    kubelet.wait(1)
+    for _ in range(8):
+        while "running" not in kubelet.container()["state"]:
+            kubelet.wait(1)
+        starts.append(kubelet.now)
+        kubelet.wait(1)
+    gaps = [round((b - a).total_seconds()) - 1 for a, b in itertools.pairwise(starts)]
+    assert gaps == [1, 10, 20, 40, 80, 160, 300]
+    waiting = kubelet.container()["state"]["waiting"]
+    assert waiting["reason"] == "CrashLoopBackOff"
+    assert waiting["message"].startswith("back-off 300s restarting failed container=app pod=web_")
+
+
+# Resizes
+
+
+def test_a_resize_is_allocated_then_actuated() -> None:
+    kubelet = Kubelet()
+    kubelet.post()
+    kubelet.wait(2)
+    kubelet.post(cpu="300m")
+    container = kubelet.container()
+    assert container["allocatedResources"]["cpu"] == "300m"
+    assert container["resources"]["requests"]["cpu"] == "100m"
+    assert kubelet.resize() == [("PodResizeInProgress", "")]
+    assert kubelet.conditions()["PodResizeInProgress"]["observedGeneration"] == 2
+    kubelet.wait(1)
+    assert kubelet.container()["resources"]["requests"]["cpu"] == "300m"
+    assert kubelet.container()["restartCount"] == 0
+    assert kubelet.resize() == []
+    assert kubelet.conditions()["PodResizeInProgress"]["$patch"] == "delete"
+    assert kubelet.reasons() == ["Started", "ResizeStarted", "ResizeCompleted"]
+
+
+def test_events_of_resizes_exist_from_1_35_on() -> None:
+    kubelet = Kubelet(minor=34)
+    kubelet.post()
+    kubelet.wait(2)
+    kubelet.post(cpu="300m")
+    kubelet.wait(1)
+    assert kubelet.reasons() == ["Started"]
+
+
+@pytest.mark.parametrize(("minor", "want"), [(35, "Infeasible"), (36, "Deferred")])
+def test_a_pod_larger_than_its_node(minor: int, want: str) -> None:
+    kubelet = Kubelet(minor=minor)
+    kubelet.post()
+    kubelet.wait(2)
+    kubelet.post(cpu="1001m")
+    assert kubelet.resize() == [("PodResizePending", want)]
+    assert kubelet.reasons()[-1] == f"Resize{want}"
+    assert kubelet.node.waiting == (("web",) if want == "Deferred" else ())
+    kubelet.post(cpu="100m")
+    assert kubelet.resize() == []
+
+
+def test_a_deferred_resize_is_tried_when_room_comes_free() -> None:
+    kubelet = Kubelet()
+    kubelet.post("web", cpu="500m")
+    kubelet.post("other", cpu="400m")
+    kubelet.wait(2)
+    kubelet.post("web", cpu="700m")
+    assert kubelet.resize() == [("PodResizePending", "Deferred")]
+    since = kubelet.conditions()["PodResizePending"]["lastTransitionTime"]
+    kubelet.wait(10)
+    kubelet.node.retry(kubelet.now)
+    assert kubelet.conditions()["PodResizePending"]["lastTransitionTime"] == since
+    assert kubelet.reasons().count("ResizeDeferred") == 1
+    kubelet.post("other", cpu="200m")
+    kubelet.wait(1)
+    assert kubelet.resize() == []
+    assert kubelet.container()["resources"]["requests"]["cpu"] == "700m"
+
+
+def test_deletion_of_another_pod_makes_room() -> None:
+    kubelet = Kubelet()
+    kubelet.post("web", cpu="500m")
+    kubelet.post("other", cpu="400m")
+    kubelet.wait(2)
+    kubelet.post("web", cpu="700m")
+    kubelet.node.forget("uid-other", kubelet.now)
+    kubelet.wait(1)
+    assert kubelet.container()["resources"]["requests"]["cpu"] == "700m"
+
+
+def test_the_more_important_resize_goes_first() -> None:
+    kubelet = Kubelet()
+    kubelet.post("low", cpu="200m")
+    kubelet.post("high", cpu="200m", priority=10)
+    kubelet.post("other", cpu="600m")
+    kubelet.wait(2)
+    kubelet.post("low", cpu="500m")
+    kubelet.wait(5)
+    kubelet.post("high", cpu="500m", priority=10)
+    kubelet.post("other", cpu="300m")
+    kubelet.wait(2)
+    assert kubelet.container("high")["resources"]["requests"]["cpu"] == "500m"
+    assert kubelet.resize("low") == [("PodResizePending", "Deferred")]
+
+
+def test_a_restart_policy_restarts_the_container() -> None:
+    kubelet = Kubelet()
+    policy = [("memory", "RestartContainer")]
+    kubelet.post(policy=policy)
+    kubelet.wait(2)
+    kubelet.post(memory="200Mi", policy=policy)
+    kubelet.wait(1)
+    ended = kubelet.container()["state"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (137, "Error")
+    assert kubelet.resize() == [("PodResizeInProgress", "")]
+    kubelet.wait(1)
+    container = kubelet.container()
+    assert container["resources"]["requests"]["memory"] == "200Mi"
+    assert container["restartCount"] == 1
+    assert container["lastState"]["terminated"]["exitCode"] == 137
+    assert kubelet.resize() == []
+
+
+def test_a_restart_policy_of_another_resource_does_not() -> None:
+    kubelet = Kubelet()
+    policy = [("memory", "RestartContainer")]
+    kubelet.post(policy=policy)
+    kubelet.wait(2)
+    kubelet.post(cpu="200m", policy=policy)
+    kubelet.wait(2)
+    assert kubelet.container()["restartCount"] == 0
+    assert kubelet.container()["resources"]["requests"]["cpu"] == "200m"
+
+
+def test_a_memory_limit_is_not_lowered_below_usage_and_heals() -> None:
+    demand = Ramp(start=150 * MIB, end=50 * MIB, after=20, over=1)
+    kubelet = Kubelet(memory=demand)
+    kubelet.post(limits={"memory": "300Mi"})
+    kubelet.wait(2)
+    kubelet.post(limits={"memory": "150Mi"})  # equal counts as above
+    kubelet.wait(1)
+    condition = kubelet.conditions()["PodResizeInProgress"]
+    assert condition["reason"] == "Error"
+    limit = 150 * MIB
+    assert condition["message"] == (
+        f"cannot decrease memory limits: [attempting to set pod memory limit ({limit}) below "
+        f'current usage ({limit}), attempting to set container "app" memory limit ({limit}) '
+        f"below current usage ({limit})]"
+    )
+    assert kubelet.container()["resources"]["limits"]["memory"] == "300Mi"
+    kubelet.wait(30)
+    assert kubelet.resize() == []
+    assert kubelet.container()["resources"]["limits"]["memory"] == "150Mi"
+    assert kubelet.reasons().count("ResizeError") == 1
+
+
+def test_a_newer_resize_supersedes_one_that_waits() -> None:
+    kubelet = Kubelet()
+    kubelet.post()
+    kubelet.wait(2)
+    kubelet.post(cpu="2")
+    kubelet.post(cpu="500m")
+    kubelet.wait(1)
+    assert kubelet.resize() == []
+    assert kubelet.container()["resources"]["requests"]["cpu"] == "500m"
+
+
+# Faults
+
+
+@pytest.mark.parametrize(
+    ("fault", "want"),
+    [
+        ("stuck", [("PodResizeInProgress", "")]),
+        ("error", [("PodResizeInProgress", "Error")]),
+        ("deferred", [("PodResizePending", "Deferred")]),
+        ("infeasible", [("PodResizePending", "Infeasible")]),
+        ("unknown-reason", [("PodResizePending", "Puzzled")]),
+        ("silent", []),
+    ],
+)
+def test_faults_of_a_resize(fault: str, want: list[tuple[str, str]]) -> None:
+    kubelet = Kubelet()
+    annotations = {"resize": fault}
+    kubelet.post(annotations=annotations)
+    kubelet.wait(2)
+    kubelet.post(cpu="300m", annotations=annotations)
+    kubelet.wait(60)
+    assert kubelet.resize() == want
+    assert kubelet.container()["resources"]["requests"]["cpu"] == "100m"
+
+
+def test_an_annotation_that_is_nonsense_is_passed_over() -> None:
+    kubelet = Kubelet()
+    kubelet.post(annotations={"resize": "sideways", "start-delay": "soon"})
+    kubelet.wait(1)
+    assert kubelet.status()["phase"] == "Running"
+
+
+def test_an_old_node_reports_no_resources() -> None:
+    kubelet = Kubelet()
+    kubelet.post(annotations={"report-resources": "false"})
+    kubelet.wait(1)
+    assert "resources" not in kubelet.container()
+
+
+def test_a_frozen_kubelet_does_nothing_until_it_is_back() -> None:
+    kubelet = Kubelet()
+    kubelet.post()
+    kubelet.wait(2)
+    kubelet.node.freeze()
+    kubelet.post(cpu="300m")
+    kubelet.wait(60)
+    assert kubelet.container()["allocatedResources"]["cpu"] == "100m"
+    kubelet.node.thaw(kubelet.now)
+    kubelet.wait(1)
+    assert kubelet.container()["resources"]["requests"]["cpu"] == "300m"
+
+
+def test_a_restarted_kubelet_goes_on_where_it_was() -> None:
+    kubelet = Kubelet()
+    kubelet.post(limits={"memory": "300Mi"})
+    kubelet.wait(2)
+    status = merged(kubelet.status())
+    raw = pod("web", generation=2, cpu="2", limits={"memory": "300Mi"})
+    later = Kubelet()
+    later.now = kubelet.now + timedelta(minutes=5)
+    told = msgspec.convert({**raw, "status": status}, RunnablePod, strict=False)
+    later.node.observe(told, later.now, new_ip="10.244.7.7")
+    later.settle()
+    assert later.status()["podIP"] == "10.244.0.9"
+    assert later.status()["startTime"] == status["startTime"]
+    container = later.container()
+    assert container["containerID"] == kubelet.container()["containerID"]
+    assert container["resources"]["limits"] == {"memory": "300Mi"}
+    assert later.resize() == [("PodResizePending", "Deferred")]
