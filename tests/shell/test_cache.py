@@ -1,0 +1,233 @@
+"""Caches: list, watch, list again; what readers see meanwhile."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from fake_api import FakeApi, Hasty, Reply, listing, named, status, until, watch_line
+
+from common.api.core import Pod
+from common.kube.cache import Cache, Change, Pauses
+from common.kube.endpoints import PODS
+
+LIST = "GET /api/v1/pods"
+WATCH = "WATCH /api/v1/pods"
+SILENCE = Reply(chunks=[], hold=True)
+TOO_OLD = Reply(chunks=[watch_line("ERROR", {"kind": "Status", "code": 410, "reason": "Expired"})])
+
+
+class Journal:
+    """Remembers changes as texts: ``+a@1``, ``a@1>2``, ``-a@2``."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.grown = asyncio.Event()
+
+    def note(self, change: Change[Pod]) -> None:
+        old, new = change.old, change.new
+        if old is None and new is not None:
+            self.lines.append(f"+{new.metadata.name}@{new.metadata.resource_version}")
+        elif new is None and old is not None:
+            self.lines.append(f"-{old.metadata.name}@{old.metadata.resource_version}")
+        elif old is not None and new is not None:
+            versions = f"{old.metadata.resource_version}>{new.metadata.resource_version}"
+            self.lines.append(f"{new.metadata.name}@{versions}")
+        self.grown.set()
+
+    async def reaches(self, count: int) -> list[str]:
+        async with asyncio.timeout(10):
+            while len(self.lines) < count:
+                self.grown.clear()
+                await self.grown.wait()
+        return self.lines
+
+
+@contextlib.asynccontextmanager
+async def following(
+    api: FakeApi, note: Callable[[Change[Pod]], None] | None = None
+) -> AsyncIterator[Cache[Pod]]:
+    async with api.client() as client, asyncio.TaskGroup() as group:
+        cache = Cache(client, PODS, on_change=note)
+        task = group.create_task(cache.run())
+        try:
+            yield cache
+        finally:
+            task.cancel()
+
+
+async def test_a_cache_lists_and_then_follows() -> None:
+    journal = Journal()
+    async with FakeApi() as api:
+        api.on(LIST, listing(named("a", 1), named("b", 2), version=10))
+        events = (
+            watch_line("ADDED", named("c", 11)),
+            watch_line("MODIFIED", named("a", 12)),
+            watch_line("MODIFIED", named("a", 12)),  # a server may repeat itself
+            watch_line("BOOKMARK", {"metadata": {"resourceVersion": "13"}}),
+            watch_line("DELETED", named("b", 14)),
+        )
+        api.on(WATCH, Reply(chunks=events, hold=True))
+        async with following(api, journal.note) as cache:
+            assert not cache.synced
+            assert len(cache.snapshot) == 0
+            await cache.wait_synced()
+            assert await journal.reaches(5) == ["+a@1", "+b@2", "+c@11", "a@1>12", "-b@2"]
+            assert sorted(pod.metadata.name for pod in cache.snapshot.items()) == ["a", "c"]
+        assert api.requests[1].query["resourceVersion"] == "10"
+
+
+async def test_a_watch_that_ends_goes_on_from_the_last_version() -> None:
+    async with FakeApi() as api:
+        api.on(LIST, listing(version=10))
+        bookmark = watch_line("BOOKMARK", {"metadata": {"resourceVersion": "40"}})
+        api.on(WATCH, Reply(chunks=[bookmark]), Reply(chunks=[bookmark[:9]], cut=True), SILENCE)
+        async with following(api):
+            last = await api.asked(WATCH, times=3)
+    assert last.query["resourceVersion"] == "40"
+    assert api.routes.count(LIST) == 1
+
+
+@pytest.mark.parametrize("gone", [TOO_OLD, status(410, "Gone")], ids=["in the stream", "status"])
+async def test_a_version_that_is_too_old_means_list_again(gone: Reply) -> None:
+    journal = Journal()
+    async with FakeApi() as api:
+        api.on(
+            LIST,
+            listing(named("a", 1), named("b", 2), named("c", 3), version=10),
+            listing(named("a", 1), named("b", 12), named("d", 13), version=20),
+        )
+        api.on(WATCH, gone, SILENCE)
+        async with following(api, journal.note) as cache:
+            await cache.wait_synced()
+            before = cache.snapshot
+            lines = await journal.reaches(6)
+            assert lines[3:] == ["-c@3", "b@2>12", "+d@13"]
+            assert cache.get("shop", "a") is before.get("shop", "a")  # unchanged: the very same
+            last = await api.asked(WATCH, times=2)
+    assert last.query["resourceVersion"] == "20"
+
+
+async def test_half_a_list_is_never_shown() -> None:
+    async with FakeApi() as api:
+        api.on(
+            LIST,
+            listing(named("a", 1), continue_="more"),
+            status(403, "Forbidden"),
+            listing(named("a", 1), named("b", 2)),
+        )
+        api.on(WATCH, SILENCE)
+        sizes = []
+        async with following(api, lambda _: None) as cache:
+            while not cache.synced:
+                sizes.append(len(cache.snapshot))
+                await asyncio.sleep(0)
+            assert len(cache.snapshot) == 2
+    assert set(sizes) == {0}
+
+
+async def test_an_object_that_can_no_longer_be_decoded_is_gone() -> None:
+    journal = Journal()
+    async with FakeApi() as api:
+        api.on(LIST, listing(named("a", 1)))
+        strange = watch_line("MODIFIED", named("a", 11, status={"phase": 1}))
+        api.on(WATCH, Reply(chunks=[strange], hold=True))
+        async with following(api, journal.note) as cache:
+            assert await journal.reaches(2) == ["+a@1", "-a@1"]
+            assert cache.get("shop", "a") is None
+
+
+async def test_a_snapshot_stays_as_it_was() -> None:
+    journal = Journal()
+    async with FakeApi() as api:
+        api.on(LIST, listing(named("a", 1), named("x", 2, namespace="other")))
+        api.on(WATCH, SILENCE)
+        async with following(api, journal.note) as cache:
+            await cache.wait_synced()
+            before = cache.snapshot
+            assert cache.snapshot is before  # nothing happened
+            assert [p.metadata.name for p in before.in_namespace("shop")] == ["a"]
+            assert before.in_namespace("nowhere") == ()
+
+    async with FakeApi() as api:
+        api.on(LIST, listing(named("a", 1), named("x", 2, namespace="other")))
+        more = (watch_line("ADDED", named("b", 11)), watch_line("DELETED", named("a", 12)))
+        api.on(WATCH, Reply(chunks=more, hold=True))
+        seen = []
+
+        def look(change: Change[Pod]) -> None:
+            seen.append((cache.snapshot, len(cache.snapshot)))
+
+        async with following(api, look) as cache:
+            await until(lambda: len(seen) == 4)
+            assert [len(snapshot) for snapshot, _ in seen] == [size for _, size in seen]
+            assert [size for _, size in seen] == [2, 2, 3, 2]
+            first, last = seen[0][0], seen[-1][0]
+            assert first.get("shop", "a") is not None
+            assert last.get("shop", "a") is None
+            assert first.get("other", "x") is last.get("other", "x")
+            assert sorted(last.namespaces()) == ["other", "shop"]
+
+
+async def test_trouble_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="common.kube")
+    denied = status(403, "Forbidden", "pods is forbidden")
+    async with FakeApi() as api:
+        api.on(LIST, denied, denied, denied, listing(named("a", 1)))
+        api.on(WATCH, SILENCE)
+        async with following(api) as cache:
+            await cache.wait_synced()
+    assert [record.message for record in caplog.records] == [
+        "can't follow the resource, trying again",
+        "following again",
+    ]
+
+
+async def test_two_caches_tell_once_that_the_server_is_away(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="common.kube")
+    api = FakeApi()
+    await api.start()
+    api.on(LIST, listing(named("a", 1)))
+    api.on(WATCH, SILENCE)
+    async with api.client() as client, asyncio.TaskGroup() as group:
+        caches = [Cache(client, PODS) for _ in range(2)]
+        tasks = [group.create_task(cache.run()) for cache in caches]
+        for cache in caches:
+            await cache.wait_synced()
+        await api.asked(WATCH, times=2)
+        await api.stop()
+        await until(lambda: not client.reachable)
+        assert all(len(cache.snapshot) == 1 for cache in caches)
+        await api.start()
+        await until(lambda: client.reachable)
+        for task in tasks:
+            task.cancel()
+    await api.stop()
+    assert [record.message for record in caplog.records] == [
+        "API server unreachable, trying again until it is back",
+        "API server reachable again",
+    ]
+
+
+def test_pauses_double_up_to_thirty_seconds() -> None:
+    class Longest(Hasty):
+        def uniform(self, a: float, b: float) -> float:
+            return b
+
+    pauses = Pauses(Longest())
+    assert [pauses.next() for _ in range(7)] == [1, 2, 4, 8, 16, 30, 30]
+    pauses.used()
+    assert pauses.after_use() == 0
+    assert pauses.after_use() == 1  # a watch that brings nothing is no reason to hurry
+    assert pauses.next() == 2
+
+
+def test_pauses_are_spread_by_half() -> None:
+    class Shortest(Hasty):
+        def uniform(self, a: float, b: float) -> float:
+            return a
+
+    assert Pauses(Shortest()).next() == 0.5

@@ -1,0 +1,338 @@
+"""The client against a server that answers what the test says."""
+
+import asyncio
+import logging
+
+import pytest
+from fake_api import FakeApi, Reply, listing, named, status
+
+from common.api.autoscaling import CheckpointSpec, VerticalPodAutoscalerCheckpoint
+from common.api.meta import ObjectMeta
+from common.errors import (
+    ConflictError,
+    DecodeError,
+    ForbiddenError,
+    GoneError,
+    KubeError,
+    NotFoundError,
+    ServerError,
+    TooManyRequestsError,
+    UnauthorizedError,
+    UnreachableError,
+)
+from common.kube.client import PatchType
+from common.kube.endpoints import CHECKPOINTS, PODS, SECRETS
+
+PODS_PATH = "/api/v1/pods"
+POD = "/api/v1/namespaces/shop/pods/web"
+OVERLOAD = Reply(status=429, body="Too many requests.\n", headers={"Retry-After": "0"})
+
+
+class Token:
+    """A token that changes when it is renewed."""
+
+    def __init__(self, *tokens: str) -> None:
+        self.tokens = list(tokens)
+        self.renewed = 0
+
+    async def authorization(self) -> str:
+        return f"Bearer {self.tokens[min(self.renewed, len(self.tokens) - 1)]}"
+
+    async def renew(self) -> None:
+        self.renewed += 1
+
+
+async def test_get_decodes_the_object_and_says_who_we_are() -> None:
+    async with FakeApi() as api, api.client(credentials=Token("t1")) as client:
+        api.on(f"GET {POD}", Reply(body=named("web", 7)))
+        pod = await client.get(PODS, "web", namespace="shop")
+
+    assert (pod.metadata.name, pod.metadata.resource_version) == ("web", "7")
+    assert api.requests[0].headers["Authorization"] == "Bearer t1"
+    assert api.requests[0].headers["User-Agent"] == "test"
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        pytest.param(OVERLOAD, id="429 as plain text"),
+        pytest.param(status(503, "ServiceUnavailable"), id="503"),
+        pytest.param(status(504, "Timeout", retryAfterSeconds=0), id="504"),
+        pytest.param(Reply(cut=True), id="connection broken"),
+    ],
+)
+async def test_reads_are_tried_again(trouble: Reply) -> None:
+    async with FakeApi() as api, api.client() as client:
+        api.on(f"GET {POD}", trouble, trouble, Reply(body=named("web")))
+        pod = await client.get(PODS, "web", namespace="shop")
+    assert pod.metadata.name == "web"
+    assert len(api.requests) >= 3
+
+
+async def test_a_read_gives_up_after_four_tries() -> None:
+    async with FakeApi() as api, api.client() as client:
+        api.on(f"GET {POD}", status(503, "ServiceUnavailable"))
+        with pytest.raises(ServerError) as refused:
+            await client.get(PODS, "web", namespace="shop")
+    assert refused.value.status == 503
+    assert len(api.requests) == 4
+
+
+async def test_a_read_does_not_wait_longer_than_the_caller_could_bear() -> None:
+    async with FakeApi() as api, api.client() as client:
+        api.on(f"GET {POD}", Reply(status=429, body="no", headers={"Retry-After": "32"}))
+        with pytest.raises(TooManyRequestsError) as refused:
+            await client.get(PODS, "web", namespace="shop")
+    assert refused.value.retry_after == 32
+    assert len(api.requests) == 1
+
+
+async def test_an_answer_that_stays_the_same_is_not_asked_for_twice() -> None:
+    async with FakeApi() as api, api.client() as client:
+        api.on(f"GET {POD}", status(403, "Forbidden"))
+        with pytest.raises(ForbiddenError):
+            await client.get(PODS, "web", namespace="shop")
+        assert len(api.requests) == 1
+
+
+@pytest.mark.parametrize("trouble", [OVERLOAD, status(500, "InternalError"), Reply(cut=True)])
+async def test_writes_are_never_tried_again(trouble: Reply) -> None:
+    async with FakeApi() as api, api.client() as client:
+        api.on(f"POST {POD}/eviction", trouble)
+        with pytest.raises(KubeError):
+            await client.evict("shop", "web")
+        assert len(api.requests) == 1
+
+
+async def test_nobody_there_is_unreachable_with_the_cause() -> None:
+    async with FakeApi() as api:
+        client = api.client()
+    async with client:
+        with pytest.raises(UnreachableError) as failed:
+            await client.request("GET", "/version")
+    assert failed.value.__cause__ is not None
+    assert failed.value.reason == "Unreachable"
+    assert not client.reachable
+
+
+async def test_a_silent_server_is_unreachable_once_the_time_is_up() -> None:
+    async with FakeApi() as api, api.client() as client:
+        api.on("GET /version", Reply(chunks=[b"{"], hold=True))
+        with pytest.raises(UnreachableError, match="no answer"):
+            await client.request("GET", "/version", retry=False, seconds=0.05)
+
+
+async def test_going_away_and_coming_back_is_one_line_each(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="common.kube")
+    api = FakeApi()
+    await api.start()
+    api.on("GET /version", Reply(body={}))
+    async with api.client() as client:
+        await client.request("GET", "/version")
+        await api.stop()
+        for _ in range(2):
+            with pytest.raises(UnreachableError):
+                await client.request("GET", "/version")
+        await api.start()
+        await client.request("GET", "/version")
+        await client.request("GET", "/version")
+    await api.stop()
+    assert [record.message for record in caplog.records] == [
+        "API server unreachable, trying again until it is back",
+        "API server reachable again",
+    ]
+
+
+async def test_a_refused_token_is_renewed_and_the_request_sent_again() -> None:
+    token = Token("old", "new")
+    async with FakeApi() as api, api.client(credentials=token) as client:
+        api.on(f"POST {POD}/eviction", status(401, "Unauthorized"), Reply(status=201, body={}))
+        await client.evict("shop", "web")
+    assert [r.headers["Authorization"] for r in api.requests] == ["Bearer old", "Bearer new"]
+
+
+async def test_a_token_that_stays_the_same_is_refused_for_good() -> None:
+    async with FakeApi() as api, api.client(credentials=Token("old")) as client:
+        api.on(f"GET {POD}", status(401, "Unauthorized"))
+        with pytest.raises(UnauthorizedError):
+            await client.get(PODS, "web", namespace="shop")
+    assert len(api.requests) == 1
+
+
+async def test_a_list_is_fetched_page_by_page() -> None:
+    async with FakeApi() as api, api.client() as client:
+        api.on(
+            f"GET {PODS_PATH}",
+            listing(named("a"), named("b"), version=10, continue_="more"),
+            listing(named("c"), version=10),
+        )
+        found = await client.list(
+            PODS, field_selector="spec.nodeName!=", label_selector="app in (a, b)", page_size=2
+        )
+    assert [pod.metadata.name for pod in found.items] == ["a", "b", "c"]
+    assert (found.resource_version, found.skipped) == ("10", 0)
+    assert api.requests[0].query == {
+        "limit": "2",
+        "fieldSelector": "spec.nodeName!=",
+        "labelSelector": "app in (a, b)",
+    }
+    assert api.requests[1].query["continue"] == "more"
+    assert api.requests[1].query["fieldSelector"] == "spec.nodeName!="
+
+
+async def test_one_strange_object_costs_one_object(caplog: pytest.LogCaptureFixture) -> None:
+    strange = named("bad", status={"phase": ["no", "text"]})
+    nameless: dict[str, object] = {"spec": {}}
+    async with FakeApi() as api, api.client() as client:
+        api.on(f"GET {PODS_PATH}", listing(named("a"), strange, nameless, named("c")))
+        found = await client.list(PODS)
+        whole = await client.list(PODS.as_dicts())
+    assert [pod.metadata.name for pod in found.items] == ["a", "c"]
+    assert found.skipped == 2
+    assert whole.skipped == 1
+    assert "object skipped" in caplog.records[0].message
+
+
+async def test_a_list_whose_continue_token_expired_starts_over() -> None:
+    async with FakeApi() as api, api.client() as client:
+        api.on(
+            f"GET {PODS_PATH}",
+            listing(named("a"), version=10, continue_="more"),
+            status(410, "Expired"),
+            listing(named("b"), version=20),
+        )
+        found = await client.list(PODS)
+    assert [pod.metadata.name for pod in found.items] == ["b"]
+    assert found.resource_version == "20"
+
+
+async def test_a_list_that_never_comes_to_an_end_is_gone() -> None:
+    async with FakeApi() as api, api.client() as client:
+        api.on(f"GET {PODS_PATH}", status(410, "Expired"))
+        with pytest.raises(GoneError):
+            await client.list(PODS)
+    assert len(api.requests) == 4
+
+
+@pytest.mark.parametrize("body", [[1, 2], "<html>", {"items": 7}])
+async def test_an_answer_that_is_no_list(body: object) -> None:
+    async with FakeApi() as api, api.client() as client:
+        api.on(f"GET {PODS_PATH}", Reply(body=body))
+        with pytest.raises(DecodeError):
+            await client.list(PODS)
+
+
+async def test_an_empty_list_may_be_null() -> None:
+    async with FakeApi() as api, api.client() as client:
+        api.on(f"GET {PODS_PATH}", Reply(body={"metadata": {}, "items": None}))
+        assert (await client.list(PODS)).items == ()
+
+
+async def test_other_tasks_have_their_turn_while_a_big_page_is_decoded() -> None:
+    turns = 0
+
+    async def tick() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with FakeApi() as api, api.client() as client:
+        api.on(f"GET {PODS_PATH}", listing(*(named(f"p{n}") for n in range(500))))
+        async with asyncio.TaskGroup() as group:
+            ticking = group.create_task(tick())
+            await client.list(PODS)
+            ticking.cancel()
+    assert turns >= 10
+
+
+async def test_create_says_what_it_creates() -> None:
+    checkpoint = VerticalPodAutoscalerCheckpoint(
+        metadata=ObjectMeta(name="web-app"), spec=CheckpointSpec(vpa_object_name="web")
+    )
+    path = CHECKPOINTS.collection("shop")
+    async with FakeApi() as api, api.client() as client:
+        api.on(f"POST {path}", Reply(status=201, body=named("web-app")))
+        created = await client.create(CHECKPOINTS, checkpoint, namespace="shop")
+        await client.create(CHECKPOINTS, {"metadata": {"name": "x"}}, namespace="shop")
+    assert created.metadata.name == "web-app"
+    assert api.requests[0].json() == {
+        "apiVersion": "autoscaling.k8s.io/v1",
+        "kind": "VerticalPodAutoscalerCheckpoint",
+        "metadata": {"name": "web-app"},
+        "spec": {"vpaObjectName": "web"},
+    }
+    assert api.requests[1].json()["kind"] == "VerticalPodAutoscalerCheckpoint"
+
+
+async def test_a_name_that_is_taken_is_a_conflict_with_its_own_reason() -> None:
+    async with FakeApi() as api, api.client() as client:
+        api.on("POST /api/v1/namespaces/shop/secrets", status(409, "AlreadyExists"))
+        with pytest.raises(ConflictError) as taken:
+            await client.create(SECRETS, {"metadata": {"name": "tls"}}, namespace="shop")
+    assert taken.value.reason == "AlreadyExists"
+
+
+@pytest.mark.parametrize("kind", list(PatchType))
+async def test_a_patch_goes_out_in_its_content_type(kind: PatchType) -> None:
+    patch = [{"op": "remove", "path": "/x"}] if kind is PatchType.JSON else {"x": None}
+    async with FakeApi() as api, api.client() as client:
+        api.on(f"PATCH {POD}/status", Reply(body=named("web")))
+        await client.patch(
+            PODS, "web", patch, patch_type=kind, namespace="shop", subresource="status"
+        )
+    assert api.requests[0].headers["Content-Type"] == kind.value
+    assert api.requests[0].json() == patch
+
+
+async def test_resize_patches_the_subresource_by_json_patch() -> None:
+    path = "/spec/containers/0/resources/requests/cpu"
+    operations = [{"op": "replace", "path": path, "value": "1"}]
+    async with FakeApi() as api, api.client() as client:
+        api.on(f"PATCH {POD}/resize", Reply(body=named("web", 9)))
+        pod = await client.resize("shop", "web", operations)
+    assert pod.metadata.resource_version == "9"
+    assert api.requests[0].headers["Content-Type"] == "application/json-patch+json"
+    assert api.requests[0].json() == operations
+
+
+async def test_an_eviction_that_a_budget_refuses_says_so() -> None:
+    refusal = status(429, "TooManyRequests", causes=[{"reason": "DisruptionBudget"}])
+    async with FakeApi() as api, api.client() as client:
+        api.on(f"POST {POD}/eviction", refusal)
+        with pytest.raises(TooManyRequestsError) as refused:
+            await client.evict("shop", "web")
+    assert refused.value.has_cause("DisruptionBudget")
+    assert api.requests[0].json()["metadata"] == {"name": "web", "namespace": "shop"}
+
+
+async def test_delete_carries_its_conditions() -> None:
+    async with FakeApi() as api, api.client() as client:
+        api.on(f"DELETE {POD}", Reply(body={}))
+        await client.delete(PODS, "web", namespace="shop", uid="u1", grace_period_seconds=0)
+        with pytest.raises(NotFoundError):
+            await client.delete(PODS, "gone", namespace="shop")
+    assert api.requests[0].json() == {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "gracePeriodSeconds": 0,
+        "preconditions": {"uid": "u1"},
+    }
+
+
+async def test_calls_wait_for_their_turn() -> None:
+    async with FakeApi() as api, api.client(qps=50.0) as client:
+        api.on("GET /version", Reply(body={}))
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        for _ in range(4):
+            await client.request("GET", "/version")
+        assert loop.time() - started >= 0.055  # burst 1, then 50 a second
+
+
+async def test_a_client_that_is_not_open_is_a_bug() -> None:
+    async with FakeApi() as api:
+        with pytest.raises(RuntimeError, match="not open"):
+            await api.client().request("GET", "/version")

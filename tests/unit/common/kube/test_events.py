@@ -1,0 +1,84 @@
+"""What becomes of an event: a new object, a higher count, or nothing."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from common.api.core import ObjectReference
+from common.kube.events import Correlator, Create, Drop, Increase, Occurrence
+
+NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+POD = ObjectReference(api_version="v1", kind="Pod", namespace="shop", name="web-0", uid="u")
+EVICTED = Occurrence(POD, "Normal", "EvictedByVPA", "Pod was evicted.", NOW)
+
+
+def later(occurrence: Occurrence, **ago: float) -> Occurrence:
+    return replace(occurrence, at=occurrence.at + timedelta(**ago))
+
+
+def test_a_first_event_is_a_new_object() -> None:
+    decision = Correlator("vpa-updater").decide(EVICTED)
+
+    assert isinstance(decision, Create)
+    name, _, suffix = decision.body["metadata"]["name"].partition(".")
+    assert name == "web-0"
+    assert int(suffix, 16) == int(NOW.timestamp()) * 10**9
+    assert decision.body["involvedObject"]["uid"] == "u"
+    assert decision.body["source"] == {"component": "vpa-updater"}
+    assert decision.body["firstTimestamp"] == "2026-01-02T12:00:00Z"
+    assert decision.body["count"] == 1
+
+
+def test_the_same_within_ten_minutes_raises_the_count() -> None:
+    correlator = Correlator("vpa-updater")
+    first = correlator.decide(EVICTED)
+    again = correlator.decide(later(EVICTED, minutes=10))
+
+    assert isinstance(first, Create)
+    assert isinstance(again, Increase)
+    assert again.name == first.body["metadata"]["name"]
+    assert again.patch == {"count": 2, "lastTimestamp": "2026-01-02T12:10:00Z"}
+
+
+def test_the_ten_minutes_run_from_the_last_time() -> None:
+    correlator = Correlator("vpa-updater")
+    correlator.decide(EVICTED)
+    correlator.decide(later(EVICTED, minutes=9))
+    assert isinstance(correlator.decide(later(EVICTED, minutes=18)), Increase)
+    assert isinstance(correlator.decide(later(EVICTED, minutes=29)), Create)
+
+
+def test_another_text_is_another_event() -> None:
+    correlator = Correlator("vpa-updater")
+    correlator.decide(EVICTED)
+    assert isinstance(correlator.decide(replace(EVICTED, message="Other.")), Create)
+
+
+def test_one_object_has_a_burst_of_25_and_then_one_in_five_minutes() -> None:
+    correlator = Correlator("vpa-updater")
+    for _ in range(25):
+        assert not isinstance(correlator.decide(EVICTED), Drop)
+    assert isinstance(correlator.decide(later(EVICTED, seconds=299)), Drop)
+    assert not isinstance(correlator.decide(later(EVICTED, seconds=301)), Drop)
+    assert isinstance(correlator.decide(later(EVICTED, seconds=302)), Drop)
+
+
+def test_objects_do_not_share_their_burst() -> None:
+    correlator = Correlator("vpa-updater")
+    for _ in range(26):
+        correlator.decide(EVICTED)
+    other = replace(EVICTED, about=ObjectReference(kind="Pod", namespace="shop", name="web-1"))
+    assert isinstance(correlator.decide(other), Create)
+
+
+def test_what_was_forgotten_is_new() -> None:
+    correlator = Correlator("vpa-updater")
+    correlator.decide(EVICTED)
+    correlator.forget(EVICTED)
+    assert isinstance(correlator.decide(EVICTED), Create)
+
+
+def test_an_object_without_a_namespace_has_its_events_in_default() -> None:
+    node = replace(EVICTED, about=ObjectReference(kind="Node", name="n1"))
+    decision = Correlator("x").decide(node)
+    assert isinstance(decision, Create)
+    assert decision.namespace == decision.body["metadata"]["namespace"] == "default"

@@ -1,0 +1,50 @@
+"""Times and validity of Leases."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from common.api.coordination import Lease, LeaseSpec
+from common.api.meta import ObjectMeta
+from common.kube.lease import AdmissionStatus, is_alive, micro_time
+
+NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+SECOND = timedelta(seconds=1)
+
+
+@pytest.mark.parametrize(
+    ("moment", "want"),
+    [
+        pytest.param(NOW, "2026-01-02T12:00:00.000000Z", id="whole second"),
+        pytest.param(NOW.replace(microsecond=70), "2026-01-02T12:00:00.000070Z", id="microseconds"),
+        pytest.param(
+            NOW.astimezone(timezone(timedelta(hours=2))), "2026-01-02T12:00:00.000000Z", id="zone"
+        ),
+    ],
+)
+def test_micro_time_has_six_digits_and_is_utc(moment: datetime, want: str) -> None:
+    assert micro_time(moment) == want
+
+
+@pytest.mark.parametrize(
+    ("created", "renewed", "want"),
+    [
+        pytest.param(MINUTE - SECOND, None, True, id="just created"),
+        pytest.param(MINUTE, None, False, id="created exactly the timeout ago"),
+        pytest.param(10 * MINUTE, MINUTE - SECOND, True, id="renewed"),
+        pytest.param(10 * MINUTE, MINUTE, False, id="renewed exactly the timeout ago"),
+        pytest.param(SECOND, 10 * MINUTE, True, id="created counts even if renewed long ago"),
+        pytest.param(None, None, False, id="no times at all"),
+    ],
+)
+def test_is_alive(created: timedelta | None, renewed: timedelta | None, want: bool) -> None:  # noqa: FBT001 - a table's column
+    lease = Lease(
+        metadata=ObjectMeta(creation_timestamp=None if created is None else NOW - created),
+        spec=LeaseSpec(renew_time=None if renewed is None else NOW - renewed),
+    )
+    assert is_alive(lease, max_age=MINUTE, now=NOW) is want
+
+
+def test_only_a_living_admission_controller_allows_evictions() -> None:
+    assert [each for each in AdmissionStatus if each.allows_eviction] == [AdmissionStatus.ALIVE]

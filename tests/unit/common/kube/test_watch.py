@@ -1,0 +1,106 @@
+"""The watch protocol: bytes in, events out."""
+
+import itertools
+
+import pytest
+from fake_api import named, watch_line
+
+from common.api.core import Pod
+from common.errors import DecodeError, GoneError, ServerError
+from common.kube.watch import EventType, WatchEvent, WatchProtocol
+
+STREAM = b"".join(
+    (
+        watch_line("ADDED", named("a", 11)),
+        watch_line("MODIFIED", named("a", 12)),
+        watch_line("BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": "20"}}),
+        watch_line("DELETED", named("a", 21)),
+    )
+)
+TOO_OLD = watch_line(
+    "ERROR",
+    {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old: 5 (782)"},
+)
+
+
+def protocol() -> WatchProtocol[Pod]:
+    return WatchProtocol(Pod, resource_version="10")
+
+
+def summary(events: list[WatchEvent[Pod]]) -> list[tuple[str, str, str]]:
+    return [(event.type.value, event.name, event.resource_version) for event in events]
+
+
+WHOLE = [
+    ("ADDED", "a", "11"),
+    ("MODIFIED", "a", "12"),
+    ("BOOKMARK", "", "20"),
+    ("DELETED", "a", "21"),
+]
+
+
+def test_events_come_in_order_and_move_the_version() -> None:
+    watch = protocol()
+    assert summary(list(watch.feed(STREAM))) == WHOLE
+    assert watch.resource_version == "21"
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 64, 1000])
+def test_lines_may_be_split_over_chunks_anywhere(size: int) -> None:
+    watch = protocol()
+    chunks = [STREAM[at : at + size] for at in range(0, len(STREAM), size)]
+    events = list(itertools.chain.from_iterable(watch.feed(chunk) for chunk in chunks))
+    assert summary(events) == WHOLE
+
+
+def test_a_half_line_at_the_end_is_dropped() -> None:
+    watch = protocol()
+    assert summary(list(watch.feed(STREAM[:-5]))) == WHOLE[:3]
+    assert watch.resource_version == "20"
+
+
+def test_events_before_an_error_are_still_told() -> None:
+    watch = protocol()
+    seen: list[WatchEvent[Pod]] = []
+    with pytest.raises(GoneError, match="too old"):
+        seen.extend(watch.feed(watch_line("ADDED", named("a", 11)) + TOO_OLD))
+    assert summary(seen) == [("ADDED", "a", "11")]
+    assert watch.resource_version == "11"
+
+
+def test_an_error_that_is_not_about_the_version() -> None:
+    line = watch_line("ERROR", {"kind": "Status", "code": 500, "reason": "InternalError"})
+    with pytest.raises(ServerError):
+        list(protocol().feed(line))
+
+
+def test_an_error_without_a_status_is_an_error_all_the_same() -> None:
+    with pytest.raises(ServerError):
+        list(protocol().feed(b'{"type":"ERROR","object":17}\n'))
+
+
+def test_unknown_event_types_and_empty_lines_are_left_out() -> None:
+    lines = watch_line("SNOOZED", named("a", 99)) + b"\n \n" + watch_line("ADDED", named("b", 12))
+    watch = protocol()
+    assert summary(list(watch.feed(lines))) == [("ADDED", "b", "12")]
+
+
+def test_an_object_that_cannot_be_decoded_comes_without_it() -> None:
+    watch = protocol()
+    (event,) = watch.feed(watch_line("MODIFIED", named("a", 13, status={"phase": 7})))
+    assert (event.type, event.namespace, event.name) == (EventType.MODIFIED, "shop", "a")
+    assert event.object is None
+    assert watch.skipped == 1
+    assert watch.resource_version == "13"
+
+
+def test_a_line_that_is_no_event() -> None:
+    with pytest.raises(DecodeError, match="not an event"):
+        list(protocol().feed(b"<html>\n"))
+
+
+def test_dictionaries_are_objects_as_well() -> None:
+    watch = WatchProtocol(dict[str, object], resource_version="")
+    (event,) = watch.feed(watch_line("ADDED", named("a", 11, spec={"x": 1})))
+    assert event.object is not None
+    assert event.object["spec"] == {"x": 1}
