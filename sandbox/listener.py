@@ -1,0 +1,97 @@
+"""ASGI applications over TLS on loopback, on any event loop.
+
+The protocol is uvicorn's, its server object is not used: that one looks at the clock ten times a
+second, and on a virtual-time loop each look would be a jump.
+"""
+
+import asyncio
+import logging
+import ssl
+from types import TracebackType
+from typing import Any, Self
+
+import uvicorn
+from uvicorn.server import ServerState
+
+from common.runtime.web import listen
+
+logger = logging.getLogger(__name__)
+
+_KEEP_ALIVE = 3600  # seconds; virtual ones pass quickly
+_GRACE = 1.0  # seconds for requests at hand, once the listener closes
+
+
+class Listener:
+    """Serves ``app`` while it is entered; the port is bound from construction on.
+
+    On the way out connections are cut, which long watches learn as a disconnect; requests that
+    don't end then are cancelled.
+    """
+
+    def __init__(self, app: Any, *, tls: ssl.SSLContext, port: int = 0) -> None:
+        """Bind ``port`` on 127.0.0.1; 0 takes a free one.
+
+        Raises:
+            ConfigError: the port is in use, or not ours.
+        """
+        self._socket = listen(f"127.0.0.1:{port}")
+        self._tls = tls
+        self._config = uvicorn.Config(
+            app,
+            lifespan="off",
+            http="httptools",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=_KEEP_ALIVE,
+        )
+        self._state = ServerState()
+        self._server: asyncio.Server | None = None
+
+    @property
+    def port(self) -> int:
+        """The bound port."""
+        return int(self._socket.getsockname()[1])
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    async def __aenter__(self) -> Self:
+        self._config.load()
+        self._server = await asyncio.get_running_loop().create_server(
+            self._protocol, sock=self._socket, ssl=self._tls, backlog=2048
+        )
+        logger.debug("listening", extra={"port": self.port})
+        return self
+
+    def _protocol(self) -> asyncio.Protocol:
+        protocol: asyncio.Protocol = self._config.http_protocol_class(  # type: ignore[call-arg]  # a class, or its name before load()
+            config=self._config, server_state=self._state, app_state={}
+        )
+        return protocol
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+        for connection in list(self._state.connections):
+            transport = getattr(connection, "transport", None)
+            if transport is not None:
+                transport.abort()
+        tasks = list(self._state.tasks)
+        if tasks:
+            _, unfinished = await asyncio.wait(tasks, timeout=_GRACE)
+            for task in unfinished:
+                task.cancel()
+
+    def close(self) -> None:
+        """Accept nobody any more, and give the port back."""
+        if self._server is not None:
+            self._server.close()
+        self._socket.close()
