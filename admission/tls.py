@@ -8,7 +8,10 @@ import logging
 import re
 import ssl
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from pathlib import Path
+
+from cryptography import x509
 
 from common.errors import ConfigError
 
@@ -61,8 +64,8 @@ class KeyPair:
         self.files = (certificate, key)
         self._version = _version(min_version)
         self._ciphers = _openssl_names(ciphers)
-        self._current = self._load()
-        self.context = self._load()
+        self._current, self._validity = self._load()
+        self.context, _ = self._load()
         self.context.sni_callback = self._hand_over
 
     def reload(self) -> None:
@@ -71,9 +74,14 @@ class KeyPair:
         Raises:
             ConfigError: they can't be used; the old pair stays in use.
         """
-        self._current = self._load()
+        self._current, self._validity = self._load()
 
-    def _load(self) -> ssl.SSLContext:
+    def valid_at(self, now: datetime) -> bool:
+        """Whether clients accept the certificate at ``now``, as far as dates go."""
+        begin, end = self._validity
+        return begin <= now < end
+
+    def _load(self) -> tuple[ssl.SSLContext, tuple[datetime, datetime]]:
         certificate, key = self.files
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = self._version
@@ -83,12 +91,15 @@ class KeyPair:
             if self._ciphers:
                 context.set_ciphers(self._ciphers)
             context.load_cert_chain(certificate, key, password=_no_passphrase)
+            shown = x509.load_pem_x509_certificate(certificate.read_bytes())
         except ssl.SSLError as error:
             raise ConfigError(f"can't use {certificate} with {key}: {_told(error)}") from error
+        except ValueError as error:
+            raise ConfigError(f"can't use {certificate}: {error}") from error
         except OSError as error:
             told = error.strerror or error
             raise ConfigError(f"can't read {certificate} or {key}: {told}") from error
-        return context
+        return context, (shown.not_valid_before_utc, shown.not_valid_after_utc)
 
     def _hand_over(
         self, connection: ssl.SSLSocket | ssl.SSLObject, _name: str | None, _own: ssl.SSLContext

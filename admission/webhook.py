@@ -3,18 +3,21 @@
 Source: vertical-pod-autoscaler/pkg/admission-controller/config.go; admission.md 9.
 """
 
+import asyncio
 import base64
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from admission.review import VPA_GROUP
-from common.errors import ConflictError, NotFoundError
+from common.errors import ConflictError, KubeError, NotFoundError
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import MUTATING_WEBHOOKS
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 CONFIGURATION_NAME = "vpa-webhook-config"
 WEBHOOK_NAME = "vpa.k8s.io"
@@ -22,6 +25,8 @@ WEBHOOK_NAME = "vpa.k8s.io"
 # not exempted, because the updater acts there, too.
 OWN_PODS = ("vpa-admission-controller", "vpa-recommender", "vpa-updater")
 _NAMESPACE_LABEL = "kubernetes.io/metadata.name"
+_SHORTEST_PAUSE = 1.0  # seconds between two attempts
+_LONGEST_PAUSE = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +132,21 @@ async def patch_ca(client: KubeClient, ca_bundle: bytes) -> bool:
     patch = {"webhooks": [{"name": WEBHOOK_NAME, "clientConfig": _bundle(ca_bundle)}]}
     await client.patch(MUTATING_WEBHOOKS, CONFIGURATION_NAME, patch, patch_type=PatchType.STRATEGIC)
     return True
+
+
+async def until_accepted(call: Callable[[], Awaitable[T]]) -> T:
+    """Call until the API server accepts; what it says is logged once for each change."""
+    told = ""
+    pause = _SHORTEST_PAUSE
+    while True:
+        try:
+            return await call()
+        except KubeError as error:
+            if str(error) != told:
+                told = str(error)
+                logger.warning("webhook not registered yet", extra={"error": told})
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 def _bundle(ca_bundle: bytes) -> dict[str, str]:

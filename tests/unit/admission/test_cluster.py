@@ -1,0 +1,144 @@
+"""Which VPA a new pod gets, when owners and selectors are strange, late or refused."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+import pytest
+
+from admission.app import LookupFailedError, Match
+from admission.cluster import Matcher
+from admission.vpa_index import VpaIndex
+from builders import CREATED, pod, vpa
+from common.api.autoscaling import (
+    ContainerPolicy,
+    GenericStartupBoost,
+    StartupBoost,
+    VerticalPodAutoscaler,
+)
+from common.api.meta import ObjectMeta
+from common.kube.cache import Change
+from common.kube.targets import TargetError
+from common.labels import EVERYTHING, NOTHING, Selector
+from common.target.owners import Controller, OwnerProblem
+
+DEPLOYMENT = Controller("default", "Deployment", "web", "apps/v1")
+
+
+class FakeTargets:
+    """Every owner leads to one controller; errors come first, as often as they are listed."""
+
+    def __init__(
+        self,
+        top: Controller | None = DEPLOYMENT,
+        *,
+        errors: Iterable[TargetError] = (),
+        selectors: dict[str, Selector | TargetError] | None = None,
+    ) -> None:
+        self.top = top
+        self.errors = list(errors)
+        self.selectors = selectors or {}
+        self.asked: list[Controller] = []
+
+    async def topmost(self, controller: Controller) -> Controller | None:
+        self.asked.append(controller)
+        if self.errors:
+            raise self.errors.pop(0)
+        return self.top
+
+    async def selector(self, found: VerticalPodAutoscaler) -> Selector:
+        selector = self.selectors.get(found.metadata.name, EVERYTHING)
+        if isinstance(selector, TargetError):
+            raise selector
+        return selector
+
+
+def missing() -> TargetError:
+    return TargetError("ReplicaSet default/web does not exist", problem=OwnerProblem.MISSING)
+
+
+async def match(
+    targets: FakeTargets, *vpas: VerticalPodAutoscaler, meta: ObjectMeta | None = None
+) -> Match:
+    index = VpaIndex()
+    for each in vpas:
+        index.apply(Change(None, each))
+    return await Matcher(index, targets).match(meta or pod().metadata)
+
+
+def name_of(found: Match) -> str:
+    assert found.vpa is not None
+    return found.vpa.metadata.name
+
+
+async def test_the_vpa_of_the_topmost_controller() -> None:
+    assert name_of(await match(FakeTargets(), vpa("web"), vpa("db", target=("X", "db")))) == "web"
+
+
+async def test_of_several_the_oldest() -> None:
+    young = vpa("a", created=CREATED + timedelta(seconds=1))
+    assert name_of(await match(FakeTargets(), young, vpa("b"), vpa("c"))) == "b"
+
+
+async def test_an_older_vpa_of_mode_off_does_not_shadow_an_active_one() -> None:
+    active = vpa("active", created=CREATED + timedelta(days=1))
+    assert name_of(await match(FakeTargets(), vpa("older", mode="Off"), active)) == "active"
+
+
+async def test_only_a_vpa_of_mode_off() -> None:
+    assert await match(FakeTargets(), vpa(mode="Off")) == Match(off=True)
+
+
+async def test_mode_off_with_a_boost_takes_part() -> None:
+    boost = StartupBoost(cpu=GenericStartupBoost(type="Factor", factor=2))
+    policy = ContainerPolicy(container_name="*", startup_boost=boost)
+    assert name_of(await match(FakeTargets(), vpa("x", mode="Off", policies=(policy,)))) == "x"
+
+
+async def test_a_vpa_without_selector_costs_itself_only() -> None:
+    targets = FakeTargets(selectors={"a": TargetError("no scale")})
+    assert name_of(await match(targets, vpa("a"), vpa("b"))) == "b"
+
+
+async def test_a_selector_that_does_not_select_the_pod() -> None:
+    assert await match(FakeTargets(selectors={"a": NOTHING}), vpa("a")) == Match()
+
+
+async def test_without_any_vpa_in_the_namespace_nobody_is_asked() -> None:
+    targets = FakeTargets()
+    assert await match(targets, vpa(namespace="elsewhere")) == Match()
+    assert targets.asked == []
+
+
+async def test_a_pod_without_controller() -> None:
+    targets = FakeTargets()
+    assert await match(targets, vpa(), meta=pod(owner=None).metadata) == Match()
+    assert targets.asked == []
+
+
+async def test_a_chain_without_any_known_controller() -> None:
+    assert await match(FakeTargets(None), vpa()) == Match()
+
+
+async def test_a_static_pod_is_owned_by_its_node() -> None:
+    node = TargetError("node is not a valid owner", problem=OwnerProblem.NODE)
+    assert await match(FakeTargets(errors=[node]), vpa()) == Match()
+
+
+@pytest.mark.parametrize("times", [1, 5])
+async def test_an_owner_that_is_only_just_created_is_waited_for(times: int) -> None:
+    targets = FakeTargets(errors=[missing() for _ in range(times)])
+    assert name_of(await match(targets, vpa("web"))) == "web"
+    assert len(targets.asked) == times + 1
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [
+        pytest.param([missing() for _ in range(6)], id="an owner that never comes"),
+        pytest.param([TargetError("refused", transient=True)], id="an owner that can't be read"),
+        pytest.param([TargetError("cycle", problem=OwnerProblem.CYCLE)], id="a cycle"),
+    ],
+)
+async def test_owners_that_cannot_be_found_out(errors: list[TargetError]) -> None:
+    with pytest.raises(LookupFailedError):
+        await match(FakeTargets(errors=errors), vpa())
