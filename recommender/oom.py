@@ -62,8 +62,8 @@ def kills_between(old: Pod, new: Pod) -> tuple[OomKill, ...]:
 def kills_in(pod: Pod, *, initial: bool) -> tuple[OomKill, ...]:
     """What one version of a pod tells: all kills that it still remembers.
 
-    For a pod of which there is no other version: the first that we see, and the last one
-    before it went. A pod that dies and goes within a second teaches as well.
+    It is what counts for a pod that is seen for the first time, so that one that dies and
+    goes within a second teaches as well; and after a gap in the watch.
     """
     found = [
         _kill(pod, status.name, terminated, requested_by=pod, initial=initial)
@@ -74,7 +74,7 @@ def kills_in(pod: Pod, *, initial: bool) -> tuple[OomKill, ...]:
     return tuple(kill for kill in found if kill is not None)
 
 
-def kills_of_eviction(event: Event) -> tuple[OomKill, ...]:
+def kills_of_eviction(event: Event, *, initial: bool = False) -> tuple[OomKill, ...]:
     """The containers that an eviction for lack of memory names.
 
     The three annotations are lists of one length, else the Event says nothing. What can't
@@ -107,6 +107,7 @@ def kills_of_eviction(event: Event) -> tuple[OomKill, ...]:
                 container=container,
                 at=at,
                 memory=memory,
+                initial=initial,
             )
         )
     return tuple(found)

@@ -130,20 +130,24 @@ def estimate_all(
     }
 
 
-def considered(usage: Usage, key: VpaKey, now: int) -> list[Group]:
-    """The containers of a VPA that get a recommendation.
+def living(usage: Usage, key: VpaKey, now: int) -> list[Group]:
+    """The containers of a VPA that still matter.
 
-    Left out are those whose policy is Off, and those of which only a checkpoint is left, as
-    old as an aggregate may get (recommender.md Q5).
+    Left out are those of which only a checkpoint is left, as old as an aggregate may get
+    (recommender.md Q5).
     """
-    autoscaler = usage.autoscalers[key]
     oldest = now - span(usage.defaults.lifetime)
     return [
         group
         for group in usage.groups(key)
-        if not rule_for(autoscaler.rules, group.container).off
-        and (group.has_pods or usage.aggregates.last_sample[group.rows[-1]] > oldest)
+        if group.has_pods or usage.aggregates.last_sample[group.rows[-1]] > oldest
     ]
+
+
+def considered(usage: Usage, key: VpaKey, now: int) -> list[Group]:
+    """The containers of a VPA that get a recommendation: the living, unless switched off."""
+    rules = usage.autoscalers[key].rules
+    return [group for group in living(usage, key, now) if not rule_for(rules, group.container).off]
 
 
 def recommend(

@@ -130,6 +130,14 @@ def patch(current: VpaStatus, wanted: VpaStatus) -> tuple[Operation, ...]:
     return (add("/status", wanted),)
 
 
+def is_provided(status: VpaStatus) -> bool:
+    """Whether a status says that it holds a recommendation."""
+    return any(
+        condition.type == ConditionType.RECOMMENDATION_PROVIDED and condition.status == "True"
+        for condition in status.conditions or ()
+    )
+
+
 def _conditions(
     existing: Iterable[VpaCondition], findings: Findings, now: datetime
 ) -> tuple[VpaCondition, ...]:

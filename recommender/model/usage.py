@@ -60,6 +60,7 @@ class Usage:
         self.matching = Matching()
         self.pods: dict[PodKey, TrackedPod] = {}
         self.autoscalers: dict[VpaKey, Autoscaler] = {}
+        self.selectors_version = 0  # grows with every change of what the VPAs match
 
     # Pods
 
@@ -110,6 +111,7 @@ class Usage:
         elif known.selector == selector and known.rules == rules:
             return
         known.selector, known.rules = selector, rules
+        self.selectors_version += 1
         changed = self.matching.select(key, selector)
         for label_set in changed | self.matching.matched(key):
             self._apply_rules(label_set)
@@ -117,6 +119,7 @@ class Usage:
     def remove_autoscaler(self, key: VpaKey) -> None:
         """Forget a VPA and what was loaded for it."""
         autoscaler = self.autoscalers.pop(key)
+        self.selectors_version += 1
         for row in autoscaler.loaded.values():
             self.aggregates.free(row)
         for label_set in self.matching.remove(key):

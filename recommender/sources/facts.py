@@ -1,5 +1,6 @@
 """What objects of the API server say, in the model's words."""
 
+from collections.abc import Collection
 from datetime import timedelta
 
 from common.api.autoscaling import ContainerPolicy, VerticalPodAutoscaler
@@ -13,6 +14,7 @@ from recommender.model.pods import PodFacts
 
 _FINISHED = ("Succeeded", "Failed")
 _OFF = "Off"
+_DEFAULT = "default"  # the recommender's name where nothing else is said
 _CONTROLLABLE = (CPU, MEMORY)
 
 
@@ -24,6 +26,17 @@ def pod_key(pod: Pod) -> PodKey:
 def vpa_key(vpa: VerticalPodAutoscaler) -> VpaKey:
     """What the model calls a VPA."""
     return VpaKey(vpa.metadata.namespace, vpa.metadata.name)
+
+
+def is_ours(vpa: VerticalPodAutoscaler, *, recommender: str, ignored: Collection[str]) -> bool:
+    """Whether this recommender answers for a VPA (recommender.md 6.4).
+
+    One that names no recommender belongs to the one called ``default``.
+    """
+    if vpa.metadata.namespace in ignored:
+        return False
+    named = {selector.name for selector in vpa.spec.recommenders or ()}
+    return recommender in named if named else recommender == _DEFAULT
 
 
 def pod_facts(pod: Pod) -> PodFacts:

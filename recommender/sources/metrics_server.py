@@ -10,12 +10,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from common.api.metrics import PodMetrics
+from common.kube.client import KubeClient
+from common.kube.endpoints import POD_METRICS
 from common.quantity import QuantityError, parse_milli, parse_value
 from common.resources import CPU, MEMORY
 from recommender.instants import instant
 from recommender.model.keys import PodKey
 from recommender.model.pods import TrackedPod
 from recommender.rows import Ints
+
+
+async def fetch(client: KubeClient, namespace: str) -> tuple[PodMetrics, ...]:
+    """The latest usage of all pods, of one namespace or of all (empty).
+
+    Raises:
+        KubeError: the metrics server is missing, or in trouble.
+        DecodeError: its answer is no list.
+    """
+    return (await client.list(POD_METRICS, namespace=namespace)).items
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -1,0 +1,110 @@
+"""The flags about usage from elsewhere: Prometheus history and external metrics."""
+
+from dataclasses import dataclass
+
+from common.errors import ConfigError
+from common.flags import boolean, flag
+
+
+def _text(name: str, default: str, help: str) -> str:
+    found: str = flag(name, default=default, parse=str, help=help)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistorySettings:
+    """Names and defaults are upstream's: recommender.md 14.2."""
+
+    storage: str = _text(
+        "--storage", "", "Where history comes from at start: prometheus, else checkpoints."
+    )
+    use_external_metrics: bool = flag(
+        "--use-external-metrics",
+        default=False,
+        parse=boolean,
+        help="Take usage from external.metrics.k8s.io.",
+    )
+    external_metrics_cpu_metric: str = _text(
+        "--external-metrics-cpu-metric", "", "Name of the external metric with CPU usage."
+    )
+    external_metrics_memory_metric: str = _text(
+        "--external-metrics-memory-metric", "", "Name of the external metric with memory usage."
+    )
+    prometheus_address: str = _text(
+        "--prometheus-address", "http://prometheus.monitoring.svc", "URL of Prometheus."
+    )
+    prometheus_insecure: bool = flag(
+        "--prometheus-insecure",
+        default=False,
+        parse=boolean,
+        help="Take any certificate of Prometheus.",
+    )
+    prometheus_cadvisor_job_name: str = _text(
+        "--prometheus-cadvisor-job-name",
+        "kubernetes-cadvisor",
+        "Job label of the containers' usage; empty means any.",
+    )
+    prometheus_query_timeout: str = _text(
+        "--prometheus-query-timeout", "5m", "How long one query may take."
+    )
+    prometheus_bearer_token: str = _text(
+        "--prometheus-bearer-token", "", "Bearer token for Prometheus."
+    )
+    prometheus_bearer_token_file: str = _text(
+        "--prometheus-bearer-token-file", "", "File with the bearer token for Prometheus."
+    )
+    username: str = _text("--username", "", "User name for Prometheus.")
+    password: str = _text("--password", "", "Password for Prometheus.")
+    history_length: str = _text("--history-length", "8d", "How much history to ask for.")
+    history_resolution: str = _text("--history-resolution", "1h", "Distance of its points.")
+    history_cpu_metric: str = _text(
+        "--history-cpu-metric", "container_cpu_usage_seconds_total", "Metric of CPU usage."
+    )
+    history_memory_metric: str = _text(
+        "--history-memory-metric",
+        "container_memory_working_set_bytes",
+        "Metric of memory usage.",
+    )
+    pod_label_prefix: str = _text(
+        "--pod-label-prefix", "pod_label_", "What stands before pod labels in metric labels."
+    )
+    metric_for_pod_labels: str = _text(
+        "--metric-for-pod-labels", 'up{job="kubernetes-pods"}', "Metric that has pod labels."
+    )
+    pod_namespace_label: str = _text(
+        "--pod-namespace-label", "kubernetes_namespace", "Label with a pod's namespace."
+    )
+    pod_name_label: str = _text(
+        "--pod-name-label", "kubernetes_pod_name", "Label with a pod's name."
+    )
+    container_namespace_label: str = _text(
+        "--container-namespace-label", "namespace", "Label with a container's namespace."
+    )
+    container_pod_name_label: str = _text(
+        "--container-pod-name-label", "pod_name", "Label with the name of a container's pod."
+    )
+    container_name_label: str = _text(
+        "--container-name-label", "name", "Label with a container's name."
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse what can't be had.
+
+        Raises:
+            ConfigError: two credentials exclude each other, or a source isn't supported.
+        """
+        if self.prometheus_bearer_token and self.prometheus_bearer_token_file and self.username:
+            raise ConfigError(
+                "--prometheus-bearer-token, --prometheus-bearer-token-file and --username "
+                "exclude each other"
+            )
+        if self.storage == "prometheus":
+            raise ConfigError(
+                "--storage=prometheus is not supported yet: leave the flag out, and history "
+                "is kept in checkpoints"
+            )
+        if self.use_external_metrics:
+            raise ConfigError(
+                "--use-external-metrics is not supported yet: leave the flag out, and usage "
+                "is read from metrics.k8s.io"
+            )

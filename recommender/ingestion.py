@@ -1,0 +1,129 @@
+"""Usage and OOM kills, from their sources into the model."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from datetime import datetime
+
+from common.errors import DecodeError, KubeError
+from common.runtime.clock import Clock
+from recommender.instants import instant
+from recommender.metrics import Metrics
+from recommender.model.keys import PodKey, VpaKey
+from recommender.model.usage import OomOutcome, Usage
+from recommender.sources import metrics_server
+from recommender.sources.followed import Followed
+from recommender.sources.oom_feed import Observation
+from recommender.workers import sliced
+
+logger = logging.getLogger(__name__)
+
+_SLICE = 1000  # PodMetrics ingested before other tasks get their turn
+_OVERFLOW = "overflow"
+_LEARNT_BEFORE = "learnt_before"
+
+LearntUntil = Mapping[tuple[VpaKey, str], datetime]
+"""When the checkpoint of a VPA's container was written that we have loaded."""
+
+
+class Ingestion:
+    """Feeds the model once in each cycle; one line when the metrics server's state changes."""
+
+    def __init__(
+        self,
+        followed: Followed,
+        usage: Usage,
+        *,
+        namespace: str,
+        metrics: Metrics,
+        clock: Clock,
+    ) -> None:
+        self._followed = followed
+        self._usage = usage
+        self._namespace = namespace
+        self._metrics = metrics
+        self._clock = clock
+        self._trouble = ""
+
+    async def usage(self) -> None:
+        """Add the latest usage; without any the cycle goes on with what is known."""
+        client = self._followed.client
+        try:
+            found = await metrics_server.fetch(client, self._namespace)
+        except (KubeError, DecodeError) as error:
+            self._metrics.metrics_answered(is_error=True)
+            self._tell(getattr(error, "reason", type(error).__name__), str(error))
+            return
+        self._metrics.metrics_answered(is_error=False)
+        self._tell("", "")
+        now = instant(self._clock.now())
+        unknown = unreadable = 0
+        for part in sliced(found, _SLICE):
+            batch = metrics_server.batch(part, self._usage.pods)
+            cpu, memory = batch.cpu, batch.memory
+            self._usage.add_cpu(cpu.rows, cpu.times, cpu.amounts, now)
+            self._usage.add_memory(memory.rows, memory.times, memory.amounts, now)
+            unknown += batch.unknown
+            unreadable += batch.unreadable
+            await asyncio.sleep(0)
+        if unknown or unreadable:
+            logger.debug("usage left out", extra={"unknown": unknown, "unreadable": unreadable})
+
+    def ooms(self, learnt_until: LearntUntil) -> frozenset[PodKey]:
+        """Learn from OOM kills; returns pods that came into the model only for that."""
+        observations, dropped = self._followed.ooms.take()
+        for _ in range(dropped):
+            self._metrics.oom_discarded(_OVERFLOW)
+        passing: set[PodKey] = set()
+        for observation in observations:
+            outcome = self._learn(observation, learnt_until, passing)
+            if outcome == OomOutcome.RECORDED:
+                self._metrics.oom_recorded()
+            else:
+                self._metrics.oom_discarded(outcome)
+            kill = observation.kill
+            logger.info(
+                "OOM kill",
+                extra={
+                    "pod": f"{kill.pod.namespace}/{kill.pod.name}",
+                    "container": kill.container,
+                    "memory": kill.memory,
+                    "outcome": outcome,
+                },
+            )
+        return frozenset(passing)
+
+    def _learn(
+        self, observation: Observation, learnt_until: LearntUntil, passing: set[PodKey]
+    ) -> str:
+        kill, now = observation.kill, instant(self._clock.now())
+        if kill.pod not in self._usage.pods and observation.pod is not None:
+            # It came and went between two cycles.
+            self._usage.put_pod(observation.pod, now)
+            passing.add(kill.pod)
+        if kill.initial and self._was_learnt(observation, learnt_until):
+            return _LEARNT_BEFORE
+        return self._usage.add_oom(
+            kill.pod, kill.container, at=instant(kill.at), request=kill.memory, now=now
+        )
+
+    def _was_learnt(self, observation: Observation, learnt_until: LearntUntil) -> bool:
+        """Whether a checkpoint that was written after the kill has been loaded."""
+        kill = observation.kill
+        tracked = self._usage.pods.get(kill.pod)
+        if tracked is None:
+            return False
+        return any(
+            kill.at <= learnt_until[key, kill.container]
+            for key in tracked.label_set.autoscalers
+            if (key, kill.container) in learnt_until
+        )
+
+    def _tell(self, trouble: str, text: str) -> None:
+        if trouble == self._trouble or not self._followed.client.reachable:
+            return  # that nobody answers at all is the client's to say
+        self._trouble = trouble
+        if trouble:
+            logger.warning("no usage", extra={"reason": trouble, "error": text})
+        else:
+            logger.info("usage is there again")

@@ -1,0 +1,151 @@
+"""The recommender's figures, under the reference's names; recommender.md 15."""
+
+import itertools
+from collections import Counter as Tally
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import Metric
+
+from common.api.autoscaling import UpdateMode
+
+_STEP_BUCKETS = (
+    *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100),
+    *(120, 150, 240, 300),
+)
+_LATENCY_BUCKETS = (
+    *(1, 2, 5, 7.5, 10, 20, 30, 40, 50, 60, 90, 120, 150, 180, 240, 300, 600, 900, 1800),
+)
+_API_VERSIONS = ("v1beta1", "v1beta2", "v1")
+_CLIENT = "default-metrics-client"
+
+VpaLabels = tuple[str, bool, bool, bool]
+"""Update mode, has a recommendation, matches pods, has an unsupported configuration."""
+
+
+class PlainCounter:
+    """A counter whose name doesn't end in ``_total``; the client library would append it.
+
+    The name is the reference's, and dashboards ask for it. Its type is given as unknown,
+    which is the one type that keeps the name in both text formats.
+    """
+
+    def __init__(
+        self, name: str, text: str, labels: tuple[str, ...], registry: CollectorRegistry
+    ) -> None:
+        self._name, self._text, self._labels = name, text, labels
+        self._values: Tally[tuple[str, ...]] = Tally()
+        registry.register(self)
+
+    def inc(self, *labels: str, by: int = 1) -> None:
+        """Count; the label values are in the order of the label names."""
+        self._values[labels] += by
+
+    def collect(self) -> Iterable[Metric]:
+        metric = Metric(self._name, self._text, "unknown")
+        for values, count in self._values.items():
+            metric.add_sample(
+                self._name, dict(zip(self._labels, values, strict=True)), float(count)
+            )
+        yield metric
+
+
+class Metrics:
+    """All of the recommender's metrics, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._vpas = Gauge(
+            "vpa_recommender_vpa_objects_count",
+            "VPAs of the last cycle.",
+            ("update_mode", "has_recommendation", "api", "matches_pods", "unsupported_config"),
+            registry=self.registry,
+        )
+        self._latency = Histogram(
+            "vpa_recommender_recommendation_latency_seconds",
+            "From the creation of a VPA to its first recommendation.",
+            buckets=_LATENCY_BUCKETS,
+            registry=self.registry,
+        )
+        self._steps = Histogram(
+            "vpa_recommender_execution_latency_seconds",
+            "Time spent in the steps of a cycle.",
+            ("step",),
+            buckets=_STEP_BUCKETS,
+            registry=self.registry,
+        )
+        self._aggregates = Gauge(
+            "vpa_recommender_aggregate_container_states_count",
+            "Aggregates in memory.",
+            registry=self.registry,
+        )
+        self._responses = PlainCounter(
+            "vpa_recommender_metric_server_responses",
+            "Answers of the metrics server.",
+            ("is_error", "client_name"),
+            self.registry,
+        )
+        # Ours.
+        self._ooms_seen = Counter(
+            "vpa_recommender_oom_seen",
+            "OOM kills seen; recorded and discarded ones add up to these.",
+            registry=self.registry,
+        )
+        self._ooms_recorded = Counter(
+            "vpa_recommender_oom_recorded",
+            "OOM kills that raised a memory peak, or that a higher peak covers.",
+            registry=self.registry,
+        )
+        self._ooms_discarded = Counter(
+            "vpa_recommender_oom_discarded",
+            "OOM kills from which nothing was learnt.",
+            ("reason",),
+            registry=self.registry,
+        )
+        self._failed_writes = Counter(
+            "vpa_recommender_failed_writes",
+            "Status patches and checkpoints that the API server refused.",
+            ("kind", "reason"),
+            registry=self.registry,
+        )
+
+    def step(self, name: str) -> AbstractContextManager[None]:
+        """Time a step of the cycle, named as the reference names it."""
+        return self._steps.labels(name).time()
+
+    def count_vpas(self, vpas: Mapping[VpaLabels, int]) -> None:
+        """Set the gauge of VPAs, with a zero for each combination that has none."""
+        self._vpas.clear()
+        flags = (True, False)
+        modes = {mode.value for mode in UpdateMode} | {mode for mode, *_ in vpas}
+        for mode, has, api, matches, unsupported in itertools.product(
+            sorted(modes), flags, _API_VERSIONS, flags, flags
+        ):
+            count = vpas.get((mode, has, matches, unsupported), 0) if api == "v1" else 0
+            values = (mode, _text(has), api, _text(matches), _text(unsupported))
+            self._vpas.labels(*values).set(count)
+
+    def first_recommendation(self, seconds: float) -> None:
+        self._latency.observe(seconds)
+
+    def count_aggregates(self, count: int) -> None:
+        self._aggregates.set(count)
+
+    def metrics_answered(self, *, is_error: bool) -> None:
+        self._responses.inc(_text(is_error), _CLIENT)
+
+    def oom_recorded(self) -> None:
+        self._ooms_seen.inc()
+        self._ooms_recorded.inc()
+
+    def oom_discarded(self, reason: str) -> None:
+        self._ooms_seen.inc()
+        self._ooms_discarded.labels(reason).inc()
+
+    def write_failed(self, kind: str, reason: str) -> None:
+        self._failed_writes.labels(kind, reason).inc()
+
+
+def _text(value: object) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,307 @@
+"""What an operator can tell the recommender."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from common.errors import ConfigError
+from common.flags import boolean, duration, flag
+from common.quantity import ZERO, Quantity
+from common.resources import CPU, MEMORY
+from common.runtime.settings import CommonSettings, LeaderElectionSettings
+from recommender.history_settings import HistorySettings
+from recommender.model.aggregates import AggregationRules, HalfLives
+from recommender.post_processing import Publication
+from recommender.recommend import Estimation, Percentiles
+
+_DAY = timedelta(hours=24)
+_MIN_CHECKPOINTS = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(CommonSettings, LeaderElectionSettings, HistorySettings):
+    """The recommender: watches what containers use and writes what they should request.
+
+    Names and defaults are upstream's: pkg/recommender/config/config.go; recommender.md 14.
+    """
+
+    recommender_name: str = flag(
+        "--recommender-name",
+        default="default",
+        parse=str,
+        help="Which VPAs are ours: those that name this recommender, or none if it is default.",
+    )
+    interval: timedelta = flag(
+        "--recommender-interval",
+        default=timedelta(minutes=1),
+        parse=duration,
+        help="How often to read usage and write recommendations.",
+    )
+    address: str = flag(
+        "--address",
+        default=":8942",
+        parse=str,
+        help="Where to serve /metrics, /health-check and /readyz.",
+    )
+    memory_saver: bool = flag(
+        "--memory-saver",
+        default=False,
+        parse=boolean,
+        help="Follow only pods that a VPA matches.",
+    )
+    update_worker_count: int = flag(
+        "--update-worker-count",
+        default=10,
+        parse=int,
+        help="How many status patches, or checkpoints, are written at a time.",
+    )
+    checkpoints_gc_interval: timedelta = flag(
+        "--checkpoints-gc-interval",
+        default=timedelta(minutes=10),
+        parse=duration,
+        help="How often checkpoints of VPAs that are gone are deleted.",
+    )
+    checkpoints_timeout: timedelta = flag(
+        "--checkpoints-timeout",
+        default=timedelta(minutes=1),
+        parse=duration,
+        help="How long writing checkpoints may take in one cycle.",
+    )
+    min_checkpoints: int = flag(
+        "--min-checkpoints",
+        default=_MIN_CHECKPOINTS,
+        parse=int,
+        help="Without effect: one checkpoint per worker is written at least.",
+    )
+    margin_fraction: float = flag(
+        "--recommendation-margin-fraction",
+        default=0.15,
+        parse=float,
+        help="Safety margin: 0.15 adds fifteen percent.",
+    )
+    pod_min_cpu: float = flag(
+        "--pod-recommendation-min-cpu-millicores",
+        default=25.0,
+        parse=float,
+        help="Least CPU of a pod, in millicores, shared by its containers.",
+    )
+    pod_min_memory: float = flag(
+        "--pod-recommendation-min-memory-mb",
+        default=250.0,
+        parse=float,
+        help="Least memory of a pod, in MiB, shared by its containers.",
+    )
+    target_cpu_percentile: float = flag(
+        "--target-cpu-percentile",
+        default=0.9,
+        parse=float,
+        help="Part of the CPU samples that the target covers.",
+    )
+    lower_cpu_percentile: float = flag(
+        "--recommendation-lower-bound-cpu-percentile",
+        default=0.5,
+        parse=float,
+        help="Part of the CPU samples that the lower bound covers.",
+    )
+    upper_cpu_percentile: float = flag(
+        "--recommendation-upper-bound-cpu-percentile",
+        default=0.95,
+        parse=float,
+        help="Part of the CPU samples that the upper bound covers.",
+    )
+    target_memory_percentile: float = flag(
+        "--target-memory-percentile",
+        default=0.9,
+        parse=float,
+        help="Part of the memory peaks that the target covers.",
+    )
+    lower_memory_percentile: float = flag(
+        "--recommendation-lower-bound-memory-percentile",
+        default=0.5,
+        parse=float,
+        help="Part of the memory peaks that the lower bound covers.",
+    )
+    upper_memory_percentile: float = flag(
+        "--recommendation-upper-bound-memory-percentile",
+        default=0.95,
+        parse=float,
+        help="Part of the memory peaks that the upper bound covers.",
+    )
+    confidence_interval_cpu: timedelta = flag(
+        "--confidence-interval-cpu",
+        default=_DAY,
+        parse=duration,
+        help="History after which bounds of CPU are close to the target.",
+    )
+    confidence_interval_memory: timedelta = flag(
+        "--confidence-interval-memory",
+        default=_DAY,
+        parse=duration,
+        help="History after which bounds of memory are close to the target.",
+    )
+    round_cpu_millicores: int = flag(
+        "--round-cpu-millicores",
+        default=1,
+        parse=int,
+        help="CPU is rounded up to a multiple of this.",
+    )
+    round_memory_bytes: int = flag(
+        "--round-memory-bytes",
+        default=1,
+        parse=int,
+        help="Memory is rounded up to a multiple of this.",
+    )
+    humanize_memory: bool = flag(
+        "--humanize-memory",
+        default=False,
+        parse=boolean,
+        help="Deprecated: write memory with two decimals in the largest unit.",
+    )
+    integer_cpu: bool = flag(
+        "--cpu-integer-post-processor-enabled",
+        default=False,
+        parse=boolean,
+        help="Round CPU up to whole cores for containers that an annotation of the VPA names.",
+    )
+    max_allowed_cpu: Quantity = flag(
+        "--container-recommendation-max-allowed-cpu",
+        default=ZERO,
+        parse=Quantity.parse,
+        help="Most CPU of a container whose policy has no maximum; 0 means no limit.",
+    )
+    max_allowed_memory: Quantity = flag(
+        "--container-recommendation-max-allowed-memory",
+        default=ZERO,
+        parse=Quantity.parse,
+        help="Most memory of a container whose policy has no maximum; 0 means no limit.",
+    )
+    memory_aggregation_interval: timedelta = flag(
+        "--memory-aggregation-interval",
+        default=_DAY,
+        parse=duration,
+        help="Length of the windows of which only the memory peak counts.",
+    )
+    memory_aggregation_interval_count: int = flag(
+        "--memory-aggregation-interval-count",
+        default=8,
+        parse=int,
+        help="How many of these windows unused history is kept.",
+    )
+    memory_half_life: timedelta = flag(
+        "--memory-histogram-decay-half-life",
+        default=_DAY,
+        parse=duration,
+        help="After which time a memory peak counts half.",
+    )
+    cpu_half_life: timedelta = flag(
+        "--cpu-histogram-decay-half-life",
+        default=_DAY,
+        parse=duration,
+        help="After which time a CPU sample counts half.",
+    )
+    oom_bump_up_ratio: float = flag(
+        "--oom-bump-up-ratio",
+        default=1.2,
+        parse=float,
+        help="After an OOM kill memory is raised by this factor at least.",
+    )
+    oom_min_bump_up: float = flag(
+        "--oom-min-bump-up-bytes",
+        default=104857600.0,
+        parse=float,
+        help="After an OOM kill memory is raised by so many bytes at least.",
+    )
+    leader_elect_resource_name: str = flag(
+        "--leader-elect-resource-name",
+        default="vpa-recommender-lease",
+        parse=str,
+        help="Name of the Lease.",
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse what can't work.
+
+        Raises:
+            ConfigError: flags exclude each other, or a value makes no sense.
+        """
+        CommonSettings.__post_init__(self)
+        HistorySettings.__post_init__(self)
+        for name, value in (
+            ("--recommender-interval", self.interval),
+            ("--checkpoints-gc-interval", self.checkpoints_gc_interval),
+            ("--checkpoints-timeout", self.checkpoints_timeout),
+            ("--confidence-interval-cpu", self.confidence_interval_cpu),
+            ("--confidence-interval-memory", self.confidence_interval_memory),
+            ("--memory-aggregation-interval", self.memory_aggregation_interval),
+            ("--memory-histogram-decay-half-life", self.memory_half_life),
+            ("--cpu-histogram-decay-half-life", self.cpu_half_life),
+        ):
+            if value <= timedelta():
+                raise ConfigError(f"{name} must be positive")
+        for name, count in (
+            ("--update-worker-count", self.update_worker_count),
+            ("--memory-aggregation-interval-count", self.memory_aggregation_interval_count),
+        ):
+            if count < 1:
+                raise ConfigError(f"{name} must be 1 or more")
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Flags that don't do what whoever set them may expect."""
+        found = []
+        if self.min_checkpoints != _MIN_CHECKPOINTS:
+            found.append("--min-checkpoints has no effect")
+        if self.humanize_memory:
+            found.append("--humanize-memory is deprecated, use --round-memory-bytes")
+        if self.round_cpu_millicores <= 0:
+            found.append("--round-cpu-millicores is not positive: CPU is not rounded")
+        if self.round_memory_bytes <= 0:
+            found.append("--round-memory-bytes is not positive: memory is not rounded")
+        return tuple(found)
+
+    @property
+    def aggregation(self) -> AggregationRules:
+        """How memory is gathered, where a VPA says nothing else."""
+        return AggregationRules(
+            interval=self.memory_aggregation_interval,
+            interval_count=self.memory_aggregation_interval_count,
+            oom_bump_up_ratio=self.oom_bump_up_ratio,
+            oom_min_bump_up=self.oom_min_bump_up,
+        )
+
+    @property
+    def half_lives(self) -> HalfLives:
+        """How fast samples lose weight."""
+        return HalfLives(cpu=self.cpu_half_life, memory=self.memory_half_life)
+
+    @property
+    def estimation(self) -> Estimation:
+        """The policy of estimation."""
+        return Estimation(
+            margin=self.margin_fraction,
+            pod_min_cpu=self.pod_min_cpu,
+            pod_min_memory=self.pod_min_memory,
+            cpu=Percentiles(
+                target=self.target_cpu_percentile,
+                lower=self.lower_cpu_percentile,
+                upper=self.upper_cpu_percentile,
+            ),
+            memory=Percentiles(
+                target=self.target_memory_percentile,
+                lower=self.lower_memory_percentile,
+                upper=self.upper_memory_percentile,
+            ),
+            cpu_confidence=self.confidence_interval_cpu,
+            memory_confidence=self.confidence_interval_memory,
+        )
+
+    @property
+    def publication(self) -> Publication:
+        """How recommendations are written."""
+        most = {CPU: self.max_allowed_cpu, MEMORY: self.max_allowed_memory}
+        return Publication(
+            round_cpu=self.round_cpu_millicores,
+            round_memory=self.round_memory_bytes,
+            humanize_memory=self.humanize_memory,
+            integer_cpu=self.integer_cpu,
+            max_allowed={name: value for name, value in most.items() if not value.is_zero},
+        )

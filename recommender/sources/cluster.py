@@ -1,0 +1,175 @@
+"""Pods and VPAs: from the caches into the model."""
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.api.core import Pod
+from common.errors import KubeError
+from common.kube.cache import Snapshot
+from common.kube.targets import TargetError, Targets
+from common.labels import NOTHING
+from common.quantity import QuantityError
+from common.target.owners import Controller
+from recommender.model.keys import PodKey, VpaKey
+from recommender.model.usage import Usage
+from recommender.sources.facts import container_rules, is_ours, pod_facts, pod_key, vpa_key
+from recommender.status import Resolution, resolved, unchecked, unreadable
+from recommender.workers import spread
+
+logger = logging.getLogger(__name__)
+
+_SLICE = 500  # objects before other tasks get their turn
+
+
+class PodLoader:
+    """Keeps the model's pods like those of the cluster; looks only at pods that changed."""
+
+    def __init__(self, usage: Usage, *, memory_saver: bool) -> None:
+        self._usage = usage
+        self._memory_saver = memory_saver
+        self._seen: dict[PodKey, Pod] = {}
+        self._selectors = 0  # version of the selectors that were in force
+
+    async def load(self, pods: Snapshot[Pod], now: int) -> frozenset[PodKey]:
+        """Take over new and changed pods; returns tracked ones that are gone.
+
+        Those stay in the model until their last samples and OOM kills are in.
+        """
+        if self._memory_saver and self._selectors != self._usage.selectors_version:
+            self._selectors = self._usage.selectors_version
+            self._seen.clear()  # what no VPA wanted may be wanted now
+        seen: dict[PodKey, Pod] = {}
+        for number, pod in enumerate(pods.items()):
+            if number % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
+            key = pod_key(pod)
+            seen[key] = pod
+            if self._seen.get(key) is not pod and self._wanted(pod):
+                self._usage.put_pod(pod_facts(pod), now)
+        self._seen = seen
+        return frozenset(key for key in self._usage.pods if key not in seen)
+
+    def _wanted(self, pod: Pod) -> bool:
+        """With ``--memory-saver`` a pod must be matched; one that was stays until it goes."""
+        if not self._memory_saver or pod_key(pod) in self._usage.pods:
+            return True
+        labels = pod.metadata.labels or {}
+        return self._usage.matching.is_matched(pod.metadata.namespace, labels)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedVpa:
+    """A VPA of this cycle, and what its target came to."""
+
+    vpa: VerticalPodAutoscaler
+    resolution: Resolution
+
+
+class VpaLoader:
+    """Keeps the model's VPAs like those in the cluster that this recommender answers for."""
+
+    def __init__(
+        self,
+        usage: Usage,
+        targets: Targets,
+        *,
+        recommender: str,
+        ignored: Collection[str],
+        per_vpa_config: bool,
+        workers: int,
+    ) -> None:
+        self._usage = usage
+        self._targets = targets
+        self._recommender = recommender
+        self._ignored = ignored
+        self._per_vpa_config = per_vpa_config
+        self._workers = workers
+        self._told: dict[VpaKey, str] = {}
+
+    async def load(self, vpas: Iterable[VerticalPodAutoscaler]) -> dict[VpaKey, LoadedVpa]:
+        """Resolve every VPA's target, and take the VPAs over; others leave the model.
+
+        Sorted by key, so that every cycle goes through them in the same order.
+        """
+        ours = sorted(
+            (
+                vpa
+                for vpa in vpas
+                if is_ours(vpa, recommender=self._recommender, ignored=self._ignored)
+            ),
+            key=vpa_key,
+        )
+        found: dict[VpaKey, LoadedVpa] = {}
+
+        async def load_one(item: tuple[int, VerticalPodAutoscaler]) -> None:
+            number, vpa = item
+            if number % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
+            resolution = await self._resolve(vpa)
+            found[vpa_key(vpa)] = LoadedVpa(vpa=vpa, resolution=resolution)
+
+        await spread(enumerate(ours), load_one, workers=self._workers)
+        for key in [key for key in self._usage.autoscalers if key not in found]:
+            self._usage.remove_autoscaler(key)
+            self._told.pop(key, None)
+        loaded = {vpa_key(vpa): found[vpa_key(vpa)] for vpa in ours}
+        for key, one in loaded.items():
+            self._put(key, one)
+        return loaded
+
+    def _put(self, key: VpaKey, loaded: LoadedVpa) -> None:
+        try:
+            rules = container_rules(loaded.vpa, per_vpa_config=self._per_vpa_config)
+        except QuantityError as error:
+            known = self._usage.autoscalers.get(key)
+            rules = () if known is None else known.rules
+            self._tell(key, f"resource policy not used: {error}")
+        else:
+            self._tell(key, loaded.resolution.unsupported)
+        self._usage.put_autoscaler(key, loaded.resolution.selector, rules)
+
+    async def _resolve(self, vpa: VerticalPodAutoscaler) -> Resolution:
+        """The target's selector, if the target is the topmost controller.
+
+        What the API server can't tell just now leaves the last selector in force (Q1).
+        """
+        target = vpa.spec.target_ref
+        try:
+            selector = await self._targets.selector(vpa)
+        except TargetError as error:
+            return self._kept(vpa, unreadable(str(error)), transient=error.transient)
+        except KubeError as error:
+            return self._kept(vpa, unreadable(str(error)), transient=True)
+        if target is None:
+            return unreadable()
+        namespace = vpa.metadata.namespace
+        controller = Controller(namespace, target.kind, target.name, target.api_version)
+        try:
+            topmost = await self._targets.topmost(controller)
+        except TargetError as error:
+            return self._kept(vpa, unchecked(target, str(error)), transient=error.transient)
+        except KubeError as error:
+            return self._kept(vpa, unchecked(target, str(error)), transient=True)
+        return resolved(selector, target, namespace, topmost)
+
+    def _kept(
+        self, vpa: VerticalPodAutoscaler, resolution: Resolution, *, transient: bool
+    ) -> Resolution:
+        known = self._usage.autoscalers.get(vpa_key(vpa))
+        if not transient or known is None or known.selector == NOTHING:
+            return resolution
+        return Resolution(selector=known.selector, unsupported=resolution.unsupported)
+
+    def _tell(self, key: VpaKey, trouble: str) -> None:
+        """One line when a VPA's trouble changes."""
+        if self._told.get(key, "") == trouble:
+            return
+        self._told[key] = trouble
+        name = f"{key.namespace}/{key.name}"
+        if trouble:
+            logger.warning("VPA can't be used as it is", extra={"vpa": name, "why": trouble})
+        else:
+            logger.info("VPA can be used again", extra={"vpa": name})

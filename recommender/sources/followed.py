@@ -1,0 +1,58 @@
+"""The parts of the cluster that the recommender follows: its caches, and what they feed."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.api.core import Event, Pod
+from common.kube import endpoints
+from common.kube.cache import Cache
+from common.kube.client import KubeClient
+from common.kube.targets import ControllerCaches, Targets
+from recommender.sources.oom_feed import OomFeed
+
+
+class Followed:
+    """Watches of VPAs, pods, controllers and evictions, of one namespace or of all."""
+
+    def __init__(self, client: KubeClient, *, namespace: str) -> None:
+        self.client = client
+        self.ooms = OomFeed()
+        self.vpas: Cache[VerticalPodAutoscaler] = Cache(client, endpoints.VPAS, namespace=namespace)
+        # A pending pod uses nothing; the watch reports it as deleted, or not at all.
+        self.pods: Cache[Pod] = Cache(
+            client,
+            endpoints.PODS,
+            namespace=namespace,
+            field_selector="status.phase!=Pending",
+            on_change=self.ooms.on_pod,
+        )
+        self._evictions: Cache[Event] = Cache(
+            client,
+            endpoints.EVENTS,
+            namespace=namespace,
+            field_selector="reason=Evicted",
+            on_change=self.ooms.on_event,
+        )
+        self._controllers = ControllerCaches.following(client, namespace=namespace)
+        self.targets = Targets(client, self._controllers)
+
+    @property
+    def background(self) -> tuple[Callable[[], Awaitable[None]], ...]:
+        """The endless tasks behind the caches."""
+        return tuple(cache.run for cache in self._caches)
+
+    @property
+    def synced(self) -> bool:
+        """Whether every cache has listed once."""
+        return all(cache.synced for cache in self._caches)
+
+    async def wait_synced(self) -> None:
+        """Wait until every cache has listed; from then on OOM kills count as new."""
+        for cache in self._caches:
+            await cache.wait_synced()
+        self.ooms.go_live()
+
+    @property
+    def _caches(self) -> tuple[Cache[Any], ...]:
+        return (self.vpas, self.pods, self._evictions, *self._controllers.all())
