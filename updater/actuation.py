@@ -4,11 +4,11 @@ import logging
 from collections.abc import Sequence
 
 from common.api.autoscaling import VerticalPodAutoscaler
-from common.api.core import ObjectReference, Pod
+from common.api.core import Pod
 from common.errors import DecodeError, KubeError
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import PODS, VPAS
-from common.kube.events import EventRecorder
+from common.kube.events import EventRecorder, reference
 from common.patches import Operation
 from updater.decision import Reason
 
@@ -39,13 +39,13 @@ class Actuator:
         meta = pod.metadata
         await self._client.evict(meta.namespace, meta.name)
         self._events.event(
-            pod_reference(pod),
+            reference(PODS, pod.metadata),
             _NORMAL,
             "EvictedByVPA",
             _with(reason, "Pod was evicted by VPA Updater to apply resource recommendation."),
         )
         self._events.event(
-            vpa_reference(vpa),
+            reference(VPAS, vpa.metadata),
             _NORMAL,
             "EvictedPod",
             _with(
@@ -69,7 +69,7 @@ class Actuator:
         else:
             generation = resized.metadata.generation
         self._events.event(
-            pod_reference(pod),
+            reference(PODS, pod.metadata),
             _NORMAL,
             "InPlaceResizedByVPA",
             _with(reason, "Pod was resized in place by VPA Updater."),
@@ -96,7 +96,7 @@ class Actuator:
     def tell_skipped(self, pod: Pod, reason: Reason) -> None:
         """Say that a pod waits for a smaller recommendation."""
         self._events.event(
-            pod_reference(pod),
+            reference(PODS, pod.metadata),
             _NORMAL,
             "InPlaceResizeSkipped",
             _with(
@@ -109,29 +109,3 @@ class Actuator:
 
 def _with(reason: Reason, sentence: str) -> str:
     return f"{sentence} [{reason.value}]"
-
-
-def pod_reference(pod: Pod) -> ObjectReference:
-    """What an Event about a pod refers to."""
-    meta = pod.metadata
-    return ObjectReference(
-        api_version=PODS.api_version,
-        kind=PODS.kind,
-        namespace=meta.namespace,
-        name=meta.name,
-        uid=meta.uid,
-        resource_version=meta.resource_version,
-    )
-
-
-def vpa_reference(vpa: VerticalPodAutoscaler) -> ObjectReference:
-    """What an Event about a VPA refers to."""
-    meta = vpa.metadata
-    return ObjectReference(
-        api_version=VPAS.api_version,
-        kind=VPAS.kind,
-        namespace=meta.namespace,
-        name=meta.name,
-        uid=meta.uid,
-        resource_version=meta.resource_version,
-    )

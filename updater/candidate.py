@@ -1,10 +1,10 @@
 """From a live pod to a candidate for an update, or to the reason why it is none."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from common.api.autoscaling import VerticalPodAutoscaler
+from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
 from common.features import FeatureGates
 from common.quantity import QuantityError
@@ -14,8 +14,15 @@ from common.recommendation.processing import Processed, process
 from common.resources import ResourceQuantities
 from updater.attempts import PodMemory
 from updater.decision import Decision, Reason, leave
+from updater.live_pod import LivePod, resized_at
 from updater.resize import ResizeStatus, resize_status
-from updater.resize_plan import ResizePlan, containers_to_patch, plan_resize
+from updater.resize_plan import (
+    ResizePlan,
+    containers_to_patch,
+    plan_resize,
+    unfinished_restarts,
+)
+from updater.startup_boost import unboosted
 from updater.update_order import (
     Drift,
     OomKill,
@@ -133,3 +140,40 @@ def note_resizing(memory: PodMemory, status: ResizeStatus, *, now: datetime) -> 
     if status is ResizeStatus.NONE:
         return memory if memory.resizing_seen_at is None else replace(memory, resizing_seen_at=None)
     return memory if memory.resizing_seen_at is not None else replace(memory, resizing_seen_at=now)
+
+
+def last_resize(pod: LivePod, memory: PodMemory) -> datetime | None:
+    """When we last resized the pod, by our own memory or by that of the API server (D18)."""
+    times = [resized_at(pod), None if memory.sent is None else memory.sent.at]
+    return max((time for time in times if time is not None), default=None)
+
+
+def is_out(pod: Pod, memory: PodMemory) -> bool:
+    """Whether an unfinished resize restarts the pod's containers (D32)."""
+    if memory.sent is not None and memory.sent.restarts and not memory.shows(pod):
+        return True
+    status = resize_status(pod)
+    if status is ResizeStatus.INFEASIBLE:
+        return False  # the kubelet has dropped it: nothing is going to restart
+    return unfinished_restarts(pod, resizing=status is not ResizeStatus.NONE)
+
+
+def plan_unboost(
+    pod: Pod,
+    vpa: VerticalPodAutoscaler,
+    limit_ranges: Sequence[LimitRangeSpec],
+    *,
+    mode: UpdateMode,
+    expired: Collection[str],
+) -> tuple[ResizePlan, tuple[str, ...]] | Decision:
+    """The resize that takes back the ``expired`` boosts, and the annotations that go with them."""
+    try:
+        ended = unboosted(pod, vpa, limit_ranges, mode=mode, expired=expired)
+    except QuantityError:
+        return leave(Reason.UNREADABLE)
+    if ended is None:
+        return leave(Reason.UNREADABLE)
+    plan = plan_resize(pod, ended.wanted, ended.containers, containers={})
+    if not plan.keeps_qos:
+        return leave(Reason.QOS_WOULD_CHANGE)
+    return plan, ended.annotations

@@ -23,6 +23,7 @@ class Reason(enum.StrEnum):
     OUTSIDE_RANGE = "outside_range"  # a request is outside [lower bound, upper bound]
     OOMED_QUICKLY = "oomed_quickly"  # OOM-killed soon after its start
     DRIFTED = "drifted"  # old enough, and far enough from the target
+    STARTUP_BOOST_OVER = "startup_boost_over"  # the CPU for the start is taken back
     # In place did not work, so the pod is to be replaced.
     RESIZE_INFEASIBLE = "resize_infeasible"  # the kubelet says that it never fits
     RESIZE_DEFERRED_TOO_LONG = "resize_deferred_too_long"
@@ -42,7 +43,7 @@ class Reason(enum.StrEnum):
     NOTHING_TO_DO = "nothing_to_do"  # the spec already says what is wanted
     INFEASIBLE_CACHED = "infeasible_cached"  # nothing is lower than what failed before
     GONE = "gone"  # somebody else was faster
-    UNREADABLE = "unreadable"  # a quantity of the pod or the recommendation is none
+    UNREADABLE = "unreadable"  # a quantity or an annotation is not what it should be
     # Held up.
     NO_CONTROLLER = "no_controller"  # nobody would replace the pod
     CONTROLLER_UNKNOWN = "controller_unknown"  # not found, or it asks for no replicas
@@ -59,6 +60,7 @@ class Reason(enum.StrEnum):
     # Tried without success.
     QUOTA_EXCEEDED = "quota_exceeded"
     RESIZE_RETRY = "resize_retry"  # a hiccup of the API server
+    UNBOOST_FAILED = "unboost_failed"
     EVICTION_REFUSED = "eviction_refused"  # by a PodDisruptionBudget, as a rule
     EVICTION_FAILED = "eviction_failed"
     RATE_LIMITED = "rate_limited"  # no turn before the pass was over

@@ -51,10 +51,10 @@ class PassFigures:
 
 
 class Metrics:
-    """All of the updater's metrics, in a registry of its own."""
+    """All of the updater's metrics, in one registry."""
 
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
         by_mode, by_size = ("vpa_size_log2", "update_mode"), ("vpa_size_log2",)
         vpa = ("vpa_name", "vpa_namespace")
         self._controlled = self._gauge(
@@ -101,7 +101,7 @@ class Metrics:
             ("step",),
             namespace="vpa_updater",
             buckets=_BUCKETS,
-            registry=self.registry,
+            registry=self._registry,
         )
         self._candidates = self._gauge(
             "candidate_pods",
@@ -110,10 +110,10 @@ class Metrics:
         )
 
     def _gauge(self, name: str, text: str, labels: tuple[str, ...]) -> Gauge:
-        return Gauge(name, text, labels, namespace="vpa_updater", registry=self.registry)
+        return Gauge(name, text, labels, namespace="vpa_updater", registry=self._registry)
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
-        return Counter(name, text, labels, namespace="vpa_updater", registry=self.registry)
+        return Counter(name, text, labels, namespace="vpa_updater", registry=self._registry)
 
     def observe_step(self, step: str, seconds: float) -> None:
         self._latency.labels(step).observe(seconds)

@@ -9,7 +9,7 @@ from common.api.core import Container, ContainerStatus, Pod, ResourceRequirement
 from common.patches import Operation, add, pointer, remove
 from common.recommendation.container_resources import WantedResources
 from common.recommendation.processing import ContainerAmounts
-from common.recommendation.qos import qos_class_of
+from common.recommendation.qos import qos_after, qos_class
 from common.resources import ResourceQuantities, in_order, parse_quantities
 from updater.update_order import OomKill, Verdict, is_outside
 
@@ -96,23 +96,12 @@ def _changes(
 
 def _keeps_qos(pod: Pod, wanted: Collection[WantedResources], changing: Collection[str]) -> bool:
     """Compare the class that the API server would compute with the one on record."""
-    before = [_resources_of(container) for container in pod.spec.containers]
-    after = [
-        ({**requests, **want.requests}, {**limits, **want.limits})
+    after = {
+        container.name: want
+        for container, want in zip(pod.spec.containers, wanted, strict=True)
         if container.name in changing
-        else (requests, limits)
-        for container, want, (requests, limits) in zip(
-            pod.spec.containers, wanted, before, strict=True
-        )
-    ]
-    init = [_resources_of(container) for container in pod.spec.init_containers or ()]
-    present = pod.status.qos_class or qos_class_of(init + before)
-    return qos_class_of(init + after) == present
-
-
-def _resources_of(container: Container) -> tuple[ResourceQuantities, ResourceQuantities]:
-    spec = container.resources or _NOTHING
-    return parse_quantities(spec.requests), parse_quantities(spec.limits)
+    }
+    return qos_after(pod, after) == (pod.status.qos_class or qos_class(pod))
 
 
 def resize_operations(

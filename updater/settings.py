@@ -10,6 +10,7 @@ from common.runtime.settings import CommonSettings, LeaderElectionSettings
 from updater.disruption import DisruptionPolicy
 from updater.resize import Timeouts
 from updater.update_order import Thresholds
+from updater.work import Rules
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,26 +134,25 @@ class Settings(CommonSettings, LeaderElectionSettings):
                 raise ConfigError(f"{name} must be positive")
 
     @property
-    def thresholds(self) -> Thresholds:
-        """The part that ``update_order`` needs; it never sees the whole."""
-        return Thresholds(
-            min_change=self.min_change, min_lifetime=self.min_lifetime, quick_oom=self.quick_oom
-        )
-
-    @property
-    def timeouts(self) -> Timeouts:
-        """How long an in-place resize may take."""
-        return Timeouts(
-            deferred=self.in_place_deferred_timeout, in_progress=self.in_place_in_progress_timeout
-        )
-
-    @property
-    def disruption(self) -> DisruptionPolicy:
-        """What is tolerated where a VPA says nothing else."""
-        return DisruptionPolicy(
-            min_replicas=self.min_replicas,
-            tolerance_fraction=self.eviction_tolerance,
-            in_place_skips_budget=self.in_place_skip_disruption_budget,
+    def rules(self) -> Rules:
+        """The part that a pass needs; its decisions never see the whole."""
+        return Rules(
+            interval=self.interval,
+            thresholds=Thresholds(
+                min_change=self.min_change,
+                min_lifetime=self.min_lifetime,
+                quick_oom=self.quick_oom,
+            ),
+            timeouts=Timeouts(
+                deferred=self.in_place_deferred_timeout,
+                in_progress=self.in_place_in_progress_timeout,
+            ),
+            disruption=DisruptionPolicy(
+                min_replicas=self.min_replicas,
+                tolerance_fraction=self.eviction_tolerance,
+                in_place_skips_budget=self.in_place_skip_disruption_budget,
+            ),
+            features=self.feature_gates,
         )
 
     def lease_namespace(self, environ: Mapping[str, str]) -> str:

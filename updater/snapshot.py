@@ -3,21 +3,24 @@
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, Self
 
-from common.api.autoscaling import StartupBoost, UpdateMode, VerticalPodAutoscaler
+from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.core import LimitRange, LimitRangeSpec
 from common.api.workloads import ReplicationController, Workload
 from common.errors import KubeError
 from common.kube.cache import Cache, Snapshot
-from common.kube.targets import TargetError, Targets
+from common.kube.client import KubeClient
+from common.kube.endpoints import LIMIT_RANGES, VPAS
+from common.kube.targets import ControllerCaches, TargetError, Targets
 from common.target.controlling import SelectedVpa, controlling, target_key
 from common.target.owners import Controller, TargetKey, controller_of
-from updater.live_pod import LivePod
+from updater.live_pod import LIVE_PODS, LivePod
+from updater.startup_boost import has_startup_boost
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
+_PODS_ON_NODES = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,15 +45,29 @@ class ClusterSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caches:
-    """The watch caches that a snapshot is taken from; ``workloads`` by kind."""
+    """The watch caches that a snapshot is taken from."""
 
     vpas: Cache[VerticalPodAutoscaler]
     pods: Cache[LivePod]
     limit_ranges: Cache[LimitRange]
-    replica_sets: Cache[Workload]
-    stateful_sets: Cache[Workload]
-    daemon_sets: Cache[Workload]
-    replication_controllers: Cache[ReplicationController]
+    controllers: ControllerCaches
+
+    @classmethod
+    def following(cls, client: KubeClient, *, namespace: str = "") -> Self:
+        """Caches of one namespace or, by default, of all; each still has to be run.
+
+        Pods that are not on a node yet, or that have ended, are none of ours.
+        """
+        return cls(
+            vpas=Cache(client, VPAS, namespace=namespace),
+            pods=Cache(client, LIVE_PODS, namespace=namespace, field_selector=_PODS_ON_NODES),
+            limit_ranges=Cache(client, LIMIT_RANGES, namespace=namespace),
+            controllers=ControllerCaches.following(client, namespace=namespace),
+        )
+
+    def all(self) -> tuple[Cache[Any], ...]:
+        """Every cache, to be run and waited for."""
+        return (self.vpas, self.pods, self.limit_ranges, *self.controllers.all())
 
 
 def update_mode(vpa: VerticalPodAutoscaler) -> UpdateMode | None:
@@ -63,15 +80,6 @@ def update_mode(vpa: VerticalPodAutoscaler) -> UpdateMode | None:
     if not written:
         return UpdateMode.RECREATE
     return UpdateMode(written) if written in set(UpdateMode) else None
-
-
-def has_startup_boost(vpa: VerticalPodAutoscaler) -> bool:
-    """Whether the VPA or one of its container policies boosts starting containers."""
-    policy = vpa.spec.resource_policy
-    policies = () if policy is None else policy.container_policies or ()
-    boosts: list[StartupBoost | None] = [vpa.spec.startup_boost]
-    boosts += [container.startup_boost for container in policies]
-    return any(boost is not None for boost in boosts)
 
 
 async def select_vpas(
@@ -188,17 +196,12 @@ def replicas_of(controller: Controller, caches: Caches) -> int | None:
 
     Source: updater.md 5.
     """
-    namespace, name = controller.namespace, controller.name
-    if controller.kind == "DaemonSet":
-        daemon_set = caches.daemon_sets.get(namespace, name)
-        return None if daemon_set is None else daemon_set.status.number_ready
-    if controller.kind == "ReplicationController":
-        found = caches.replication_controllers.get(namespace, name)
-        return None if found is None else found.spec.replicas
-    scaled = {"ReplicaSet": caches.replica_sets, "StatefulSet": caches.stateful_sets}
-    cache = scaled.get(controller.kind)
-    workload = None if cache is None else cache.get(namespace, name)
-    return None if workload is None else workload.spec.replicas
+    if controller.kind not in ("DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet"):
+        return None
+    found = caches.controllers.find(controller)
+    if controller.kind == "DaemonSet" and isinstance(found, Workload):
+        return found.status.number_ready
+    return found.spec.replicas if isinstance(found, Workload | ReplicationController) else None
 
 
 def live_pods(pods: Snapshot[LivePod]) -> list[LivePod]:

@@ -1,0 +1,160 @@
+"""The updater: ``python -P -m updater``."""
+
+import asyncio
+import gc
+import logging
+import os
+import socket
+import sys
+import uuid
+from collections.abc import Mapping, Sequence
+
+import prometheus_client
+
+from common.flags import read_flags
+from common.kube import config
+from common.kube.client import KubeClient
+from common.kube.events import EventRecorder
+from common.kube.lease import LeaderElection, StatusLease
+from common.kube.targets import Targets
+from common.runtime import logs, service
+from common.runtime.clock import Clock, SystemClock
+from common.runtime.health import Health, OpsServer
+from common.runtime.rate_limit import RateLimiter
+from updater.actuation import Actuator
+from updater.live_pod import MANAGER
+from updater.metrics import Metrics
+from updater.schedule import Admission, Updater, always_ready, by_lease, with_grace
+from updater.sending import Turns
+from updater.settings import Settings
+from updater.snapshot import Caches
+
+logger = logging.getLogger(__name__)
+
+PROGRAM = MANAGER
+
+
+async def serve(settings: Settings, clock: Clock, *, environ: Mapping[str, str]) -> None:
+    """Run the updater until a signal.
+
+    Raises:
+        ConfigError: the address, the kubeconfig or the leader election can't be used.
+        LeadershipLostError: another replica took over.
+    """
+    connection = await config.load(settings.kubeconfig)
+    async with KubeClient(
+        connection,
+        user_agent=PROGRAM,
+        qps=settings.kube_api_qps,
+        burst=settings.kube_api_burst,
+    ) as client:
+        caches = Caches.following(client, namespace=settings.vpa_object_namespace)
+        events = EventRecorder(client, PROGRAM, clock=clock)
+        health = Health(clock, 5 * settings.interval)
+        metrics = Metrics(prometheus_client.REGISTRY)
+        election = _election(settings, client, clock)
+
+        async def main(stop: asyncio.Event) -> None:
+            if election is not None and not await service.unless_stopped(
+                election.wait_leading, stop=stop
+            ):
+                return
+            if not await service.unless_stopped(_synced(caches), stop=stop):
+                return
+            gc.collect()
+            gc.freeze()  # what was listed stays; the collector need not look at it again
+            logger.info("caches have synced")
+            health.arm()
+            updater = Updater(
+                caches=caches,
+                targets=Targets(client, caches.controllers),
+                fresh=lambda: client.reachable,
+                admission=_admission(settings, client, clock, environ),
+                ignored_namespaces=settings.ignored_vpa_object_namespaces,
+                rules=settings.rules,
+                hands=Actuator(client, events),
+                turns=Turns(evictions=_limiter(settings), resizes=_limiter(settings)),
+                metrics=metrics,
+                clock=clock,
+                stop=stop,
+            )
+
+            async def cycle() -> None:
+                await with_grace(updater.run_once, stop=stop)
+                health.beat()
+
+            seconds = settings.interval.total_seconds()
+            due = asyncio.get_running_loop().time() + seconds
+            await service.pause_until(due, stop=stop)  # the first pass, too, takes its time
+            await service.every(seconds, cycle, stop=stop)
+
+        ops = OpsServer(
+            health,
+            settings.address,
+            checks={"caches": lambda: all(cache.synced for cache in caches.all())},
+        )
+        background: list[service.Background] = [ops.run, events.run]
+        background += [cache.run for cache in caches.all()]
+        if election is not None:
+            background.append(election.run)
+        await service.serve(main, background=tuple(background))
+
+
+def _synced(caches: Caches) -> service.Background:
+    async def wait() -> None:
+        for cache in caches.all():
+            await cache.wait_synced()
+
+    return wait
+
+
+def _limiter(settings: Settings) -> RateLimiter | None:
+    """One for evictions and another one for resizes, with the same two settings."""
+    if settings.eviction_rate_limit <= 0:
+        return None
+    return RateLimiter(settings.eviction_rate_limit, settings.eviction_rate_burst)
+
+
+def _admission(
+    settings: Settings, client: KubeClient, clock: Clock, environ: Mapping[str, str]
+) -> Admission:
+    if not settings.use_admission_controller_status:
+        return always_ready
+    lease = StatusLease(
+        client,
+        namespace=settings.lease_namespace(environ),
+        name=settings.status_lease_name,
+        clock=clock,
+    )
+    return by_lease(lease, max_age=settings.status_lease_timeout)
+
+
+def _election(settings: Settings, client: KubeClient, clock: Clock) -> LeaderElection | None:
+    if not settings.leader_elect:
+        return None
+    return LeaderElection(
+        client,
+        namespace=settings.leader_elect_resource_namespace,
+        name=settings.leader_elect_resource_name,
+        identity=f"{socket.gethostname()}_{uuid.uuid4()}",
+        lease_duration=settings.leader_elect_lease_duration,
+        renew_deadline=settings.leader_elect_renew_deadline,
+        retry_period=settings.leader_elect_retry_period,
+        clock=clock,
+    )
+
+
+async def _main(argv: Sequence[str]) -> None:
+    settings = read_flags(Settings, argv, program=PROGRAM, environ=os.environ)
+    logs.configure(settings.verbosity, settings.logging_format)
+    prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call] # half typed
+    await serve(settings, SystemClock(), environ=os.environ)
+
+
+def main() -> int:
+    """Entry point; the exit code."""
+    return service.run(PROGRAM, lambda: _main(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

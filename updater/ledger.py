@@ -1,0 +1,45 @@
+"""How each pod ended in a pass, and what the next pass has to know."""
+
+import logging
+from dataclasses import replace
+
+from common.api.core import Pod
+from updater.attempts import Attempts, PodMemory
+from updater.decision import Decision
+from updater.metrics import PassFigures
+
+logger = logging.getLogger(__name__)
+
+
+class Ledger:
+    """Collects what one pass decided; reading what was remembered before never changes it."""
+
+    def __init__(self, before: Attempts) -> None:
+        self._before = before
+        self._changed: dict[str, PodMemory] = {}
+        self.figures = PassFigures()
+
+    def memory(self, pod: Pod) -> PodMemory:
+        uid = pod.metadata.uid
+        return self._changed.get(uid) or self._before.of(uid)
+
+    def remember(self, pod: Pod, memory: PodMemory) -> None:
+        self._changed[pod.metadata.uid] = memory
+
+    def settle(self, pod: Pod, decision: Decision, memory: PodMemory) -> None:
+        """Write down how the pod ended in this pass; a change of that is worth a line."""
+        self.figures.candidates[decision] += 1
+        self.remember(pod, replace(memory, decision=decision))
+        if memory.decision != decision:
+            logger.info(
+                "pod decided",
+                extra={
+                    "pod": f"{pod.metadata.namespace}/{pod.metadata.name}",
+                    "decision": decision.action.value,
+                    "reason": decision.reason.value,
+                },
+            )
+
+    def attempts(self, living: frozenset[str]) -> Attempts:
+        """What to remember of the pods that live."""
+        return self._before.followed_by(self._changed, living=living)

@@ -1,0 +1,192 @@
+"""When a pass runs, on which picture of the cluster, and what the next one remembers."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import timedelta
+from typing import Protocol
+
+from common.kube.lease import AdmissionStatus, StatusLease
+from common.kube.targets import Targets
+from common.runtime.clock import Clock
+from updater.attempts import Attempts
+from updater.cycle import Pass
+from updater.metrics import Metrics
+from updater.sending import Turns
+from updater.snapshot import (
+    Caches,
+    ClusterSnapshot,
+    freeze,
+    live_pods,
+    match_pods,
+    select_vpas,
+)
+from updater.work import Hands, Rules
+
+logger = logging.getLogger(__name__)
+
+# A pass that is under way when the process has to go gets this long.
+_LAST_SECONDS = 4.0
+
+
+class Admission(Protocol):
+    """Says whether the admission controller would patch a replacement."""
+
+    async def __call__(self) -> AdmissionStatus: ...
+
+
+async def always_ready() -> AdmissionStatus:
+    """For those who told us not to look at the status Lease."""
+    return AdmissionStatus.ALIVE
+
+
+def by_lease(lease: StatusLease, *, max_age: timedelta) -> Admission:
+    """Believe the status Lease, if it is no older than ``max_age``."""
+
+    async def read() -> AdmissionStatus:
+        return await lease.read(max_age=max_age)
+
+    return read
+
+
+class Updater:
+    """Runs passes, one after the other; owns what is remembered between them."""
+
+    def __init__(
+        self,
+        *,
+        caches: Caches,
+        targets: Targets,
+        fresh: Callable[[], bool],
+        admission: Admission,
+        ignored_namespaces: Sequence[str],
+        rules: Rules,
+        hands: Hands,
+        turns: Turns,
+        metrics: Metrics,
+        clock: Clock,
+        stop: asyncio.Event,
+    ) -> None:
+        self._caches = caches
+        self._targets = targets
+        self._fresh = fresh
+        self._admission = admission
+        self._ignored_namespaces = ignored_namespaces
+        self._rules = rules
+        self._hands = hands
+        self._turns = turns
+        self._metrics = metrics
+        self._clock = clock
+        self._stop = stop
+        self._attempts = Attempts()
+        self._passes = 0
+        self._admission_status = AdmissionStatus.ALIVE
+        self._was_fresh = True
+
+    async def run_once(self) -> None:
+        """One pass: look, decide, act. Does nothing while the caches can't be believed.
+
+        Source: updater.md 2.
+        """
+        with self._timed("total"):
+            if not self._believe_caches():
+                return
+            deadline = asyncio.get_running_loop().time() + self._rules.interval.total_seconds()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    status = await self._look_at_admission()
+                    snapshot = await self._take()
+            except TimeoutError:
+                logger.warning("pass skipped, looking at the cluster took too long")
+                return
+            self._passes += 1
+            current = Pass(
+                snapshot,
+                self._attempts,
+                rules=self._rules,
+                hands=self._hands,
+                metrics=self._metrics,
+                turns=self._turns,
+                clock=self._clock,
+                admission_ready=status.allows_eviction,
+                deadline=deadline,
+                stop=self._stop,
+            )
+            with self._timed("EvictPods"):
+                await current.run(first=self._passes)
+            self._attempts = current.attempts
+
+    def _believe_caches(self) -> bool:
+        fresh = self._fresh()
+        if fresh != self._was_fresh:
+            self._was_fresh = fresh
+            if fresh:
+                logger.info("caches follow the API server again, passes go on")
+            else:
+                logger.warning("passes are skipped until the caches follow the API server again")
+        return fresh
+
+    async def _look_at_admission(self) -> AdmissionStatus:
+        status = await self._admission()
+        if status is not self._admission_status:
+            self._admission_status = status
+            if status.allows_eviction:
+                logger.info("admission controller is alive, evictions go on")
+            else:
+                logger.warning(
+                    "no evictions, a replacement might not be patched",
+                    extra={"admission": status.value},
+                )
+        return status
+
+    async def _take(self) -> ClusterSnapshot:
+        """Freeze the cluster; afterwards nobody looks at the caches again."""
+        with self._timed("ListVPAs"):
+            selected = await select_vpas(
+                self._caches.vpas.snapshot.items(),
+                self._targets,
+                ignored_namespaces=self._ignored_namespaces,
+            )
+        with self._timed("ListPods"):
+            pods = live_pods(self._caches.pods.snapshot)
+        with self._timed("FilterPods"):
+            matched = await match_pods(pods, selected, self._targets)
+        with self._timed("AdmissionInit"):
+            return freeze(
+                selected,
+                matched,
+                self._caches,
+                living=frozenset(pod.metadata.uid for pod in pods),
+            )
+
+    @contextlib.contextmanager
+    def _timed(self, step: str) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        try:
+            yield
+        finally:
+            self._metrics.observe_step(step, loop.time() - started)
+
+
+async def with_grace(work: Callable[[], Awaitable[None]], *, stop: asyncio.Event) -> None:
+    """Do ``work``; once ``stop`` is set it has a few seconds left, and then it is cancelled.
+
+    A call that hangs must not outlive the process that everybody waits for.
+    """
+
+    async def run() -> None:
+        await work()
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(run())
+
+        async def watch() -> None:
+            await stop.wait()
+            await asyncio.wait({task}, timeout=_LAST_SECONDS)
+            task.cancel()
+
+        watcher = group.create_task(watch())
+        await asyncio.wait({task})
+        watcher.cancel()

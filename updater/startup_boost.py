@@ -1,0 +1,138 @@
+"""Taking back the CPU that a pod got while it started (gate CPUStartupBoost)."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from common.annotations import boosted_containers, parse_startup_boost, startup_boost_key
+from common.api.autoscaling import StartupBoost, UpdateMode, VerticalPodAutoscaler
+from common.api.core import LimitRangeSpec, Pod
+from common.recommendation.container_resources import WantedResources, wanted_resources
+from common.recommendation.policy import container_policy
+from common.recommendation.processing import process
+from updater.decision import Decision, Reason, resize, wait
+from updater.disruption import ReplicaGroup, Standing
+from updater.resize import ResizeStatus, resize_status
+
+_NOTHING = WantedResources()
+
+
+def has_startup_boost(vpa: VerticalPodAutoscaler) -> bool:
+    """Whether the VPA or one of its container policies boosts starting containers."""
+    policy = vpa.spec.resource_policy
+    policies = () if policy is None else policy.container_policies or ()
+    boosts: list[StartupBoost | None] = [vpa.spec.startup_boost]
+    boosts += [container.startup_boost for container in policies]
+    return any(boost is not None for boost in boosts)
+
+
+def boost_duration(vpa: VerticalPodAutoscaler, container: str) -> timedelta:
+    """How long after Ready a container keeps its boost: its own policy's word, or the VPA's.
+
+    Source: updater.md 11.
+    """
+    policy = container_policy(vpa, container)
+    for boost in (None if policy is None else policy.startup_boost, vpa.spec.startup_boost):
+        if boost is not None and boost.cpu is not None and boost.cpu.duration_seconds is not None:
+            return timedelta(seconds=boost.cpu.duration_seconds)
+    return timedelta()
+
+
+def expired_boosts(
+    pod: Pod, *, duration_of: Callable[[str], timedelta], now: datetime
+) -> tuple[str, ...]:
+    """The boosted containers whose time is up; it runs while the pod is Ready.
+
+    A pod that stops being Ready and becomes Ready again starts its clock anew. A duration of
+    zero is over as soon as the pod is Ready.
+    """
+    ready = next(
+        (condition for condition in pod.status.conditions or () if condition.type == "Ready"), None
+    )
+    if ready is None or ready.status != "True":
+        return ()
+    since = ready.last_transition_time
+    return tuple(
+        name
+        for name in boosted_containers(pod.metadata.annotations)
+        if not duration_of(name) or (since is not None and now - since > duration_of(name))
+    )
+
+
+def decide_unboost(pod: Pod, *, group: ReplicaGroup | None, expired: Collection[str]) -> Decision:
+    """Whether the boosts that have ``expired`` are taken back now.
+
+    That is a resize within the disruption budget, which no flag skips, and never a reason
+    to evict.
+
+    Source: updater.md 11; ``CanUnboost``.
+    """
+    if not expired or pod.status.phase == "Pending":
+        return wait(Reason.STARTUP_BOOSTED)
+    if group is None:
+        return wait(Reason.NO_CONTROLLER)
+    if group.standing is Standing.CONTROLLER_UNKNOWN:
+        return wait(Reason.CONTROLLER_UNKNOWN)
+    if group.standing is Standing.BELOW_MIN_REPLICAS:
+        return wait(Reason.BELOW_MIN_REPLICAS)
+    if resize_status(pod) is not ResizeStatus.NONE:
+        return wait(Reason.RESIZE_IN_PROGRESS)
+    if not group.allows(pod):
+        return wait(Reason.BUDGET_EXHAUSTED)
+    return resize(Reason.STARTUP_BOOST_OVER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unboosted:
+    """What the containers of a pod get when boosts end."""
+
+    wanted: tuple[WantedResources, ...]  # one for each container of the spec
+    containers: frozenset[str]  # those that the resize is about
+    annotations: tuple[str, ...]  # that go with the boosts
+
+
+def unboosted(
+    pod: Pod,
+    vpa: VerticalPodAutoscaler,
+    limit_ranges: Sequence[LimitRangeSpec],
+    *,
+    mode: UpdateMode | None,
+    expired: Collection[str],
+) -> Unboosted | None:
+    """What to resize to, now that the boosts of ``expired`` are over.
+
+    Such a container gets its recommendation, even if that is above the boost, or what it had
+    before where there is none. A container whose boost goes on is left alone, one that was
+    never boosted gets its ordinary recommendation. In mode Off nothing counts as recommended.
+    None if an annotation with the original resources can't be read.
+
+    Source: updater.md 11.
+
+    Raises:
+        QuantityError: a quantity in the VPA, the pod or a LimitRange is none.
+    """
+    processed = None if mode is UpdateMode.OFF else process(pod, vpa, limit_ranges)
+    recommended = wanted_resources(pod, vpa, processed, limit_ranges)
+    annotations = pod.metadata.annotations or {}
+    boosted = boosted_containers(annotations)
+    wanted: list[WantedResources] = []
+    for container, want in zip(pod.spec.containers, recommended, strict=True):
+        name = container.name
+        if name in boosted and name not in expired:
+            wanted.append(_NOTHING)
+        elif name in expired and not (want.requests or want.limits):
+            original = parse_startup_boost(annotations[startup_boost_key(name)])
+            if original is None:
+                return None
+            wanted.append(WantedResources(requests=original.requests, limits=original.limits))
+        else:
+            wanted.append(want)
+    return Unboosted(
+        wanted=tuple(wanted),
+        containers=frozenset(
+            container.name
+            for container, want in zip(pod.spec.containers, wanted, strict=True)
+            if want.requests or want.limits
+        ),
+        annotations=tuple(startup_boost_key(name) for name in expired),
+    )
