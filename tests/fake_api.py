@@ -73,7 +73,7 @@ def listing(*items: Any, version: int | str = 10, continue_: str = "") -> Reply:
 async def until(condition: Callable[[], bool]) -> None:
     """Let other tasks go on until the condition holds; ten seconds at most."""
     async with asyncio.timeout(10):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - there is no event for everything
             await asyncio.sleep(0.001)
 
 

@@ -127,7 +127,7 @@ class Scales:
         now = _now()
         seconds = _NEGATIVE_SECONDS
         if isinstance(answer, ScaleFound):
-            seconds = _SCALE_SECONDS * self._client.rng.uniform(1.0, 2.0)
+            seconds = _SCALE_SECONDS * (1.0 + self._client.rng.random())
         self._scales[controller] = _Remembered(answer, now, now + seconds)
         if now - self._pruned > _PRUNE_SECONDS:
             self._pruned = now

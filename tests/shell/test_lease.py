@@ -1,0 +1,281 @@
+"""Leases: the sign of life, and who of several replicas leads."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from fake_api import FakeApi, Reply, status
+
+from common.errors import ConfigError, LeadershipLostError, ServerError
+from common.kube.client import KubeClient
+from common.kube.lease import AdmissionStatus, LeaderElection, StatusLease
+
+NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+COLLECTION = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+LEASE = f"{COLLECTION}/vpa"
+MISSING = status(404, "NotFound")
+
+
+class StoppedClock:
+    def now(self) -> datetime:
+        return NOW
+
+
+def lease(holder: str = "other", version: str = "5", **spec: Any) -> dict[str, Any]:
+    meta = {
+        "name": "vpa",
+        "namespace": "kube-system",
+        "resourceVersion": version,
+        "labels": {"kept": "yes"},
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+    }
+    return {"metadata": meta, "spec": {"holderIdentity": holder, **spec}}
+
+
+def status_lease(client: KubeClient) -> StatusLease:
+    return StatusLease(client, namespace="kube-system", name="vpa", clock=StoppedClock())
+
+
+async def test_the_first_sign_of_life_creates_the_lease_without_a_renewal() -> None:
+    async with FakeApi() as api, api.client() as client:
+        api.on(f"GET {LEASE}", MISSING)
+        api.on(f"POST {COLLECTION}", Reply(status=201, body=lease()))
+        await status_lease(client).write("host-1", interval=timedelta(seconds=10))
+    body = api.requests[1].json()
+    assert body["metadata"] == {"name": "vpa", "namespace": "kube-system"}
+    assert body["spec"] == {"holderIdentity": "host-1", "leaseDurationSeconds": 10}
+    assert body["kind"] == "Lease"
+
+
+async def test_a_renewal_keeps_all_else_as_it_is() -> None:
+    async with FakeApi() as api, api.client() as client:
+        api.on(f"GET {LEASE}", Reply(body=lease("host-2", leaseDurationSeconds=10)))
+        api.on(f"PUT {LEASE}", Reply(body=lease()))
+        await status_lease(client).write("host-1", interval=timedelta(seconds=10))
+    body = api.requests[1].json()
+    assert body["metadata"] == lease()["metadata"]
+    assert body["spec"] == {
+        "holderIdentity": "host-1",
+        "leaseDurationSeconds": 10,
+        "renewTime": "2026-01-02T12:00:00.000000Z",
+    }
+
+
+@pytest.mark.parametrize("first", [MISSING, Reply(body=lease())], ids=["create", "renew"])
+async def test_another_replica_may_be_faster(first: Reply) -> None:
+    async with FakeApi() as api, api.client() as client:
+        api.on(f"GET {LEASE}", first)
+        api.on(f"POST {COLLECTION}", status(409, "AlreadyExists"))
+        api.on(f"PUT {LEASE}", status(409, "Conflict"))
+        await status_lease(client).write("host-1", interval=timedelta(seconds=10))
+
+
+async def test_a_server_in_trouble_is_an_error_to_the_writer() -> None:
+    async with FakeApi() as api, api.client() as client:
+        api.on(f"GET {LEASE}", Reply(body=lease()))
+        api.on(f"PUT {LEASE}", status(500, "InternalError"))
+        with pytest.raises(ServerError):
+            await status_lease(client).write("host-1", interval=timedelta(seconds=10))
+
+
+@pytest.mark.parametrize(
+    ("reply", "want"),
+    [
+        pytest.param(
+            Reply(body=lease(renewTime="2026-01-02T11:59:01.000000Z")), AdmissionStatus.ALIVE
+        ),
+        pytest.param(
+            Reply(body=lease(renewTime="2026-01-02T11:59:00.000000Z")), AdmissionStatus.STALE
+        ),
+        pytest.param(Reply(body=lease()), AdmissionStatus.STALE, id="never renewed"),
+        pytest.param(MISSING, AdmissionStatus.MISSING),
+        pytest.param(status(403, "Forbidden"), AdmissionStatus.UNREADABLE, id="forbidden"),
+        pytest.param(status(503, "Unavailable"), AdmissionStatus.UNREADABLE, id="503"),
+        pytest.param(Reply(body={"metadata": 7}), AdmissionStatus.UNREADABLE, id="strange"),
+    ],
+)
+async def test_reading_the_sign_of_life(reply: Reply, want: AdmissionStatus) -> None:
+    async with FakeApi() as api, api.client() as client:
+        api.on(f"GET {LEASE}", reply)
+        assert await status_lease(client).read(max_age=timedelta(minutes=1)) is want
+
+
+async def test_the_sign_of_life_is_kept_up_through_failures() -> None:
+    async with FakeApi() as api, api.client() as client, asyncio.TaskGroup() as group:
+        api.on(f"GET {LEASE}", Reply(body=lease()))
+        api.on(f"PUT {LEASE}", status(500, "InternalError"), Reply(body=lease()))
+        kept = status_lease(client).keep("host-1", interval=timedelta(milliseconds=10))
+        task = group.create_task(kept)
+        await api.asked(f"PUT {LEASE}", times=3)
+        task.cancel()
+
+
+# Leader election
+
+
+def election(client: KubeClient, identity: str = "me", *, scale: float = 0.01) -> LeaderElection:
+    return LeaderElection(
+        client,
+        namespace="kube-system",
+        name="vpa",
+        identity=identity,
+        lease_duration=timedelta(seconds=15 * scale),
+        renew_deadline=timedelta(seconds=10 * scale),
+        retry_period=timedelta(seconds=2 * scale),
+        clock=StoppedClock(),
+    )
+
+
+@contextlib.asynccontextmanager
+async def running(api: FakeApi, *, scale: float = 0.01) -> AsyncIterator[LeaderElection]:
+    async with api.client() as client, asyncio.TaskGroup() as group:
+        candidate = election(client, scale=scale)
+        task = group.create_task(candidate.run())
+        yield candidate
+        task.cancel()
+
+
+async def test_without_a_lease_it_is_created_and_then_renewed_without_reading() -> None:
+    async with FakeApi() as api:
+        api.on(f"GET {LEASE}", MISSING)
+        api.on(f"POST {COLLECTION}", Reply(status=201, body=lease("me", "6")))
+        api.on(f"PUT {LEASE}", Reply(body=lease("me", "7", acquireTime="t", leaseTransitions=0)))
+        async with running(api) as candidate:
+            await candidate.wait_leading()
+            await api.asked(f"PUT {LEASE}", times=2)
+    created = api.requests[1].json()["spec"]
+    assert created == {
+        "holderIdentity": "me",
+        "leaseDurationSeconds": 1,
+        "acquireTime": "2026-01-02T12:00:00.000000Z",
+        "renewTime": "2026-01-02T12:00:00.000000Z",
+        "leaseTransitions": 0,
+    }
+    assert api.routes.count(f"GET {LEASE}") == 1
+    renewed = api.requests[2].json()
+    assert renewed["metadata"]["resourceVersion"] == "6"
+    assert api.requests[3].json()["spec"]["acquireTime"] == "t"
+
+
+async def test_ending_gives_the_lease_back() -> None:
+    async with FakeApi() as api:
+        api.on(f"GET {LEASE}", Reply(body=lease("me", "5", acquireTime="t", leaseTransitions=3)))
+        api.on(f"PUT {LEASE}", Reply(body=lease("me", "6", acquireTime="t", leaseTransitions=3)))
+        async with running(api, scale=1) as candidate:
+            await candidate.wait_leading()
+        assert not candidate.leading
+    first, last = api.requests[1].json()["spec"], api.requests[-1].json()["spec"]
+    assert (first["acquireTime"], first["leaseTransitions"]) == ("t", 3)  # a restart of our own
+    assert (last["holderIdentity"], last["leaseDurationSeconds"]) == ("", 1)
+
+
+async def test_a_lease_that_was_given_back_is_free_at_once() -> None:
+    async with FakeApi() as api:
+        api.on(f"GET {LEASE}", Reply(body=lease("", "5", leaseTransitions=3)))
+        api.on(f"PUT {LEASE}", Reply(body=lease("me", "6", leaseTransitions=4)))
+        async with running(api, scale=1) as candidate:
+            await candidate.wait_leading()
+    assert api.requests[1].json()["spec"]["leaseTransitions"] == 4
+
+
+async def test_anothers_lease_is_believed_for_its_duration_by_our_own_clock() -> None:
+    old = "2020-01-01T00:00:00.000000Z"  # the record's own time does not matter
+    async with FakeApi() as api:
+        held = lease("other", "5", leaseDurationSeconds=3600, renewTime=old)
+        expired = lease("other", "5", leaseDurationSeconds=0.05, renewTime=old)
+        api.on(f"GET {LEASE}", Reply(body=held))
+        api.on(f"PUT {LEASE}", Reply(body=lease("me", "6")))
+        async with running(api) as candidate:
+            await api.asked(f"GET {LEASE}", times=4)
+            assert not candidate.leading
+            assert f"PUT {LEASE}" not in api.routes
+            api.on(f"GET {LEASE}", Reply(body=expired))
+            await candidate.wait_leading()
+    taken = next(r for r in api.requests if r.method == "PUT").json()
+    assert taken["metadata"]["resourceVersion"] == "5"
+    assert taken["spec"]["leaseTransitions"] == 1
+
+
+async def test_a_lost_race_is_tried_again() -> None:
+    async with FakeApi() as api:
+        api.on(f"GET {LEASE}", MISSING, MISSING, Reply(body=lease("", "5")))
+        api.on(f"POST {COLLECTION}", status(409, "AlreadyExists"), status(500, "InternalError"))
+        api.on(f"PUT {LEASE}", status(409, "Conflict"), Reply(body=lease("me", "6")))
+        async with running(api) as candidate:
+            await candidate.wait_leading()
+
+
+async def test_who_cannot_renew_within_the_deadline_ends() -> None:
+    async with FakeApi() as api, api.client() as client:
+        api.on(f"GET {LEASE}", Reply(body=lease("", "5")), status(503, "Unavailable"))
+        api.on(f"PUT {LEASE}", Reply(body=lease("me", "6")), status(503, "Unavailable"))
+        candidate = election(client)
+        with pytest.raises(LeadershipLostError, match="not renewed in time"):
+            await candidate.run()
+        assert not candidate.leading
+
+
+async def test_a_failed_renewal_looks_again_and_goes_on() -> None:
+    async with FakeApi() as api:
+        api.on(f"GET {LEASE}", Reply(body=lease("", "5")), Reply(body=lease("me", "9")))
+        good = Reply(body=lease("me", "6"))
+        api.on(f"PUT {LEASE}", good, status(409, "Conflict"), good)
+        async with running(api, scale=0.05) as candidate:
+            await api.asked(f"PUT {LEASE}", times=4)
+            assert candidate.leading
+    assert [r.json()["metadata"]["resourceVersion"] for r in api.requests[1:5] if r.body] == [
+        "5",
+        "6",
+        "9",
+    ]
+
+
+async def test_who_sees_another_in_its_place_ends_at_once() -> None:
+    async with FakeApi() as api, api.client() as client:
+        usurped = lease("other", "9", leaseDurationSeconds=15)
+        api.on(f"GET {LEASE}", Reply(body=lease("", "5")), Reply(body=usurped))
+        api.on(f"PUT {LEASE}", Reply(body=lease("me", "6")), status(409, "Conflict"))
+        with pytest.raises(LeadershipLostError, match="held by other"):
+            await election(client).run()
+
+
+async def test_a_silent_server_does_not_keep_a_leader_beyond_its_deadline() -> None:
+    async with FakeApi() as api, api.client() as client:
+        api.on(f"GET {LEASE}", Reply(body=lease("", "5")))
+        api.on(f"PUT {LEASE}", Reply(body=lease("me", "6")), Reply(chunks=[b"{"], hold=True))
+        with pytest.raises(LeadershipLostError):
+            await election(client).run()
+
+
+@pytest.mark.parametrize(
+    ("duration", "deadline", "retry", "good"),
+    [
+        pytest.param(15.0, 10.0, 2.0, True, id="defaults"),
+        pytest.param(10.0, 10.0, 2.0, False, id="deadline as long as the lease"),
+        pytest.param(15.0, 12.0, 10.0, False, id="deadline of 1.2 retries"),
+        pytest.param(15.0, 12.1, 10.0, True, id="a little more than 1.2 retries"),
+        pytest.param(15.0, 10.0, 0.0, False, id="no pause between tries"),
+    ],
+)
+async def test_periods_must_fit_together(
+    duration: float,
+    deadline: float,
+    retry: float,
+    good: bool,  # noqa: FBT001 - a table's column
+) -> None:
+    async with FakeApi() as api:
+        refused = contextlib.nullcontext() if good else pytest.raises(ConfigError)
+        with refused:
+            LeaderElection(
+                api.client(),
+                namespace="n",
+                name="l",
+                identity="me",
+                lease_duration=timedelta(seconds=duration),
+                renew_deadline=timedelta(seconds=deadline),
+                retry_period=timedelta(seconds=retry),
+                clock=StoppedClock(),
+            )

@@ -1,0 +1,246 @@
+"""Selectors and topmost controllers over caches and scale subresources."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from fake_api import FakeApi, Reply, listing, named, status
+
+from builders import vpa
+from common.api.autoscaling import TargetReference, VerticalPodAutoscaler, VpaSpec
+from common.api.meta import ObjectMeta
+from common.kube.targets import ControllerCaches, TargetError, Targets
+from common.target.owners import Controller
+
+GROUP = "/apis/example.test"
+SCALE = "/apis/example.test/v1/namespaces/default/rockets/r/scale"
+OWNED = "/apis/example.test/v1/namespaces/default/rockets/r2/scale"
+LISTS = {
+    "Deployment": "/apis/apps/v1/deployments",
+    "ReplicaSet": "/apis/apps/v1/replicasets",
+    "StatefulSet": "/apis/apps/v1/statefulsets",
+    "DaemonSet": "/apis/apps/v1/daemonsets",
+    "Job": "/apis/batch/v1/jobs",
+    "CronJob": "/apis/batch/v1/cronjobs",
+    "ReplicationController": "/api/v1/replicationcontrollers",
+}
+SELECTOR = {"matchLabels": {"app": "web"}}
+
+
+def owned(name: str, *, by: tuple[str, str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    """A controller in the namespace ``default``; ``by`` is apiVersion, kind and name."""
+    item: dict[str, Any] = named(name, namespace="default", spec=spec)
+    if by is not None:
+        reference = {"apiVersion": by[0], "kind": by[1], "name": by[2], "controller": True}
+        item["metadata"]["ownerReferences"] = [reference]
+    return item
+
+
+def scale(name: str, selector: str = "app=r", **more: Any) -> Reply:
+    return Reply(body={**owned(name, **more), "status": {"replicas": 1, "selector": selector}})
+
+
+def discover(api: FakeApi, *, with_scale: bool = True) -> None:
+    names = ["rockets", "rockets/status", *(["rockets/scale"] if with_scale else [])]
+    api.on(f"GET {GROUP}", Reply(body={"versions": [{"version": "v2"}, {"version": "v1"}]}))
+    resources = [
+        {"name": n, "kind": "Scale" if n.endswith("scale") else "Rocket", "namespaced": True}
+        for n in names
+    ]
+    api.on(f"GET {GROUP}/v1", Reply(body={"resources": resources}))
+    api.on(f"GET {GROUP}/v2", Reply(body={"resources": []}))
+
+
+@contextlib.asynccontextmanager
+async def resolving(api: FakeApi, **controllers: list[dict[str, Any]]) -> AsyncIterator[Targets]:
+    for kind, path in LISTS.items():
+        api.on(f"GET {path}", listing(*controllers.get(kind, [])))
+        api.on(f"WATCH {path}", Reply(chunks=[], hold=True))
+    async with api.client() as client, asyncio.TaskGroup() as group:
+        caches = ControllerCaches.following(client)
+        tasks = [group.create_task(cache.run()) for cache in caches.all()]
+        for cache in caches.all():
+            await cache.wait_synced()
+        yield Targets(client, caches)
+        for task in tasks:
+            task.cancel()
+
+
+def rocket() -> VerticalPodAutoscaler:
+    """A VPA on the custom resource ``r``."""
+    target = TargetReference(api_version="example.test/v1", kind="Rocket", name="r")
+    return VerticalPodAutoscaler(
+        metadata=ObjectMeta(name="r", namespace="default"), spec=VpaSpec(target_ref=target)
+    )
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job"])
+async def test_the_selector_of_a_well_known_kind_is_its_own(kind: str) -> None:
+    async with FakeApi() as api, resolving(api, **{kind: [owned("web", selector=SELECTOR)]}) as t:
+        selector = await t.selector(vpa(target=(kind, "web")))
+    assert selector.matches({"app": "web"})
+    assert not selector.matches({"app": "other"})
+
+
+async def test_a_cron_job_is_known_by_its_template_and_a_controller_by_its_map() -> None:
+    template = {"spec": {"template": {"metadata": {"labels": {"app": "nightly"}}}}}
+    async with (
+        FakeApi() as api,
+        resolving(
+            api,
+            CronJob=[owned("nightly", jobTemplate=template)],
+            ReplicationController=[owned("old", selector={"app": "old"})],
+        ) as t,
+    ):
+        nightly = await t.selector(vpa(target=("CronJob", "nightly")))
+        old = await t.selector(vpa(target=("ReplicationController", "old")))
+    assert str(nightly) == "app=nightly"
+    assert str(old) == "app=old"
+
+
+async def test_a_workload_without_a_selector_selects_nothing() -> None:
+    async with FakeApi() as api, resolving(api, Deployment=[owned("web")]) as t:
+        selector = await t.selector(vpa())
+    assert not selector.matches({"app": "web"})
+
+
+async def test_a_vpa_without_a_target() -> None:
+    async with FakeApi() as api, resolving(api) as t:
+        with pytest.raises(TargetError) as failed:
+            await t.selector(vpa(target=None))
+    assert str(failed.value) == ("targetRef not defined. If this is a v1beta1 object, switch to v1")
+
+
+async def test_a_target_that_does_not_exist() -> None:
+    async with FakeApi() as api, resolving(api) as t:
+        with pytest.raises(TargetError) as failed:
+            await t.selector(vpa())
+    assert str(failed.value) == "Deployment default/web does not exist"
+    assert not failed.value.transient
+
+
+async def test_any_other_kind_is_asked_for_its_scale() -> None:
+    async with FakeApi() as api, resolving(api) as t:
+        discover(api)
+        api.on(f"GET {SCALE}", scale("r"))
+        selector = await t.selector(rocket())
+        again = await t.selector(rocket())
+    assert str(selector) == str(again) == "app=r"
+    assert api.routes.count(f"GET {SCALE}") == 1  # good for half a minute
+    assert api.routes.count(f"GET {GROUP}/v2") == 0  # the target's version comes first
+
+
+@pytest.mark.parametrize(
+    ("replies", "want", "transient"),
+    [
+        pytest.param(
+            {SCALE: scale("r", "")},
+            "resource default/r has an empty selector for scale sub-resource",
+            False,
+            id="empty selector",
+        ),
+        pytest.param(
+            {SCALE: status(404, "NotFound", 'rockets.example.test "r" not found')},
+            'rockets.example.test "r" not found',
+            False,
+            id="no such object",
+        ),
+        pytest.param({SCALE: status(403, "Forbidden", "no")}, "no", False, id="forbidden"),
+        pytest.param({SCALE: status(503, "X", "busy")}, "busy", True, id="server in trouble"),
+        pytest.param({GROUP: status(503, "X", "busy")}, "busy", True, id="discovery in trouble"),
+        pytest.param(
+            {GROUP: Reply(status=404, body="404 page not found\n")},
+            'no matches for kind "Rocket" in group "example.test"',
+            False,
+            id="no such kind",
+        ),
+    ],
+)
+async def test_a_scale_that_cannot_be_read(
+    replies: dict[str, Reply],
+    want: str,
+    transient: bool,  # noqa: FBT001 - a table's column
+) -> None:
+    async with FakeApi() as api, resolving(api) as t:
+        discover(api)
+        for path, reply in replies.items():
+            api.on(f"GET {path}", reply)
+        with pytest.raises(TargetError) as failed:
+            await t.selector(rocket())
+    assert str(failed.value) == (
+        f"unhandled targetRef example.test/v1 / Rocket / r, last error {want}"
+    )
+    assert failed.value.transient is transient
+
+
+async def test_a_kind_without_scale_is_known_from_discovery() -> None:
+    async with FakeApi() as api, resolving(api) as t:
+        discover(api, with_scale=False)
+        with pytest.raises(TargetError, match="could not find the requested resource"):
+            await t.selector(rocket())
+    assert f"GET {SCALE}" not in api.routes
+
+
+async def test_the_topmost_controller_of_a_replica_set_is_its_deployment() -> None:
+    async with (
+        FakeApi() as api,
+        resolving(
+            api,
+            ReplicaSet=[owned("web-1", by=("apps/v1", "Deployment", "web"))],
+            Deployment=[owned("web")],
+        ) as t,
+    ):
+        top = await t.topmost(Controller("default", "ReplicaSet", "web-1", "apps/v1"))
+    assert top == Controller("default", "Deployment", "web", "apps/v1")
+
+
+async def test_a_scalable_owner_is_the_topmost_and_is_remembered() -> None:
+    async with (
+        FakeApi() as api,
+        resolving(api, Deployment=[owned("web", by=("example.test/v1", "Rocket", "r"))]) as t,
+    ):
+        discover(api)
+        api.on(f"GET {SCALE}", scale("r", by=("example.test/v1", "Rocket", "r2")))
+        api.on(f"GET {OWNED}", scale("r2"))
+        start = Controller("default", "Deployment", "web", "apps/v1")
+        first, second = await asyncio.gather(t.topmost(start), t.topmost(start))
+        third = await t.topmost(start)
+    assert first == second == third == Controller("default", "Rocket", "r2", "example.test/v1")
+    assert api.routes.count(f"GET {SCALE}") == 1
+    assert api.routes.count(f"GET {OWNED}") == 1
+
+
+async def test_an_owner_without_scale_ends_the_chain() -> None:
+    async with (
+        FakeApi() as api,
+        resolving(api, Deployment=[owned("web", by=("example.test/v1", "Rocket", "r"))]) as t,
+    ):
+        discover(api, with_scale=False)
+        start = Controller("default", "Deployment", "web", "apps/v1")
+        assert await t.topmost(start) == start
+
+
+async def test_an_owner_of_an_unknown_kind_is_an_error() -> None:
+    async with FakeApi() as api, resolving(api) as t:
+        with pytest.raises(TargetError, match='no matches for kind "Rocket"') as failed:
+            await t.topmost(Controller("default", "Rocket", "r", "example.test/v1"))
+    assert not failed.value.transient
+
+
+async def test_an_api_server_in_trouble_is_a_transient_error() -> None:
+    async with FakeApi() as api, resolving(api) as t:
+        discover(api)
+        api.on(f"GET {SCALE}", status(500, "InternalError", "etcd"))
+        with pytest.raises(TargetError) as failed:
+            await t.topmost(Controller("default", "Rocket", "r", "example.test/v1"))
+    assert failed.value.transient
+    assert str(failed.value).endswith("last error etcd")
+
+
+async def test_a_node_is_no_owner_and_is_never_asked_for() -> None:
+    async with FakeApi() as api, resolving(api) as t:
+        with pytest.raises(TargetError, match="node is not a valid owner"):
+            await t.topmost(Controller("default", "Node", "n1", "v1"))
+    assert not [route for route in api.routes if "nodes" in route]
