@@ -90,7 +90,7 @@ NAMESPACES = Resource(
     kind="Namespace",
     namespaced=False,
     short_names=("ns",),
-    subresources=("finalize", "status"),
+    subresources=("status",),
     verbs=NAMESPACE_VERBS,
     fields=("status.phase",),
 )
@@ -276,6 +276,7 @@ BUILTIN: tuple[Resource, ...] = (
         singular="serviceaccount",
         kind="ServiceAccount",
         short_names=("sa",),
+        subresources=("token",),
     ),
     SERVICES,
     Resource(
@@ -326,6 +327,7 @@ BUILTIN: tuple[Resource, ...] = (
             "regarding.fieldPath",
             "reason",
             "reportingController",
+            "deprecatedSource",  # not selectable for a real server; keeps the core order
             "type",
         ),
         created_by_update=True,

@@ -1,111 +1,106 @@
-"""The sandbox's own certificate authority and the one certificate of its servers."""
+"""A certificate authority and a serving certificate, made in a millisecond for loopback."""
 
-import ipaddress
 import ssl
-import tempfile
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-# Certificates are judged by the machine's clock, and the sandbox's may be another one.
-_NOT_BEFORE = datetime(2020, 1, 1, tzinfo=UTC)
-_NOT_AFTER = datetime(2120, 1, 1, tzinfo=UTC)
-_NAMES = (
-    "localhost",
-    "kubernetes",
-    "kubernetes.default",
-    "kubernetes.default.svc",
-    "metrics-server.kube-system.svc",
-)
-_ADDRESS = ipaddress.ip_address("127.0.0.1")
+_EARLIER = timedelta(hours=1)
+_LIFETIME = timedelta(days=3650)
+NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+_ADDRESSES = ("127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerTls:
-    """What servers on loopback need, and what their clients have to trust."""
+class Credentials:
+    """What a TLS server needs, and what its clients trust; all PEM."""
 
-    ca_certificate: str  # PEM
-    context: ssl.SSLContext
+    authority: str
+    certificate: str
+    key: str
+
+    def server_context(self) -> ssl.SSLContext:
+        """A context for the server; HTTP/1.1 only."""
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.set_alpn_protocols(["http/1.1"])
+        with TemporaryDirectory() as folder:  # the ssl module reads files only
+            path = Path(folder, "serving.pem")
+            path.touch(mode=0o600)
+            path.write_text(self.key + self.certificate)
+            context.load_cert_chain(path)
+        return context
 
 
-def make_tls() -> ServerTls:
-    """Make an authority and a serving certificate for loopback; the keys are never kept."""
-    authority_key, server_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    authority_name = _name("sandbox-ca")
+def make_credentials(now: datetime, *, names: tuple[str, ...] = NAMES) -> Credentials:
+    """Make a new authority and a certificate for loopback addresses and ``names``."""
+    authority_key = ec.generate_private_key(ec.SECP256R1())
+    authority_name = _name("sandbox-authority")
     authority = (
-        _builder(authority_key.public_key(), subject=authority_name, issuer=authority_name)
+        _builder(authority_name, authority_name, authority_key, now)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs=True), critical=True)
         .sign(authority_key, hashes.SHA256())
     )
-    names = [*map(x509.DNSName, _NAMES), x509.IPAddress(_ADDRESS)]
-    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
-    server = (
-        _builder(server_key.public_key(), subject=_name("sandbox"), issuer=authority_name)
+    key = ec.generate_private_key(ec.SECP256R1())
+    hosts = [*map(x509.DNSName, names)]
+    addresses = [x509.IPAddress(ip_address(text)) for text in _ADDRESSES]
+    certificate = (
+        _builder(_name("sandbox"), authority_name, key, now)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(issuer, critical=False)
+        .add_extension(x509.SubjectAlternativeName([*hosts, *addresses]), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()),
+            critical=False,
+        )
         .sign(authority_key, hashes.SHA256())
     )
-    key = server_key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+    pem = serialization.Encoding.PEM
+    return Credentials(
+        authority=authority.public_bytes(pem).decode(),
+        certificate=certificate.public_bytes(pem).decode(),
+        key=key.private_bytes(
+            pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        ).decode(),
     )
-    return ServerTls(ca_certificate=_pem(authority).decode(), context=_context(_pem(server) + key))
-
-
-def _context(pair: bytes) -> ssl.SSLContext:
-    """The standard library reads key pairs from files alone."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.set_alpn_protocols(["http/1.1"])
-    with tempfile.TemporaryDirectory(prefix="sandbox-") as folder:
-        path = Path(folder) / "pair.pem"
-        path.touch(mode=0o600)
-        path.write_bytes(pair)
-        context.load_cert_chain(path)
-    return context
 
 
 def _builder(
-    key: ec.EllipticCurvePublicKey, *, subject: x509.Name, issuer: x509.Name
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
-        .public_key(key)
+        .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(_NOT_BEFORE)
-        .not_valid_after(_NOT_AFTER)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .not_valid_before(now - _EARLIER)
+        .not_valid_after(now + _LIFETIME)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
 
 
-def _name(common_name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
 def _usage(*, signs: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=True,
+        key_cert_sign=signs,
+        crl_sign=signs,
         content_commitment=False,
         key_encipherment=False,
         data_encipherment=False,
         key_agreement=False,
-        key_cert_sign=signs,
-        crl_sign=signs,
         encipher_only=False,
         decipher_only=False,
     )
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)

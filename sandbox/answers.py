@@ -1,0 +1,72 @@
+"""What goes back to a client."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from sandbox.errors import ApiError
+
+JSON = "application/json"
+TEXT = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A complete answer; watches are streamed instead."""
+
+    status: int = 200
+    body: bytes
+    content_type: str = JSON
+    headers: Sequence[tuple[str, str]] = field(default=())
+
+
+def json_answer(value: Any, *, status: int = 200) -> Answer:
+    """``value`` as JSON."""
+    return Answer(status=status, body=msgspec.json.encode(value))
+
+
+def text_answer(text: str, *, status: int = 200) -> Answer:
+    """Plain text."""
+    return Answer(status=status, body=text.encode(), content_type=TEXT)
+
+
+def refusal(error: ApiError) -> Answer:
+    """The ``Status`` of a refused request."""
+    headers: tuple[tuple[str, str], ...] = ()
+    if error.retry_after is not None:
+        headers = (("Retry-After", str(error.retry_after)),)
+    return Answer(
+        status=error.code, body=msgspec.json.encode(error.status_object()), headers=headers
+    )
+
+
+def unknown_path() -> Answer:
+    """What a path outside the API gets."""
+    return text_answer("404 page not found\n", status=404)
+
+
+def warning_headers(warnings: Sequence[str]) -> list[tuple[str, str]]:
+    """One ``Warning`` header for each text; line breaks would break the header."""
+    texts = (" ".join(text.split()).replace("\\", "\\\\").replace('"', '\\"') for text in warnings)
+    return [("Warning", f'299 - "{text}"') for text in texts]
+
+
+def raw_headers(answer: Answer) -> list[tuple[bytes, bytes]]:
+    """The headers as ASGI wants them."""
+    pairs: list[tuple[bytes, bytes]] = [
+        (b"content-type", answer.content_type.encode()),
+        (b"content-length", b"%d" % len(answer.body)),
+    ]
+    pairs += [(name.encode(), _latin(value)) for name, value in answer.headers]
+    return pairs
+
+
+def _latin(value: str) -> bytes:
+    return value.encode("latin-1", errors="replace")
+
+
+def lowered(raw: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
+    """Request headers by lower-case name."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}

@@ -1,0 +1,78 @@
+"""Who asked for what: a bounded log of the API server's answers, for tests and summaries."""
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from sandbox.times import micro_time
+
+ENTRIES = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One answered call of a resource."""
+
+    time: datetime
+    verb: str
+    group: str
+    resource: str
+    subresource: str
+    namespace: str
+    name: str
+    user: str
+    user_agent: str
+    code: int
+
+    def as_json(self) -> dict[str, Any]:
+        fields = asdict(self)
+        fields["time"] = micro_time(self.time)
+        fields["userAgent"] = fields.pop("user_agent")
+        return fields
+
+
+class AuditLog:
+    """The latest entries, and counts of all of them since the start."""
+
+    def __init__(self, *, entries: int = ENTRIES) -> None:
+        self._entries: deque[Entry] = deque(maxlen=entries)
+        self._counts: Counter[tuple[str, str, str, str, int]] = Counter()
+
+    def record(self, entry: Entry) -> None:
+        """Note an answer. A watch is noted when it starts."""
+        self._entries.append(entry)
+        agent = entry.user_agent.partition("/")[0]
+        key = (entry.verb, entry.resource, entry.subresource, agent, entry.code)
+        self._counts[key] += 1
+
+    def find(self, wanted: Mapping[str, str]) -> Iterable[Entry]:
+        """The kept entries, oldest first, whose fields equal what is wanted.
+
+        Keys are ``verb``, ``group``, ``resource``, ``subresource``, ``namespace``, ``name``,
+        ``user`` and ``code``; of ``userAgent`` the beginning counts. An unknown key raises
+        KeyError.
+        """
+        readers = [(_READERS[key], value) for key, value in wanted.items()]
+        return [
+            entry for entry in self._entries if all(read(entry, value) for read, value in readers)
+        ]
+
+    def counts(self) -> list[dict[str, Any]]:
+        """How often each combination was answered, also beyond the kept entries."""
+        names = ("verb", "resource", "subresource", "userAgent", "code")
+        return [
+            {**dict(zip(names, key, strict=True)), "count": count}
+            for key, count in sorted(self._counts.items())
+        ]
+
+
+_READERS: Mapping[str, Any] = {
+    "userAgent": lambda entry, value: entry.user_agent.startswith(value),
+    "code": lambda entry, value: str(entry.code) == value,
+    **{
+        name: lambda entry, value, name=name: getattr(entry, name) == value
+        for name in ("verb", "group", "resource", "subresource", "namespace", "name", "user")
+    },
+}
