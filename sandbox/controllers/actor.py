@@ -1,0 +1,130 @@
+"""What every controller does through the API: make and delete pods, write status, tell."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from common.api.core import ObjectReference, Pod
+from common.errors import KubeError, NotFoundError
+from common.kube.client import KubeClient, PatchType
+from common.kube.endpoints import PODS, Endpoint
+from common.kube.events import NORMAL, WARNING, EventRecorder
+from common.runtime.clock import Clock
+from sandbox.controllers.view import Json, View
+
+_MOST_AT_ONCE = 500  # pods that one reconciliation makes or deletes
+
+
+class Actor:
+    """The hands of one controller, under the identity that ``client`` has."""
+
+    def __init__(
+        self, client: KubeClient, view: View, clock: Clock, recorder: EventRecorder
+    ) -> None:
+        self.client = client
+        self.view = view
+        self.clock = clock
+        self._recorder = recorder
+
+    async def create_pods(self, owner: Json, bodies: Sequence[Json]) -> KubeError | None:
+        """Make pods for ``owner``, in growing batches; the first refusal stops it.
+
+        One pod that is refused mostly means that all of them are, so it starts with one.
+        """
+        namespace = owner["metadata"]["namespace"]
+        bodies = bodies[:_MOST_AT_ONCE]
+        start, batch = 0, 1
+        while start < len(bodies):
+            outcomes = await asyncio.gather(
+                *(self._create_pod(owner, namespace, one) for one in bodies[start : start + batch])
+            )
+            for outcome in outcomes:
+                if outcome is not None:
+                    return outcome
+            start, batch = start + batch, batch * 2
+        return None
+
+    async def _create_pod(self, owner: Json, namespace: str, body: Json) -> KubeError | None:
+        try:
+            made = await self.client.create(PODS.as_dicts(), body, namespace=namespace)
+        except KubeError as error:
+            self.tell(owner, WARNING, "FailedCreate", f"Error creating: {error}")
+            return error
+        pod = msgspec.convert(made, Pod)
+        self.view.owned.created(pod)
+        self.tell(owner, NORMAL, "SuccessfulCreate", f"Created pod: {pod.metadata.name}")
+        return None
+
+    async def delete_pods(self, owner: Json, pods: Sequence[Pod]) -> None:
+        """Delete pods of ``owner``; those that are gone already are fine.
+
+        Raises:
+            KubeError: the first refusal, after all have been tried.
+        """
+        outcomes = await asyncio.gather(
+            *(self._delete_pod(owner, pod) for pod in pods[:_MOST_AT_ONCE])
+        )
+        for outcome in outcomes:
+            if outcome is not None:
+                raise outcome
+
+    async def _delete_pod(self, owner: Json, pod: Pod) -> KubeError | None:
+        meta = pod.metadata
+        try:
+            await self.client.delete(PODS, meta.name, namespace=meta.namespace, uid=meta.uid)
+        except NotFoundError:
+            return None
+        except KubeError as error:
+            self.tell(owner, WARNING, "FailedDelete", f"Error deleting: {error}")
+            return error
+        self.view.owned.deleted(pod)
+        self.tell(owner, NORMAL, "SuccessfulDelete", f"Deleted pod: {meta.name}")
+        return None
+
+    async def write_status(self, endpoint: Endpoint[Any], obj: Json, status: Json) -> None:
+        """Bring ``status`` to the API server, unless the object has it already."""
+        changes = status_changes(obj.get("status") or {}, status)
+        if changes:
+            await self.patch(endpoint, obj, {"status": changes}, subresource="status")
+
+    async def patch(
+        self, endpoint: Endpoint[Any], obj: Json, patch: Json, *, subresource: str = ""
+    ) -> None:
+        """Apply a merge patch to an object; one that is gone is fine."""
+        meta = obj["metadata"]
+        try:
+            await self.client.patch(
+                endpoint.as_dicts(),
+                meta["name"],
+                patch,
+                patch_type=PatchType.MERGE,
+                namespace=meta.get("namespace", ""),
+                subresource=subresource,
+            )
+        except NotFoundError:
+            return
+
+    def tell(self, about: Json, type: str, reason: str, message: str) -> None:
+        """Record an Event."""
+        meta = about["metadata"]
+        reference = ObjectReference(
+            api_version=about.get("apiVersion", ""),
+            kind=about.get("kind", ""),
+            namespace=meta.get("namespace", ""),
+            name=meta["name"],
+            uid=meta.get("uid", ""),
+            resource_version=meta.get("resourceVersion", ""),
+        )
+        self._recorder.event(reference, type, reason, message)
+
+
+def status_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge patch that turns one status into another; zeros and empty lists are left out."""
+    wanted = {name: value for name, value in new.items() if value not in (0, "", [], {}, None)}
+    changes: dict[str, Any] = {
+        name: value for name, value in wanted.items() if old.get(name) != value
+    }
+    changes |= {name: None for name in new if name in old and name not in wanted}
+    return changes

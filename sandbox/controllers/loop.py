@@ -1,0 +1,61 @@
+"""A controller's loop: keys of objects that may need work, workers, and back-off."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from common.errors import ConflictError, DecodeError, KubeError
+from sandbox.kubelet.work_queue import WorkQueue
+
+logger = logging.getLogger(__name__)
+
+Reconcile = Callable[[str, str], Awaitable[float | None]]
+"""Brings one object, by namespace and name, where its spec wants it.
+
+Returns the seconds after which it wants to look again, None for when something changes.
+"""
+
+_FIRST_PAUSE = 0.1  # seconds after the first failure, then twice as long each time
+_LONGEST_PAUSE = 60.0
+
+
+class Loop:
+    """Runs ``reconcile`` for every key that is added, each key in one hand at a time."""
+
+    def __init__(self, name: str, reconcile: Reconcile, *, workers: int = 4) -> None:
+        self.name = name
+        self._reconcile = reconcile
+        self._workers = workers
+        self._queue = WorkQueue()
+        self._failures: dict[str, int] = {}
+
+    def add(self, namespace: str, name: str) -> None:
+        self._queue.add(f"{namespace}/{name}")
+
+    async def run(self) -> None:
+        """Work for ever."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._workers):
+                group.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._queue.get()
+            try:
+                again = await self._reconcile(*key.split("/", 1))
+            except (KubeError, DecodeError) as error:
+                again = self._back_off(key, error)
+            else:
+                self._failures.pop(key, None)
+            if again is not None:
+                self._queue.add_later(key, again)
+            self._queue.done(key)
+
+    def _back_off(self, key: str, error: KubeError | DecodeError) -> float:
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        if failures == 1 and not isinstance(error, ConflictError):
+            logger.warning(
+                "object not reconciled, trying again",
+                extra={"controller": self.name, "object": key, "error": str(error)},
+            )
+        return min(_FIRST_PAUSE * 2.0 ** min(failures - 1, 16), _LONGEST_PAUSE)

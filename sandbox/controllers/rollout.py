@@ -1,0 +1,98 @@
+"""How a Deployment moves from its old ReplicaSets to the new one: numbers only.
+
+Source: k8s.io/kubernetes pkg/controller/deployment/rolling.go and recreate.go.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, floor
+from typing import Self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replicas:
+    """What a rollout needs to know of one ReplicaSet."""
+
+    name: str
+    wanted: int  # spec.replicas
+    present: int = 0  # status.replicas
+    available: int = 0  # status.availableReplicas
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """How far a rolling update may leave the wanted number of replicas."""
+
+    surge: int
+    unavailable: int
+
+    @classmethod
+    def of(cls, strategy: Mapping[str, int | str], replicas: int) -> Self:
+        """Resolve percentages: the surge is rounded up, what may be missing is rounded down.
+
+        Both at zero would stop every rollout; then one pod may be missing.
+        """
+        surge = _resolved(strategy.get("maxSurge", "25%"), replicas, up=True)
+        unavailable = _resolved(strategy.get("maxUnavailable", "25%"), replicas, up=False)
+        if not surge and not unavailable:
+            unavailable = 1
+        return cls(surge=surge, unavailable=unavailable)
+
+
+def rolling_update(
+    replicas: int, new: Replicas, old: Sequence[Replicas], tolerance: Tolerance
+) -> dict[str, int]:
+    """The ReplicaSets to scale, and to what; ``old`` is ordered from oldest to youngest.
+
+    The new one grows first, as far as the surge allows; when it can't, the old ones shrink:
+    first by pods that are not available anyway, then as far as enough pods stay available.
+    """
+    grown = _grown(replicas, new, old, tolerance)
+    if grown != new.wanted:
+        return {new.name: grown}
+    least = replicas - tolerance.unavailable
+    wanted = {one.name: one.wanted for one in old}
+    room = new.wanted + sum(wanted.values()) - least - max(new.wanted - new.available, 0)
+    for one in old:
+        unhealthy = min(max(room, 0), max(one.wanted - one.available, 0))
+        wanted[one.name] -= unhealthy
+        room -= unhealthy
+    available = new.available + sum(min(one.available, wanted[one.name]) for one in old)
+    spare = min(available - least, room)
+    for one in old:
+        fewer = min(max(spare, 0), wanted[one.name])
+        wanted[one.name] -= fewer
+        spare -= fewer
+    return {one.name: wanted[one.name] for one in old if wanted[one.name] != one.wanted}
+
+
+def recreate(replicas: int, new: Replicas | None, old: Sequence[Replicas]) -> dict[str, int]:
+    """All old pods go first; the new ReplicaSet grows when none is left."""
+    shrink = {one.name: 0 for one in old if one.wanted}
+    if shrink:
+        return shrink
+    if new is None or any(one.present for one in old) or new.wanted == replicas:
+        return {}
+    return {new.name: replicas}
+
+
+def first_replicas(replicas: int, old: Sequence[Replicas], tolerance: Tolerance | None) -> int:
+    """With how many replicas a new ReplicaSet starts; no tolerance means Recreate."""
+    if tolerance is None:
+        return 0 if any(one.wanted or one.present for one in old) else replicas
+    new = Replicas(name="", wanted=0)
+    return _grown(replicas, new, old, tolerance)
+
+
+def _grown(replicas: int, new: Replicas, old: Sequence[Replicas], tolerance: Tolerance) -> int:
+    if new.wanted >= replicas:
+        return replicas
+    room = replicas + tolerance.surge - new.wanted - sum(one.wanted for one in old)
+    return new.wanted + min(max(room, 0), replicas - new.wanted)
+
+
+def _resolved(value: int | str, total: int, *, up: bool) -> int:
+    if isinstance(value, str) and value.endswith("%"):
+        share = total * int(value[:-1]) / 100
+        return ceil(share) if up else floor(share)
+    return int(value)
