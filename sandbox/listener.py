@@ -6,6 +6,7 @@ second, and on a virtual-time loop each look would be a jump.
 
 import asyncio
 import logging
+import socket
 import ssl
 from types import TracebackType
 from typing import Any, Self
@@ -13,7 +14,7 @@ from typing import Any, Self
 import uvicorn
 from uvicorn.server import ServerState
 
-from common.runtime.web import listen
+from common.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ class Listener:
         Raises:
             ConfigError: the port is in use, or not ours.
         """
-        self._socket = listen(f"127.0.0.1:{port}")
+        self._socket = _bound(port)
         self._tls = tls
         self._config = uvicorn.Config(
             app,
@@ -95,3 +96,19 @@ class Listener:
         if self._server is not None:
             self._server.close()
         self._socket.close()
+
+
+def _bound(port: int) -> socket.socket:
+    """A socket on loopback, of a protocol that is named.
+
+    asyncio switches Nagle's algorithm off only where it is, and with it an answer that
+    follows a TLS ticket would wait for 40 ms.
+    """
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind(("127.0.0.1", port))
+    except OSError as error:
+        bound.close()
+        raise ConfigError(f"can't listen on 127.0.0.1:{port}: {error.strerror}") from error
+    return bound

@@ -6,15 +6,18 @@ clock on it. The rules of the jump:
 
 - ready callbacks and readable sockets always go first, and cost no time at all;
 - while a job of the loop's thread pool is under way (a name look-up, a file), time stands still;
-- before a jump the loop sleeps for :data:`GRACE`, really, so that bytes on their way
-  through the loopback interface can arrive.
+- while a socket connects, or bytes that were sent have not arrived at the other socket, the
+  loop waits, really, but no longer than :data:`PATIENCE`: a peer may not want to read.
 
 Nothing outside the process may take part: another process lives in real time, and to it this
 loop would seem to hurry.
 """
 
 import asyncio
+import fcntl
 import selectors
+import sys
+import termios
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
@@ -23,8 +26,10 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-GRACE = 0.000_05
-"""Real seconds; what the loopback interface may need to deliver."""
+PATIENCE = 0.1
+"""Real seconds; a delayed acknowledgement takes 0.04."""
+
+_GLANCE = 0.001  # real seconds between two looks at bytes on their way
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 """When virtual time starts, unless told otherwise."""
@@ -79,7 +84,7 @@ class _JumpingSelector(selectors.BaseSelector):
         return self._real.modify(fileobj, events, data)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Poll; let the loopback interface deliver and poll again; then jump.
+        """Poll; wait for what is on its way; then jump.
 
         Without a timer (``timeout`` is None), and while a thread works, there is nowhere to
         jump to, and the wait is a real one.
@@ -89,17 +94,37 @@ class _JumpingSelector(selectors.BaseSelector):
             return found
         if timeout is None or self._loop.waits_for_threads:
             return self._real.select(None)
-        time.sleep(GRACE)
+        give_up = time.perf_counter() + PATIENCE
+        while self._anything_on_its_way() and time.perf_counter() < give_up:
+            found = self._real.select(_GLANCE)
+            if found:
+                return found
         found = self._real.select(0)
         if not found:
             self._loop.jump(timeout)
         return found
+
+    def _anything_on_its_way(self) -> bool:
+        """Whether a socket connects, or has sent what its peer has not received yet."""
+        for key in self._real.get_map().values():
+            if key.events & selectors.EVENT_WRITE or _unacknowledged(key.fd):
+                return True
+        return False
 
     def close(self) -> None:
         self._real.close()
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
         return self._real.get_map()
+
+
+def _unacknowledged(descriptor: int) -> int:
+    """Bytes that a socket has sent and the kernel has not delivered; 0 for other files."""
+    try:
+        answer = fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(4))
+    except OSError:
+        return 0
+    return int.from_bytes(answer, sys.byteorder)
 
 
 class VirtualClock:

@@ -1,0 +1,98 @@
+"""Run a cluster: ``python -P -m sandbox SCENARIO.yaml --kubeconfig=PATH``.
+
+The scenario is the first argument; without one the cluster has a single node.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import yaml
+
+from common.errors import ConfigError
+from common.flags import read_flags
+from common.runtime import logs
+from common.runtime.service import run, serve
+from sandbox.cluster import Cluster, running_cluster
+from sandbox.scenario import Scenario, load_scenario, parse_scenario
+from sandbox.settings import Settings
+
+PROGRAM = "sandbox"
+_CONTEXT = "sandbox"  # as the kubeconfigs of ours call it
+
+
+def main() -> None:
+    """Entry point of the program."""
+    sys.exit(run(PROGRAM, lambda: _main(sys.argv[1:])))
+
+
+async def _main(argv: Sequence[str]) -> None:
+    named = bool(argv) and not argv[0].startswith("-")
+    settings = read_flags(Settings, argv[1:] if named else argv, program=f"{PROGRAM} [SCENARIO]")
+    logs.configure(settings.verbosity, settings.logging_format)
+    scenario = load_scenario(argv[0]) if named else parse_scenario("")
+    if settings.kubernetes_version is not None:
+        scenario = replace(scenario, version=settings.kubernetes_version)
+    path = settings.kubeconfig.expanduser().absolute()
+    remove_ours(path)
+
+    async def stay(stop: asyncio.Event) -> None:
+        async with running_cluster(scenario, port=settings.port) as cluster:
+            write_kubeconfig(path, cluster.kubeconfig)
+            print(_ready(cluster, scenario, path), flush=True)
+            await stop.wait()
+        remove_ours(path)
+
+    await serve(stay)
+
+
+def remove_ours(path: Path) -> None:
+    """Remove a kubeconfig that an earlier sandbox left, and no other.
+
+    Raises:
+        ConfigError: the file is somebody else's, or can't be read.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict) or content.get("current-context") != _CONTEXT:
+            raise ConfigError(f"--kubeconfig: {path} exists and is not a sandbox's; not replaced")
+        path.unlink()
+    except FileNotFoundError:
+        return
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        told = " ".join(str(error).split())
+        raise ConfigError(f"--kubeconfig: {path} exists and can't be replaced: {told}") from error
+
+
+def write_kubeconfig(path: Path, text: str) -> None:
+    """Write the file whole or not at all, for its owner's eyes only.
+
+    Raises:
+        ConfigError: the folder is missing, or not ours to write to.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.touch(mode=0o600)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise ConfigError(f"--kubeconfig: {path}: {error.strerror}") from error
+
+
+def _ready(cluster: Cluster, scenario: Scenario, path: Path) -> str:
+    nodes = len(scenario.nodes)
+    return (
+        f"Sandbox cluster ready: Kubernetes {scenario.version}, "
+        f"{nodes} node{'' if nodes == 1 else 's'}\n"
+        f"  server:     {cluster.url}\n"
+        f"  kubeconfig: {path}\n"
+        f"\n"
+        f"  export KUBECONFIG={path}\n"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""A whole cluster in one process: API server, controllers, scheduler, kubelets, metrics.
+
+Everything beside the API server is a client of it, with a token and a user agent of its own.
+All of it takes time from one clock and waits on one event loop, so it runs as well on a
+virtual-time loop.
+"""
+
+import asyncio
+import contextlib
+from base64 import b64encode
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, NoReturn
+
+from common.errors import ConflictError
+from common.kube.client import KubeClient
+from common.kube.connection import Connection, StaticCredentials, client_context
+from common.kube.endpoints import NAMESPACES, Endpoint
+from common.runtime.clock import Clock, SystemClock
+from sandbox.apiserver import ApiServer, Serving, serve
+from sandbox.audit import Entry
+from sandbox.kubelet.pod_lifecycle import Simulation
+from sandbox.kubelet.service import Kubelets
+from sandbox.listener import Listener
+from sandbox.metrics import GROUP, VERSION, MetricsServer
+from sandbox.scenario import Scenario
+from sandbox.store import Store
+from sandbox.tls import NAMES, make_credentials
+
+_METRICS_NAMESPACE = "kube-system"
+_METRICS_SERVICE = "metrics-server"
+_METRICS_HOST = f"{_METRICS_SERVICE}.{_METRICS_NAMESPACE}.svc"
+_SERVICES = Endpoint("", "v1", "services", "Service", dict[str, Any])
+_API_SERVICES = Endpoint(
+    "apiregistration.k8s.io", "v1", "apiservices", "APIService", dict[str, Any], namespaced=False
+)
+_UNLIMITED = 0.0  # requests per second: the components of the cluster don't wait
+
+Component = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The ways into an API server that is being served."""
+
+    serving: Serving
+
+    @property
+    def url(self) -> str:
+        return self.serving.url
+
+    @property
+    def kubeconfig(self) -> str:
+        """A kubeconfig of the administrator, as YAML."""
+        return self.serving.kubeconfig
+
+    @property
+    def connection(self) -> Connection:
+        """The administrator's way in, for :class:`~common.kube.client.KubeClient`."""
+        return self._connection(self.serving.token)
+
+    def client(self, user_agent: str, *, user: str = "") -> KubeClient:
+        """A client without limits; ``user`` is the administrator unless named."""
+        token = self.serving.authenticator.issue(user) if user else self.serving.token
+        return KubeClient(
+            self._connection(token),
+            user_agent=user_agent,
+            qps=_UNLIMITED,
+            burst=_UNLIMITED,
+            rng=Random(0),  # noqa: S311 - spreads retries, guards no secret
+        )
+
+    def _connection(self, token: str) -> Connection:
+        return Connection(
+            self.serving.url,
+            ssl_context=client_context(ca_data=self.serving.authority),
+            credentials=StaticCredentials(f"Bearer {token}"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster(Access):
+    """A running cluster, and the handles that tests and programs have on it."""
+
+    api: ApiServer
+    kubelets: Kubelets
+    metrics: MetricsServer
+
+    def audit(self, **wanted: str) -> tuple[Entry, ...]:
+        """The calls that the API server has answered, oldest first, as far as they fit.
+
+        Keys are those of :meth:`sandbox.audit.AuditLog.find`: ``verb``, ``resource``, ….
+        """
+        return tuple(self.api.audit.find(wanted))
+
+
+@contextlib.asynccontextmanager
+async def running_cluster(
+    scenario: Scenario | None = None,
+    *,
+    clock: Clock | None = None,
+    port: int = 0,
+    rng: Random | None = None,
+) -> AsyncIterator[Cluster]:
+    """Run a cluster while the context is entered; on entry it is ready.
+
+    Ready means: the nodes are registered, the namespaces exist, and the metrics API is
+    announced (it has no metrics before its first window is over). ``port`` 0 takes a free one.
+
+    Raises:
+        ConfigError: the port can't be had.
+    """
+    scenario = scenario or Scenario()
+    clock = clock or SystemClock()
+    api = ApiServer(Store(), scenario.version, clock, rng=rng)
+    # Certificates are checked against the machine's clock, whatever ours says.
+    credentials = make_credentials(SystemClock().now(), names=(*NAMES, _METRICS_HOST))
+    async with contextlib.AsyncExitStack() as stack:
+        serving = await stack.enter_async_context(serve(api, port=port, credentials=credentials))
+        access = Access(serving)
+        kubelets = Kubelets(
+            await stack.enter_async_context(access.client("kubelet", user="system:node:sandbox")),
+            clock,
+            shapes=scenario.nodes,
+            simulation=_simulation(scenario, clock),
+        )
+        metrics = MetricsServer(kubelets, clock, window=scenario.metrics_window)
+        listener = await stack.enter_async_context(
+            Listener(metrics, tls=credentials.server_context())
+        )
+        cluster = Cluster(serving, api, kubelets, metrics)
+        failure: Exception | None = None
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_endless(run)) for run in (kubelets.run, metrics.run)]
+            async with access.client("sandbox") as client:
+                await _furnish(client, scenario, listener.port, serving.authority)
+            await kubelets.wait_ready()
+            try:
+                yield cluster
+            except Exception as error:  # noqa: BLE001 - raised again, outside of the group
+                failure = error
+            for task in tasks:
+                task.cancel()
+        if failure is not None:
+            raise failure
+
+
+def _simulation(scenario: Scenario, clock: Clock) -> Simulation:
+    return Simulation(
+        minor=scenario.version.minor,
+        timing=scenario.timing,
+        epoch=clock.now(),
+        usage=scenario.usage,
+        faults=scenario.faults,
+    )
+
+
+async def _furnish(client: KubeClient, scenario: Scenario, port: int, authority: str) -> None:
+    """Create what the scenario asks for, and announce the metrics API."""
+    for name in scenario.namespaces:
+        with contextlib.suppress(ConflictError):
+            await client.create(NAMESPACES.as_dicts(), {"metadata": {"name": name}})
+    await client.create(
+        _SERVICES,
+        {
+            "metadata": {"name": _METRICS_SERVICE},
+            "spec": {"type": "ExternalName", "externalName": "localhost"},
+        },
+        namespace=_METRICS_NAMESPACE,
+    )
+    await client.create(
+        _API_SERVICES,
+        {
+            "metadata": {"name": f"{VERSION}.{GROUP}"},
+            "spec": {
+                "group": GROUP,
+                "version": VERSION,
+                "groupPriorityMinimum": 100,
+                "versionPriority": 100,
+                "service": {
+                    "namespace": _METRICS_NAMESPACE,
+                    "name": _METRICS_SERVICE,
+                    "port": port,
+                },
+                "caBundle": b64encode(authority.encode()).decode(),
+            },
+        },
+    )
+
+
+async def _endless(run: Component) -> NoReturn:
+    """A component that returns leaves a cluster that stands still: that is a failure."""
+    await run()
+    raise RuntimeError(f"component ended: {run!r}")
