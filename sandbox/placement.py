@@ -148,7 +148,8 @@ def tolerates(toleration: Json, taint: Json) -> bool:
     key = toleration.get("key")
     if toleration.get("operator") == "Exists":
         return key in (None, "", taint["key"])
-    return key == taint["key"] and toleration.get("value", "") == taint.get("value", "")
+    same_value = toleration.get("value", "") == taint.get("value", "")
+    return bool(key == taint["key"] and same_value)
 
 
 def _matches(spec: Json, node: Json) -> bool:

@@ -4,14 +4,13 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from common.api.core import ObjectReference, Pod
 from common.errors import KubeError, NotFoundError
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import PODS, Endpoint
 from common.kube.events import NORMAL, WARNING, EventRecorder
 from common.runtime.clock import Clock
+from sandbox.controllers.pods import OWNED_PODS
 from sandbox.controllers.view import Json, View
 
 _MOST_AT_ONCE = 500  # pods that one reconciliation makes or deletes
@@ -48,11 +47,10 @@ class Actor:
 
     async def _create_pod(self, owner: Json, namespace: str, body: Json) -> KubeError | None:
         try:
-            made = await self.client.create(PODS.as_dicts(), body, namespace=namespace)
+            pod = await self.client.create(OWNED_PODS, body, namespace=namespace)
         except KubeError as error:
             self.tell(owner, WARNING, "FailedCreate", f"Error creating: {error}")
             return error
-        pod = msgspec.convert(made, Pod)
         self.view.owned.created(pod)
         self.tell(owner, NORMAL, "SuccessfulCreate", f"Created pod: {pod.metadata.name}")
         return None

@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 
-from common.api.core import Pod
+from common.api.core import Pod, PodSpec
 from common.api.meta import OwnerReference
+from common.kube.endpoints import Endpoint
 
 Json = Mapping[str, Any]
 
@@ -22,6 +23,21 @@ _SAFE_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: no words by accident
 _HASH_LENGTH = 10
 _DAWN = datetime.min.replace(tzinfo=UTC)
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
+
+
+class OwnedPodSpec(PodSpec, frozen=True, kw_only=True):
+    """A spec that also says for which node the pod is meant."""
+
+    affinity: dict[str, Any] | None = None
+
+
+class OwnedPod(Pod, frozen=True, kw_only=True):
+    """A pod as controllers see it."""
+
+    spec: OwnedPodSpec = OwnedPodSpec()
+
+
+OWNED_PODS = Endpoint("", "v1", "pods", "Pod", OwnedPod)
 
 
 def owner_reference(owner: Json, *, api_version: str, kind: str) -> dict[str, Any]:

@@ -32,8 +32,8 @@ class Tolerance:
 
         Both at zero would stop every rollout; then one pod may be missing.
         """
-        surge = _resolved(strategy.get("maxSurge", "25%"), replicas, up=True)
-        unavailable = _resolved(strategy.get("maxUnavailable", "25%"), replicas, up=False)
+        surge = resolved(strategy.get("maxSurge", "25%"), replicas, up=True)
+        unavailable = resolved(strategy.get("maxUnavailable", "25%"), replicas, up=False)
         if not surge and not unavailable:
             unavailable = 1
         return cls(surge=surge, unavailable=unavailable)
@@ -91,7 +91,8 @@ def _grown(replicas: int, new: Replicas, old: Sequence[Replicas], tolerance: Tol
     return new.wanted + min(max(room, 0), replicas - new.wanted)
 
 
-def _resolved(value: int | str, total: int, *, up: bool) -> int:
+def resolved(value: int | str, total: int, *, up: bool) -> int:
+    """An absolute number, or a percentage of ``total``, rounded up or down."""
     if isinstance(value, str) and value.endswith("%"):
         share = total * int(value[:-1]) / 100
         return ceil(share) if up else floor(share)

@@ -13,13 +13,12 @@ from common.kube.endpoints import (
     DEPLOYMENTS,
     JOBS,
     NODES,
-    PODS,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
     Endpoint,
 )
-from sandbox.controllers.pods import controller_of
+from sandbox.controllers.pods import OWNED_PODS, OwnedPod, controller_of
 
 Json = dict[str, Any]
 Wake = Callable[[str, str], None]
@@ -65,7 +64,7 @@ class OwnedPods:
         if pod.metadata.uid not in self._gone:
             self._doomed.add(pod.metadata.uid)
 
-    def observe(self, change: Change[Pod]) -> None:
+    def observe(self, change: Change[OwnedPod]) -> None:
         if change.old is not None:
             gone = change.new is None or change.new.metadata.uid != change.old.metadata.uid
             self._remove(change.old, gone=gone)
@@ -98,7 +97,7 @@ class View:
     def __init__(self, client: KubeClient) -> None:
         self.owned = OwnedPods()
         self._wakes: dict[str, list[Wake]] = {}
-        self.pods: Cache[Pod] = Cache(client, PODS, on_change=self._pod_changed)
+        self.pods: Cache[OwnedPod] = Cache(client, OWNED_PODS, on_change=self._pod_changed)
         self.workloads: dict[str, Cache[Json]] = {
             endpoint.kind: Cache(
                 client,
@@ -158,7 +157,7 @@ class View:
     def _caches(self) -> list[Cache[Any]]:
         return [self.pods, self.nodes, *self.workloads.values()]
 
-    def _pod_changed(self, change: Change[Pod]) -> None:
+    def _pod_changed(self, change: Change[OwnedPod]) -> None:
         self.owned.observe(change)
         for pod in (change.old, change.new):
             owner = controller_of(pod) if pod is not None else None
