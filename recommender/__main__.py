@@ -76,7 +76,7 @@ async def recommend(settings: Settings, clock: Clock) -> None:
             checks={"caches": lambda: followed.synced},
             registry=metrics.registry,
         )
-        recommender = _recommender(settings, followed, metrics, clock)
+        recommender = assemble(settings, followed, metrics, clock)
         election = _election(settings, client, clock)
         background = [ops.run, *followed.background]
         if election is not None:
@@ -133,9 +133,8 @@ async def _finish(cycle: Callable[[], Awaitable[None]], stop: asyncio.Event) -> 
             task.cancel()
 
 
-def _recommender(
-    settings: Settings, followed: Followed, metrics: Metrics, clock: Clock
-) -> Recommender:
+def assemble(settings: Settings, followed: Followed, metrics: Metrics, clock: Clock) -> Recommender:
+    """A recommender with an empty model, made of the parts that the settings ask for."""
     usage = Usage(defaults=settings.aggregation, half_lives=settings.half_lives)
     namespace, ignored = settings.vpa_object_namespace, settings.ignored_vpa_object_namespaces
     workers = settings.update_worker_count

@@ -16,7 +16,9 @@ from common.errors import DecodeError, KubeError, NotFoundError, UnreachableErro
 from common.kube.client import PatchType
 from common.kube.endpoints import VPAS
 from common.patches import Operation
-from common.quantity import QuantityError
+from common.quantity import ZERO, QuantityError
+from common.recommendation.processing import ContainerAmounts
+from common.resources import CPU, RESOURCES
 from common.runtime.clock import Clock
 from recommender.checkpointing import Checkpointing
 from recommender.ingestion import Ingestion
@@ -171,6 +173,7 @@ class Recommender:
         tally[
             _mode(vpa), bool(recommendation), bool(findings.pods), bool(findings.unsupported)
         ] += 1
+        self._compare_with_last(key, vpa, recommendation, findings.pods)
         self._watch_absence(key, vpa, present=bool(recommendation), now=now)
         operations = patch(vpa.status, next_status(vpa, findings, now))
         if not operations:
@@ -181,6 +184,30 @@ class Recommender:
             operations=operations,
             is_first=bool(recommendation) and not is_provided(vpa.status),
         )
+
+    def _compare_with_last(
+        self,
+        key: VpaKey,
+        vpa: VerticalPodAutoscaler,
+        recommendation: Sequence[ContainerAmounts],
+        pods: int,
+    ) -> None:
+        """Keep uncapped targets beside the aggregates, where samples are compared with them."""
+        aggregates = self._usage.aggregates
+        policy = vpa.spec.update_policy
+        mode = (policy.update_mode if policy is not None else None) or ""
+        number = aggregates.mode_number(mode)
+        for one in recommendation:
+            rows = self._usage.rows_of(key, one.name)
+            aggregates.mode[rows] = number
+            for resource in RESOURCES:
+                quantity = one.uncapped_target.get(resource, ZERO)
+                after = quantity.milli if resource == CPU else quantity.value
+                before = aggregates.recommended(resource)
+                if after:
+                    change = self._metrics.quality.change
+                    change(resource, mode, pods=pods, before=before[rows], after=after)
+                before[rows] = after
 
     async def _write_status(self, write: _Write) -> None:
         key = write.key

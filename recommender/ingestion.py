@@ -5,12 +5,16 @@ import logging
 from collections.abc import Mapping
 from datetime import datetime
 
+import numpy as np
+
 from common.errors import DecodeError, KubeError
+from common.resources import CPU, MEMORY
 from common.runtime.clock import Clock
 from recommender.instants import instant
 from recommender.metrics import Metrics
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.usage import OomOutcome, Usage
+from recommender.rows import Ints
 from recommender.sources import metrics_server
 from recommender.sources.followed import Followed
 from recommender.sources.oom_feed import Observation
@@ -61,8 +65,10 @@ class Ingestion:
         for part in sliced(found, _SLICE):
             batch = metrics_server.batch(part, self._usage.pods)
             cpu, memory = batch.cpu, batch.memory
-            self._usage.add_cpu(cpu.rows, cpu.times, cpu.amounts, now)
-            self._usage.add_memory(memory.rows, memory.times, memory.amounts, now)
+            taken = self._usage.add_cpu(cpu.rows, cpu.times, cpu.amounts, now)
+            self._compare(CPU, cpu.rows[taken], cpu.amounts[taken])
+            taken = self._usage.add_memory(memory.rows, memory.times, memory.amounts, now)
+            self._compare(MEMORY, memory.rows[taken], memory.amounts[taken])
             unknown += batch.unknown
             unreadable += batch.unreadable
             await asyncio.sleep(0)
@@ -103,9 +109,19 @@ class Ingestion:
             passing.add(kill.pod)
         if kill.initial and self._was_learnt(observation, learnt_until):
             return _LEARNT_BEFORE
-        return self._usage.add_oom(
+        learnt = self._usage.add_oom(
             kill.pod, kill.container, at=instant(kill.at), request=kill.memory, now=now
         )
+        if learnt.outcome is OomOutcome.RECORDED:
+            rows, amounts = np.array([learnt.aggregate]), np.array([learnt.amount])
+            self._metrics.quality.samples(
+                MEMORY, self._usage.aggregates, rows, amounts, is_oom=True
+            )
+        return learnt.outcome
+
+    def _compare(self, resource: str, containers: Ints, amounts: Ints) -> None:
+        rows = self._usage.containers.aggregate[containers]
+        self._metrics.quality.samples(resource, self._usage.aggregates, rows, amounts)
 
     def _was_learnt(self, observation: Observation, learnt_until: LearntUntil) -> bool:
         """Whether a checkpoint that was written after the kill has been loaded."""

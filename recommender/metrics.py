@@ -1,14 +1,14 @@
 """The recommender's figures, under the reference's names; recommender.md 15."""
 
 import itertools
-from collections import Counter as Tally
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import Metric
 
 from common.api.autoscaling import UpdateMode
+from recommender.collectors import PlainCounter
+from recommender.quality import Quality
 
 _STEP_BUCKETS = (
     *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100),
@@ -22,33 +22,6 @@ _CLIENT = "default-metrics-client"
 
 VpaLabels = tuple[str, bool, bool, bool]
 """Update mode, has a recommendation, matches pods, has an unsupported configuration."""
-
-
-class PlainCounter:
-    """A counter whose name doesn't end in ``_total``; the client library would append it.
-
-    The name is the reference's, and dashboards ask for it. Its type is given as unknown,
-    which is the one type that keeps the name in both text formats.
-    """
-
-    def __init__(
-        self, name: str, text: str, labels: tuple[str, ...], registry: CollectorRegistry
-    ) -> None:
-        self._name, self._text, self._labels = name, text, labels
-        self._values: Tally[tuple[str, ...]] = Tally()
-        registry.register(self)
-
-    def inc(self, *labels: str, by: int = 1) -> None:
-        """Count; the label values are in the order of the label names."""
-        self._values[labels] += by
-
-    def collect(self) -> Iterable[Metric]:
-        metric = Metric(self._name, self._text, "unknown")
-        for values, count in self._values.items():
-            metric.add_sample(
-                self._name, dict(zip(self._labels, values, strict=True)), float(count)
-            )
-        yield metric
 
 
 class Metrics:
@@ -86,6 +59,7 @@ class Metrics:
             ("is_error", "client_name"),
             self.registry,
         )
+        self.quality = Quality(self.registry)
         # Ours.
         self._ooms_seen = Counter(
             "vpa_recommender_oom_seen",

@@ -140,6 +140,6 @@ def feed(usage: Usage, streams: Sequence[Sequence[Op]]) -> list[list[bool | OomO
         for number, (row, kind, time, request) in now:
             if kind == "oom":
                 container = usage.containers.keys[row].container
-                outcome = usage.add_oom(pods[row], container, at=time, request=request, now=0)
-                results[number].append(outcome)
+                learnt = usage.add_oom(pods[row], container, at=time, request=request, now=0)
+                results[number].append(learnt.outcome)
     return results

@@ -10,6 +10,7 @@ from datetime import timedelta
 
 import numpy as np
 
+from common.resources import CPU
 from recommender import buckets
 from recommender.histograms import Histograms, Saved
 from recommender.instants import NEVER, span
@@ -74,6 +75,11 @@ class Aggregates(Rows):
         self.lifetime: Ints = self._column(np.int64)  # microseconds
         self.oom_bump_up_ratio: Floats = self._column(np.float64)
         self.oom_min_bump_up: Floats = self._column(np.float64)
+        # For comparison with usage: the last uncapped target, and the VPA's update mode.
+        self.recommended_cpu: Ints = self._column(np.int64)  # millicores; 0: none
+        self.recommended_memory: Ints = self._column(np.int64)  # bytes; 0: none
+        self.mode: Ints = self._column(np.int64)  # number in ``modes``; 0: under no VPA
+        self.modes: list[str | None] = [None]
 
     def new(self) -> int:
         # The three tables live in step, so that one number means the same in all of them.
@@ -103,6 +109,16 @@ class Aggregates(Rows):
         self.lifetime[row] = span(rules.lifetime)
         self.oom_bump_up_ratio[row] = rules.oom_bump_up_ratio
         self.oom_min_bump_up[row] = rules.oom_min_bump_up
+
+    def recommended(self, resource: str) -> Ints:
+        """The column of last recommendations of a resource."""
+        return self.recommended_cpu if resource == CPU else self.recommended_memory
+
+    def mode_number(self, mode: str) -> int:
+        """The number of an update mode, as it is written in the VPA."""
+        if mode not in self.modes:
+            self.modes.append(mode)
+        return self.modes.index(mode)
 
     def add_cpu(self, rows: Ints, times: Ints, amounts: Ints) -> None:
         """Add CPU samples, in millicores; a row may occur more than once."""

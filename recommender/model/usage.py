@@ -39,6 +39,15 @@ class OomOutcome(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OomLearnt:
+    """What was learnt from an OOM kill."""
+
+    outcome: OomOutcome
+    aggregate: int = NOWHERE  # of the container, if it is known
+    amount: int = 0  # bytes that would have been needed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     """All that a VPA knows of one container name."""
 
@@ -124,6 +133,8 @@ class Usage:
             self.aggregates.free(row)
         for label_set in self.matching.remove(key):
             self._apply_rules(label_set)
+            if not label_set.autoscalers:
+                self.aggregates.mode[list(label_set.aggregates.values())] = 0
 
     def load_history(self, key: VpaKey, container: str, history: History) -> None:
         """Keep what a checkpoint holds; it counts in every estimate from now on."""
@@ -133,6 +144,11 @@ class Usage:
             self.aggregates.free(before)
         loaded[container] = self.aggregates.new()
         self.aggregates.load(loaded[container], history)
+
+    def rows_of(self, key: VpaKey, container: str) -> Ints:
+        """The aggregates of a container name that the VPA matches."""
+        found = (one.aggregates.get(container) for one in self.matching.matched(key))
+        return np.array([row for row in found if row is not None], dtype=np.int64)
 
     def pod_count(self, key: VpaKey) -> int:
         """How many tracked pods the VPA's selector matches."""
@@ -193,20 +209,18 @@ class Usage:
             accepted[part] = observed.accepted
         return accepted
 
-    def add_oom(
-        self, pod: PodKey, container: str, *, at: int, request: int, now: int
-    ) -> OomOutcome:
+    def add_oom(self, pod: PodKey, container: str, *, at: int, request: int, now: int) -> OomLearnt:
         """Learn from an OOM kill; ``request`` is the container's memory request in bytes."""
         tracked = self.pods.get(pod)
         if tracked is None or container not in tracked.containers:
-            return OomOutcome.UNKNOWN_CONTAINER
+            return OomLearnt(outcome=OomOutcome.UNKNOWN_CONTAINER)
         rows = np.array([tracked.containers[container]])
         times, requests = np.array([at]), np.array([request])
         aggregates = self._aggregates_of(rows, now)
         interval = self.aggregates.interval[aggregates]
         windows = self.containers.windows(rows)
         if memory_peaks.is_too_old(windows, times, interval=interval)[0]:
-            return OomOutcome.TOO_OLD
+            return OomLearnt(outcome=OomOutcome.TOO_OLD)
         amounts = memory_peaks.needed(
             windows,
             requests,
@@ -215,7 +229,11 @@ class Usage:
         )
         observed = memory_peaks.observe(windows, times, amounts, interval=interval, is_oom=True)
         self._take_over(rows, aggregates, amounts, observed)
-        return OomOutcome.RECORDED if observed.accepted[0] else OomOutcome.INVALID
+        return OomLearnt(
+            outcome=OomOutcome.RECORDED if observed.accepted[0] else OomOutcome.INVALID,
+            aggregate=int(aggregates[0]),
+            amount=int(amounts[0]),
+        )
 
     # What is read and forgotten
 

@@ -1,0 +1,144 @@
+"""How well recommendations fit usage; recommender.md 15.2. Counted by whole batches.
+
+Source: vertical-pod-autoscaler/pkg/utils/metrics/quality/quality.go.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from prometheus_client import CollectorRegistry
+
+from common.resources import CPU, MEMORY
+from recommender.collectors import BatchHistogram, PlainCounter
+from recommender.model.aggregates import Aggregates
+from recommender.rows import Floats, Ints
+
+_CORES = tuple(0.01 * 2**power for power in range(17))
+_BYTES = tuple(1e6 * 2**power for power in range(17))
+_UPWARDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1)
+_RELATIVE = (*(-bound for bound in reversed(_UPWARDS)), 0, *_UPWARDS, 2.5, 5, 10, 25, 50, 100)
+_LARGEST = 20  # of vpa_size_log2
+_OFF = "Off"
+
+
+class Quality:
+    """Compares samples with what was recommended when they came."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        mode, missing, is_oom = "update_mode", "recommendation_missing", "is_oom"
+        usual = (mode, "resource", is_oom)
+
+        def histogram(
+            name: str, text: str, labels: tuple[str, ...], bounds: Sequence[float]
+        ) -> BatchHistogram:
+            return BatchHistogram(f"vpa_quality_{name}", text, labels, bounds, registry)
+
+        self._relative = histogram(
+            "usage_recommendation_relative_diffs",
+            "Usage less recommendation, relative to the recommendation.",
+            usual,
+            _RELATIVE,
+        )
+        self._missing = PlainCounter(
+            "vpa_quality_usage_sample_missing_recommendation_count",
+            "Samples without a recommendation to compare with.",
+            usual,
+            registry,
+        )
+        self._over = {
+            CPU: histogram(
+                "cpu_recommendation_over_usage_diffs_cores",
+                "How far recommendations are above usage.",
+                (mode, missing),
+                _CORES,
+            ),
+            MEMORY: histogram(
+                "mem_recommendation_over_usage_diffs_bytes",
+                "How far recommendations are above usage.",
+                (mode, missing, is_oom),
+                _BYTES,
+            ),
+        }
+        self._under = {
+            CPU: histogram(
+                "cpu_recommendation_lower_equal_usage_diffs_cores",
+                "How far usage is above recommendations.",
+                (mode, missing),
+                _CORES,
+            ),
+            MEMORY: histogram(
+                "mem_recommendation_lower_equal_usage_diffs_bytes",
+                "How far usage is above recommendations.",
+                (mode, missing, is_oom),
+                _BYTES,
+            ),
+        }
+        self._recommended = {
+            CPU: histogram(
+                "cpu_recommendations_cores",
+                "Recommendations at the time of a sample.",
+                (mode,),
+                _CORES,
+            ),
+            MEMORY: histogram(
+                "mem_recommendations_bytes",
+                "Recommendations at the time of a sample.",
+                (mode, is_oom),
+                _BYTES,
+            ),
+        }
+        self._changes = histogram(
+            "relative_recommendation_changes",
+            "New recommendation relative to the old one, less one.",
+            (mode, "resource", "vpa_size_log2"),
+            _RELATIVE,
+        )
+
+    def samples(
+        self,
+        resource: str,
+        aggregates: Aggregates,
+        rows: Ints,
+        amounts: Ints,
+        *,
+        is_oom: bool = False,
+    ) -> None:
+        """Observe accepted samples, in millicores or bytes, of these aggregates.
+
+        Those that no VPA looks at, or only one in mode Off, don't count.
+        """
+        unit = 1000.0 if resource == CPU else 1.0
+        recommended = aggregates.recommended(resource)[rows] / unit
+        used = amounts / unit
+        modes = aggregates.mode[rows]
+        for number in np.unique(modes).tolist():
+            mode = aggregates.modes[number]
+            if mode is None or mode == _OFF:
+                continue
+            mine = modes == number
+            self._compare(
+                resource, mode, recommended[mine], used[mine], is_oom="true" if is_oom else "false"
+            )
+
+    def change(self, resource: str, mode: str, *, pods: int, before: Ints, after: int) -> None:
+        """Observe a new recommendation; ``before`` holds the old one of each aggregate."""
+        old = before[before > 0]
+        size = str(min(max(pods.bit_length() - 1, 0), _LARGEST))
+        self._changes.observe(after / old - 1.0, mode, resource, size)
+
+    def _compare(
+        self, resource: str, mode: str, recommended: Floats, used: Floats, *, is_oom: str
+    ) -> None:
+        oom = (is_oom,) if resource == MEMORY else ()
+        there = recommended > 0
+        relative = (used[there] - recommended[there]) / recommended[there]
+        self._relative.observe(relative, mode, resource, is_oom)
+        absent = int(np.count_nonzero(~there))
+        if absent:
+            self._missing.inc(mode, resource, is_oom, by=absent)
+        for part, missing in ((there, "false"), (~there, "true")):
+            difference = recommended[part] - used[part]
+            over = difference > 0
+            self._over[resource].observe(difference[over], mode, missing, *oom)
+            self._under[resource].observe(-difference[~over], mode, missing, *oom)
+        self._recommended[resource].observe(recommended, mode, *oom)

@@ -1,0 +1,75 @@
+"""Flags and metrics have the reference's names, types and defaults."""
+
+from datetime import timedelta
+from typing import Any
+
+from golden_data import Differences, lists
+from prometheus_client import Histogram
+from prometheus_client.metrics import MetricWrapperBase
+
+from common.flags import ACCEPTED_WITHOUT_EFFECT, boolean, declared, duration, show
+from common.quantity import Quantity
+from recommender.collectors import BatchHistogram, PlainCounter
+from recommender.metrics import Metrics
+from recommender.settings import Settings
+
+PROMETHEUS = "vpa_recommender_prometheus_client_api"  # comes with the Prometheus source
+SHARED = "vpa_resources_get_resources_count"  # counted where requests are read
+PARSERS = {"bool": boolean, "duration": duration, "quantity": Quantity.parse}
+
+
+def component(name: str, kind: str) -> list[dict[str, Any]]:
+    (entry,) = (entry for entry in lists(name) if entry["component"] == "recommender")
+    found: list[dict[str, Any]] = entry[kind]
+    return found
+
+
+def test_flags() -> None:
+    differences = Differences()
+    ours = {field.metadata["flag"].lstrip("-"): field for field in declared(Settings)}
+    for flag in component("flags", "flags"):
+        name, default = flag["name"], flag["effective_default"]
+        if f"--{name}" in ACCEPTED_WITHOUT_EFFECT:
+            continue
+        differences.check(name, "declared", name in ours, True)
+        if name not in ours:
+            continue
+        field = ours[name]
+        got = show(field.default)
+        if flag["type"] in ("float64", "int", "int64", "Level"):
+            differences.check(name, "default", float(got), float(default))
+        else:
+            differences.check(name, "default", got, default)
+        want = PARSERS.get(flag["type"])
+        if want is not None:
+            differences.check(name, "type", field.metadata["parse"], want)
+    differences.check("lease", "duration", Settings().leader_elect_lease_duration, timedelta(0, 15))
+    differences.none_in(130)
+
+
+def test_metrics() -> None:
+    differences = Differences()
+    registered = Metrics().registry._collector_to_names
+    ours = {name: collector for collector, names in registered.items() for name in names}
+    for metric in component("metrics", "metrics"):
+        name = metric["name"]
+        if name.startswith((PROMETHEUS, SHARED)):
+            continue
+        collector = ours.get(name)
+        if isinstance(collector, PlainCounter):
+            differences.check(name, "type", "counter", metric["type"])
+            differences.check(name, "labels", list(collector.labels), metric["labels"])
+            continue
+        if isinstance(collector, BatchHistogram):
+            differences.check(name, "type", "histogram", metric["type"])
+            differences.check(name, "labels", list(collector.labels), metric["labels"])
+            differences.check(name, "buckets", list(collector.bounds), metric["buckets"])
+            continue
+        assert isinstance(collector, MetricWrapperBase), name
+        differences.check(name, "type", collector._type, metric["type"])
+        differences.check(name, "labels", list(collector._labelnames), metric["labels"])
+        if metric["type"] == "histogram":
+            assert isinstance(collector, Histogram), name
+            bounds = list(collector._upper_bounds)[:-1]
+            differences.check(name, "buckets", bounds, metric["buckets"])
+    differences.none_in(38)

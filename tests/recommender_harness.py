@@ -1,0 +1,129 @@
+"""A recommender against an API server that says what a test tells it to."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from fake_api import FakeApi, Reply, listing, named
+
+from common.kube import endpoints
+from recommender.__main__ import assemble
+from recommender.cycle import Recommender
+from recommender.metrics import Metrics
+from recommender.settings import Settings
+from recommender.sources.followed import Followed
+
+FOLLOWED = (
+    *(endpoints.DEPLOYMENTS, endpoints.REPLICA_SETS, endpoints.STATEFUL_SETS),
+    *(endpoints.DAEMON_SETS, endpoints.JOBS, endpoints.CRON_JOBS),
+    *(endpoints.REPLICATION_CONTROLLERS, endpoints.EVENTS, endpoints.PODS, endpoints.VPAS),
+)
+METRICS = f"GET {endpoints.POD_METRICS.collection()}"
+CHECKPOINTS = f"GET {endpoints.CHECKPOINTS.collection()}"
+NEW_CHECKPOINT = f"POST {endpoints.CHECKPOINTS.collection('shop')}"
+START = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+
+
+def status_of(name: str) -> str:
+    return f"PATCH {endpoints.VPAS.object(name, 'shop', 'status')}"
+
+
+def checkpoint_of(name: str) -> str:
+    return f"PATCH {endpoints.CHECKPOINTS.object(name, 'shop')}"
+
+
+def deployment(name: str = "web") -> Any:
+    selector = {"matchLabels": {"app": name}}
+    return named(name, spec={"selector": selector})
+
+
+def vpa(name: str = "web", *, kind: str = "Deployment", **spec: Any) -> Any:
+    target = {"apiVersion": "apps/v1", "kind": kind, "name": name}
+    return named(name, spec={"targetRef": target, **spec}, status={})
+
+
+def pod(name: str = "web-1", *, app: str = "web", status: Any = None) -> Any:
+    found = named(
+        name,
+        spec={"containers": [{"name": "app", "resources": {"requests": {"memory": "50Mi"}}}]},
+        status=status or {"phase": "Running"},
+    )
+    found["metadata"] |= {"uid": f"uid-{name}", "labels": {"app": app}}
+    return found
+
+
+def usage(name: str = "web-1", *, at: datetime = START, **resources: str) -> Any:
+    containers = [{"name": "app", "usage": resources or {"cpu": "100m", "memory": "200Mi"}}]
+    return named(name, timestamp=at.isoformat(), window="15s", containers=containers)
+
+
+class FixedClock:
+    """Stands still until a test moves it."""
+
+    def __init__(self, now: datetime) -> None:
+        self.time = now
+
+    def now(self) -> datetime:
+        return self.time
+
+    def forward(self, by: timedelta) -> datetime:
+        self.time += by
+        return self.time
+
+
+def prepare(api: FakeApi, **objects: list[Any]) -> None:
+    """A Deployment with a pod that is used, and a VPA on it; ``objects`` are by resource."""
+    known: dict[str, list[Any]] = {
+        "deployments": [deployment()],
+        "pods": [pod()],
+        "verticalpodautoscalers": [vpa()],
+        **objects,
+    }
+    for endpoint in FOLLOWED:
+        api.on(f"GET {endpoint.collection()}", listing(*known.get(endpoint.resource, [])))
+        api.on(f"WATCH {endpoint.collection()}", Reply(chunks=[], hold=True))
+    for found in known["verticalpodautoscalers"]:
+        name = found.get("metadata", {}).get("name", "")
+        api.on(status_of(name), Reply(body=named(name)))
+        api.on(checkpoint_of(f"{name}-app"), Reply(body=named(f"{name}-app")))
+    api.on(METRICS, listing(usage()))
+    api.on(CHECKPOINTS, listing())
+
+
+@dataclass
+class Running:
+    """A recommender whose caches are filled."""
+
+    recommender: Recommender
+    followed: Followed
+    clock: FixedClock
+    metrics: Metrics = field(default_factory=Metrics)
+
+    async def cycle(self) -> None:
+        await self.recommender.run_once()
+
+    def sample(self, name: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(name, labels)
+
+
+@contextlib.asynccontextmanager
+async def running(api: FakeApi, **settings: Any) -> AsyncIterator[Running]:
+    metrics, clock = Metrics(), FixedClock(START)
+    async with api.client() as client, asyncio.TaskGroup() as group:
+        followed = Followed(client, namespace="")
+        tasks = [group.create_task(_run(task)) for task in followed.background]
+        try:
+            await followed.wait_synced()
+            recommender = assemble(Settings(**settings), followed, metrics, clock)
+            await recommender.start()
+            yield Running(recommender, followed, clock, metrics)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+async def _run(task: Any) -> None:
+    await task()
