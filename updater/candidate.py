@@ -168,7 +168,9 @@ def plan_unboost(
 ) -> tuple[ResizePlan, tuple[str, ...]] | Decision:
     """The resize that takes back the ``expired`` boosts, and the annotations that go with them."""
     try:
-        ended = unboosted(pod, vpa, limit_ranges, mode=mode, expired=expired)
+        processed = None if mode is UpdateMode.OFF else process(pod, vpa, limit_ranges)
+        recommended = wanted_resources(pod, vpa, processed, limit_ranges)
+        ended = unboosted(pod, recommended, expired=expired)
     except QuantityError:
         return leave(Reason.UNREADABLE)
     if ended is None:

@@ -116,7 +116,7 @@ def resize_operations(
     """
     operations: list[Operation] = []
     for index, (container, want) in enumerate(zip(pod.spec.containers, wanted, strict=True)):
-        if container.name in containers and (want.requests or want.limits):
+        if container.name in containers:
             operations += _container_operations(index, container, want)
     return tuple(operations)
 

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from common.annotations import boosted_containers, parse_startup_boost, startup_boost_key
-from common.api.autoscaling import StartupBoost, UpdateMode, VerticalPodAutoscaler
-from common.api.core import LimitRangeSpec, Pod
-from common.recommendation.container_resources import WantedResources, wanted_resources
+from common.api.autoscaling import StartupBoost, VerticalPodAutoscaler
+from common.api.core import Pod
+from common.recommendation.container_resources import WantedResources
 from common.recommendation.policy import container_policy
-from common.recommendation.processing import process
 from updater.decision import Decision, Reason, resize, wait
 from updater.disruption import ReplicaGroup, Standing
 from updater.resize import ResizeStatus, resize_status
@@ -92,27 +91,17 @@ class Unboosted:
 
 
 def unboosted(
-    pod: Pod,
-    vpa: VerticalPodAutoscaler,
-    limit_ranges: Sequence[LimitRangeSpec],
-    *,
-    mode: UpdateMode | None,
-    expired: Collection[str],
+    pod: Pod, recommended: Sequence[WantedResources], *, expired: Collection[str]
 ) -> Unboosted | None:
     """What to resize to, now that the boosts of ``expired`` are over.
 
-    Such a container gets its recommendation, even if that is above the boost, or what it had
-    before where there is none. A container whose boost goes on is left alone, one that was
-    never boosted gets its ordinary recommendation. In mode Off nothing counts as recommended.
-    None if an annotation with the original resources can't be read.
+    ``recommended`` is what each container of the spec should have without a boost, and nothing
+    in mode Off. An expired container gets that, even if it is above the boost, or what it had
+    before where nothing is recommended. A container whose boost goes on is left alone. None
+    if an annotation with the original resources can't be read.
 
     Source: updater.md 11.
-
-    Raises:
-        QuantityError: a quantity in the VPA, the pod or a LimitRange is none.
     """
-    processed = None if mode is UpdateMode.OFF else process(pod, vpa, limit_ranges)
-    recommended = wanted_resources(pod, vpa, processed, limit_ranges)
     annotations = pod.metadata.annotations or {}
     boosted = boosted_containers(annotations)
     wanted: list[WantedResources] = []

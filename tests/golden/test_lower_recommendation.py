@@ -18,8 +18,6 @@ def targets_of(raw: dict[str, Any] | None) -> Targets:
 def test_lower_recommendation() -> None:
     differences = Differences()
     for row in rows("lower_recommendation"):
-        lower = lower_somewhere(
-            targets_of(row.input["current"]), targets_of(row.input["stored"])
-        )
+        lower = lower_somewhere(targets_of(row.input["current"]), targets_of(row.input["stored"]))
         differences.check(row.id, "lower", lower, row.expected["lower_somewhere"])
     differences.none_in(200)

@@ -115,9 +115,7 @@ def test_update_order() -> None:
             )
             differences.check(row.id, "scale up", drift.scale_up, priority["scale_up"])
             if not close(drift.resource_diff, priority["resource_diff"], relative=1e-12):
-                differences.check(
-                    row.id, "diff", drift.resource_diff, priority["resource_diff"]
-                )
+                differences.check(row.id, "diff", drift.resource_diff, priority["resource_diff"])
     differences.none_in(5000)
 
 

@@ -27,9 +27,7 @@ def test_update_priority() -> None:
         }
         drift = measure(requests, looked_at(pod, amounts_of(row.input["recommendation"])))
         want = row.expected
-        differences.check(
-            row.id, "outside", drift.outside_range, want["outside_recommended_range"]
-        )
+        differences.check(row.id, "outside", drift.outside_range, want["outside_recommended_range"])
         differences.check(row.id, "scale up", drift.scale_up, want["scale_up"])
         near = close(drift.resource_diff, want["resource_diff"], relative=1e-12)
         if not near:
