@@ -1,0 +1,225 @@
+"""Metrics, flags and Events of the updater, against the reference's lists (updater.md 12)."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from fake_api import FakeApi, Reply
+from golden_data import lists
+from prometheus_client import CollectorRegistry
+
+from builders import container, pod, recommendation, vpa
+from common.api.autoscaling import UpdateMode
+from common.features import FeatureGates
+from common.flags import ACCEPTED_WITHOUT_EFFECT, declared, show
+from common.kube.events import EventRecorder
+from common.quantity import Quantity
+from common.target.owners import Controller
+from updater.actuation import Actuator
+from updater.attempts import Attempts, PodMemory
+from updater.cycle import Pass
+from updater.decision import Action, Decision, Reason
+from updater.disruption import DisruptionPolicy
+from updater.live_pod import LivePod, LivePodMeta
+from updater.metrics import Metrics, PassFigures, VpaLabels, size_label
+from updater.resize import Infeasible
+from updater.sending import Turns
+from updater.settings import Settings
+from updater.snapshot import AutoscaledPods, ClusterSnapshot
+from updater.work import Rules
+
+COMPONENT = "updater"
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+LABELS = VpaLabels("1", UpdateMode.RECREATE, "web", "default")
+OUR_OWN_FLAGS = {"in-place-deferred-timeout", "in-place-in-progress-timeout", "logging-format"}
+
+
+def of_component(name: str) -> list[dict[str, Any]]:
+    (entry,) = (entry for entry in lists(name) if entry["component"] == COMPONENT)
+    found: list[dict[str, Any]] = entry[name]
+    return found
+
+
+def observed() -> CollectorRegistry:
+    """A registry in which every metric has been used once."""
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    metrics.prepare(LABELS)
+    metrics.eviction_failed(LABELS, "EvictionError")
+    metrics.resize_failed(LABELS, "InPlaceUpdateError")
+    metrics.skipped_infeasible(LABELS)
+    metrics.observe_step("total", 0.001)
+    figures = PassFigures()
+    for tally in (figures.controlled, figures.evictable):
+        tally["1", "Recreate"] += 2
+    for tally in (figures.vpas_evictable, figures.vpas_evicted):
+        tally["1", "Recreate"] += 1
+    metrics.publish(figures)
+    return registry
+
+
+def test_metrics_have_the_references_names_types_labels_and_buckets() -> None:
+    registry = observed()
+    types = {metric.name: metric.type for metric in registry.collect()}
+    samples = [sample for metric in registry.collect() for sample in metric.samples]
+    for wanted in of_component("metrics"):
+        histogram = wanted["type"] == "histogram"
+        name = wanted["name"] + ("_bucket" if histogram else "")
+        ours = [sample for sample in samples if sample.name == name]
+        assert ours, name
+        counter = wanted["type"] == "counter"
+        family = wanted["name"].removesuffix("_total") if counter else wanted["name"]
+        assert types[family] == wanted["type"], name
+        labels = {frozenset(sample.labels) - {"le"} for sample in ours}
+        assert labels == {frozenset(wanted["labels"])}, name
+        if histogram:
+            assert wanted["buckets"] == sorted(
+                {float(sample.labels["le"]) for sample in ours} - {float("inf")}
+            )
+
+
+def test_gauges_by_size_alone_show_every_size() -> None:
+    value = observed().get_sample_value
+    assert value("vpa_updater_in_place_updatable_pods_total", {"vpa_size_log2": "19"}) == 0
+    mode = {"vpa_size_log2": "2", "update_mode": "Recreate"}
+    assert value("vpa_updater_evictable_pods_total", mode) is None
+
+
+def test_a_pass_replaces_the_gauges_of_the_one_before() -> None:
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    figures = PassFigures()
+    figures.candidates[Decision(Action.WAIT, Reason.BUDGET_EXHAUSTED)] += 3
+    metrics.publish(figures)
+    labels = {"decision": "wait", "reason": "budget_exhausted"}
+    assert registry.get_sample_value("vpa_updater_candidate_pods", labels) == 3
+    metrics.publish(PassFigures())
+    assert registry.get_sample_value("vpa_updater_candidate_pods", labels) is None
+
+
+@pytest.mark.parametrize(
+    ("pods", "label"),
+    [(0, "0"), (1, "0"), (2, "1"), (3, "1"), (4, "2"), (1 << 20, "20"), (1 << 21, "20")],
+)
+def test_size_label(pods: int, label: str) -> None:
+    assert size_label(pods) == label
+
+
+def test_flags_have_the_references_names_and_defaults() -> None:
+    ours = {
+        field.metadata["flag"].removeprefix("--"): show(field.default)
+        for field in declared(Settings)
+    }
+    accepted = {name.removeprefix("--"): text for name, text in ACCEPTED_WITHOUT_EFFECT.items()}
+    reference = of_component("flags")
+    for flag in reference:
+        name, wanted = flag["name"], flag["effective_default"]
+        shown = (accepted | ours)[name]
+        if flag["type"] == "float64":
+            assert float(shown) == float(wanted), name
+        else:
+            assert shown == wanted, name
+    assert set(ours) - {flag["name"] for flag in reference} == OUR_OWN_FLAGS
+
+
+# Events
+
+
+class StoppedClock:
+    def now(self) -> datetime:
+        return NOW
+
+
+def live_pod(name: str) -> LivePod:
+    """A running pod of a complete group of three, far below its recommended range."""
+    ordinary = pod(name, containers=(container(requests={"cpu": "10m", "memory": "10Mi"}),))
+    meta = ordinary.metadata
+    return LivePod(
+        metadata=LivePodMeta(
+            name=meta.name, namespace=meta.namespace, uid=meta.uid, labels=meta.labels
+        ),
+        spec=ordinary.spec,
+        status=ordinary.status,
+    )
+
+
+def snapshot(mode: UpdateMode) -> ClusterSnapshot:
+    pods = tuple(live_pod(f"web-{index}") for index in range(3))
+    web = Controller("default", "ReplicaSet", "web", "apps/v1")
+    recommended = recommendation(lower={"cpu": "200m"}, upper={"cpu": "300m"})
+    scaled = AutoscaledPods(
+        vpa=vpa(mode=mode.value, recommendations=(recommended,)),
+        mode=mode,
+        pods=pods,
+        controllers={each.metadata.uid: web for each in pods},
+        replicas={web: 3},
+        limit_ranges=(),
+    )
+    living = frozenset(each.metadata.uid for each in pods)
+    return ClusterSnapshot(autoscaled=(scaled,), living=living)
+
+
+def remembered(mode: UpdateMode) -> Attempts:
+    """In mode InPlace, web-1 did not fit at the present recommendation."""
+    if mode is not UpdateMode.IN_PLACE:
+        return Attempts()
+    targets = {"app": {"cpu": Quantity.parse("250m"), "memory": Quantity.parse("256Mi")}}
+    infeasible = Infeasible(targets=targets, reported=False)
+    return Attempts({"uid-web-1": PodMemory(infeasible=infeasible)})
+
+
+def answering(api: FakeApi) -> None:
+    for index in range(3):
+        path = f"/api/v1/namespaces/default/pods/web-{index}"
+        answer = Reply(body={"metadata": {"name": f"web-{index}", "generation": 2}})
+        api.on(f"POST {path}/eviction", Reply(status=201, body={"status": "Success"}))
+        api.on(f"PATCH {path}/resize", answer)
+        api.on(f"PATCH {path}", answer)
+    api.on("POST /api/v1/namespaces/default/events", Reply(status=201, body={}))
+
+
+@pytest.mark.parametrize("recorded", lists("events")["passes"], ids=lambda row: row["update_mode"])
+async def test_events_have_the_references_words(recorded: dict[str, Any]) -> None:
+    mode = UpdateMode(recorded["update_mode"])
+    async with FakeApi() as api, api.client() as client:
+        answering(api)
+        events = EventRecorder(client, "vpa-updater", clock=StoppedClock())
+        tolerance = DisruptionPolicy(tolerance_fraction=recorded["eviction_tolerance"])
+        current = Pass(
+            snapshot(mode),
+            remembered(mode),
+            rules=Rules(disruption=tolerance, features=FeatureGates(in_place=True)),
+            hands=Actuator(client, events),
+            metrics=Metrics(CollectorRegistry()),
+            turns=Turns(),
+            clock=StoppedClock(),
+            admission_ready=True,
+            deadline=asyncio.get_running_loop().time() + timedelta(minutes=1).total_seconds(),
+            stop=asyncio.Event(),
+        )
+        await current.run()
+        sending = asyncio.create_task(events.run())
+        route = "POST /api/v1/namespaces/default/events"
+        await api.asked(route, times=len(recorded["events"]))
+        sending.cancel()
+        await asyncio.wait([sending])
+        sent = [each.json() for each in api.requests if f"{each.method} {each.path}" == route]
+    told = [
+        {
+            "object": each["involvedObject"]["kind"],
+            "reason": each["reason"],
+            "type": each["type"],
+            "message": each["message"].rpartition(" [")[0],
+        }
+        for each in sent
+    ]
+    # The order of pods of equal rank is free.
+    assert sorted(map(_words, told)) == sorted(map(_words, recorded["events"]))
+    assert {each["source"]["component"] for each in sent} == {lists("events")["source_component"]}
+    reasons = {each["message"].rpartition(" [")[2].removesuffix("]") for each in sent}
+    assert reasons <= {reason.value for reason in Reason}
+
+
+def _words(event: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(event[name] for name in ("object", "reason", "type", "message"))
