@@ -7,6 +7,7 @@ virtual-time loop.
 
 import asyncio
 import contextlib
+import ssl
 from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -17,14 +18,18 @@ from common.errors import ConflictError
 from common.kube.client import KubeClient
 from common.kube.connection import Connection, StaticCredentials, client_context
 from common.kube.endpoints import NAMESPACES, Endpoint
+from common.kube.events import EventRecorder
 from common.runtime.clock import Clock, SystemClock
 from sandbox.apiserver import ApiServer, Serving, serve
 from sandbox.audit import Entry
+from sandbox.control_plane import control_plane
+from sandbox.controllers import service as controllers
 from sandbox.kubelet.pod_lifecycle import Simulation
 from sandbox.kubelet.service import Kubelets
 from sandbox.listener import Listener
 from sandbox.metrics import GROUP, VERSION, MetricsServer
 from sandbox.scenario import Scenario
+from sandbox.scheduler import Scheduler
 from sandbox.store import Store
 from sandbox.tls import NAMES, make_credentials
 
@@ -45,6 +50,7 @@ class Access:
     """The ways into an API server that is being served."""
 
     serving: Serving
+    trusted: ssl.SSLContext  # its authority
 
     @property
     def url(self) -> str:
@@ -74,7 +80,7 @@ class Access:
     def _connection(self, token: str) -> Connection:
         return Connection(
             self.serving.url,
-            ssl_context=client_context(ca_data=self.serving.authority),
+            ssl_context=self.trusted,
             credentials=StaticCredentials(f"Bearer {token}"),
         )
 
@@ -106,7 +112,8 @@ async def running_cluster(
     """Run a cluster while the context is entered; on entry it is ready.
 
     Ready means: the nodes are registered, the namespaces exist, and the metrics API is
-    announced (it has no metrics before its first window is over). ``port`` 0 takes a free one.
+    announced (it has no metrics before its first window is over). Controllers and scheduler
+    may still be listing; they miss nothing by that. ``port`` 0 takes a free one.
 
     Raises:
         ConfigError: the port can't be had.
@@ -118,7 +125,8 @@ async def running_cluster(
     credentials = make_credentials(SystemClock().now(), names=(*NAMES, _METRICS_HOST))
     async with contextlib.AsyncExitStack() as stack:
         serving = await stack.enter_async_context(serve(api, port=port, credentials=credentials))
-        access = Access(serving)
+        access = Access(serving, client_context(ca_data=serving.authority))
+        plane = await stack.enter_async_context(control_plane(access.client, clock))
         kubelets = Kubelets(
             await stack.enter_async_context(access.client("kubelet", user="system:node:sandbox")),
             clock,
@@ -129,10 +137,11 @@ async def running_cluster(
         listener = await stack.enter_async_context(
             Listener(metrics, tls=credentials.server_context())
         )
-        cluster = Cluster(serving, api, kubelets, metrics)
+        cluster = Cluster(access.serving, access.trusted, api, kubelets, metrics)
         failure: Exception | None = None
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_endless(run)) for run in (kubelets.run, metrics.run)]
+            components = (plane.run, kubelets.run, metrics.run)
+            tasks = [group.create_task(_endless(run)) for run in components]
             async with access.client("sandbox") as client:
                 await _furnish(client, scenario, listener.port, serving.authority)
             await kubelets.wait_ready()
@@ -154,6 +163,29 @@ def _simulation(scenario: Scenario, clock: Clock) -> Simulation:
         usage=scenario.usage,
         faults=scenario.faults,
     )
+
+
+async def _control_plane(
+    access: Access, clock: Clock, stack: contextlib.AsyncExitStack
+) -> list[Component]:
+    """Controllers and scheduler, with the clients that the stack closes again."""
+
+    async def open_client(user: str, user_agent: str) -> KubeClient:
+        return await stack.enter_async_context(access.client(user_agent, user=user))
+
+    manager = controllers.USER_AGENT
+    reader = await open_client(f"system:{manager}", manager)
+    clients = {
+        account: await open_client(f"system:serviceaccount:kube-system:{account}", manager)
+        for account in controllers.ACCOUNTS
+    }
+    placing = await open_client("system:kube-scheduler", "kube-scheduler")
+    recorder = EventRecorder(placing, "default-scheduler", clock=clock)
+    return [
+        controllers.Controllers(reader, clients.__getitem__, clock).run,
+        Scheduler(placing, clock, recorder).run,
+        recorder.run,
+    ]
 
 
 async def _furnish(client: KubeClient, scenario: Scenario, port: int, authority: str) -> None:

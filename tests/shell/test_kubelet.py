@@ -1,0 +1,238 @@
+"""Simulated kubelets as clients of the sandbox's API server, in virtual time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+from common.errors import NotFoundError
+from common.kube.client import KubeClient, PatchType
+from common.kube.endpoints import EVENTS, LEASES, NODES, POD_METRICS, PODS
+from sandbox import virtual_time
+from sandbox.cluster import Cluster, running_cluster
+from sandbox.kubelet.service import Kubelets
+from sandbox.scenario import parse_scenario
+from sandbox.virtual_time import VirtualClock
+
+PODS_AS_DICTS = PODS.as_dicts()
+SCENARIO = """
+nodes: [{name: node, count: 2, cpu: 2, memory: 4Gi}]
+namespaces: [shop]
+usage:
+  - {match: {labels: {app: web}}, cpu: 30m, memory: 60Mi}
+  - match: {labels: {app: leaker}}
+    memory: {runs: [{leak: {from: 10Mi, rate: 10Mi, until: 1Gi}}, 50Mi]}
+"""
+
+Test = Callable[[Cluster, KubeClient, VirtualClock], Awaitable[None]]
+
+
+def in_cluster(test: Test, *, scenario: str = SCENARIO) -> None:
+    """Run ``test`` against a fresh cluster, on a loop of its own."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with (
+            running_cluster(parse_scenario(scenario), clock=clock) as cluster,
+            cluster.client("test") as client,
+        ):
+            await test(cluster, client, clock)
+
+    virtual_time.run(main)
+
+
+async def create(client: KubeClient, name: str, *, node: str = "node-0", **spec: Any) -> None:
+    container = {
+        "name": "app",
+        "image": "shop:1",
+        "resources": {
+            "requests": {"cpu": "100m", "memory": "100Mi"},
+            "limits": {"memory": "200Mi"},
+        },
+    }
+    body = {
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {"nodeName": node, "containers": [container], **spec},
+    }
+    await client.create(PODS_AS_DICTS, body, namespace="shop")
+
+
+async def pod(client: KubeClient, name: str) -> dict[str, Any]:
+    return await client.get(PODS_AS_DICTS, name, namespace="shop")
+
+
+async def resize(client: KubeClient, name: str, cpu: str) -> None:
+    change = {"spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": cpu}}}]}}
+    await client.patch(
+        PODS_AS_DICTS,
+        name,
+        change,
+        patch_type=PatchType.STRATEGIC,
+        namespace="shop",
+        subresource="resize",
+    )
+
+
+def condition(pod: dict[str, Any], kind: str) -> dict[str, Any]:
+    found = [one for one in pod["status"].get("conditions", ()) if one["type"] == kind]
+    return found[0] if found else {}
+
+
+def actual_cpu(pod: dict[str, Any]) -> str:
+    cpu: str = pod["status"]["containerStatuses"][0]["resources"]["requests"]["cpu"]
+    return cpu
+
+
+def test_nodes_are_registered_and_keep_telling_that_they_live() -> None:
+    async def test(cluster: Cluster, client: KubeClient, clock: VirtualClock) -> None:
+        node = await client.get(NODES, "node-1")
+        assert node["metadata"]["labels"]["kubernetes.io/os"] == "linux"
+        assert node["status"]["allocatable"]["cpu"] == "2"
+        assert node["status"]["allocatable"]["memory"] == "4194304Ki"
+        ready = [one for one in node["status"]["conditions"] if one["type"] == "Ready"]
+        assert ready[0]["status"] == "True"
+        await asyncio.sleep(3600)
+        lease = await client.get(LEASES, "node-1", namespace="kube-node-lease")
+        assert lease.spec.renew_time is not None
+        assert clock.now() - lease.spec.renew_time < timedelta(seconds=11)
+        cluster.kubelets.freeze("node-1")
+        await asyncio.sleep(60)
+        lease = await client.get(LEASES, "node-1", namespace="kube-node-lease")
+        assert lease.spec.renew_time is not None
+        assert clock.now() - lease.spec.renew_time > timedelta(seconds=59)
+
+    in_cluster(test)
+
+
+def test_a_pod_runs_is_measured_resized_and_deleted() -> None:
+    async def test(cluster: Cluster, client: KubeClient, clock: VirtualClock) -> None:
+        await create(client, "web")
+        await asyncio.sleep(0.5)
+        assert (await pod(client, "web"))["status"]["phase"] == "Pending"
+        await asyncio.sleep(2)
+        found = await pod(client, "web")
+        assert found["status"]["phase"] == "Running"
+        assert condition(found, "Ready")["status"] == "True"
+        assert found["status"]["qosClass"] == "Burstable"
+        await asyncio.sleep(30)
+        metrics = await client.get(POD_METRICS, "web", namespace="shop")
+        assert metrics.containers is not None
+        assert metrics.containers[0].usage == {"cpu": "30000000n", "memory": "61440Ki"}
+
+        await resize(client, "web", "300m")
+        assert (await pod(client, "web"))["metadata"]["generation"] == 2
+        await asyncio.sleep(2)
+        found = await pod(client, "web")
+        assert actual_cpu(found) == "300m"
+        assert found["status"]["observedGeneration"] == 2
+        assert not condition(found, "PodResizeInProgress")
+
+        await client.delete(PODS, "web", namespace="shop")
+        await asyncio.sleep(0.5)
+        assert (await pod(client, "web"))["metadata"]["deletionTimestamp"]
+        await asyncio.sleep(2)
+        try:
+            await pod(client, "web")
+        except NotFoundError:
+            return
+        raise AssertionError("the pod is still there")
+
+    in_cluster(test)
+
+
+def test_resizes_that_find_no_room_wait_for_it() -> None:
+    async def test(cluster: Cluster, client: KubeClient, clock: VirtualClock) -> None:
+        await create(client, "web")
+        await create(client, "other")
+        await asyncio.sleep(3)
+        await resize(client, "other", "1500m")
+        await asyncio.sleep(3)
+        await resize(client, "web", "800m")
+        await asyncio.sleep(3)
+        found = await pod(client, "web")
+        pending = condition(found, "PodResizePending")
+        assert (pending["reason"], pending["observedGeneration"]) == ("Deferred", 2)
+        assert actual_cpu(found) == "100m"
+        await client.delete(PODS, "other", namespace="shop")
+        await asyncio.sleep(5)
+        found = await pod(client, "web")
+        assert actual_cpu(found) == "800m"
+        assert not condition(found, "PodResizePending")
+        events = await client.list(EVENTS, namespace="shop")
+        reasons = [one.reason for one in events.items if one.involved_object.name == "web"]
+        for reason in ("Started", "ResizeDeferred", "ResizeStarted", "ResizeCompleted"):
+            assert reasons.count(reason) == 1, reasons
+
+    in_cluster(test)
+
+
+def test_an_oom_kill_shows_in_the_status() -> None:
+    async def test(cluster: Cluster, client: KubeClient, clock: VirtualClock) -> None:
+        await create(client, "leaker")
+        await asyncio.sleep(300)
+        found = await pod(client, "leaker")
+        (status,) = found["status"]["containerStatuses"]
+        assert status["restartCount"] == 1
+        assert status["lastState"]["terminated"]["reason"] == "OOMKilled"
+        assert status["lastState"]["terminated"]["exitCode"] == 137
+        assert "running" in status["state"]
+
+    in_cluster(test)
+
+
+def test_many_pods_start_at_once_and_cost_two_writes_each() -> None:
+    scenario = "nodes: [{count: 10, cpu: 64, memory: 256Gi}]\nnamespaces: [shop]"
+
+    async def test(cluster: Cluster, client: KubeClient, clock: VirtualClock) -> None:
+        await asyncio.gather(
+            *(create(client, f"web-{n}", node=f"node-{n % 10}") for n in range(200))
+        )
+        await asyncio.sleep(10)
+        listing = await client.list(PODS, namespace="shop")
+        assert {one.status.phase for one in listing.items} == {"Running"}
+        addresses = {run.ip for node in cluster.kubelets.nodes.values() for run in node.running}
+        assert len(addresses) == 200
+        writes = cluster.audit(verb="patch", resource="pods", subresource="status")
+        assert len(writes) == 400
+
+    in_cluster(test, scenario=scenario)
+
+
+def test_a_kubelet_that_dies_leaves_no_metrics_and_catches_up() -> None:
+    async def test(cluster: Cluster, client: KubeClient, clock: VirtualClock) -> None:
+        await create(client, "web")
+        await asyncio.sleep(60)
+        cluster.kubelets.freeze("node-0")
+        await resize(client, "web", "300m")
+        await asyncio.sleep(60)
+        assert actual_cpu(await pod(client, "web")) == "100m"
+        assert not (await client.list(POD_METRICS, namespace="shop")).items
+        cluster.kubelets.thaw("node-0")
+        await asyncio.sleep(60)
+        assert actual_cpu(await pod(client, "web")) == "300m"
+        assert (await client.list(POD_METRICS, namespace="shop")).items
+
+    in_cluster(test)
+
+
+def test_a_new_kubelet_takes_over_what_the_old_one_ran() -> None:
+    async def test(cluster: Cluster, client: KubeClient, clock: VirtualClock) -> None:
+        await create(client, "web")
+        await asyncio.sleep(10)
+        before = await pod(client, "web")
+        for name in cluster.kubelets.nodes:
+            cluster.kubelets.freeze(name)
+        nodes = [node.shape for node in cluster.kubelets.nodes.values()]
+        async with cluster.client("kubelet") as second, asyncio.TaskGroup() as group:
+            kubelets = Kubelets(second, clock, shapes=nodes, simulation=cluster.kubelets.simulation)
+            running = group.create_task(kubelets.run())
+            await kubelets.wait_ready()
+            await resize(client, "web", "300m")
+            await asyncio.sleep(10)
+            after = await pod(client, "web")
+            running.cancel()
+        assert actual_cpu(after) == "300m"
+        old, new = (one["status"]["containerStatuses"][0] for one in (before, after))
+        assert (old["containerID"], old["state"]) == (new["containerID"], new["state"])
+        assert before["status"]["podIP"] == after["status"]["podIP"]
+
+    in_cluster(test)
