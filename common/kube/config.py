@@ -13,7 +13,8 @@ from typing import Any
 
 import yaml
 from kubernetes_asyncio.client import Configuration
-from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
+from kubernetes_asyncio.config import ConfigException, load_incluster_config
+from kubernetes_asyncio.config import kube_config as library
 
 from common.errors import ConfigError
 from common.kube.connection import Connection, client_context
@@ -31,6 +32,8 @@ _UNUSABLE = (
     AssertionError,
 )
 
+_NOBODY = "(nobody)"
+
 Load = Callable[[], Awaitable[tuple[Configuration, Any]]]
 
 
@@ -43,37 +46,39 @@ async def load(kubeconfig: str) -> Connection:
     Raises:
         ConfigError: the file is missing or broken, or we don't run in a pod.
     """
-    read = _in_cluster if not kubeconfig else _from_file(kubeconfig)
+    read = _from_file(Path(kubeconfig)) if kubeconfig else _in_cluster
     source = f"kubeconfig {kubeconfig}" if kubeconfig else "in-cluster configuration"
     try:
-        if kubeconfig:
-            await asyncio.to_thread(_check, Path(kubeconfig))
         configuration, loader = await read()
         return _connection(configuration, loader, read)
-    except ConfigError:
-        raise
     except FileNotFoundError as error:
-        missing = error.filename or kubeconfig
-        raise ConfigError(f"{source}: no such file: {missing}") from error
+        raise ConfigError(f"{source}: no such file: {error.filename or kubeconfig}") from error
     except ssl.SSLError as error:
         raise ConfigError(f"{source}: unusable certificate or key: {error}") from error
+    except (AttributeError, KeyError, AssertionError) as error:
+        raise ConfigError(f"{source}: malformed: {_one_line(error)}") from error
     except _UNUSABLE as error:
         hint = "" if kubeconfig else " (outside a pod, name a file with --kubeconfig)"
         raise ConfigError(f"{source}: {_one_line(error)}{hint}") from error
 
 
-def _check(path: Path) -> None:
-    """Find the mistakes for which the library has no words."""
-    text = path.expanduser().read_text(encoding="utf-8")
+def _content(path: Path) -> dict[str, Any]:
+    """What the file says, without the mistakes for which the library has no words."""
     try:
-        content = yaml.safe_load(text)
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
-        raise ConfigError(f"kubeconfig {path}: not YAML: {_one_line(error)}") from error
+        raise ValueError(f"not YAML: {_one_line(error)}") from error
     if not isinstance(content, dict):
-        raise ConfigError(f"kubeconfig {path}: empty, or not a mapping")
+        raise TypeError("empty, or not a mapping")
     for key in ("clusters", "contexts"):
         if not isinstance(content.get(key), list):
-            raise ConfigError(f"kubeconfig {path}: no list of {key}")
+            raise TypeError(f"no list of {key}")
+    for each in content["contexts"]:
+        context = each.get("context")
+        if isinstance(context, dict) and not context.get("user"):
+            context["user"] = _NOBODY  # a user is optional; the library thinks otherwise
+    content["users"] = [*(content.get("users") or []), {"name": _NOBODY, "user": {}}]
+    return content
 
 
 async def _in_cluster() -> tuple[Configuration, Any]:
@@ -84,12 +89,14 @@ async def _in_cluster() -> tuple[Configuration, Any]:
     return configuration, None
 
 
-def _from_file(path: str) -> Load:
+def _from_file(path: Path) -> Load:
+    where = path.expanduser().absolute()
+
     async def read() -> tuple[Configuration, Any]:
+        content = await asyncio.to_thread(_content, where)
+        loader = library.KubeConfigLoader(content, config_base_path=str(where.parent))
         configuration = Configuration()
-        loader = await load_kube_config(
-            config_file=path, client_configuration=configuration, persist_config=False
-        )
+        await loader.load_and_set(configuration)
         return configuration, loader
 
     return read
@@ -98,7 +105,7 @@ def _from_file(path: str) -> Load:
 def _connection(configuration: Configuration, loader: Any, read: Load) -> Connection:
     url = configuration.host or ""
     if not url.startswith(("http://", "https://")):
-        raise ConfigError(f"the server {url!r} is not of the form https://host:port")
+        raise ValueError(f"the server {url!r} is not of the form https://host:port")
     context: ssl.SSLContext | None = None
     if url.startswith("https://"):
         context = client_context(
@@ -115,8 +122,14 @@ def _connection(configuration: Configuration, loader: Any, read: Load) -> Connec
 
 
 def _load_key_pair(context: ssl.SSLContext, configuration: Configuration) -> None:
+    """Take over a client certificate, and leave no copy of its key behind.
+
+    The library writes what stands inside a kubeconfig to temporary files, because OpenSSL
+    reads nothing else, and would keep them until the process ends.
+    """
     if configuration.cert_file:
         context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
+    library._cleanup_temp_files()  # noqa: SLF001 - there is no public way
 
 
 class _LoadedCredentials:

@@ -78,6 +78,7 @@ class WebServer:
     def __init__(self, app: Any, address: str, *, name: str, **options: Any) -> None:
         """``options`` go to ``uvicorn.Config``: TLS, keep-alive, limits."""
         self._socket = listen(address)
+        self.port = int(self._socket.getsockname()[1])  # also where 0 was asked for
         self._name = name
         config = uvicorn.Config(
             app,
@@ -91,11 +92,6 @@ class WebServer:
             **options,
         )
         self._server = _Server(config)
-
-    @property
-    def port(self) -> int:
-        """The port that is bound, also where 0 was asked for."""
-        return int(self._socket.getsockname()[1])
 
     async def run(self) -> None:
         """Answer until cancelled."""

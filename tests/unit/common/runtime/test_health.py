@@ -1,0 +1,133 @@
+"""Liveness, readiness and metrics, and the server that tells them."""
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import aiohttp
+import prometheus_client
+import pytest
+
+from common.errors import ConfigError
+from common.runtime.health import Checks, Health, OpsServer
+from common.runtime.web import listen, parse_address
+
+START = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+
+
+class HandClock:
+    """Stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.time = START
+
+    def now(self) -> datetime:
+        return self.time
+
+    def pass_(self, **spent: float) -> None:
+        self.time += timedelta(**spent)
+
+
+def test_a_process_that_has_not_begun_is_healthy() -> None:
+    clock = HandClock()
+    health = Health(clock, timedelta(minutes=5))
+    health.beat()
+    clock.pass_(days=1)
+    assert health.answer() == (200, "OK")
+
+
+def test_a_process_is_healthy_for_the_timeout_after_its_last_cycle() -> None:
+    clock = HandClock()
+    health = Health(clock, timedelta(minutes=5))
+    health.arm()
+    clock.pass_(minutes=5)
+    assert health.answer() == (200, "OK")
+    clock.pass_(seconds=1)
+    assert health.answer() == (500, "Error: last activity more than 5m1s ago")
+    health.beat()
+    assert health.answer() == (200, "OK")
+
+
+@contextlib.asynccontextmanager
+async def serving(server: OpsServer) -> AsyncIterator[aiohttp.ClientSession]:
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(server.run())
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session:
+            yield session
+        task.cancel()
+
+
+async def answer(session: aiohttp.ClientSession, path: str) -> tuple[int, str]:
+    async with session.get(path) as response:
+        return response.status, await response.text()
+
+
+async def test_the_ops_address_answers() -> None:
+    clock = HandClock()
+    health = Health(clock, timedelta(minutes=5))
+    registry = prometheus_client.CollectorRegistry()
+    prometheus_client.Counter("vpa_things", "Things.", registry=registry).inc()
+    ready = {"pods": False, "vpas": False, "leader": True}
+    checks: Checks = {name: functools.partial(ready.__getitem__, name) for name in ready}
+    server = OpsServer(health, "127.0.0.1:0", checks=checks, registry=registry)
+    async with serving(server) as session:
+        assert await answer(session, "/health-check") == (200, "OK")
+        assert await answer(session, "/readyz") == (503, "not ready: pods, vpas")
+        ready.update(pods=True, vpas=True)
+        assert await answer(session, "/readyz") == (200, "OK")
+        status, text = await answer(session, "/metrics")
+        assert status == 200
+        assert "vpa_things_total 1.0" in text
+        assert (await answer(session, "/docs"))[0] == 404
+        health.arm()
+        clock.pass_(minutes=6)
+        assert (await answer(session, "/health-check"))[0] == 500
+
+
+async def test_a_server_that_is_cancelled_gives_its_port_back() -> None:
+    health = Health(HandClock(), timedelta(minutes=5))
+    server = OpsServer(health, "127.0.0.1:0")
+    async with serving(server) as session:
+        await answer(session, "/health-check")
+    again = OpsServer(health, f"127.0.0.1:{server.port}")
+    again.close()
+
+
+def test_a_port_in_use_is_one_sentence() -> None:
+    health = Health(HandClock(), timedelta(minutes=5))
+    with contextlib.closing(listen("127.0.0.1:0")) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ConfigError, match=f"can't listen on {address}: Address already in use"):
+            OpsServer(health, address)
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        (":8942", ("", 8942)),
+        ("127.0.0.1:0", ("127.0.0.1", 0)),
+        ("localhost:65535", ("localhost", 65535)),
+        ("[::1]:80", ("::1", 80)),
+    ],
+)
+def test_an_address(text: str, want: tuple[str, int]) -> None:
+    assert parse_address(text) == want
+
+
+@pytest.mark.parametrize(
+    "text", ["", "8942", "host:", ":65536", ":-1", ":http", "::1:80", ":\uff18"]
+)
+def test_a_text_that_is_no_address(text: str) -> None:
+    with pytest.raises(ConfigError, match="address"):
+        parse_address(text)
+
+
+def test_no_host_means_every_interface() -> None:
+    with (
+        contextlib.closing(listen(":0")) as every,
+        contextlib.closing(listen("127.0.0.1:0")) as one,
+    ):
+        assert every.getsockname()[0] in {"::", "0.0.0.0"}
+        assert one.getsockname()[0] == "127.0.0.1"

@@ -1,0 +1,224 @@
+"""Command lines as the reference takes them."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from golden_data import lists
+
+from common.errors import ConfigError
+from common.flags import (
+    ACCEPTED_WITHOUT_EFFECT,
+    boolean,
+    declared,
+    duration,
+    flag,
+    names,
+    read_flags,
+    show,
+)
+from common.runtime.settings import CommonSettings, LeaderElectionSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a test can set."""
+
+    interval: timedelta = flag(
+        "--interval", default=timedelta(minutes=1), parse=duration, help="How often, at 100%."
+    )
+    count: int = flag("--count", default=2, parse=int, help="How many.")
+    rate: float = flag("--rate-limit", default=-1.0, parse=float, help="How fast.")
+    elect: bool = flag("--leader-elect", default=False, parse=boolean, help="One acts.")
+    register: bool = flag("--register", default=True, parse=boolean, help="Register.")
+    ignored: tuple[str, ...] = flag("--ignored", default=(), parse=names, help="Not these.")
+    verbosity: int = flag("--v", short="-v", default=4, parse=int, help="Detail.")
+    address: str = flag(
+        "--webhook-address", default="", parse=str, help="Where.", env="WEBHOOK_ADDRESS"
+    )
+
+
+def read(*argv: str, environ: dict[str, str] | None = None) -> Settings:
+    return read_flags(Settings, argv, program="vpa-test", environ=environ)
+
+
+@pytest.mark.parametrize(
+    ("argv", "want"),
+    [
+        pytest.param([], {}, id="nothing"),
+        pytest.param(["--count=3"], {"count": 3}, id="two dashes"),
+        pytest.param(["-count=3"], {"count": 3}, id="one dash"),
+        pytest.param(["--count", "3"], {"count": 3}, id="value as its own word"),
+        pytest.param(["--rate_limit=2.5"], {"rate": 2.5}, id="underscores are dashes"),
+        pytest.param(["--rate-limit=-1"], {"rate": -1.0}, id="a negative number"),
+        pytest.param(["--rate-limit", "-1"], {"rate": -1.0}, id="a negative number as a word"),
+        pytest.param(["--count=3", "--count=4"], {"count": 4}, id="the last one counts"),
+        pytest.param(["--leader-elect"], {"elect": True}, id="a bare Boolean"),
+        pytest.param(["--leader-elect=false"], {"elect": False}, id="a Boolean that is false"),
+        pytest.param(["--register=f"], {"register": False}, id="Go's short false"),
+        pytest.param(["-leader_elect=T"], {"elect": True}, id="all of it at once"),
+        pytest.param(["--interval=1h30m"], {"interval": timedelta(minutes=90)}, id="a duration"),
+        pytest.param(["--ignored=a,b"], {"ignored": ("a", "b")}, id="a list"),
+        pytest.param(["--ignored="], {"ignored": ()}, id="an empty list"),
+        pytest.param(["-v", "2"], {"verbosity": 2}, id="the short name"),
+        pytest.param(["-v=2"], {"verbosity": 2}, id="the short name with an equals sign"),
+        pytest.param(["--v=2"], {"verbosity": 2}, id="the short name with two dashes"),
+        pytest.param(["--webhook-address=under_score"], {"address": "under_score"}, id="a value"),
+        pytest.param(
+            ["--logtostderr", "--stderrthreshold=0", "--vmodule=a=1", "--log_dir=/tmp"],
+            {},
+            id="klog's flags have no effect",
+        ),
+    ],
+)
+def test_command_lines(argv: list[str], want: dict[str, Any]) -> None:
+    assert read(*argv) == Settings(**want)
+
+
+@pytest.mark.parametrize(
+    ("argv", "word"),
+    [
+        pytest.param(["--nope=1"], "--nope", id="unknown"),
+        pytest.param(["--coun=1"], "--coun", id="no abbreviations"),
+        pytest.param(["stray"], "stray", id="a word that is no flag"),
+        pytest.param(["--count=many"], "many", id="no number"),
+        pytest.param(["--count"], "--count", id="no value"),
+        pytest.param(["--interval=5"], "5", id="a duration without a unit"),
+        pytest.param(["--leader-elect=maybe"], "maybe", id="neither true nor false"),
+    ],
+)
+def test_a_wrong_command_line_is_one_sentence(argv: list[str], word: str) -> None:
+    with pytest.raises(ConfigError) as failed:
+        read(*argv)
+    assert word in str(failed.value)
+    assert "\n" not in str(failed.value)
+
+
+def test_the_environment_counts_where_the_flag_is_not_given() -> None:
+    environ = {"WEBHOOK_ADDRESS": "from-env"}
+    assert read(environ=environ).address == "from-env"
+    assert read("--webhook-address=flag", environ=environ).address == "flag"
+    assert read(environ={"WEBHOOK_ADDRESS": ""}).address == ""
+
+
+def test_help_lists_flags_with_their_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        read("--help")
+    text = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert "How often, at 100%. (default: 1m0s)" in text
+    assert "One acts. (default: false)" in text
+    assert "--vmodule" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("0", timedelta()),
+        ("1h30m", timedelta(minutes=90)),
+        ("250ms", timedelta(milliseconds=250)),
+        ("-1.5h", -timedelta(minutes=90)),
+        ("+5s", timedelta(seconds=5)),
+        (".5m", timedelta(seconds=30)),
+        ("1.s", timedelta(seconds=1)),
+        ("1500us", timedelta(milliseconds=1.5)),
+        ("1µs", timedelta(microseconds=1)),
+        ("600ns", timedelta(microseconds=1)),
+        ("1m1m", timedelta(minutes=2)),
+    ],
+)
+def test_durations(text: str, want: timedelta) -> None:
+    assert duration(text) == want
+
+
+@pytest.mark.parametrize("text", ["", "1", "h", "1d", "1 s", "--1s", "1h-5m", "1e3s", ".s"])
+def test_a_text_that_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="not a duration"):
+        duration(text)
+
+
+@pytest.mark.parametrize(
+    ("value", "want"),
+    [
+        (timedelta(), "0s"),
+        (timedelta(seconds=1), "1s"),
+        (timedelta(minutes=1), "1m0s"),
+        (timedelta(hours=24), "24h0m0s"),
+        (timedelta(seconds=90.5), "1m30.5s"),
+        (timedelta(milliseconds=250), "250ms"),
+        (timedelta(microseconds=7), "7µs"),
+        (-timedelta(minutes=1), "-1m0s"),
+        (True, "true"),
+        (("a", "b"), "a,b"),
+        (None, ""),
+        (0.5, "0.5"),
+    ],
+)
+def test_show(value: object, want: str) -> None:
+    assert show(value) == want
+
+
+@pytest.mark.parametrize("text", ["1", "t", "T", "true", "TRUE", "True"])
+def test_true(text: str) -> None:
+    assert boolean(text) is True
+
+
+@pytest.mark.parametrize("text", ["yes", "on", "", "tRUE", "2"])
+def test_a_text_that_is_no_boolean(text: str) -> None:
+    with pytest.raises(ValueError, match="not true or false"):
+        boolean(text)
+
+
+# The reference's flags, as its programs print them
+
+
+def golden() -> dict[str, dict[str, str]]:
+    """Component -> flag -> default."""
+    return {
+        each["component"]: {f"--{f['name']}": f["effective_default"] for f in each["flags"]}
+        for each in lists("flags")
+    }
+
+
+def same(value: object) -> str:
+    """A default as Go prints it: ``50``, not ``50.0``."""
+    return f"{value:g}" if isinstance(value, float) else show(value)
+
+
+def test_shared_flags_have_the_references_names_and_defaults() -> None:
+    ours_alone = {"--logging-format"}
+    for component, flags in golden().items():
+        for field in declared(CommonSettings):
+            name = field.metadata["flag"]
+            if name in ours_alone:
+                assert name not in flags
+                continue
+            assert (component, name, same(field.default)) == (component, name, flags[name])
+
+
+def test_leader_election_flags_have_the_references_names_and_defaults() -> None:
+    for component in ("recommender", "updater"):
+        flags = golden()[component]
+        ours = {f.metadata["flag"]: show(f.default) for f in declared(LeaderElectionSettings)}
+        theirs = {name: text for name, text in flags.items() if name.startswith("--leader-elect")}
+        del theirs["--leader-elect-resource-name"]  # each process has its own
+        assert ours == theirs
+
+
+def test_klogs_flags_are_those_of_the_reference() -> None:
+    theirs = golden()["recommender"]
+    shared = {name: text for name, text in ACCEPTED_WITHOUT_EFFECT.items() if name in theirs}
+    assert {name: theirs[name] for name in shared} == shared
+
+
+def test_settings_that_exclude_each_other() -> None:
+    with pytest.raises(ConfigError, match="exclude each other"):
+        read_flags(
+            CommonSettings, ["--vpa-object-namespace=a", "--ignored-vpa-object-namespaces=b"]
+        )
+
+
+def test_a_log_format_that_is_unknown() -> None:
+    with pytest.raises(ConfigError, match="'xml' is not text or json"):
+        read_flags(CommonSettings, ["--logging-format=xml"])
