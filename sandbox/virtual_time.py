@@ -6,8 +6,9 @@ clock on it. The rules of the jump:
 
 - ready callbacks and readable sockets always go first, and cost no time at all;
 - while a job of the loop's thread pool is under way (a name look-up, a file), time stands still;
-- while a socket connects, or bytes that were sent have not arrived at the other socket, the
-  loop waits, really, but no longer than :data:`PATIENCE`: a peer may not want to read.
+- while a socket connects, or the kernel holds bytes back that were written to one, the loop
+  waits, really, but no longer than :data:`PATIENCE`: a peer may not want to read. What the
+  kernel has sent over the loopback interface has arrived.
 
 Nothing outside the process may take part: another process lives in real time, and to it this
 loop would seem to hurry.
@@ -17,7 +18,6 @@ import asyncio
 import fcntl
 import selectors
 import sys
-import termios
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
@@ -27,8 +27,9 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 PATIENCE = 0.1
-"""Real seconds; a delayed acknowledgement takes 0.04."""
+"""Real seconds; a delayed acknowledgement, for which Nagle's algorithm waits, takes 0.04."""
 
+_SIOCOUTQNSD = 0x894B  # linux/sockios.h
 _GLANCE = 0.001  # real seconds between two looks at bytes on their way
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -105,9 +106,9 @@ class _JumpingSelector(selectors.BaseSelector):
         return found
 
     def _anything_on_its_way(self) -> bool:
-        """Whether a socket connects, or has sent what its peer has not received yet."""
+        """Whether a socket connects, or was given what is not sent yet."""
         for key in self._real.get_map().values():
-            if key.events & selectors.EVENT_WRITE or _unacknowledged(key.fd):
+            if key.events & selectors.EVENT_WRITE or _held_back(key.fd):
                 return True
         return False
 
@@ -118,10 +119,13 @@ class _JumpingSelector(selectors.BaseSelector):
         return self._real.get_map()
 
 
-def _unacknowledged(descriptor: int) -> int:
-    """Bytes that a socket has sent and the kernel has not delivered; 0 for other files."""
+def _held_back(descriptor: int) -> int:
+    """Bytes that the kernel has yet to send, for Nagle's algorithm or a full peer; else 0.
+
+    Linux knows; elsewhere, and for other files than sockets, the answer is 0.
+    """
     try:
-        answer = fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(4))
+        answer = fcntl.ioctl(descriptor, _SIOCOUTQNSD, bytes(4))
     except OSError:
         return 0
     return int.from_bytes(answer, sys.byteorder)

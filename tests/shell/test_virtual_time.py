@@ -1,6 +1,7 @@
 """``sandbox.virtual_time``: waits pass at once and in order; sockets and threads get their turn."""
 
 import asyncio
+import socket
 import threading
 import time
 from datetime import timedelta
@@ -55,6 +56,31 @@ def test_loopback_traffic_takes_no_virtual_time() -> None:
         return clock.now() - EPOCH
 
     assert virtual_time.run(main) == timedelta(seconds=100)
+
+
+def test_bytes_that_the_kernel_holds_back_are_waited_for() -> None:
+    async def halting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            for byte in line:  # one small segment after the other
+                writer.write(bytes([byte]))
+                await asyncio.sleep(0)
+        writer.close()
+
+    async def main(clock: VirtualClock) -> timedelta:
+        # Its protocol isn't named, so asyncio leaves Nagle's algorithm on.
+        listening = socket.create_server(("127.0.0.1", 0))
+        server = await asyncio.start_server(halting, sock=listening)
+        reader, writer = await asyncio.open_connection(*listening.getsockname())
+        async with asyncio.timeout(1):
+            for _ in range(5):
+                writer.write(b"abc\n")
+                assert await reader.readline() == b"abc\n"
+        writer.close()
+        await writer.wait_closed()
+        server.close()
+        return clock.now() - EPOCH
+
+    assert virtual_time.run(main) == timedelta()
 
 
 def test_time_stands_still_while_a_thread_works() -> None:
