@@ -1,7 +1,8 @@
 """The resources that we speak to: where they live, and what their objects are."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from common.api.autoscaling import VerticalPodAutoscaler, VerticalPodAutoscalerCheckpoint
@@ -11,6 +12,30 @@ from common.api.metrics import PodMetrics
 from common.api.workloads import CronJob, ReplicationController, Workload
 
 T = TypeVar("T")
+
+Permission: TypeAlias = tuple[str, str, str, str]
+"""One verb in the words of RBAC: group, resource with its subresource, verb, name ("": any)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Calls that a component makes, in the words of RBAC; manifests are compared with them.
+
+    ``resource`` carries the subresource (``pods/eviction``); ``*`` stands for every group, or
+    for every resource that has the subresource. ``names`` are the only objects that are
+    touched, none means all; RBAC can't bind ``create``, ``list`` and ``watch`` to names.
+    """
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    names: tuple[str, ...] = ()
+
+    def permissions(self) -> Iterator[Permission]:
+        """Every single permission, so that two ways to group them compare equal."""
+        for verb in self.verbs:
+            for name in self.names or ("",):
+                yield (self.group, self.resource, verb, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +68,11 @@ class Endpoint(Generic[T]):
         """Path of one object, or of a subresource such as ``scale``."""
         path = f"{self.collection(namespace)}/{quote(name, safe='')}"
         return f"{path}/{subresource}" if subresource else path
+
+    def access(self, *verbs: str, subresource: str = "", names: tuple[str, ...] = ()) -> Access:
+        """What calling this resource with ``verbs`` takes."""
+        resource = f"{self.resource}/{subresource}" if subresource else self.resource
+        return Access(self.group, resource, verbs, names)
 
     def as_dicts(self) -> "Endpoint[dict[str, Any]]":
         """The same resource with whole objects as plain dictionaries."""

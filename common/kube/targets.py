@@ -14,6 +14,7 @@ from common.errors import VpaError
 from common.kube import endpoints
 from common.kube.cache import Cache
 from common.kube.client import KubeClient
+from common.kube.endpoints import Access
 from common.kube.scales import Scales, Unavailable
 from common.labels import (
     LabelSelectorError,
@@ -34,6 +35,18 @@ from common.target.owners import (
     Topmost,
     topmost,
 )
+
+ACCESS = (
+    endpoints.DEPLOYMENTS.access("list", "watch"),
+    endpoints.REPLICA_SETS.access("list", "watch"),
+    endpoints.STATEFUL_SETS.access("list", "watch"),
+    endpoints.DAEMON_SETS.access("list", "watch"),
+    endpoints.JOBS.access("list", "watch"),
+    endpoints.CRON_JOBS.access("list", "watch"),
+    endpoints.REPLICATION_CONTROLLERS.access("list", "watch"),
+    Access("*", "*/scale", ("get",)),
+)
+"""What :class:`ControllerCaches` and :class:`Targets` call: any custom resource may be a target."""
 
 _NO_TARGET = "targetRef not defined. If this is a v1beta1 object, switch to v1"
 

@@ -1,0 +1,16 @@
+"""What the admission controller calls; ``deploy/rbac`` grants this and nothing more."""
+
+from admission.webhook import CONFIGURATION_NAME
+from common.kube import targets
+from common.kube.endpoints import LEASES, LIMIT_RANGES, MUTATING_WEBHOOKS, VPAS
+
+ACCESS = (
+    *targets.ACCESS,
+    VPAS.access("list", "watch"),
+    LIMIT_RANGES.access("list", "watch"),
+    # Who may change any webhook may change any object: only ours.
+    MUTATING_WEBHOOKS.access("create"),
+    MUTATING_WEBHOOKS.access("get", "patch", names=(CONFIGURATION_NAME,)),
+    LEASES.access("create"),
+    LEASES.access("get", "update", names=("vpa-admission-controller",)),  # our sign of life
+)

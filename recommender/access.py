@@ -1,0 +1,17 @@
+"""What the recommender calls; ``deploy/rbac`` grants this and nothing more."""
+
+from common.kube import targets
+from common.kube.endpoints import CHECKPOINTS, EVENTS, LEASES, POD_METRICS, PODS, VPAS
+
+ACCESS = (
+    *targets.ACCESS,
+    PODS.access("list", "watch"),
+    EVENTS.access("list", "watch"),  # evictions by the kubelet count as OOM kills
+    POD_METRICS.access("list"),
+    VPAS.access("get", "list", "watch"),
+    VPAS.access("patch", subresource="status"),
+    CHECKPOINTS.access("list", "create", "patch", "delete"),
+    # Leader election; the names that the flag has by default, and in the Helm chart.
+    LEASES.access("create"),
+    LEASES.access("get", "update", names=("vpa-recommender", "vpa-recommender-lease")),
+)
