@@ -1,0 +1,121 @@
+"""Checkpoints: what is written, and what is refused: recommender.md 1.4, 11."""
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import numpy as np
+import pytest
+
+from common.api.autoscaling import CheckpointStatus, HistogramCheckpoint
+from common.errors import DecodeError
+from recommender.checkpoints import (
+    belongs_to,
+    decode,
+    encode,
+    new_object,
+    object_name,
+    oldest_first,
+)
+from recommender.instants import instant
+from recommender.model.aggregates import Aggregates, HalfLives
+from recommender.model.keys import VpaKey
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+WEB = VpaKey("prod", "web")
+
+
+def steady_day() -> Aggregates:
+    """Example A: a sample a minute for a day, and one memory peak."""
+    table = Aggregates(HalfLives())
+    row = np.array([table.new()])
+    for minute in range(1440):
+        time = np.array([instant(START + timedelta(minutes=minute))])
+        table.add_cpu(row, time, np.array([100]))
+    end = np.array([instant(START + timedelta(days=1))])
+    table.memory.add(row, np.array([200 << 20]), end, 1.0)
+    return table
+
+
+def test_example_a_as_json() -> None:
+    (history,) = steady_day().save(np.array([0]))
+    status = encode(history, START + timedelta(days=1, microseconds=7))
+    written = msgspec.json.decode(msgspec.json.encode(new_object(WEB, "app", status)))
+    assert written == {
+        "metadata": {"name": "web-app", "namespace": "prod"},
+        "spec": {"vpaObjectName": "web", "containerName": "app"},
+        "status": {
+            "lastUpdateTime": "2026-01-02T00:00:00Z",
+            "version": "v3",
+            "cpuHistogram": {
+                "referenceTimestamp": "2026-01-01T00:00:00Z",
+                "bucketWeights": {"8": 10000},
+                "totalWeight": pytest.approx(207.69808989927873, rel=1e-12),
+            },
+            "memoryHistogram": {
+                "referenceTimestamp": "2026-01-02T00:00:00Z",
+                "bucketWeights": {"14": 10000},
+                "totalWeight": 1,
+            },
+            "firstSampleStart": "2026-01-01T00:00:00Z",
+            "lastSampleStart": "2026-01-01T23:59:00Z",
+            "totalSamplesCount": 1440,
+        },
+    }
+
+
+def test_what_is_written_can_be_read() -> None:
+    (history,) = steady_day().save(np.array([0]))
+    assert decode(encode(history, START)) == history
+
+
+NULL = HistogramCheckpoint(reference_timestamp=None)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pytest.param(CheckpointStatus(version="v2"), id="another version"),
+        pytest.param(CheckpointStatus(), id="no version"),
+        pytest.param(CheckpointStatus(version="v3", total_samples_count=-1), id="samples"),
+        pytest.param(
+            CheckpointStatus(
+                version="v3", cpu_histogram=msgspec.structs.replace(NULL, total_weight=-1.0)
+            ),
+            id="negative total",
+        ),
+        pytest.param(
+            CheckpointStatus(
+                version="v3",
+                memory_histogram=msgspec.structs.replace(NULL, bucket_weights={"176": 1}),
+            ),
+            id="no such bucket",
+        ),
+        pytest.param(
+            CheckpointStatus(
+                version="v3",
+                memory_histogram=msgspec.structs.replace(NULL, bucket_weights={"many": 1}),
+            ),
+            id="no number",
+        ),
+    ],
+)
+def test_what_cannot_be_read(bad: CheckpointStatus) -> None:
+    with pytest.raises(DecodeError):
+        decode(bad)
+
+
+def test_histograms_may_be_missing() -> None:
+    assert decode(CheckpointStatus(version="v3")).samples == 0
+
+
+def test_the_spec_tells_whose_it_is_not_the_name_q6() -> None:
+    first, second = VpaKey("prod", "a"), VpaKey("prod", "a-b")
+    assert object_name(first, "b-c") == object_name(second, "c")
+    checkpoint = new_object(first, "b-c", CheckpointStatus())
+    assert belongs_to(checkpoint, first, "b-c")
+    assert not belongs_to(checkpoint, second, "c")
+
+
+def test_whoever_waited_longest_is_written_first() -> None:
+    a, b, c = (VpaKey("prod", name) for name in "abc")
+    assert oldest_first({c: 5, b: 9, a: 0}) == [a, c, b]

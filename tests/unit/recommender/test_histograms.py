@@ -1,0 +1,187 @@
+"""Buckets, decay, merging, saving: recommender.md 3 and its worked examples."""
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recommender import buckets
+from recommender.buckets import Buckets
+from recommender.histograms import Histograms, Saved
+from recommender.instants import instant, moment
+from recommender.rows import Ints
+
+DAY = timedelta(days=1)
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def ints(*values: int) -> Ints:
+    return np.array(values, dtype=np.int64)
+
+
+def at(**after: float) -> int:
+    return instant(START + timedelta(**after))
+
+
+def histogram(*samples: tuple[int, float, int], table: Buckets = buckets.CPU) -> Histograms:
+    """One row with samples of (amount, weight, time)."""
+    found = Histograms(table, DAY)
+    row = found.new()
+    for amount, weight, time in samples:
+        found.add(ints(row), ints(amount), ints(time), weight)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("table", "amount", "bucket"),
+    [
+        pytest.param(buckets.CPU, 9, 0, id="9m"),
+        pytest.param(buckets.CPU, 10, 1, id="10m"),
+        pytest.param(buckets.CPU, 20, 1, id="20m"),
+        pytest.param(buckets.CPU, 21, 2, id="21m"),
+        pytest.param(buckets.CPU, 10**14, 175, id="beyond the last bucket"),
+        pytest.param(buckets.CPU, -1, 0, id="negative"),
+        pytest.param(buckets.MEMORY, 9_999_999, 0, id="just below 10 MB"),
+        pytest.param(buckets.MEMORY, 10_000_000, 1, id="10 MB"),
+        pytest.param(buckets.MEMORY, 20_500_000, 1, id="a round number in the lower bucket"),
+        pytest.param(buckets.MEMORY, 31_525_000, 2, id="another one"),
+        pytest.param(buckets.MEMORY, 43_101_250, 4, id="the one where libm differs"),
+    ],
+)
+def test_buckets(table: Buckets, amount: int, bucket: int) -> None:
+    assert table.of(ints(amount)).tolist() == [bucket]
+
+
+def test_an_empty_histogram_has_no_percentiles() -> None:
+    empty = histogram()
+    assert empty.is_empty(ints(0)).tolist() == [True]
+    assert empty.percentiles(ints(0), (0.0, 0.5, 1.0)).tolist() == [[0, 0, 0]]
+    assert empty.save(ints(0)) == [Saved(weights={}, total=0.0, reference=0)]
+
+
+def test_the_last_bucket_has_no_end() -> None:
+    top = histogram((2_000_000, 1.0, at()))
+    assert top.percentiles(ints(0), (0.5,)).tolist() == [[1_021_109]]
+
+
+@pytest.mark.parametrize(
+    ("hour", "reference"),
+    [
+        pytest.param(11, START, id="before noon: the midnight that was"),
+        pytest.param(12, START + DAY, id="noon: halves go up"),
+        pytest.param(13, START + DAY, id="after noon: the midnight to come"),
+    ],
+)
+def test_the_first_sample_sets_the_reference_time(hour: int, reference: datetime) -> None:
+    found = histogram((40, 0.1, at(hours=hour)))
+    assert moment(int(found.reference[0])) == reference
+
+
+def test_example_b_the_very_first_sample() -> None:
+    cpu = histogram((40, 0.1, at(hours=13)))
+    assert cpu.weights[0, 3] == pytest.approx(0.07278265914210938, rel=1e-12)
+    memory = histogram((314_572_800, 1.0, at(hours=37)), table=buckets.MEMORY)
+    assert memory.weights[0, 19] == pytest.approx(0.7278265914210937, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("after", "shifted"),
+    [
+        pytest.param(DAY * 100, False, id="exactly a hundred half-lives"),
+        pytest.param(DAY * 100 + timedelta(microseconds=1), True, id="a little more"),
+    ],
+)
+def test_weights_are_scaled_back_after_a_hundred_half_lives(
+    *, after: timedelta, shifted: bool
+) -> None:
+    found = histogram((100, 1.0, at()), (100, 1.0, instant(START + after)))
+    assert (moment(int(found.reference[0])) == START) is not shifted
+    assert found.total[0] == pytest.approx(1.0 if shifted else 2.0**100)
+
+
+def test_example_f_old_samples_fade() -> None:
+    cpu = Histograms(buckets.CPU, DAY)
+    row = cpu.new()
+    for number in range(2880):
+        amount = 200 if number < 1440 else 50
+        cpu.add(ints(row), ints(amount), ints(at(minutes=number)), 0.1)
+    assert cpu.percentiles(ints(row), (0.66, 0.67)).tolist() == [[55, 215]]
+
+
+def test_example_e_a_checkpoint_rounds() -> None:
+    found = histogram((96, 3.0, at()), (111, 1.0, at()), (331, 0.0001, at()))
+    (saved,) = found.save(ints(0))
+    assert saved.weights == {8: 10000, 9: 3333}
+    assert saved.total == pytest.approx(4.0001)
+    again = found.new()
+    found.load(again, saved)
+    assert found.weights[again, 8] == pytest.approx(3.0001500037500937, rel=1e-12)
+    assert found.weights[again, 9] == pytest.approx(0.9999499962499062, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pytest.param({"weights": {176: 1}}, id="no such bucket"),
+        pytest.param({"weights": {-1: 1}}, id="negative bucket"),
+        pytest.param({"weights": {3: -1}}, id="negative weight"),
+        pytest.param({"total": -1.0}, id="negative total"),
+        pytest.param({"total": float("nan")}, id="no number"),
+    ],
+)
+def test_what_cannot_be_a_histogram_is_refused(bad: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"bucket|total"):
+        Saved(**{"weights": {}, "total": 1.0, "reference": 0, **bad})  # type: ignore[arg-type]
+
+
+def test_merging_leaves_the_source_alone() -> None:
+    old, young = histogram((100, 1.0, at())), histogram((100, 1.0, at(days=3)))
+    before = (old.weights.copy(), old.reference.copy())
+    young.merge(ints(0), old, ints(0))
+    assert young.total[0] == pytest.approx(1.125)
+    assert np.array_equal(old.weights, before[0])
+    assert np.array_equal(old.reference, before[1])
+
+
+def test_what_was_added_can_be_subtracted() -> None:
+    found = histogram((100, 1.0, at()), (500, 1.0, at()))
+    found.subtract(ints(0), ints(500), ints(at()), 1.0)
+    assert found.percentiles(ints(0), (1.0,)).tolist() == [[110]]
+    found.subtract(ints(0), ints(100), ints(at()), 1.0)
+    assert found.is_empty(ints(0)).tolist() == [True]
+
+
+Sample = st.tuples(st.integers(0, 2_000_000), st.integers(0, 40_000))  # amount, minute
+Samples = st.lists(Sample, min_size=1, max_size=30)
+
+
+@settings(max_examples=50, deadline=None)
+@given(Samples)
+def test_a_batch_adds_up_to_its_samples(samples: list[tuple[int, int]]) -> None:
+    one_by_one = histogram(*((amount, 0.1, at(minutes=minute)) for amount, minute in samples))
+    batch = Histograms(buckets.CPU, DAY)
+    row = batch.new()
+    amounts = ints(*(amount for amount, _ in samples))
+    times = ints(*(at(minutes=minute) for _, minute in samples))
+    batch.add(np.full(len(samples), row), amounts, times, 0.1)
+    np.testing.assert_allclose(batch.weights[0], one_by_one.weights[0], rtol=1e-9)
+    assert batch.reference[0] == one_by_one.reference[0]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(Samples, min_size=2, max_size=4))
+def test_the_order_of_merging_does_not_matter(parts: list[list[tuple[int, int]]]) -> None:
+    sources = [
+        histogram(*((amount, 1.0, at(minutes=minute)) for amount, minute in part)) for part in parts
+    ]
+    merged = []
+    for order in (sources, sources[::-1]):
+        found = histogram()
+        for source in order:
+            found.merge(ints(0), source, ints(0))
+        merged.append(found)
+    # What falls below a bucket's threshold on the way may be lost in one order only.
+    np.testing.assert_allclose(merged[0].weights[0], merged[1].weights[0], rtol=1e-9, atol=1e-3)
+    assert merged[0].reference[0] == merged[1].reference[0]

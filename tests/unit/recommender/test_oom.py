@@ -1,0 +1,145 @@
+"""OOM kills: each is told once, whatever the API server repeats; recommender.md 12.4."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from builders import container, pod
+from common.api.core import (
+    ContainerState,
+    ContainerStateRunning,
+    ContainerStateTerminated,
+    ContainerStatus,
+    Pod,
+    PodStatus,
+)
+from common.kube.cache import Change
+from recommender.oom import kills_between, kills_in
+from recommender.sources.oom_feed import OomFeed
+
+AT = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+RUNNING = ContainerState(running=ContainerStateRunning())
+WAITING = ContainerState()
+
+
+def killed(minute: int = 0, reason: str = "OOMKilled") -> ContainerState:
+    finished = AT.replace(minute=minute)
+    return ContainerState(
+        terminated=ContainerStateTerminated(reason=reason, exit_code=137, finished_at=finished)
+    )
+
+
+def at(
+    state: ContainerState,
+    *,
+    restarts: int = 0,
+    last: ContainerState | None = None,
+    memory: str = "100Mi",
+    uid: str = "uid-web-0",
+) -> Pod:
+    status = ContainerStatus(name="app", state=state, last_state=last, restart_count=restarts)
+    found = pod(containers=(container(requests={"memory": memory}),))
+    return msgspec.structs.replace(
+        found,
+        metadata=msgspec.structs.replace(found.metadata, uid=uid),
+        status=PodStatus(phase="Running", container_statuses=(status,)),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    id: str
+    old: Pod
+    new: Pod
+    want: tuple[int, ...]  # memory of each kill, in MiB
+
+
+CASES = [
+    Case(id="running, then killed", old=at(RUNNING), new=at(killed()), want=(100,)),
+    Case(id="another reason", old=at(RUNNING), new=at(killed(reason="Error")), want=()),
+    Case(id="the same again", old=at(killed()), new=at(killed()), want=()),
+    Case(
+        id="killed again after a restart",
+        old=at(killed()),
+        new=at(killed(5), restarts=1),
+        want=(100,),
+    ),
+    Case(
+        id="runs again: the old request counts",
+        old=at(RUNNING, memory="70Mi"),
+        new=at(RUNNING, restarts=1, last=killed()),
+        want=(70,),
+    ),
+    Case(
+        id="back-off that ends",
+        old=at(WAITING, restarts=1, last=killed()),
+        new=at(RUNNING, restarts=1, last=killed()),
+        want=(),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_kills_between(case: Case) -> None:
+    found = kills_between(case.old, case.new)
+    assert tuple(kill.memory >> 20 for kill in found) == case.want
+
+
+def test_kills_in_a_pod_that_is_seen_once() -> None:
+    found = kills_in(at(killed(9), last=killed(3)), initial=False)
+    assert [kill.at.minute for kill in found] == [3, 9]
+
+
+def test_a_strange_request_costs_only_the_request() -> None:
+    (kill,) = kills_in(at(killed(), memory="lots"), initial=False)
+    assert kill.memory == 0
+
+
+def told(feed: OomFeed, *versions: Pod | None) -> list[int]:
+    for old, new in zip((None, *versions), versions, strict=False):
+        feed.on_pod(Change(old, new))
+    taken, dropped = feed.take()
+    assert dropped == 0
+    return [observation.kill.at.minute for observation in taken]
+
+
+def live_feed() -> OomFeed:
+    feed = OomFeed()
+    feed.go_live()
+    return feed
+
+
+@pytest.mark.parametrize(
+    ("versions", "want"),
+    [
+        pytest.param((at(RUNNING), at(killed(1))), [1], id="once"),
+        pytest.param(
+            (at(RUNNING), at(killed(1)), at(killed(1)), at(WAITING, last=killed(1), restarts=1)),
+            [1],
+            id="repeated in every form",
+        ),
+        pytest.param((at(killed(1)), None), [1], id="a pod that dies and goes"),
+        pytest.param(
+            (at(RUNNING), at(WAITING, last=killed(1), restarts=1)), [1], id="a gap in the watch"
+        ),
+        pytest.param(
+            (at(killed(1)), at(killed(1), uid="another")), [1, 1], id="another pod, same name"
+        ),
+        pytest.param(
+            (at(killed(1)), at(killed(2), last=killed(1), restarts=1)), [1, 2], id="two kills"
+        ),
+    ],
+)
+def test_each_kill_is_told_once(versions: tuple[Pod | None, ...], want: list[int]) -> None:
+    assert told(live_feed(), *versions) == want
+
+
+def test_what_the_first_list_holds_is_initial() -> None:
+    feed = OomFeed()
+    feed.on_pod(Change(None, at(killed())))
+    feed.go_live()
+    feed.on_pod(Change(at(killed()), at(killed(7), restarts=1)))
+    taken, _ = feed.take()
+    assert [observation.kill.initial for observation in taken] == [True, False]

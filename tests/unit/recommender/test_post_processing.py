@@ -1,0 +1,86 @@
+"""Rounding, caps and order; the reference's own numbers are in tests/golden."""
+
+import pytest
+
+from common.api.autoscaling import ContainerPolicy, ResourcePolicy
+from common.quantity import Quantity
+from common.resources import parse_quantities
+from recommender.post_processing import Publication, publish
+from recommender.recommend import ContainerEstimate
+
+ESTIMATE = ContainerEstimate(
+    container="app",
+    target={"cpu": 150, "memory": 839_500_000},
+    lower={"cpu": 100, "memory": 600_000_000},
+    upper={"cpu": 1500, "memory": 2_000_000_000},
+    confidence={"cpu": 1.0, "memory": 1.0},
+)
+KEY = "vpa-post-processor.kubernetes.io/app_integerCPU"
+
+
+@pytest.mark.parametrize(
+    ("publication", "want"),
+    [
+        pytest.param(Publication(), {"cpu": "150m", "memory": "839500000"}, id="as it is"),
+        pytest.param(Publication(round_cpu=100), {"cpu": "200m", "memory": "839500000"}, id="cpu"),
+        pytest.param(
+            Publication(round_memory=134_217_728), {"cpu": "150m", "memory": "896Mi"}, id="memory"
+        ),
+        pytest.param(
+            Publication(humanize_memory=True),
+            {"cpu": "150m", "memory": "839500431360m"},
+            id="humanized",
+        ),
+        pytest.param(
+            Publication(round_cpu=0, round_memory=-5),
+            {"cpu": "150m", "memory": "839500000"},
+            id="a factor that can't be leaves the value",
+        ),
+        pytest.param(
+            Publication(integer_cpu=True), {"cpu": "1", "memory": "839500000"}, id="whole cpus"
+        ),
+    ],
+)
+def test_targets(publication: Publication, want: dict[str, str]) -> None:
+    (found,) = publish([ESTIMATE], publication, annotations={KEY: "true"}, policy=None)
+    assert {name: str(value) for name, value in found.target.items()} == want
+    assert found.uncapped_target == found.target
+
+
+def policy(**bounds: dict[str, str]) -> ResourcePolicy:
+    return ResourcePolicy(container_policies=(ContainerPolicy(container_name="*", **bounds),))  # type: ignore[arg-type] # as JSON has them
+
+
+@pytest.mark.parametrize(
+    ("given", "most", "want"),
+    [
+        pytest.param(policy(min_allowed={"cpu": "1"}), {}, "1", id="minAllowed"),
+        pytest.param(policy(max_allowed={"cpu": "120m"}), {}, "120m", id="maxAllowed"),
+        pytest.param(None, {"cpu": "110m"}, "110m", id="the global maximum, without a policy"),
+        pytest.param(
+            policy(max_allowed={"cpu": "120m"}), {"cpu": "110m"}, "120m", id="the policy first"
+        ),
+        pytest.param(
+            policy(min_allowed={"cpu": "2"}, max_allowed={"cpu": "1"}), {}, "1", id="max wins"
+        ),
+        pytest.param(policy(max_allowed={"cpu": "0"}), {}, "150m", id="zero is no bound"),
+    ],
+)
+def test_caps(given: ResourcePolicy | None, most: dict[str, str], want: str) -> None:
+    publication = Publication(max_allowed=parse_quantities(most))
+    (found,) = publish([ESTIMATE], publication, annotations={}, policy=given)
+    assert str(found.target["cpu"]) == want
+    assert str(found.uncapped_target["cpu"]) == "150m"
+
+
+def test_the_bounds_end_up_around_the_target_q20() -> None:
+    crossed = ContainerEstimate(
+        container="app",
+        target={"cpu": 100},
+        lower={"cpu": 300},
+        upper={"cpu": 50},
+        confidence={"cpu": 1.0},
+    )
+    (found,) = publish([crossed], Publication(), annotations={}, policy=None)
+    hundred = {"cpu": Quantity.parse("100m")}
+    assert found.lower_bound == found.target == found.upper_bound == hundred

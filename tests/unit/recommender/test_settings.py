@@ -1,0 +1,64 @@
+"""Flags that can't work are refused; the demo's seconds are as good as hours."""
+
+from datetime import timedelta
+
+import pytest
+
+from common.errors import ConfigError
+from common.flags import read_flags
+from recommender.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("flag", "complaint"),
+    [
+        pytest.param("--recommender-interval=0s", "must be positive", id="no interval"),
+        pytest.param("--cpu-histogram-decay-half-life=-1s", "must be positive", id="half-life"),
+        pytest.param("--update-worker-count=0", "must be 1 or more", id="no workers"),
+        pytest.param("--storage=prometheus", "not supported yet", id="prometheus"),
+        pytest.param("--use-external-metrics", "not supported yet", id="external metrics"),
+        pytest.param("--container-recommendation-max-allowed-cpu=x", "not a quantity", id="cap"),
+    ],
+)
+def test_refused(flag: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        read_flags(Settings, [flag])
+
+
+def test_three_credentials_exclude_each_other() -> None:
+    flags = ["--prometheus-bearer-token=a", "--prometheus-bearer-token-file=b", "--username=c"]
+    assert read_flags(Settings, flags[:2]).prometheus_bearer_token == "a"
+    with pytest.raises(ConfigError, match="exclude each other"):
+        read_flags(Settings, flags)
+
+
+def test_seconds_instead_of_hours() -> None:
+    flags = [
+        "--recommender-interval=2s",
+        "--confidence-interval-cpu=30s",
+        "--memory-aggregation-interval=20s",
+        "--memory-histogram-decay-half-life=15s",
+    ]
+    settings = read_flags(Settings, flags)
+    assert settings.interval == timedelta(seconds=2)
+    assert settings.estimation.cpu_confidence == timedelta(seconds=30)
+    assert settings.aggregation.interval == timedelta(seconds=20)
+    assert settings.half_lives.memory == timedelta(seconds=15)
+
+
+@pytest.mark.parametrize(
+    ("flags", "count"),
+    [
+        pytest.param([], 0, id="none"),
+        pytest.param(["--min-checkpoints=10"], 0, id="the default"),
+        pytest.param(["--min-checkpoints=9", "--humanize-memory"], 2, id="two"),
+        pytest.param(["--round-cpu-millicores=0", "--round-memory-bytes=-1"], 2, id="rounding"),
+    ],
+)
+def test_warnings(flags: list[str], count: int) -> None:
+    assert len(read_flags(Settings, flags).warnings) == count
+
+
+def test_a_zero_maximum_is_none() -> None:
+    flags = ["--container-recommendation-max-allowed-cpu=0"]
+    assert not read_flags(Settings, flags).publication.max_allowed

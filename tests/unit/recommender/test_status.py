@@ -1,0 +1,135 @@
+"""Conditions, and when a status is written: recommender.md 9."""
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+
+from builders import recommendation, vpa
+from common.api.autoscaling import VerticalPodAutoscaler, VpaCondition, VpaStatus
+from common.quantity import Quantity
+from common.recommendation.processing import ContainerAmounts
+from recommender.status import Findings, next_status, patch
+
+NOW = datetime(2026, 1, 2, 12, 0, 0, 500, tzinfo=UTC)
+HUNDRED = {"cpu": Quantity.parse("100m")}
+SOMETHING = (ContainerAmounts(name="app", target=HUNDRED),)
+
+
+def with_conditions(*conditions: VpaCondition) -> VerticalPodAutoscaler:
+    return msgspec.structs.replace(vpa(), status=VpaStatus(conditions=conditions))
+
+
+@pytest.mark.parametrize(
+    ("findings", "want"),
+    [
+        pytest.param(
+            Findings(recommendation=SOMETHING, pods=1),
+            {"RecommendationProvided": "True"},
+            id="pods and a recommendation",
+        ),
+        pytest.param(
+            Findings(recommendation=(), pods=1),
+            {"RecommendationProvided": "False"},
+            id="pods, and nothing known",
+        ),
+        pytest.param(
+            Findings(recommendation=(), pods=0),
+            {"NoPodsMatched": "True", "RecommendationProvided": "False"},
+            id="neither",
+        ),
+        pytest.param(
+            Findings(recommendation=SOMETHING, pods=0),
+            {"NoPodsMatched": "True", "RecommendationProvided": "True"},
+            id="a recommendation from history alone",
+        ),
+        pytest.param(
+            Findings(recommendation=SOMETHING, pods=1, unsupported="why"),
+            {"ConfigUnsupported": "True", "RecommendationProvided": "True"},
+            id="an unusable target",
+        ),
+        pytest.param(
+            Findings(recommendation=SOMETHING, pods=1, low_confidence=True),
+            {"LowConfidence": "True", "RecommendationProvided": "True"},
+            id="little history",
+        ),
+        pytest.param(
+            Findings(recommendation=(), pods=1, low_confidence=True),
+            {"RecommendationProvided": "False"},
+            id="no confidence needed where nothing is published",
+        ),
+    ],
+)
+def test_conditions(findings: Findings, want: dict[str, str]) -> None:
+    status = next_status(vpa(), findings, NOW)
+    assert {one.type: one.status for one in status.conditions or ()} == want
+
+
+def condition(status: str = "True", type: str = "RecommendationProvided") -> VpaCondition:
+    return VpaCondition(
+        type=type, status=status, last_transition_time=NOW - timedelta(days=1), message="old"
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "kept"),
+    [
+        pytest.param(condition("True"), True, id="same status"),
+        pytest.param(condition("False"), False, id="other status"),
+    ],
+)
+def test_the_time_of_a_condition_changes_with_its_status(
+    *, before: VpaCondition, kept: bool
+) -> None:
+    found = next_status(with_conditions(before), Findings(recommendation=SOMETHING, pods=1), NOW)
+    (after,) = found.conditions or ()
+    want = before.last_transition_time if kept else NOW.replace(microsecond=0)
+    assert after.last_transition_time == want
+    assert after.message == ""
+
+
+def test_conditions_of_others_stay_and_outdated_ones_go() -> None:
+    before = with_conditions(condition(type="Theirs"), condition(type="ConfigDeprecated"))
+    found = next_status(before, Findings(recommendation=SOMETHING, pods=1), NOW)
+    types = [one.type for one in found.conditions or ()]
+    assert types == ["RecommendationProvided", "Theirs"]
+
+
+STATUS = next_status(vpa(), Findings(recommendation=SOMETHING, pods=1), NOW)
+
+
+def changed(**changes: object) -> VpaStatus:
+    return msgspec.structs.replace(STATUS, **changes)
+
+
+RECOMMENDED = vpa(recommendations=(recommendation(target={"cpu": "0.1"}),)).status.recommendation
+
+
+@pytest.mark.parametrize(
+    ("current", "written"),
+    [
+        pytest.param(STATUS, False, id="equal"),
+        pytest.param(changed(recommendation=RECOMMENDED), False, id="equal by value"),
+        pytest.param(changed(recommendation=None), True, id="no recommendation"),
+        pytest.param(changed(observed_generation=0), True, id="another generation"),
+        pytest.param(changed(conditions=None), True, id="no conditions"),
+        pytest.param(
+            changed(
+                recommendation=vpa(
+                    recommendations=(recommendation(target={"cpu": "what?"}),)
+                ).status.recommendation
+            ),
+            True,
+            id="somebody's nonsense",
+        ),
+    ],
+)
+def test_a_patch_is_sent_if_a_reader_sees_a_difference(
+    *, current: VpaStatus, written: bool
+) -> None:
+    assert bool(patch(current, STATUS)) is written
+
+
+def test_an_empty_recommendation_is_an_object() -> None:
+    found = next_status(vpa(), Findings(recommendation=(), pods=1), NOW)
+    assert msgspec.to_builtins(found)["recommendation"] == {}
