@@ -1,0 +1,168 @@
+"""What refused calls mean, and what follows: updater.md 10.3 with D29, and 9."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from common.api.autoscaling import UpdateMode
+from common.errors import (
+    BadRequestError,
+    Cause,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    KubeError,
+    NotFoundError,
+    ServerError,
+    TooManyRequestsError,
+    UnauthorizedError,
+    UnreachableError,
+)
+from common.resources import parse_quantities
+from updater.attempts import PodMemory, Refusal
+from updater.decision import Decision, Reason, evict, leave, wait
+from updater.failures import (
+    ResizeFailure,
+    after_refused_eviction,
+    after_refused_resize,
+    classify,
+    may_have_happened,
+)
+
+NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+CAPACITY = (Cause(reason="NodeCapacity"),)
+IN_PLACE, OR_RECREATE = UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE
+
+TOO_LARGE = ForbiddenError("does not fit", reason="Forbidden", causes=CAPACITY)
+QUOTA = ForbiddenError("exceeded quota: q, requested: cpu=1", reason="Forbidden")
+RBAC = ForbiddenError("may not", reason="Forbidden")
+INVALID = InvalidError("QoS", reason="Invalid")
+GONE = NotFoundError("not found", reason="NotFound", kind="pods", name="web-0")
+NO_ROUTE = NotFoundError("the server could not find the requested resource", reason="NotFound")
+AWAY = UnreachableError("no answer")
+
+ANSWERS = {
+    "conflict": (ConflictError("stale"), ResizeFailure.TRANSIENT),
+    "throttled": (TooManyRequestsError("slow down"), ResizeFailure.TRANSIENT),
+    "server error": (ServerError("trouble", status=500), ResizeFailure.TRANSIENT),
+    "time-out": (ServerError("timeout", status=504), ResizeFailure.TRANSIENT),
+    "no answer": (AWAY, ResizeFailure.TRANSIENT),
+    "our token expired": (UnauthorizedError("who?"), ResizeFailure.TRANSIENT),
+    "node capacity": (TOO_LARGE, ResizeFailure.NODE_CAPACITY),
+    "node capacity under another reason": (
+        ForbiddenError("no", reason="Other", causes=CAPACITY),
+        ResizeFailure.REFUSED,
+    ),
+    "another platform": (
+        ForbiddenError("no", reason="Forbidden", causes=(Cause(reason="UnsupportedPlatform"),)),
+        ResizeFailure.REFUSED,
+    ),
+    "a policy, whose cause has no reason": (
+        ForbiddenError("no", reason="Forbidden", causes=(Cause(message="denied"),)),
+        ResizeFailure.REFUSED,
+    ),
+    "quota": (QUOTA, ResizeFailure.QUOTA),
+    "rbac": (RBAC, ResizeFailure.REFUSED),
+    "validation": (INVALID, ResizeFailure.REFUSED),
+    "a webhook": (BadRequestError("denied the request"), ResizeFailure.REFUSED),
+    "pod is gone": (GONE, ResizeFailure.GONE),
+    "no subresource": (NO_ROUTE, ResizeFailure.NOT_SERVED),
+    "not found with node capacity": (
+        NotFoundError("no", reason="NotFound", kind="pods", name="web-0", causes=CAPACITY),
+        ResizeFailure.GONE,
+    ),
+}
+
+
+@pytest.mark.parametrize(("error", "want"), ANSWERS.values(), ids=ANSWERS)
+def test_classify(error: KubeError, want: ResizeFailure) -> None:
+    assert classify(error) is want
+
+
+FOLLOWS = {
+    "too large": (TOO_LARGE, leave(Reason.RESIZE_INFEASIBLE), evict(Reason.RESIZE_INFEASIBLE)),
+    "quota": (QUOTA, wait(Reason.QUOTA_EXCEEDED), wait(Reason.QUOTA_EXCEEDED)),
+    "rbac": (RBAC, wait(Reason.RESIZE_REFUSED), evict(Reason.RESIZE_REFUSED)),
+    "validation": (INVALID, wait(Reason.RESIZE_REFUSED), evict(Reason.RESIZE_REFUSED)),
+    "no answer": (AWAY, wait(Reason.RESIZE_RETRY), wait(Reason.RESIZE_RETRY)),
+    "pod is gone": (GONE, leave(Reason.GONE), leave(Reason.GONE)),
+    "no subresource": (
+        NO_ROUTE,
+        wait(Reason.RESIZE_NOT_SERVED),
+        evict(Reason.RESIZE_NOT_SERVED),
+    ),
+}
+
+
+def after(
+    error: KubeError, mode: UpdateMode, memory: PodMemory | None = None
+) -> tuple[Decision, PodMemory]:
+    return after_refused_resize(
+        error,
+        memory or PodMemory(),
+        mode=mode,
+        targets={"app": parse_quantities({"cpu": "1"})},
+        interval=MINUTE,
+        now=NOW,
+    )
+
+
+@pytest.mark.parametrize(("error", "in_place", "or_recreate"), FOLLOWS.values(), ids=FOLLOWS)
+def test_what_follows(error: KubeError, in_place: Decision, or_recreate: Decision) -> None:
+    assert after(error, IN_PLACE)[0] == in_place
+    assert after(error, OR_RECREATE)[0] == or_recreate
+
+
+def test_what_never_fits_is_remembered_in_mode_in_place_alone() -> None:
+    _, memory = after(TOO_LARGE, IN_PLACE)
+    assert memory.infeasible is not None
+    assert memory.infeasible.targets == {"app": parse_quantities({"cpu": "1"})}
+    assert after(TOO_LARGE, OR_RECREATE)[1].infeasible is None
+
+
+def test_a_hiccup_is_retried_in_the_next_pass_and_counts_as_failed_after_the_third() -> None:
+    memory = PodMemory()
+    decisions = []
+    for _ in range(3):
+        decision, memory = after(AWAY, OR_RECREATE, memory)
+        decisions.append(decision)
+        if decision == wait(Reason.RESIZE_RETRY):
+            assert memory.held(NOW) is None
+    retry = wait(Reason.RESIZE_RETRY)
+    assert decisions == [retry, retry, evict(Reason.RESIZE_FAILED_REPEATEDLY)]
+
+
+@pytest.mark.parametrize(("before", "minutes"), [(0, 1), (1, 2), (4, 16), (5, 32), (50, 32)])
+def test_refusals_back_off(before: int, minutes: int) -> None:
+    refusal = Refusal(reason=Reason.QUOTA_EXCEEDED, tries=before, until=NOW)
+    _, memory = after(QUOTA, IN_PLACE, PodMemory(refusal=refusal if before else None))
+    pause = minutes * MINUTE
+    assert memory.held(NOW + pause - timedelta(seconds=1)) is Reason.QUOTA_EXCEEDED
+    assert memory.held(NOW + pause) is None
+
+
+EVICTIONS = {
+    "budget": (TooManyRequestsError("no"), wait(Reason.EVICTION_REFUSED)),
+    "two budgets": (ServerError("two", status=500), wait(Reason.EVICTION_FAILED)),
+    "gone": (GONE, leave(Reason.GONE)),
+    "no answer": (AWAY, wait(Reason.EVICTION_FAILED)),
+}
+
+
+@pytest.mark.parametrize(("error", "want"), EVICTIONS.values(), ids=EVICTIONS)
+def test_after_refused_eviction(error: KubeError, want: Decision) -> None:
+    assert after_refused_eviction(error) == want
+
+
+@pytest.mark.parametrize(
+    ("error", "want"),
+    [
+        (AWAY, True),
+        (ServerError("timeout", status=504), True),
+        (ServerError("trouble", status=500), False),
+        (QUOTA, False),
+    ],
+)
+def test_may_have_happened(error: KubeError, *, want: bool) -> None:
+    assert may_have_happened(error) is want
