@@ -226,6 +226,10 @@ class Histograms(Rows):
 
     def _tighten(self, rows: Ints) -> None:
         """Move ``low`` and ``high`` inwards to buckets that aren't empty."""
+        outermost = np.minimum(
+            self.weights[rows, self.low(rows)], self.weights[rows, self.high[rows]]
+        )
+        rows = rows[outermost < EPSILON]  # the others are tight
         filled = self.weights[rows] >= EPSILON
         upward = filled & (self.low(rows)[:, None] <= _INDEX)
         downward = filled & (self.high[rows][:, None] >= _INDEX)
