@@ -74,10 +74,21 @@ def replica_set_status(
         "readyReplicas": sum(ready_since(pod) is not None for pod in active),
         "availableReplicas": sum(is_available(pod, least, now) for pod in active),
         "observedGeneration": owner["metadata"].get("generation", 0),
-        "conditions": with_condition(conditions, _FAILURE, True, "FailedCreate", failure, now=now)
-        if failure
-        else without_condition(conditions, _FAILURE),
+        "conditions": _conditions(conditions, failure, now),
     }
+
+
+def _conditions(old: Sequence[Json], failure: str, now: datetime) -> list[Json]:
+    """The condition ReplicaFailure comes and goes with the failure.
+
+    Each try names another pod in its text. The first text stays: otherwise every try would
+    change the status, and every change would cause a try.
+    """
+    if not failure:
+        return without_condition(old, _FAILURE)
+    if any(one["type"] == _FAILURE for one in old):
+        return [dict(one) for one in old]
+    return with_condition(old, _FAILURE, True, "FailedCreate", failure, now=now)
 
 
 def is_available(pod: Pod, min_ready: int, now: datetime) -> bool:

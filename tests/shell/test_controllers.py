@@ -1,0 +1,340 @@
+"""Controllers and scheduler as clients of the sandbox's API server, in virtual time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from common.errors import TooManyRequestsError
+from common.kube.client import KubeClient, PatchType
+from common.kube.endpoints import DAEMON_SETS, DEPLOYMENTS, PODS, REPLICA_SETS, STATEFUL_SETS
+from common.kube.endpoints import EVENTS as EVENT_OBJECTS
+from sandbox import virtual_time
+from sandbox.cluster import Cluster, running_cluster
+from sandbox.controllers.view import BUDGETS, QUOTAS
+from sandbox.scenario import parse_scenario
+from sandbox.virtual_time import VirtualClock
+
+Json = dict[str, Any]
+Test = Callable[[Cluster, KubeClient], Awaitable[None]]
+
+SCENARIO = """
+nodes: [{name: node, count: 2, cpu: 2, memory: 4Gi}]
+namespaces: [shop]
+"""
+
+
+def in_cluster(test: Test, *, scenario: str = SCENARIO) -> None:
+    """Run ``test`` in a cluster of two nodes with two cores each."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with (
+            running_cluster(parse_scenario(scenario), clock=clock) as cluster,
+            cluster.client("test") as client,
+        ):
+            await test(cluster, client)
+
+    virtual_time.run(main)
+
+
+async def until(check: Callable[[], Awaitable[bool]], *, within: timedelta) -> None:
+    """Wait in virtual time until ``check`` holds."""
+    async with asyncio.timeout(within.total_seconds()):
+        while not await check():  # noqa: ASYNC110 - virtual time costs nothing
+            await asyncio.sleep(0.5)
+
+
+MINUTES = timedelta(minutes=10)
+
+
+def workload(kind: str, name: str, *, cpu: str = "100m", **spec: Any) -> Json:
+    container = {"name": "app", "image": "shop:1", "resources": {"requests": {"cpu": cpu}}}
+    return {
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": {
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [container]},
+            },
+            **spec,
+        },
+    }
+
+
+async def pods(client: KubeClient, app: str) -> list[Json]:
+    listing = await client.list(PODS.as_dicts(), namespace="shop", label_selector=f"app={app}")
+    return list(listing.items)
+
+
+async def ready_names(client: KubeClient, app: str) -> list[str]:
+    return [
+        pod["metadata"]["name"]
+        for pod in await pods(client, app)
+        if "deletionTimestamp" not in pod["metadata"]
+        and any(
+            one["type"] == "Ready" and one["status"] == "True"
+            for one in pod["status"].get("conditions", ())
+        )
+    ]
+
+
+async def ready(client: KubeClient, app: str, count: int) -> list[str]:
+    async def enough() -> bool:
+        return len(await ready_names(client, app)) == count
+
+    await until(enough, within=MINUTES)
+    return await ready_names(client, app)
+
+
+async def make(client: KubeClient, endpoint: Any, body: Json) -> None:
+    await client.create(endpoint.as_dicts(), body, namespace="shop")
+
+
+async def status(client: KubeClient, endpoint: Any, name: str) -> Json:
+    found: Json = (await client.get(endpoint.as_dicts(), name, namespace="shop"))["status"]
+    return found
+
+
+def test_a_deployment_becomes_pods_on_nodes_and_tells_its_status() -> None:
+    async def test(cluster: Cluster, client: KubeClient) -> None:
+        await make(client, DEPLOYMENTS, workload("Deployment", "web", replicas=3))
+        names = await ready(client, "web", 3)
+
+        async def available() -> bool:
+            return (await status(client, DEPLOYMENTS, "web")).get("availableReplicas") == 3
+
+        await until(available, within=MINUTES)
+        told = await status(client, DEPLOYMENTS, "web")
+        assert {key: told[key] for key in ("replicas", "updatedReplicas", "readyReplicas")} == {
+            "replicas": 3,
+            "updatedReplicas": 3,
+            "readyReplicas": 3,
+        }
+        assert told["observedGeneration"] == 1
+        assert {one["type"]: one["status"] for one in told["conditions"]} == {
+            "Available": "True",
+            "Progressing": "True",
+        }
+        found = await pods(client, "web")
+        assert {pod["spec"]["nodeName"] for pod in found} == {"node-0", "node-1"}
+        [owner] = (await client.list(REPLICA_SETS.as_dicts(), namespace="shop")).items
+        assert all(name.startswith(owner["metadata"]["name"] + "-") for name in names)
+        [call] = {
+            (one.user, one.user_agent)
+            for one in cluster.audit(verb="create", resource="pods", subresource="")
+        }
+        assert call == (
+            "system:serviceaccount:kube-system:replicaset-controller",
+            "kube-controller-manager",
+        )
+
+    in_cluster(test)
+
+
+def test_an_evicted_pod_is_replaced() -> None:
+    async def test(cluster: Cluster, client: KubeClient) -> None:
+        await make(client, DEPLOYMENTS, workload("Deployment", "web", replicas=2))
+        before = await ready(client, "web", 2)
+        await client.evict("shop", before[0])
+
+        async def replaced() -> bool:
+            names = await ready_names(client, "web")
+            return len(names) == 2 and before[0] not in names
+
+        await until(replaced, within=MINUTES)
+        assert len(cluster.audit(verb="create", resource="pods", subresource="")) == 3
+
+    in_cluster(test)
+
+
+def test_a_rollout_keeps_enough_pods_available() -> None:
+    async def test(cluster: Cluster, client: KubeClient) -> None:
+        rolling = {"maxSurge": 1, "maxUnavailable": 0}
+        strategy = {"type": "RollingUpdate", "rollingUpdate": rolling}
+        body = workload("Deployment", "web", replicas=3, strategy=strategy)
+        await make(client, DEPLOYMENTS, body)
+        await ready(client, "web", 3)
+        containers = [{"name": "app", "image": "shop:2"}]
+        await client.patch(
+            DEPLOYMENTS.as_dicts(),
+            "web",
+            {"spec": {"template": {"spec": {"containers": containers}}}},
+            patch_type=PatchType.STRATEGIC,
+            namespace="shop",
+        )
+        least, most = 99, 0
+
+        async def rolled_out() -> bool:
+            nonlocal least, most
+            least = min(least, len(await ready_names(client, "web")))
+            found = await pods(client, "web")
+            alive = [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+            most = max(most, len(alive))
+            told = await status(client, DEPLOYMENTS, "web")
+            return (
+                told.get("updatedReplicas") == told.get("replicas") == 3
+                and told["observedGeneration"] == 2
+                and {pod["spec"]["containers"][0]["image"] for pod in found} == {"shop:2"}
+            )
+
+        await until(rolled_out, within=MINUTES)
+        assert least == 3
+        assert most == 4
+        web = await client.get(DEPLOYMENTS.as_dicts(), "web", namespace="shop")
+        assert web["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "2"
+
+    in_cluster(test)
+
+
+def test_scaling_and_deleting_a_deployment() -> None:
+    async def test(cluster: Cluster, client: KubeClient) -> None:
+        await make(client, DEPLOYMENTS, workload("Deployment", "web", replicas=1))
+        await ready(client, "web", 1)
+        for count in (4, 2):
+            await client.patch(
+                DEPLOYMENTS.as_dicts(),
+                "web",
+                {"spec": {"replicas": count}},
+                patch_type=PatchType.MERGE,
+                namespace="shop",
+                subresource="scale",
+            )
+            await ready(client, "web", count)
+        await client.delete(DEPLOYMENTS, "web", namespace="shop")
+
+        async def gone() -> bool:
+            return not await pods(client, "web")
+
+        await until(gone, within=MINUTES)
+
+    in_cluster(test)
+
+
+def test_a_pod_that_fits_nowhere_waits_until_there_is_room() -> None:
+    async def test(cluster: Cluster, client: KubeClient) -> None:
+        await make(client, DEPLOYMENTS, workload("Deployment", "web", replicas=2, cpu="1500m"))
+        await ready(client, "web", 2)
+        await make(client, DEPLOYMENTS, workload("Deployment", "big", replicas=1, cpu="1"))
+
+        async def told() -> bool:
+            found = await pods(client, "big")
+            return bool(found) and any(
+                one["type"] == "PodScheduled" and one["status"] == "False"
+                for one in found[0]["status"].get("conditions", ())
+            )
+
+        await until(told, within=MINUTES)
+        [pod] = await pods(client, "big")
+        [condition] = pod["status"]["conditions"]
+        assert condition["reason"] == "Unschedulable"
+        assert condition["message"] == "0/2 nodes are available: 2 Insufficient cpu."
+
+        async def event() -> bool:
+            events = (await client.list(EVENT_OBJECTS.as_dicts(), namespace="shop")).items
+            return any(one["reason"] == "FailedScheduling" for one in events)
+
+        await until(event, within=MINUTES)
+        await client.delete(DEPLOYMENTS, "web", namespace="shop")
+        await ready(client, "big", 1)
+
+    in_cluster(test)
+
+
+def test_a_stateful_set_keeps_its_names_and_its_order() -> None:
+    async def test(cluster: Cluster, client: KubeClient) -> None:
+        body = workload("StatefulSet", "db", replicas=3, serviceName="db")
+        await make(client, STATEFUL_SETS, body)
+        assert sorted(await ready(client, "db", 3)) == ["db-0", "db-1", "db-2"]
+        created = [pod["metadata"] for pod in await pods(client, "db")]
+        times = [meta["creationTimestamp"] for meta in sorted(created, key=lambda m: m["name"])]
+        assert times == sorted(times)
+        uid = next(meta["uid"] for meta in created if meta["name"] == "db-1")
+        await client.evict("shop", "db-1")
+
+        async def back() -> bool:
+            found = {pod["metadata"]["name"]: pod for pod in await pods(client, "db")}
+            names = await ready_names(client, "db")
+            return len(names) == 3 and found["db-1"]["metadata"]["uid"] != uid
+
+        await until(back, within=MINUTES)
+
+        async def counted() -> bool:
+            told = await status(client, STATEFUL_SETS, "db")
+            return told.get("readyReplicas") == told.get("updatedReplicas") == 3
+
+        await until(counted, within=MINUTES)
+
+    in_cluster(test)
+
+
+def test_a_daemon_set_has_a_pod_on_every_node() -> None:
+    async def test(cluster: Cluster, client: KubeClient) -> None:
+        await make(client, DAEMON_SETS, workload("DaemonSet", "agent"))
+        await ready(client, "agent", 2)
+        nodes = sorted(pod["spec"]["nodeName"] for pod in await pods(client, "agent"))
+        assert nodes == ["node-0", "node-1"]
+
+        async def counted() -> bool:
+            told = await status(client, DAEMON_SETS, "agent")
+            return told.get("numberAvailable") == told.get("desiredNumberScheduled") == 2
+
+        await until(counted, within=MINUTES)
+
+    in_cluster(test)
+
+
+def test_a_budget_refuses_the_second_eviction_until_the_first_is_made_good() -> None:
+    async def test(cluster: Cluster, client: KubeClient) -> None:
+        await make(client, DEPLOYMENTS, workload("Deployment", "web", replicas=3))
+        names = await ready(client, "web", 3)
+        spec = {"selector": {"matchLabels": {"app": "web"}}, "maxUnavailable": 1}
+        await make(client, BUDGETS, {"metadata": {"name": "web"}, "spec": spec})
+
+        async def allowed() -> bool:
+            return (await status(client, BUDGETS, "web")).get("disruptionsAllowed") == 1
+
+        await until(allowed, within=MINUTES)
+        told = await status(client, BUDGETS, "web")
+        assert (told["expectedPods"], told["currentHealthy"], told["desiredHealthy"]) == (3, 3, 2)
+        await client.evict("shop", names[0])
+        with pytest.raises(TooManyRequestsError) as caught:
+            await client.evict("shop", names[1])
+        assert caught.value.has_cause("DisruptionBudget")
+        await until(allowed, within=MINUTES)
+        await client.evict("shop", names[1])
+
+    in_cluster(test)
+
+
+def test_a_quota_counts_and_refuses() -> None:
+    async def test(cluster: Cluster, client: KubeClient) -> None:
+        hard = {"requests.cpu": "250m", "pods": "10"}
+        await make(client, QUOTAS, {"metadata": {"name": "rq"}, "spec": {"hard": hard}})
+
+        async def counted() -> bool:
+            return "used" in (await status(client, QUOTAS, "rq"))
+
+        await until(counted, within=MINUTES)
+        await make(client, DEPLOYMENTS, workload("Deployment", "web", replicas=3))
+        await ready(client, "web", 2)
+
+        async def told() -> bool:
+            owners = (await client.list(REPLICA_SETS.as_dicts(), namespace="shop")).items
+            conditions = owners[0]["status"].get("conditions", ())
+            return any("exceeded quota: rq" in one["message"] for one in conditions)
+
+        await until(told, within=MINUTES)
+        assert (await status(client, QUOTAS, "rq"))["used"] == {"requests.cpu": "200m", "pods": "2"}
+        await client.delete(DEPLOYMENTS, "web", namespace="shop")
+
+        async def freed() -> bool:
+            used: Json = (await status(client, QUOTAS, "rq"))["used"]
+            return used == {"requests.cpu": "0", "pods": "0"}
+
+        await until(freed, within=MINUTES)
+
+    in_cluster(test)
