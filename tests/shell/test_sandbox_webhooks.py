@@ -1,0 +1,358 @@
+"""The sandbox calls admission webhooks as a real API server does: recorded cases, over HTTPS."""
+
+import asyncio
+import base64
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+from recorded_cases import Recorded, answer, recorded, refusal
+
+from certs.authority import Bundle, create, rsa_key
+from common.runtime.clock import SystemClock
+from sandbox.admission import Admission, AdmissionRequest, Operation, UserInfo
+from sandbox.errors import ApiError
+from sandbox.patching import copied
+from sandbox.resources import (
+    LIMIT_RANGES,
+    MUTATING_WEBHOOKS,
+    NAMESPACES,
+    PODS,
+    SERVICES,
+    VALIDATING_WEBHOOKS,
+    Resource,
+)
+from sandbox.store import Store
+from sandbox.version import KubernetesVersion
+
+Json = dict[str, Any]
+Reply = Callable[[Json], Json | int | None]
+
+NAME = "vpa.k8s.io"
+OUT_OF_SCOPE = {
+    "webhook-configuration": "a read of the configuration with its defaults",
+    "webhook-reinvocation": "two webhooks, checked below",
+    "webhook-reinvocation-rounds": "two webhooks, checked below",
+    "webhook-resize": "a resize through the whole server",
+    "webhook-mutates-resize": "a resize through the whole server",
+    "webhook-by-service": "checked below",
+    "webhook-warnings": "checked below",
+}
+
+
+@pytest.fixture(scope="module")
+def bundle() -> Bundle:
+    return _bundle()
+
+
+def _bundle() -> Bundle:
+    hosts = ["hook.kube-system.svc", "127.0.0.1"]
+    now = SystemClock().now()
+    return create(hosts, make_key=rsa_key, now=now, lifetime=timedelta(days=1))
+
+
+@dataclass
+class Hook:
+    """An HTTPS webhook that answers what the test says, and remembers what it was asked."""
+
+    reply: Reply
+    port: int = 0
+    asked: list[Json] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+
+    async def handle(self, request: web.Request) -> web.Response:
+        self.paths.append(request.path_qs)
+        self.headers.append(dict(request.headers))
+        review = msgspec.json.decode(await request.read())
+        self.asked.append(review)
+        reply = self.reply(review["request"])
+        if reply is None:
+            await asyncio.sleep(30)
+        if isinstance(reply, int):
+            return web.Response(status=reply)
+        return web.Response(body=msgspec.json.encode(reply))
+
+
+@contextlib.asynccontextmanager
+async def serving(reply: Reply, bundle: Bundle, folder: Path) -> AsyncIterator[Hook]:
+    hook = Hook(reply)
+    (folder / "cert.pem").write_bytes(bundle.server.certificate)
+    (folder / "key.pem").write_bytes(bundle.server.key)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    app = web.Application()
+    app.router.add_post("/{path:.*}", hook.handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
+    await site.start()
+    assert isinstance(site._server, asyncio.Server)
+    hook.port = site._server.sockets[0].getsockname()[1]
+    try:
+        yield hook
+    finally:
+        await runner.cleanup()
+
+
+def allow(request: Json, **response: Any) -> Json:
+    return {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "response": {"uid": request["uid"], "allowed": True, **response},
+    }
+
+
+def json_patch(*operations: Json) -> dict[str, str]:
+    encoded = base64.b64encode(msgspec.json.encode(operations)).decode()
+    return {"patchType": "JSONPatch", "patch": encoded}
+
+
+def webhook(hook: Hook, bundle: Bundle, **changes: Any) -> Json:
+    bundle_text = base64.b64encode(bundle.authority.certificate).decode()
+    return {
+        "name": NAME,
+        "clientConfig": {"url": f"https://127.0.0.1:{hook.port}/", "caBundle": bundle_text},
+        "rules": [
+            {
+                "operations": ["CREATE"],
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "resources": ["pods"],
+            }
+        ],
+        "failurePolicy": "Ignore",
+        "namespaceSelector": {"matchLabels": {"hook": "yes"}},
+        "sideEffects": "None",
+        "timeoutSeconds": 5,
+        "admissionReviewVersions": ["v1"],
+        **changes,
+    }
+
+
+def store_with(*webhooks: Json, resource: Resource = MUTATING_WEBHOOKS) -> Store:
+    store = Store()
+    store.create(NAMESPACES, {"metadata": {"name": "hooked", "labels": {"hook": "yes"}}})
+    store.create(NAMESPACES, {"metadata": {"name": "plain"}})
+    store.create(resource, {"metadata": {"name": "golden"}, "webhooks": list(webhooks)})
+    return store
+
+
+def creation(body: Json, **changes: Any) -> AdmissionRequest:
+    pod = copied(body)
+    pod["metadata"]["namespace"] = changes.get("namespace", "hooked")
+    asked: dict[str, Any] = {
+        "operation": Operation.CREATE,
+        "resource": PODS,
+        "user": UserInfo(username="admin"),
+        "namespace": "hooked",
+        "name": pod["metadata"].get("name", ""),
+        "object": {"kind": "Pod", "apiVersion": "v1", **pod},
+        **changes,
+    }
+    return AdmissionRequest(**asked)
+
+
+async def admit(store: Store, asked: AdmissionRequest) -> Json | None:
+    admission = Admission(store, KubernetesVersion(36), SystemClock())
+    try:
+        mutated = await admission.mutate(asked)
+        await admission.validate(asked)
+    finally:
+        await admission.close()
+    return mutated
+
+
+POD = {
+    "metadata": {"name": "w"},
+    "spec": {"containers": [{"name": "app", "image": "i", "resources": {}}]},
+}
+
+
+def recorded_reply(case: Recorded) -> Reply:
+    """What the recorded webhook did."""
+    said = case.raw["webhookAnswer"]
+    if isinstance(said, dict):
+        return lambda request: allow(request, **said)
+    if said == "HTTP 500":
+        return lambda _: 500
+    if said.startswith("uid mismatch"):
+        return lambda request: allow(request, uid="wrong", allowed=said.endswith("true"))
+    if said.startswith("v1beta1"):
+        return lambda request: {
+            **allow(request, allowed=False),
+            "apiVersion": "admission.k8s.io/v1beta1",
+        }
+    if said.startswith("answers after"):
+        return lambda _: None
+    return allow
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in recorded("webhook-") if case.case not in OUT_OF_SCOPE],
+    ids=lambda case: case.case,
+)
+async def test_recorded_outcomes(case: Recorded, bundle: Bundle, tmp_path: Path) -> None:
+    authority = _bundle() if case.case == "webhook-unknown-ca-fail" else bundle
+    async with serving(recorded_reply(case), bundle, tmp_path) as hook:
+        port = hook.port
+        if case.case == "webhook-refused-fail":
+            hook.port = 1
+        changes: Json = {"failurePolicy": "Fail" if case.case.endswith("-fail") else "Ignore"}
+        if "timeout" in case.case:
+            changes["timeoutSeconds"] = 1
+        store = store_with(webhook(hook, authority, **changes))
+        try:
+            got = answer({"kind": "Pod", **(await admit(store, creation(case.body)) or {})})
+            want = {**answer(case.response), "generation": None}
+        except ApiError as error:
+            got, want = refusal(error), answer(case.response)
+        asked = hook.asked[0]["request"]["uid"] if hook.asked else ""
+    text = msgspec.json.encode(got).decode()
+    recorded_text = msgspec.json.encode(want).decode()
+    for ours in (f"127.0.0.1:{port}", "127.0.0.1:1"):
+        text = text.replace(ours, "HOST")
+    for theirs in ("127.0.0.1:30092", "127.0.0.1:26017"):
+        recorded_text = recorded_text.replace(theirs, "HOST")
+    if "expected response.uid" in recorded_text:
+        text = text.replace(asked, "d7610fd9-b65b-45a9-b003-61caaea5054a")
+    assert msgspec.json.decode(text) == msgspec.json.decode(recorded_text)
+
+
+async def test_the_request_on_the_wire(bundle: Bundle, tmp_path: Path) -> None:
+    [case] = recorded("review-create-direct-pod")
+    async with serving(allow, bundle, tmp_path) as hook:
+        await admit(store_with(webhook(hook, bundle)), creation(POD))
+        assert hook.paths == [case.raw["review"]["path"]]
+        for name in ("User-Agent", "Accept", "Content-Type", "Accept-Encoding"):
+            assert hook.headers[0][name] == case.raw["review"]["headers"][name]
+
+
+async def test_a_service_is_called_by_its_name(bundle: Bundle, tmp_path: Path) -> None:
+    async with serving(allow, bundle, tmp_path) as hook:
+        service = {
+            "namespace": "kube-system",
+            "name": "hook",
+            "path": "/hook",
+            "port": hook.port,
+        }
+        one = webhook(hook, bundle, failurePolicy="Fail")
+        one["clientConfig"] = {**one["clientConfig"], "service": service}
+        del one["clientConfig"]["url"]
+        store = store_with(one)
+        with pytest.raises(ApiError, match='failed to call webhook: service "hook" not found'):
+            await admit(store, creation(POD))
+        store.create(
+            SERVICES,
+            {
+                "metadata": {"name": "hook", "namespace": "kube-system"},
+                "spec": {"type": "ExternalName", "externalName": "localhost"},
+            },
+        )
+        await admit(store, creation(POD))
+        [case] = recorded("review-by-service")
+        assert hook.paths == [case.raw["review"]["path"]]
+        assert hook.headers[0]["Host"] == f"hook.kube-system.svc:{hook.port}"
+
+
+async def test_warnings_are_collected(bundle: Bundle, tmp_path: Path) -> None:
+    [case] = recorded("webhook-warnings")
+    async with serving(recorded_reply(case), bundle, tmp_path) as hook:
+        asked = creation(case.body)
+        await admit(store_with(webhook(hook, bundle)), asked)
+    assert asked.warnings == ["first warning", "second, longer warning"]
+
+
+async def test_the_first_webhook_is_asked_again_when_the_second_changed_the_pod(
+    bundle: Bundle, tmp_path: Path
+) -> None:
+    [rounds] = recorded("webhook-reinvocation-rounds")
+    seen: list[list[str]] = []
+
+    def first(request: Json) -> Json:
+        seen.append([one["name"] for one in request["object"]["spec"]["containers"]])
+        return allow(request)
+
+    side = {"name": "side", "image": "i", "resources": {}}
+    second = 0
+
+    def add_sidecar(request: Json) -> Json:
+        nonlocal second
+        second += 1
+        return allow(
+            request, **json_patch({"op": "add", "path": "/spec/containers/-", "value": side})
+        )
+
+    (tmp_path / "2").mkdir()
+    async with (
+        serving(first, bundle, tmp_path) as one,
+        serving(add_sidecar, bundle, tmp_path / "2") as other,
+    ):
+        store = store_with(
+            webhook(one, bundle, reinvocationPolicy="IfNeeded"),
+            webhook(other, bundle, name="second.k8s.io"),
+        )
+        await admit(store, creation(POD))
+        uids = {review["request"]["uid"] for review in one.asked}
+    assert seen == rounds.raw["rounds"]
+    assert second == rounds.raw["second"]
+    assert len(uids) == 2
+
+
+SKIPPED: dict[str, tuple[Json, Json]] = {
+    "another namespace": ({}, {"namespace": "plain"}),
+    "another operation": ({}, {"operation": Operation.UPDATE}),
+    "a subresource": ({}, {"subresource": "resize", "operation": Operation.CREATE}),
+    "other labels": ({"objectSelector": {"matchLabels": {"a": "b"}}}, {}),
+    "another resource": ({}, {"resource": LIMIT_RANGES}),
+}
+
+
+@pytest.mark.parametrize("name", SKIPPED)
+async def test_webhooks_that_do_not_match_are_not_asked(
+    name: str, bundle: Bundle, tmp_path: Path
+) -> None:
+    changes, request = SKIPPED[name]
+    async with serving(allow, bundle, tmp_path) as hook:
+        await admit(store_with(webhook(hook, bundle, **changes)), creation(POD, **request))
+        assert hook.asked == []
+
+
+async def test_a_validating_webhook_refuses_and_may_not_patch(
+    bundle: Bundle, tmp_path: Path
+) -> None:
+    def patches(request: Json) -> Json:
+        return allow(request, **json_patch({"op": "remove", "path": "/spec"}))
+
+    async with serving(patches, bundle, tmp_path) as hook:
+        one = webhook(hook, bundle, failurePolicy="Fail")
+        with pytest.raises(ApiError, match="validating webhook may not return"):
+            await admit(store_with(one, resource=VALIDATING_WEBHOOKS), creation(POD))
+        hook.reply = lambda request: allow(request, allowed=False, status={"message": "no"})
+        with pytest.raises(ApiError, match="denied the request: no"):
+            await admit(store_with(one, resource=VALIDATING_WEBHOOKS), creation(POD))
+
+
+async def test_a_dry_run_needs_a_webhook_without_side_effects(
+    bundle: Bundle, tmp_path: Path
+) -> None:
+    async with serving(allow, bundle, tmp_path) as hook:
+        await admit(store_with(webhook(hook, bundle)), creation(POD, dry_run=True))
+        assert hook.asked[0]["request"]["dryRun"] is True
+        one = webhook(hook, bundle, sideEffects="Unknown")
+        with pytest.raises(ApiError) as caught:
+            await admit(store_with(one), creation(POD, dry_run=True))
+    assert caught.value.code == 400
+    assert caught.value.message == f'admission webhook "{NAME}" does not support dry run'
+
+
+def test_out_of_scope_names_exist() -> None:
+    assert set(OUT_OF_SCOPE) <= {case.case for case in recorded("webhook-")}
