@@ -100,6 +100,8 @@ class Updater:
             except TimeoutError:
                 logger.warning("pass skipped, looking at the cluster took too long")
                 return
+            if not self._believe_caches():
+                return  # the API server went away while we looked
             self._passes += 1
             current = Pass(
                 snapshot,

@@ -1,0 +1,415 @@
+"""The updater against a whole cluster in virtual time: every mode, and what it must not do."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry
+
+from common.errors import NotFoundError
+from common.features import FeatureGates
+from common.kube.client import KubeClient, PatchType
+from common.kube.endpoints import DEPLOYMENTS, EVENTS, PODS, VPAS, Endpoint
+from common.kube.events import EventRecorder
+from common.kube.lease import AdmissionStatus
+from common.kube.targets import Targets
+from sandbox import virtual_time
+from sandbox.cluster import Cluster, running_cluster
+from sandbox.scenario import parse_scenario
+from sandbox.virtual_time import VirtualClock
+from updater.actuation import Actuator
+from updater.disruption import DisruptionPolicy
+from updater.live_pod import MANAGER
+from updater.metrics import Metrics
+from updater.schedule import Updater
+from updater.sending import Turns
+from updater.snapshot import Caches
+from updater.work import Rules
+
+Json = dict[str, Any]
+
+CRDS = Endpoint(
+    "apiextensions.k8s.io",
+    "v1",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    dict[str, Any],
+    namespaced=False,
+)
+VPA_CRD = Path(__file__).parents[2] / "deploy" / "crd" / "verticalpodautoscalers.yaml"
+SCENARIO = """
+kubernetes-version: "{version}"
+nodes: [{{name: node, count: 2, cpu: 2, memory: 4Gi}}]
+namespaces: [shop]
+"""
+SETTLE = 20.0  # virtual seconds in which the cluster comes to rest
+
+
+@dataclass(slots=True)
+class Shop:
+    """A Deployment of three pods with 500m and 256Mi each, its VPA, and an updater."""
+
+    cluster: Cluster
+    admin: KubeClient
+    client: KubeClient
+    caches: Caches
+    clock: VirtualClock
+    rules: Rules
+    admission: AdmissionStatus = AdmissionStatus.ALIVE
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    events: EventRecorder = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.events = EventRecorder(self.client, MANAGER, clock=self.clock)
+
+    def updater(self) -> Updater:
+        """A process that has just started: it remembers nothing."""
+
+        async def admission() -> AdmissionStatus:
+            return self.admission
+
+        return Updater(
+            caches=self.caches,
+            targets=Targets(self.client, self.caches.controllers),
+            fresh=lambda: self.client.reachable,
+            admission=admission,
+            ignored_namespaces=(),
+            rules=self.rules,
+            hands=Actuator(self.client, self.events),
+            turns=Turns(),
+            metrics=Metrics(CollectorRegistry()),
+            clock=self.clock,
+            stop=self.stop,
+        )
+
+    async def deploy(self, *, replicas: int = 3) -> None:
+        resources = {"requests": {"cpu": "500m", "memory": "256Mi"}}
+        container = {"name": "app", "image": "shop:1", "resources": resources}
+        template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}
+        spec = {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": template,
+        }
+        body = {"metadata": {"name": "web"}, "spec": spec}
+        await self.admin.create(DEPLOYMENTS.as_dicts(), body, namespace="shop")
+        await self.settle()
+
+    async def autoscale(self, mode: str, **policy: Any) -> None:
+        target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+        spec = {"targetRef": target, "updatePolicy": {"updateMode": mode, **policy}}
+        body = {"metadata": {"name": "web"}, "spec": spec}
+        await self.admin.create(VPAS.as_dicts(), body, namespace="shop")
+
+    async def recommend(self, cpu: str, memory: str = "256Mi") -> None:
+        """Recommend exactly this: whoever has something else is out of range."""
+        amounts = {"cpu": cpu, "memory": memory}
+        container = {
+            "containerName": "app",
+            "target": amounts,
+            "lowerBound": amounts,
+            "upperBound": amounts,
+        }
+        status = {"recommendation": {"containerRecommendations": [container]}}
+        await self.admin.patch(
+            VPAS.as_dicts(),
+            "web",
+            {"status": status},
+            patch_type=PatchType.MERGE,
+            namespace="shop",
+            subresource="status",
+        )
+        await self.settle()
+
+    async def settle(self) -> None:
+        await asyncio.sleep(SETTLE)
+
+    async def cpu(self) -> list[str]:
+        """The cpu requests of the running pods, as their specs have them."""
+        listing = await self.admin.list(PODS, namespace="shop")
+        found = []
+        for pod in listing.items:
+            resources = pod.spec.containers[0].resources
+            assert resources is not None
+            assert resources.requests is not None
+            if pod.metadata.deletion_timestamp is None:
+                found.append(str(resources.requests["cpu"]))
+        return sorted(found)
+
+    def calls(self, subresource: str) -> list[int]:
+        """HTTP statuses of the updater's calls to a subresource of pods, in order."""
+        return [
+            entry.code for entry in self.cluster.audit(userAgent=MANAGER, subresource=subresource)
+        ]
+
+    async def told(self, reason: str) -> list[str]:
+        """Messages of the updater's Events."""
+        listing = await self.admin.list(EVENTS, namespace="shop")
+        return [event.message for event in listing.items if event.reason == reason]
+
+
+@asynccontextmanager
+async def shop(clock: VirtualClock, *, version: str, rules: Rules) -> AsyncIterator[Shop]:
+    scenario = parse_scenario(SCENARIO.format(version=version))
+    async with (
+        running_cluster(scenario, clock=clock) as cluster,
+        cluster.client("test") as admin,
+        cluster.client(MANAGER) as client,
+    ):
+        await admin.create(CRDS, yaml.safe_load(VPA_CRD.read_text(encoding="utf-8")))
+        await asyncio.sleep(1)
+        caches = Caches.following(client)
+        opened = Shop(cluster, admin, client, caches, clock, rules)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(cache.run()) for cache in caches.all()]
+            tasks.append(group.create_task(opened.events.run()))
+            for cache in caches.all():
+                await cache.wait_synced()
+            try:
+                yield opened
+            finally:
+                for task in tasks:
+                    task.cancel()
+
+
+def in_shop(
+    test: Callable[[Shop], Awaitable[None]],
+    *,
+    version: str = "1.36",
+    gate: bool = True,
+    tolerance: float = 0.5,
+) -> None:
+    rules = Rules(
+        features=FeatureGates(in_place=gate),
+        disruption=DisruptionPolicy(tolerance_fraction=tolerance),
+        interval=timedelta(minutes=1),
+    )
+
+    async def main(clock: VirtualClock) -> None:
+        async with shop(clock, version=version, rules=rules) as opened:
+            await test(opened)
+
+    virtual_time.run(main)
+
+
+def test_recreate_evicts_within_the_budget_and_says_so() -> None:
+    async def test(shop: Shop) -> None:
+        await shop.deploy()
+        await shop.autoscale("Recreate")
+        await shop.recommend("100m")
+        await shop.updater().run_once()
+        await shop.settle()
+        assert shop.calls("eviction") == [201]
+        assert shop.calls("resize") == []
+        (message,) = await shop.told("EvictedByVPA")
+        assert message.endswith("[outside_range]")
+        assert len(await shop.told("EvictedPod")) == 1
+        assert len(await shop.cpu()) == 3
+
+    in_shop(test)
+
+
+@pytest.mark.parametrize("version", ["1.33", "1.34", "1.35", "1.36"])
+@pytest.mark.parametrize("mode", ["InPlaceOrRecreate", "InPlace"])
+def test_pods_grow_in_place_pass_by_pass(mode: str, version: str) -> None:
+    async def test(shop: Shop) -> None:
+        await shop.deploy()
+        await shop.autoscale(mode)
+        await shop.recommend("600m")
+        updater = shop.updater()
+        seen = []
+        for _ in range(4):
+            await updater.run_once()
+            await shop.settle()
+            seen.append((await shop.cpu()).count("600m"))
+        assert seen == [1, 2, 3, 3]
+        assert shop.calls("resize") == [200, 200, 200]
+        assert shop.calls("eviction") == []
+        listing = await shop.admin.list(PODS, namespace="shop")
+        for pod in listing.items:
+            assert (pod.metadata.annotations or {}).get("vpaInPlaceUpdated") == "true"
+            assert (pod.status.container_statuses or ())[0].restart_count == 0
+
+    in_shop(test, version=version)
+
+
+@pytest.mark.parametrize("mode", ["Off", "Initial"])
+def test_modes_that_leave_running_pods_alone(mode: str) -> None:
+    async def test(shop: Shop) -> None:
+        await shop.deploy()
+        await shop.autoscale(mode)
+        await shop.recommend("100m")
+        await shop.updater().run_once()
+        assert shop.calls("eviction") == shop.calls("resize") == []
+
+    in_shop(test)
+
+
+def test_without_its_gate_mode_in_place_does_nothing() -> None:
+    async def test(shop: Shop) -> None:
+        await shop.deploy()
+        await shop.autoscale("InPlace")
+        await shop.recommend("100m")
+        await shop.updater().run_once()
+        assert shop.calls("eviction") == shop.calls("resize") == []
+
+    in_shop(test, gate=False)
+
+
+@pytest.mark.parametrize(("version", "answers"), [("1.36", [403]), ("1.35", [200])])
+def test_in_place_remembers_what_does_not_fit_until_less_is_wanted(
+    version: str, answers: list[int]
+) -> None:
+    async def test(shop: Shop) -> None:
+        await shop.deploy()
+        await shop.autoscale("InPlace")
+        await shop.recommend("9")
+        updater = shop.updater()
+        await updater.run_once()
+        await shop.settle()
+        assert shop.calls("resize") == answers * len(shop.calls("resize"))
+        tried = len(shop.calls("resize"))
+        for _ in range(3):
+            await updater.run_once()
+            await shop.settle()
+        assert len(shop.calls("resize")) <= 3
+        assert tried <= 3
+        settled = len(shop.calls("resize"))
+        await shop.recommend("10")
+        await updater.run_once()
+        await shop.settle()
+        assert len(shop.calls("resize")) == settled
+        await shop.recommend("600m")
+        for _ in range(4):
+            await updater.run_once()
+            await shop.settle()
+        assert await shop.cpu() == ["600m"] * 3
+        assert shop.calls("eviction") == []
+
+    in_shop(test, version=version)
+
+
+@pytest.mark.parametrize("version", ["1.35", "1.36"])
+def test_what_never_fits_is_evicted_where_that_is_allowed(version: str) -> None:
+    async def test(shop: Shop) -> None:
+        await shop.deploy()
+        await shop.autoscale("InPlaceOrRecreate")
+        await shop.recommend("9")
+        updater = shop.updater()
+        for _ in range(4):  # resizes go first, and they use up the budget of a pass
+            await updater.run_once()
+            await shop.settle()
+        assert 201 in shop.calls("eviction")
+        assert any(
+            message.endswith("[resize_infeasible]") for message in await shop.told("EvictedByVPA")
+        )
+
+    in_shop(test, version=version)
+
+
+def test_a_deferred_resize_waits_five_minutes_before_the_pod_is_evicted() -> None:
+    """Two nodes of two cores, and three pods that would like 1.9 each: the third must wait."""
+
+    async def test(shop: Shop) -> None:
+        await shop.deploy()
+        await shop.autoscale("InPlaceOrRecreate")
+        await shop.recommend("1900m")
+        updater = shop.updater()
+        elapsed = 0.0
+        while not shop.calls("eviction"):
+            await updater.run_once()
+            await asyncio.sleep(60)
+            elapsed += 60
+            assert elapsed < 1200
+        assert elapsed > 300
+        messages = await shop.told("EvictedByVPA")
+        assert all(message.endswith("[resize_deferred_too_long]") for message in messages)
+
+    in_shop(test)
+
+
+def test_without_admission_nothing_is_evicted_and_resizes_go_on() -> None:
+    async def test(shop: Shop) -> None:
+        await shop.deploy()
+        await shop.autoscale("InPlaceOrRecreate")
+        await shop.recommend("600m")
+        shop.admission = AdmissionStatus.STALE
+        await shop.updater().run_once()
+        assert shop.calls("resize") == [200]
+        await shop.recommend("9")
+        updater = shop.updater()
+        for _ in range(3):
+            await updater.run_once()
+            await shop.settle()
+        assert shop.calls("eviction") == []
+        shop.admission = AdmissionStatus.ALIVE
+        await updater.run_once()
+        assert shop.calls("eviction") == [201]
+
+    in_shop(test)
+
+
+def test_a_restarted_updater_repeats_nothing() -> None:
+    async def test(shop: Shop) -> None:
+        await shop.deploy()
+        await shop.autoscale("InPlaceOrRecreate")
+        await shop.recommend("600m")
+        for _ in range(5):
+            await shop.updater().run_once()
+            await shop.settle()
+        assert shop.calls("resize") == [200, 200, 200]
+
+    in_shop(test)
+
+
+def test_caches_that_lag_make_nothing_happen_twice() -> None:
+    async def test(shop: Shop) -> None:
+        await shop.deploy(replicas=4)
+        await shop.autoscale("InPlaceOrRecreate")
+        await shop.recommend("600m")
+        updater = shop.updater()
+        await updater.run_once()
+        await updater.run_once()
+        await updater.run_once()
+        assert len(shop.calls("resize")) == 4
+        assert await shop.cpu() == ["600m"] * 4
+
+    in_shop(test)
+
+
+def test_a_pod_disruption_budget_is_the_api_servers_word() -> None:
+    budgets = Endpoint(
+        "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", dict[str, Any]
+    )
+
+    async def test(shop: Shop) -> None:
+        await shop.deploy()
+        spec = {"minAvailable": 3, "selector": {"matchLabels": {"app": "web"}}}
+        body = {"metadata": {"name": "web"}, "spec": spec}
+        await shop.admin.create(budgets, body, namespace="shop")
+        await shop.autoscale("Recreate")
+        await shop.recommend("100m")
+        await shop.updater().run_once()
+        assert set(shop.calls("eviction")) == {429}
+        assert len(await shop.cpu()) == 3
+
+    in_shop(test)
+
+
+def test_a_vpa_without_a_target_harms_nobody() -> None:
+    async def test(shop: Shop) -> None:
+        await shop.autoscale("Recreate")
+        await shop.recommend("100m")
+        await shop.updater().run_once()
+        with pytest.raises(NotFoundError):
+            await shop.admin.get(DEPLOYMENTS, "web", namespace="shop")
+        assert shop.calls("eviction") == []
+
+    in_shop(test)
