@@ -77,19 +77,21 @@ def understand(
     custom: CustomVersion | None,
     *,
     subresource: str,
+    completes: bool = True,
     field_validation: str,
 ) -> list[str]:
     """Complete or prune ``obj`` in place, in the shape in which it is stored.
 
     Returns warnings about unknown fields of a custom resource; ``field_validation`` is the
-    request's parameter. Built-in kinds keep unknown fields.
+    request's parameter. Built-in kinds keep unknown fields. ``completes`` False says that
+    nothing can be missing.
 
     Raises:
         ApiError: 400, a value can't be read, or an unknown field under ``Strict``.
     """
     tidy(obj)
     if custom is None:
-        if subresource in _COMPLETED:
+        if completes and subresource in _COMPLETED:
             defaults.fill(resource, obj)
         micro_times.normalize(resource, obj)
         if crds.is_definition(resource):

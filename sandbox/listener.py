@@ -40,6 +40,7 @@ class Listener:
         self._config = uvicorn.Config(
             app,
             lifespan="off",
+            proxy_headers=False,
             http="httptools",
             ws="none",
             log_config=None,

@@ -175,8 +175,12 @@ def list_options_invalid(*causes: Cause) -> errors.ApiError:
 
 
 def write_token(version: int, start: str) -> str:
-    """A continue token: the version of the list, and the last name that was sent."""
-    token = msgspec.json.encode({"v": _CONTINUE_FORMAT, "rv": version, "start": f"/{start}\0"})
+    """A continue token: the version of the list, and the last name that was sent.
+
+    The token of an inconsistent continuation has the version -1 and lacks the first slash.
+    """
+    place = f"/{start}\0" if version >= 0 else f"{start}\0"
+    token = msgspec.json.encode({"v": _CONTINUE_FORMAT, "rv": version, "start": place})
     return urlsafe_b64encode(token).rstrip(b"=").decode()
 
 
@@ -186,13 +190,17 @@ def read_token(text: str) -> tuple[int, str]:
     Raises:
         ApiError: 400, nobody gave out such a token.
     """
+    raw = b""
     try:
         raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        token = msgspec.json.decode(raw.decode("latin-1").encode() if raw else raw)
+        token = msgspec.json.decode(raw)
         version, start = int(token["rv"]), str(token["start"])
     except (binascii.Error, msgspec.DecodeError, ValueError, TypeError, KeyError) as error:
+        problem = str(error)
+        if raw and raw[:1] != b"{":
+            problem = f"invalid character '{chr(raw[0])}' looking for beginning of value"
         raise errors.bad_request(
-            f"invalid continue token: continue key is not valid: {error}"
+            f"invalid continue token: continue key is not valid: {problem}"
         ) from error
     return version, start.strip("/\0")
 

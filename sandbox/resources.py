@@ -1,6 +1,6 @@
 """What the API server serves: groups, kinds, subresources, and how each is stored."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 REVIEW_VERBS = ("create",)
@@ -32,20 +32,17 @@ class Resource:
     custom: bool = False  # defined by a CustomResourceDefinition
     stored_as: str = ""  # group resource whose objects these are, if not its own
 
-    @property
-    def group_resource(self) -> str:
-        """As error messages name it: ``pods``, ``deployments.apps``."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
+    # Derived, and asked for on every request, so kept:
+    group_resource: str = field(init=False, compare=False)  # ``pods``, ``deployments.apps``
+    api_version: str = field(init=False, compare=False)  # ``v1``, ``apps/v1``
+    storage_key: str = field(init=False, compare=False)  # what all versions are stored under
 
-    @property
-    def storage_key(self) -> str:
-        """What the store keeps the objects under; all versions share it."""
-        return self.stored_as or self.group_resource
-
-    @property
-    def api_version(self) -> str:
-        """``v1``, ``apps/v1``."""
-        return f"{self.group}/{self.version}" if self.group else self.version
+    def __post_init__(self) -> None:
+        known = f"{self.plural}.{self.group}" if self.group else self.plural
+        version = f"{self.group}/{self.version}" if self.group else self.version
+        object.__setattr__(self, "group_resource", known)
+        object.__setattr__(self, "api_version", version)
+        object.__setattr__(self, "storage_key", self.stored_as or known)
 
     @property
     def list_kind(self) -> str:

@@ -11,6 +11,7 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from sys import intern
 from typing import Any
 
@@ -81,11 +82,11 @@ class _Table:
 
     __slots__ = ("floor", "history", "items", "keys", "listeners")
 
-    def __init__(self, history: int) -> None:
+    def __init__(self, history: int, floor: int) -> None:
         self.items: dict[str, Stored] = {}
         self.keys: list[str] = []
         self.history: deque[Change] = deque(maxlen=history)
-        self.floor = 0  # the history is complete for versions above this one
+        self.floor = floor  # the history is complete for versions above this one
         self.listeners: list[Listener] = []
 
     def record(self, change: Change) -> None:
@@ -104,6 +105,7 @@ class Store:
         self._tables: dict[str, _Table] = {}
         self._owned: dict[str, set[tuple[str, str]]] = {}
         self._version = 0
+        self._compacted = 0  # what happened up to this version is forgotten
 
     @property
     def version(self) -> int:
@@ -126,10 +128,10 @@ class Store:
         """The objects as they were at ``version``.
 
         Raises:
-            ApiError: 410, the history no longer reaches back so far.
+            ApiError: 410, the history no longer reaches back so far, or not yet so far ahead.
         """
         table = self._table(resource)
-        if version < table.floor:
+        if not table.floor <= version <= self._version:
             raise errors.expired("The resourceVersion for the provided list is too old.")
         undone: dict[str, Stored | None] = {}
         for change in reversed(table.history):
@@ -242,6 +244,7 @@ class Store:
 
     def compact(self) -> None:
         """Forget the history: watches and pages from before have to list again (410)."""
+        self._compacted = self._version
         for table in self._tables.values():
             table.history.clear()
             table.floor = self._version
@@ -249,7 +252,8 @@ class Store:
     def _table(self, resource: Resource) -> _Table:
         table = self._tables.get(resource.storage_key)
         if table is None:
-            table = self._tables[resource.storage_key] = _Table(self._history)
+            table = _Table(self._history, self._compacted)
+            self._tables[resource.storage_key] = table
         return table
 
     def _stored(self, resource: Resource, obj: dict[str, Any]) -> Stored:
@@ -305,9 +309,14 @@ def field_value(obj: dict[str, Any], path: str) -> str:
     if computed is not None:
         return computed(obj)
     value: Any = obj
-    for step in path.split("."):
+    for step in _steps(path):
         value = value.get(step) if isinstance(value, dict) else None
     return intern(_text(value))
+
+
+@lru_cache(maxsize=256)
+def _steps(path: str) -> tuple[str, ...]:
+    return tuple(path.split("."))
 
 
 def _text(value: object) -> str:

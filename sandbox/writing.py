@@ -30,7 +30,7 @@ from sandbox.patching import apply_patch
 from sandbox.registry import Registry
 from sandbox.requests import Place, Request, dry_run
 from sandbox.resizing import prepare_resize
-from sandbox.resources import EVENTS, NAMESPACES, Resource
+from sandbox.resources import EVENTS, NAMESPACES, PODS, Resource
 from sandbox.store import Store, Stored
 from sandbox.strategies import prepare_create, prepare_update
 from sandbox.validation import Validation
@@ -123,7 +123,7 @@ class Writes:
         if meta.get("resourceVersion"):
             raise errors.bad_request("resourceVersion should not be set on objects to be created")
         self._check_namespace(resource, place.namespace)
-        obj = self._understood(write, obj)
+        obj = self._understood(write, obj, None)
         prepare_create(storing, obj, self._rng)
         for name in ("uid", "creationTimestamp", "generation", "managedFields"):
             obj["metadata"].pop(name, None)
@@ -221,7 +221,7 @@ class Writes:
         new = change(to_new(old) if resource.stored_as else old)
         if (new["metadata"].get("resourceVersion") or str(before.version)) != str(before.version):
             raise errors.conflict(resource, place.name)
-        new = self._understood(write, new)
+        new = self._understood(write, new, old)
         carry_over(old, new)
         if place.subresource != "resize":
             new = prepare_update(storing, place.subresource, old, new)
@@ -306,7 +306,7 @@ class Writes:
             raise RuntimeError("admission has lost the object")
         return obj
 
-    def _understood(self, write: _Write, obj: Json) -> Json:
+    def _understood(self, write: _Write, obj: Json, old: Json | None) -> Json:
         if write.resource.stored_as:
             obj = to_core(obj)
         write.warnings += understand(
@@ -314,6 +314,7 @@ class Writes:
             write.storing,
             self._registry.custom(write.resource),
             subresource=write.place.subresource,
+            completes=not _same_pod_spec(write.storing, obj, old),
             field_validation=write.request.query.get("fieldValidation", ""),
         )
         return obj
@@ -362,6 +363,11 @@ class Writes:
 
 class _OvertakenError(Exception):
     """Somebody else wrote while admission was asked: the update starts again."""
+
+
+def _same_pod_spec(resource: Resource, obj: Json, old: Json | None) -> bool:
+    """Whether this is a pod whose spec is what it was: most writes, and nothing to complete."""
+    return resource is PODS and old is not None and obj.get("spec") == old.get("spec")
 
 
 def _storing(resource: Resource) -> Resource:

@@ -1,0 +1,151 @@
+"""A client of the sandbox's API server without a network: requests go into the ASGI app."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+import yaml
+
+from sandbox.apiserver import ApiServer
+from sandbox.auth import ADMIN
+from sandbox.store import Store
+from sandbox.version import KubernetesVersion
+
+NOW = datetime(2026, 11, 21, 8, 25, tzinfo=UTC)
+CRDS = Path(__file__).parents[1] / "deploy" / "crd"
+
+
+class SteppingClock:
+    """Stands still until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.time = NOW
+
+    def now(self) -> datetime:
+        return self.time
+
+    def advance(self, seconds: float) -> None:
+        self.time += timedelta(seconds=seconds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+    @property
+    def lines(self) -> list[Any]:
+        """The events of a watch."""
+        return [msgspec.json.decode(line) for line in self.body.splitlines()]
+
+
+class Api:
+    """An API server and its administrator."""
+
+    def __init__(self, minor: int = 36, *, history: int = 4000, **options: Any) -> None:
+        self.clock = SteppingClock()
+        self.store = Store(history=history)
+        self.server = ApiServer(
+            self.store, KubernetesVersion(minor), self.clock, rng=Random(1), **options
+        )
+        self.token = self.server.authenticator.issue(ADMIN)
+
+    async def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+        """Send one request; a body that isn't bytes is sent as JSON. ``_`` in names is ``-``."""
+        raw_path, _, query = path.partition("?")
+        encoded = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        sent = {
+            "authorization": f"Bearer {self.token}",
+            "content-type": "application/json",
+            "user-agent": "test/1.0",
+            **{name.replace("_", "-"): value for name, value in headers.items()},
+        }
+        messages: list[Mapping[str, Any]] = []
+        bodies = iter([{"type": "http.request", "body": b"" if body is None else encoded}])
+
+        async def receive() -> Mapping[str, Any]:
+            for message in bodies:
+                return message
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        async def send(message: Mapping[str, Any]) -> None:
+            messages.append(message)
+
+        scope = {
+            "type": "http",
+            "method": method,
+            "raw_path": raw_path.encode(),
+            "query_string": query.encode(),
+            "headers": [(k.encode(), v.encode()) for k, v in sent.items()],
+        }
+        await self.server(scope, receive, send)
+        start, *rest = messages
+        found = [(k.decode(), v.decode()) for k, v in start["headers"]]
+        merged: dict[str, str] = {}
+        for name, value in found:
+            merged[name.lower()] = (
+                f"{merged[name.lower()]}\n{value}" if name.lower() in merged else value
+            )
+        return Answer(
+            status=start["status"], headers=merged, body=b"".join(m["body"] for m in rest)
+        )
+
+    async def make(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Create an object that must be accepted; returns it."""
+        answer = await self("POST", path, body)
+        assert answer.status == 201, answer.body
+        return answer.json
+
+    async def read(self, path: str) -> Any:
+        """GET what must be there."""
+        answer = await self("GET", path)
+        assert answer.status == 200, answer.body
+        return answer.json
+
+    async def merge(self, path: str, patch: Any) -> Answer:
+        return await self("PATCH", path, patch, content_type="application/merge-patch+json")
+
+    async def namespace(self, name: str) -> None:
+        await self.make("/api/v1/namespaces", {"metadata": {"name": name}})
+
+    async def apply_definitions(self) -> None:
+        """Create the CustomResourceDefinitions of ``deploy/crd``."""
+        for path in sorted(CRDS.glob("*.yaml")):
+            await self.make(
+                "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+                yaml.safe_load(path.read_text()),
+            )
+
+
+@asynccontextmanager
+async def api_server(minor: int = 36, **options: Any) -> AsyncIterator[Api]:
+    """An API server with the namespace ``golden``, closed at the end."""
+    api = Api(minor, **options)
+    await api.namespace("golden")
+    try:
+        yield api
+    finally:
+        await api.server.close()
+
+
+def pod(name: str = "web", *, node: str = "", **spec: Any) -> dict[str, Any]:
+    """The body of a pod with one container."""
+    container = {
+        "name": "app",
+        "image": "registry.example/app:1",
+        "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
+    }
+    given = {"nodeName": node} if node else {}
+    return {"metadata": {"name": name}, "spec": {"containers": [container], **given, **spec}}
