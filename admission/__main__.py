@@ -94,6 +94,7 @@ async def serve(settings: Settings, clock: Clock, *, namespace: str) -> None:
                 "caches": lambda: cluster.synced,
                 "certificate": lambda: pair.valid_at(clock.now()),
             },
+            profiling=settings.profiling,
         )
         server = _webhook_server(settings, cluster, pair.context)
         background: list[service.Background] = [ops.run, server.run, announce]

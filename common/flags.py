@@ -99,6 +99,8 @@ def show(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, timedelta):
         return _show_duration(value)
+    if isinstance(value, float):
+        return f"{value:.15g}"
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     return "" if value is None else str(value)

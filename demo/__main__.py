@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from demo.apply import apply
 from demo.observe import NAMESPACE, Observer
 from demo.processes import Processes, free_port
 from demo.settings import ADMISSION, RECOMMENDER, UPDATER, Settings
-from demo.story import CHAPTERS, Progress, Verdict, WorkloadState, savings
+from demo.story import CHAPTERS, Amounts, Progress, Verdict, WorkloadState, given_back
 from demo.table import LiveTable, PlainLines, View, summary
 
 LOOK_EVERY = 0.5  # seconds
@@ -34,23 +34,30 @@ _WEBHOOK = "vpa-webhook-config"
 
 @dataclass(slots=True)
 class Story:
-    """The states at the start and now, and what has been done so far."""
+    """The states before the components came, the states now, and what has been done so far."""
 
     start: dict[str, WorkloadState] = field(default_factory=dict)
     now: dict[str, WorkloadState] = field(default_factory=dict)
     progress: dict[str, Progress] = field(default_factory=dict)
     lowered: bool = False
 
-    def look(self, states: Mapping[str, WorkloadState]) -> None:
-        """Take the states; a workload starts when all its pods are ready for the first time."""
-        for chapter in CHAPTERS:
-            state = states[chapter.name]
-            complete = len(state.pods) == chapter.replicas and all(p.ready for p in state.pods)
-            if chapter.name not in self.start and complete:
-                self.start[chapter.name] = state
-            before = self.start.get(chapter.name, WorkloadState())
-            self.now[chapter.name] = state
-            self.progress[chapter.name] = chapter.judge(before, state)
+    def look(self, states: dict[str, WorkloadState]) -> None:
+        """Take the states and judge them."""
+        self.now = states
+        self.progress = {
+            chapter.name: chapter.judge(
+                self.start.get(chapter.name, WorkloadState()), states[chapter.name]
+            )
+            for chapter in CHAPTERS
+        }
+
+    @property
+    def complete(self) -> bool:
+        """Whether every workload has all its pods, and all are ready."""
+        return all(
+            len(self.now[chapter.name].pods) == chapter.replicas and self.now[chapter.name].settled
+            for chapter in CHAPTERS
+        )
 
     @property
     def ended(self) -> bool:
@@ -63,7 +70,7 @@ class Story:
     @property
     def found_infeasible(self) -> bool:
         """Whether the resize that can't work has been tried, and the VPA may be lowered."""
-        return bool(self.now["toobig"].refused) and "toobig" in self.start
+        return bool(self.now["toobig"].refused)
 
 
 async def tell(settings: Settings, view: View, stop: asyncio.Event) -> Story:
@@ -77,7 +84,7 @@ async def tell(settings: Settings, view: View, stop: asyncio.Event) -> Story:
     (folder / "logs").mkdir(parents=True)
     processes = Processes(folder / "logs")
     try:
-        async with started(settings, folder, processes, view) as client:
+        async with _cluster(settings, folder, processes, view) as client:
             story = await _watch(settings, client, processes, view, stop)
             if settings.keep and not stop.is_set():
                 view.close()
@@ -93,10 +100,10 @@ async def tell(settings: Settings, view: View, stop: asyncio.Event) -> Story:
 
 
 @contextlib.asynccontextmanager
-async def started(
+async def _cluster(
     settings: Settings, folder: Path, processes: Processes, view: View
 ) -> AsyncIterator[KubeClient]:
-    """Start cluster and components, and apply the examples once the webhook is registered."""
+    """Start a cluster, and create the new kinds and the examples in it."""
     kubeconfig = folder / "kubeconfig"
     view.say("Starting a sandbox cluster on loopback.")
     await processes.start(
@@ -114,19 +121,17 @@ async def started(
             await asyncio.sleep(0.05)
     connection = await load(str(kubeconfig))
     async with KubeClient(connection, user_agent="vpa-demo", qps=200, burst=400) as client:
-        for manifest in sorted((settings.root / "deploy/crd").glob("*.yaml")):
-            await apply(client, manifest)
-        await _start_components(folder, processes, view)
-        async with asyncio.timeout(START_WITHIN):
-            while not await _registered(client):
-                processes.check()
-                await asyncio.sleep(0.1)
-        for manifest in sorted((settings.root / "examples").glob("*.yaml")):
-            view.say(f"Applied {manifest.name}: {', '.join(await apply(client, manifest))}")
+        for folder_of_manifests in ("deploy/crd", "examples"):
+            for manifest in sorted((settings.root / folder_of_manifests).glob("*.yaml")):
+                created = await apply(client, manifest)
+                view.say(f"Applied {folder_of_manifests}/{manifest.name}: {', '.join(created)}")
         yield client
 
 
-async def _start_components(folder: Path, processes: Processes, view: View) -> None:
+async def _start_components(
+    client: KubeClient, folder: Path, processes: Processes, view: View
+) -> None:
+    """Make certificates, start the three components, and wait for the webhook's registration."""
     certificates = folder / "certs"
     maker = await processes.start(
         "certs", ["certs", f"--output-dir={certificates}", "--host=127.0.0.1"]
@@ -155,6 +160,10 @@ async def _start_components(folder: Path, processes: Processes, view: View) -> N
         address = f"--address=127.0.0.1:{free_port()}"
         running = await processes.start(name, [name, *common, address, *flags])
         view.say(f"    {running.command}")
+    async with asyncio.timeout(START_WITHIN):
+        while not await _registered(client):
+            processes.check()
+            await asyncio.sleep(0.1)
 
 
 async def _registered(client: KubeClient) -> bool:
@@ -172,15 +181,23 @@ async def _watch(
     view: View,
     stop: asyncio.Event,
 ) -> Story:
-    """Look at the cluster until the story has ended well and stayed so, or can't any more."""
+    """Follow the story until it has ended well and stayed so, or can't any more.
+
+    The components are started when the workloads run and their usage is known, as they would
+    be installed into a cluster that has been there before them.
+    """
     story, observer = Story(), Observer(client)
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    ended_at: float | None = None
     async with asyncio.TaskGroup() as group:
         caches = [group.create_task(cache.run()) for cache in (observer.pods, observer.vpas)]
         await observer.pods.wait_synced()
         await observer.vpas.wait_synced()
+        async with asyncio.timeout(START_WITHIN):
+            await _usage_known(story, observer, processes, stop)
+        story.start = story.now
+        if not stop.is_set():
+            await _start_components(client, settings.folder.resolve(), processes, view)
+        loop = asyncio.get_running_loop()
+        began, ended_at = loop.time(), None
         while not stop.is_set():
             processes.check()
             elapsed = loop.time() - began
@@ -199,6 +216,19 @@ async def _watch(
     return story
 
 
+async def _usage_known(
+    story: Story, observer: Observer, processes: Processes, stop: asyncio.Event
+) -> None:
+    """Wait until all pods of the story run and the metrics API knows them."""
+    pods = sum(chapter.replicas for chapter in CHAPTERS)
+    while not stop.is_set():
+        processes.check()
+        story.look(await observer.states())
+        if story.complete and await observer.has_usage(pods):
+            return
+        await asyncio.sleep(LOOK_EVERY)
+
+
 async def _lower(client: KubeClient, view: View) -> None:
     """Do what an operator would: bound the recommendation by what a node can hold."""
     policy = {"containerName": "*", "maxAllowed": {"cpu": LOWERED_CPU}}
@@ -215,17 +245,15 @@ async def _lower(client: KubeClient, view: View) -> None:
 
 
 def _print_summary(story: Story, output: str) -> None:
-    saved = savings(story.start, story.now)
     if output == "table":
-        start = {chapter.name: WorkloadState() for chapter in CHAPTERS} | story.start
         Console(width=None if sys.stdout.isatty() else 160).print(
-            summary(start, story.now, story.progress, saved)
+            summary(story.start, story.now, story.progress)
         )
         return
     workloads = {
         name: {
-            "before": _amounts(story.start.get(name, WorkloadState())),
-            "after": _amounts(state),
+            "before": _amounts(story.start[name].request),
+            "after": _amounts(state.request),
             "evictions": state.evictions,
             "resizes": state.resizes,
             "restarts": state.restarts,
@@ -235,13 +263,13 @@ def _print_summary(story: Story, output: str) -> None:
         }
         for name, state in story.now.items()
     }
-    given_back = {"cpuMillicores": saved.cpu, "memoryBytes": saved.memory}
-    print(json.dumps({"workloads": workloads, "givenBack": given_back}, indent=2))
+    freed, added = given_back(story.start, story.now)
+    totals = {"givenBack": _amounts(freed), "givenToOthers": _amounts(added)}
+    print(json.dumps({"workloads": workloads, **totals}, indent=2))
 
 
-def _amounts(state: WorkloadState) -> dict[str, int | None]:
-    """The request of a workload, for JSON."""
-    return {"cpuMillicores": state.request.cpu, "memoryBytes": state.request.memory}
+def _amounts(amounts: Amounts) -> dict[str, int | None]:
+    return {"cpuMillicores": amounts.cpu, "memoryBytes": amounts.memory}
 
 
 async def run(settings: Settings) -> int:

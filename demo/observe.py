@@ -8,9 +8,10 @@ import msgspec
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.base import QuantityJson
 from common.api.core import ContainerStatus, Pod, ResourceRequirements
+from common.errors import KubeError
 from common.kube.cache import Cache, Change
 from common.kube.client import KubeClient
-from common.kube.endpoints import PODS, VPAS
+from common.kube.endpoints import POD_METRICS, PODS, VPAS
 from common.quantity import parse_milli, parse_value
 from demo.story import CHAPTERS, Amounts, PodState, WorkloadState
 
@@ -28,7 +29,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     subresource: str = ""
     namespace: str = ""
     name: str = ""
-    status: int = 0
+    code: int = 0  # HTTP status of the answer
 
 
 class AuditPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -62,11 +63,19 @@ class Observer:
         )
         return {chapter.name: self._state(chapter.name, page.items) for chapter in CHAPTERS}
 
+    async def has_usage(self, pods: int) -> bool:
+        """Whether the metrics API knows what this many pods use."""
+        try:
+            listing = await self.client.list(POD_METRICS, namespace=NAMESPACE)
+        except KubeError:  # it has nothing before its first window is over
+            return False
+        return len(listing.items) >= pods
+
     def _state(self, workload: str, audit: Iterable[AuditEntry]) -> WorkloadState:
         calls = [entry for entry in audit if entry.name.startswith(f"{workload}-")]
         evictions = [entry for entry in calls if entry.subresource == "eviction"]
         resizes = [entry for entry in calls if entry.subresource == "resize"]
-        refused = sum(entry.status == _NODE_CAPACITY_STATUS for entry in resizes)
+        refused = sum(entry.code == _NODE_CAPACITY_STATUS for entry in resizes)
         return WorkloadState(
             pods=tuple(
                 _pod_state(pod)
@@ -74,8 +83,8 @@ class Observer:
                 if _workload(pod) == workload and pod.metadata.deletion_timestamp is None
             ),
             target=self._target(workload),
-            evictions=sum(entry.status < 300 for entry in evictions),
-            resizes=sum(entry.status < 300 for entry in resizes),
+            evictions=sum(entry.code < 300 for entry in evictions),
+            resizes=sum(entry.code < 300 for entry in resizes),
             refused=refused + len(self._infeasible.get(workload, ())),
             oom_kills=len(self._kills.get(workload, ())),
             restarts=sum(self._restarts.get(workload, {}).values()),

@@ -222,26 +222,21 @@ CHAPTERS: tuple[Chapter, ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Savings:
-    """What the cluster got back, requests before less requests after; negative: it gave more."""
+def given_back(
+    start: Mapping[str, WorkloadState], now: Mapping[str, WorkloadState]
+) -> tuple[Amounts, Amounts]:
+    """What workloads gave back and what others got, as sums of their pods' requests."""
+    freed: dict[str, int] = dict.fromkeys(("cpu", "memory"), 0)
+    added: dict[str, int] = dict.fromkeys(("cpu", "memory"), 0)
+    for name, state in now.items():
+        for resource in freed:
+            change = _total(state, resource) - _total(start[name], resource)
+            (added if change > 0 else freed)[resource] += abs(change)
+    return Amounts(**freed), Amounts(**added)
 
-    cpu: int  # millicores
-    memory: int  # bytes
 
-
-def savings(start: Mapping[str, WorkloadState], now: Mapping[str, WorkloadState]) -> Savings:
-    """Sum the change of requests over all pods of the story."""
-
-    def total(states: Mapping[str, WorkloadState], resource: str) -> int:
-        return sum(
-            getattr(pod.request, resource) or 0 for state in states.values() for pod in state.pods
-        )
-
-    return Savings(
-        cpu=total(start, "cpu") - total(now, "cpu"),
-        memory=total(start, "memory") - total(now, "memory"),
-    )
+def _total(state: WorkloadState, resource: str) -> int:
+    return sum(getattr(pod.request, resource) or 0 for pod in state.pods)
 
 
 def show_cpu(millicores: int | None) -> str:

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from demo.story import CHAPTERS, Progress, Savings, Verdict, WorkloadState, show
+from demo.story import CHAPTERS, Progress, Verdict, WorkloadState, given_back, show
 
 _COLOUR = {Verdict.WAITING: "yellow", Verdict.REACHED: "green", Verdict.SPOILED: "red"}
 _HEADINGS = ("workload", "mode", "request", "target", "evicted", "resized", "restarts", "OOM", "")
@@ -82,7 +82,6 @@ def summary(
     start: Mapping[str, WorkloadState],
     end: Mapping[str, WorkloadState],
     progress: Mapping[str, Progress],
-    saved: Savings,
 ) -> Table:
     """What has become of each workload, and what the cluster got back."""
     table = Table(title="What became of the workloads", title_justify="left")
@@ -102,7 +101,8 @@ def summary(
             *counts,
             f"{mark}: {judged.note}",
         )
-    table.caption = f"given back: {saved.cpu}m CPU, {round(saved.memory / 1024 / 1024)}Mi memory"
+    freed, added = given_back(start, end)
+    table.caption = f"given back: {show(freed)}; given to workloads that lacked it: {show(added)}"
     table.caption_justify = "left"
     return table
 

@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 _PROGRAM = "recommender"
 _MISSED_CYCLES = 5  # after so many intervals without a cycle the process is no longer healthy
 _RETRY_SECONDS = 5.0  # between two attempts to read the history
-_GRACE_SECONDS = 3.0  # for the cycle at hand, once a signal came
+_GRACE_SECONDS = 2.0  # for the cycle at hand, once a signal came
 
 
 def main() -> int:
@@ -75,6 +75,7 @@ async def recommend(settings: Settings, clock: Clock) -> None:
             settings.address,
             checks={"caches": lambda: followed.synced},
             registry=metrics.registry,
+            profiling=settings.profiling,
         )
         recommender = assemble(settings, followed, metrics, clock)
         election = _election(settings, client, clock)

@@ -94,6 +94,7 @@ async def serve(settings: Settings, clock: Clock, *, environ: Mapping[str, str])
             health,
             settings.address,
             checks={"caches": lambda: all(cache.synced for cache in caches.all())},
+            profiling=settings.profiling,
         )
         background: list[service.Background] = [ops.run, events.run, fresh.run]
         background += [cache.run for cache in caches.all()]

@@ -1,6 +1,6 @@
 """The ops address of a process: liveness, readiness and metrics."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 
 import fastapi
@@ -9,6 +9,7 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client.exposition import choose_encoder
 
 from common.flags import show
+from common.runtime import profiles
 from common.runtime.clock import Clock
 from common.runtime.web import WebServer
 
@@ -54,12 +55,14 @@ def ops_app(
     *,
     checks: Checks | None = None,
     registry: prometheus_client.CollectorRegistry = prometheus_client.REGISTRY,
+    profiling: bool = False,
 ) -> fastapi.FastAPI:
     """The application behind the ops address.
 
     ``/health-check`` is :class:`Health`; ``/readyz`` is 200 when every one of ``checks`` says
     so, else 503 with the names of those that don't; ``/metrics`` is the registry in the form
-    that the scraper asks for.
+    that the scraper asks for. With ``profiling``, ``/debug/pprof/profile`` and
+    ``/debug/pprof/heap`` watch the process for ``?seconds=`` and answer with a table.
     """
     app = fastapi.FastAPI(openapi_url=None)
 
@@ -80,7 +83,25 @@ def ops_app(
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         return fastapi.Response(encode(registry), headers={"Content-Type": content_type})
 
+    if profiling:
+        _add_profiles(app)
     return app
+
+
+def _add_profiles(app: fastapi.FastAPI) -> None:
+    async def answer(taking: Awaitable[str]) -> PlainTextResponse:
+        try:
+            return PlainTextResponse(await taking)
+        except profiles.BusyError as error:
+            return PlainTextResponse(f"{error}\n", status_code=409)
+
+    @app.get("/debug/pprof/profile")
+    async def profile(seconds: float = 30.0) -> PlainTextResponse:
+        return await answer(profiles.cpu_profile(seconds))
+
+    @app.get("/debug/pprof/heap")
+    async def heap(seconds: float = 30.0) -> PlainTextResponse:
+        return await answer(profiles.heap_growth(seconds))
 
 
 class OpsServer(WebServer):
@@ -97,6 +118,7 @@ class OpsServer(WebServer):
         *,
         checks: Checks | None = None,
         registry: prometheus_client.CollectorRegistry = prometheus_client.REGISTRY,
+        profiling: bool = False,
     ) -> None:
-        app = ops_app(health, checks=checks, registry=registry)
+        app = ops_app(health, checks=checks, registry=registry, profiling=profiling)
         super().__init__(app, address, name="ops")

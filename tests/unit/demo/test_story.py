@@ -11,7 +11,7 @@ from demo.story import (
     PodState,
     Verdict,
     WorkloadState,
-    savings,
+    given_back,
 )
 
 SMALL = Amounts(cpu=50, memory=250 * MIB)
@@ -164,11 +164,11 @@ def test_judge(case: Case) -> None:
     assert chapter.judge(case.start, case.now).verdict is case.want
 
 
-def test_what_was_given_back_counts_every_pod_and_may_be_negative() -> None:
+def test_what_is_given_back_and_what_others_get_are_summed_apart() -> None:
     before = {"web": state(START), "db": state(SMALL)}
     after = {"web": state(SMALL), "db": state(LARGE)}
 
-    saved = savings(before, after)
+    freed, added = given_back(before, after)
 
-    assert saved.cpu == 2 * (300 - 50) + 2 * (50 - 800)
-    assert saved.memory == 2 * 50 * MIB + 2 * (250 - 1024) * MIB
+    assert freed == Amounts(cpu=2 * 250, memory=2 * 50 * MIB)
+    assert added == Amounts(cpu=2 * 750, memory=2 * 774 * MIB)

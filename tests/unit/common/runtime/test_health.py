@@ -131,3 +131,29 @@ def test_no_host_means_every_interface() -> None:
     ):
         assert every.getsockname()[0] in {"::", "0.0.0.0"}
         assert one.getsockname()[0] == "127.0.0.1"
+
+
+async def test_profiles_are_served_only_where_they_are_asked_for() -> None:
+    server = OpsServer(Health(HandClock(), timedelta(minutes=5)), "127.0.0.1:0")
+    async with serving(server) as session:
+        status, _ = await answer(session, "/debug/pprof/profile")
+    assert status == 404
+
+
+async def test_only_one_profile_is_taken_at_a_time() -> None:
+    health = Health(HandClock(), timedelta(minutes=5))
+    server = OpsServer(health, "127.0.0.1:0", profiling=True)
+    async with serving(server) as session:
+        answers = await asyncio.gather(
+            *(answer(session, "/debug/pprof/heap?seconds=0.05") for _ in range(2))
+        )
+    assert sorted(status for status, _ in answers) == [200, 409]
+
+
+async def test_a_profile_tells_where_the_time_went() -> None:
+    health = Health(HandClock(), timedelta(minutes=5))
+    server = OpsServer(health, "127.0.0.1:0", profiling=True)
+    async with serving(server) as session:
+        status, text = await answer(session, "/debug/pprof/profile?seconds=0.01")
+    assert status == 200
+    assert "cumulative" in text

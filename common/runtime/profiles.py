@@ -1,0 +1,52 @@
+"""Profiles of the running process, for ``--profiling``."""
+
+import asyncio
+import cProfile
+import io
+import pstats
+import tracemalloc
+
+LONGEST = 300.0  # seconds
+_ROWS = 60
+
+
+class BusyError(Exception):
+    """Another profile is being taken; the interpreter allows one at a time."""
+
+
+async def cpu_profile(seconds: float) -> str:
+    """What the event loop's thread did for the next ``seconds``, as a table of functions.
+
+    Raises:
+        BusyError: another profile is being taken.
+    """
+    profile = cProfile.Profile()
+    try:
+        profile.enable()
+    except ValueError as error:
+        raise BusyError(str(error)) from error
+    try:
+        await asyncio.sleep(min(seconds, LONGEST))
+    finally:
+        profile.disable()
+    text = io.StringIO()
+    pstats.Stats(profile, stream=text).strip_dirs().sort_stats("cumulative").print_stats(_ROWS)
+    return text.getvalue()
+
+
+async def heap_growth(seconds: float) -> str:
+    """Where memory was allocated in the next ``seconds`` and not given back, largest first.
+
+    Raises:
+        BusyError: another profile is being taken.
+    """
+    if tracemalloc.is_tracing():
+        raise BusyError("memory is being traced already")
+    tracemalloc.start()
+    try:
+        before = tracemalloc.take_snapshot()
+        await asyncio.sleep(min(seconds, LONGEST))
+        growth = tracemalloc.take_snapshot().compare_to(before, "lineno")
+    finally:
+        tracemalloc.stop()
+    return "\n".join(str(line) for line in growth[:_ROWS]) + "\n"
