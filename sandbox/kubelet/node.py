@@ -99,12 +99,12 @@ class Node:
         if known is None:
             self._take(pod, now, new_ip)
             return
-        changed_spec = pod.metadata.generation != known.generation
+        generation, faults = known.generation, known.faults
         known.observe(pod)
         if known.deleting or self.frozen:
             self.touched.add(known.uid)
             return
-        if changed_spec:
+        if (known.generation, known.faults) != (generation, faults):
             self._respond(known, now)
 
     def _take(self, pod: RunnablePod, now: datetime, new_ip: str) -> None:
@@ -166,7 +166,7 @@ class Node:
         if self.frozen:
             return
         for pod in self.pods.values():
-            if pod.kill_hungry(now):
+            if pod.kill_hungry(now, node_memory=self.shape.capacity.memory):
                 self.touched.add(pod.uid)
 
     def retry(self, now: datetime) -> None:

@@ -314,17 +314,22 @@ class PodRun:
         self.pending = self.in_progress = self.actuate_at = None
         self.released = True
 
-    def kill_hungry(self, now: datetime) -> bool:
-        """Kill what wants more memory than its limit allows; True if somebody died."""
+    def kill_hungry(self, now: datetime, *, node_memory: int) -> bool:
+        """Kill what wants more memory than its limit allows; True if somebody died.
+
+        A container without a limit may have what the node has, ``node_memory`` bytes.
+        """
         if self.deleting or self.phase is not Phase.RUNNING:
             return False
         died = False
         for container in self.containers.values():
-            limit = memory_limit_in_force(self, container)
-            if limit is None or container.load.memory.peak <= limit:
+            own = memory_limit(self.resources_of(container))
+            limit = node_memory if own is None else own
+            if not container.running or container.load.memory.peak <= limit:
                 continue
             if self.memory_demand(container, now) > limit:
-                message = f"Container {container.name} exceeded its memory limit of {limit} bytes"
+                whose = "the memory of its node," if own is None else "its memory limit of"
+                message = f"Container {container.name} exceeded {whose} {limit} bytes"
                 self.notice("OOMKilling", message, warning=True, container=container.name)
                 self.end(container, now, exit_code=_OOM_EXIT, reason="OOMKilled")
                 died = True
@@ -349,13 +354,6 @@ class PodRun:
                 container.end(now, exit_code=_SIGTERM_EXIT)
         self._finish(Phase.FAILED if self.phase is Phase.RUNNING else self.phase)
         self.ended = True
-
-
-def memory_limit_in_force(pod: PodRun, container: Container) -> int | None:
-    """The limit in bytes that the runtime holds a running container to."""
-    if not container.running:
-        return None
-    return memory_limit(pod.resources_of(container))
 
 
 def _container_specs(pod: RunnablePod) -> Iterator[tuple[Kind, ContainerSpec]]:

@@ -98,6 +98,7 @@ def actuate(pod: PodRun, now: datetime) -> None:
         _complete(pod)
         return
     if pod.faults.resize is ResizeFault.STUCK:
+        pod.actuate_at = now + timedelta(seconds=pod.simulation.timing.retry_failed)
         return
     restarted = [one for one in outstanding if _asks_for_restart(pod, one)]
     updated = [one for one in outstanding if one not in restarted]

@@ -67,11 +67,12 @@ def node_usage(node: Node, *, now: datetime, window: float) -> NodeUsage:
 
 def _usage(pod: PodRun, container: Container, node: Node, now: datetime, window: float) -> Usage:
     resources = pod.resources_of(container)
+    limit = memory_limit(resources)
     return throttled(
         container.load,
         pod.moment(container, now),
         cpu_limit=cpu_limit(resources),
-        memory_limit=memory_limit(resources),
+        memory_limit=node.shape.capacity.memory if limit is None else limit,
         node_cpu=node.shape.capacity.cpu,
         window=window,
     )

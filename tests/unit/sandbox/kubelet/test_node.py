@@ -300,6 +300,17 @@ def test_memory_exactly_at_the_limit_lives() -> None:
     assert kubelet.container()["restartCount"] == 0
 
 
+def test_without_a_limit_the_node_is_the_limit() -> None:
+    kubelet = Kubelet(memory=Runs((Ramp(start=0, end=2000 * MIB, after=0, over=10), Constant(1))))
+    kubelet.post()
+    kubelet.wait(6)  # 1000 MiB, the node's own size, at the fifth second of its run
+    assert kubelet.container()["restartCount"] == 0
+    kubelet.wait(2)
+    assert kubelet.container()["lastState"]["terminated"]["reason"] == "OOMKilled"
+    (kill,) = [n for n in kubelet.node.pods["uid-web"].notices if n.reason == "OOMKilling"]
+    assert kill.message == f"Container app exceeded the memory of its node, {1000 * MIB} bytes"
+
+
 def test_the_back_off_doubles_up_to_five_minutes() -> None:
     kubelet = Kubelet(memory=Constant(300 * MIB))
     kubelet.post(limits={"memory": "200Mi"})
@@ -489,6 +500,20 @@ def test_faults_of_a_resize(fault: str, want: list[tuple[str, str]]) -> None:
     kubelet.wait(60)
     assert kubelet.resize() == want
     assert kubelet.container()["resources"]["requests"]["cpu"] == "100m"
+
+
+@pytest.mark.parametrize("fault", ["stuck", "error", "deferred", "infeasible", "silent"])
+def test_a_fault_that_is_taken_back_heals(fault: str) -> None:
+    kubelet = Kubelet()
+    kubelet.post(annotations={"resize": fault})
+    kubelet.wait(2)
+    kubelet.post(cpu="300m", annotations={"resize": fault})
+    kubelet.wait(30)
+    raw = pod("web", generation=2, cpu="300m")
+    kubelet.node.observe(msgspec.convert(raw, RunnablePod), kubelet.now, new_ip="")
+    kubelet.wait(11)
+    assert kubelet.resize() == []
+    assert kubelet.container()["resources"]["requests"]["cpu"] == "300m"
 
 
 def test_an_annotation_that_is_nonsense_is_passed_over() -> None:
