@@ -1,0 +1,262 @@
+"""Sums over a pod's containers, quality of service, canonical quantities."""
+
+from typing import Any
+
+import pytest
+
+from common.quantity import QuantityError
+from sandbox.limit_ranger import ANNOTATION, apply_defaults, broken_bounds
+from sandbox.pod_resources import (
+    QosClass,
+    canonical_text,
+    complete_pod_resources,
+    pod_limits,
+    pod_requests,
+    qos_class,
+)
+from sandbox.quotas import charged, exceeded, in_scope, missing_resources, pod_usage
+from sandbox.times import rfc3339
+from sandbox.virtual_time import EPOCH
+
+
+def box(name: str = "app", *, cpu: str = "", limit: str = "", **more: Any) -> dict[str, Any]:
+    resources: dict[str, Any] = {}
+    if cpu:
+        resources["requests"] = {"cpu": cpu}
+    if limit:
+        resources["limits"] = {"cpu": limit}
+    return {"name": name, "resources": resources, **more}
+
+
+def pod(*containers: dict[str, Any], init: Any = (), **more: Any) -> dict[str, Any]:
+    spec: dict[str, Any] = {"containers": list(containers), **more.pop("spec", {})}
+    if init:
+        spec["initContainers"] = list(init)
+    return {"metadata": {"name": "p"}, "spec": spec, **more}
+
+
+def reported(cpu: str, allocated: str = "", *, reason: str = "") -> dict[str, Any]:
+    one: dict[str, Any] = {"name": "app", "resources": {"requests": {"cpu": cpu}}}
+    if allocated:
+        one["allocatedResources"] = {"cpu": allocated}
+    conditions = [{"type": "PodResizePending", "reason": reason}] if reason else []
+    return {"status": {"containerStatuses": [one], "conditions": conditions}}
+
+
+SIDECAR = {"restartPolicy": "Always"}
+SUMS: list[tuple[str, dict[str, Any], str]] = [
+    ("containers add up", pod(box(cpu="1"), box("b", cpu="500m")), "1500m"),
+    ("a small init container hides", pod(box(cpu="1"), init=[box("i", cpu="900m")]), "1"),
+    ("a large init container counts", pod(box(cpu="1"), init=[box("i", cpu="2")]), "2"),
+    ("init containers run in turn", pod(box(), init=[box("i", cpu="2"), box("j", cpu="1")]), "2"),
+    ("a sidecar adds", pod(box(cpu="1"), init=[box("s", cpu="1", **SIDECAR)]), "2"),
+    (
+        "an init container beside an earlier sidecar",
+        pod(box(cpu="1"), init=[box("s", cpu="1", **SIDECAR), box("i", cpu="3")]),
+        "4",
+    ),
+    (
+        "an init container before a sidecar",
+        pod(box(cpu="1"), init=[box("i", cpu="3"), box("s", cpu="1", **SIDECAR)]),
+        "3",
+    ),
+    ("overhead", pod(box(cpu="1"), spec={"overhead": {"cpu": "250m"}}), "1250m"),
+    (
+        "the pod's own request wins",
+        pod(box(cpu="1"), spec={"resources": {"requests": {"cpu": "3"}}}),
+        "3",
+    ),
+    ("actual above spec", pod(box(cpu="1"), **reported("2")), "2"),
+    ("allocated above spec", pod(box(cpu="1"), **reported("1", "3")), "3"),
+    ("a deferred resize counts", pod(box(cpu="4"), **reported("1", "1", reason="Deferred")), "4"),
+    (
+        "an infeasible one doesn't",
+        pod(box(cpu="4"), **reported("1", "1", reason="Infeasible")),
+        "1",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "pod_", "want"), SUMS, ids=[case[0] for case in SUMS])
+def test_requests_with_status(name: str, pod_: dict[str, Any], want: str) -> None:
+    assert str(pod_requests(pod_, with_status=True)["cpu"].canonical()) == want
+
+
+def test_limits_do_not_know_allocations() -> None:
+    there = pod(box(limit="1"), **reported("5", "5"))
+    assert str(pod_limits(there, with_status=True)["cpu"]) == "1"
+
+
+def whole(cpu: str, memory: str, *, asks: str = "") -> dict[str, Any]:
+    limits = {"cpu": cpu, "memory": memory}
+    return {
+        "name": "c",
+        "resources": {"limits": limits, "requests": {**limits, "cpu": asks or cpu}},
+    }
+
+
+CLASSES: list[tuple[str, dict[str, Any], QosClass]] = [
+    ("nothing said", pod(box()), QosClass.BEST_EFFORT),
+    ("zeros", pod(box(cpu="0")), QosClass.BEST_EFFORT),
+    ("a request", pod(box(cpu="1")), QosClass.BURSTABLE),
+    ("all equal", pod(whole("1", "1Gi")), QosClass.GUARANTEED),
+    ("equal in another spelling", pod(whole("1", "1Gi", asks="1000m")), QosClass.GUARANTEED),
+    ("one lower", pod(whole("1", "1Gi", asks="999m")), QosClass.BURSTABLE),
+    ("no memory limit", pod(box(cpu="1", limit="1")), QosClass.BURSTABLE),
+    ("one silent container", pod(whole("1", "1Gi"), box("b")), QosClass.BURSTABLE),
+    ("a silent init container", pod(whole("1", "1Gi"), init=[box("i")]), QosClass.BURSTABLE),
+    (
+        "the pod's own resources",
+        pod(box(), spec={"resources": whole("1", "1Gi")["resources"]}),
+        QosClass.GUARANTEED,
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "pod_", "want"), CLASSES, ids=[case[0] for case in CLASSES])
+def test_qos_class(name: str, pod_: dict[str, Any], want: QosClass) -> None:
+    assert qos_class(pod_) is want
+
+
+@pytest.mark.parametrize(
+    ("raw", "want"),
+    [
+        ("0.25", "250m"),
+        ("1000m", "1"),
+        (2, "2"),
+        ("65536Ki", "64Mi"),
+        ("1.5Gi", "1536Mi"),
+        ("1e8", "100e6"),
+        ("100500u", "101m"),
+        ("100000000.5", "100000000500m"),
+    ],
+)
+def test_canonical_text(raw: str | int, want: str) -> None:
+    assert canonical_text(raw) == want
+
+
+def test_a_limit_without_request_becomes_the_request() -> None:
+    there = pod(box(limit="1000m"))
+    complete_pod_resources(there)
+    complete_pod_resources(there)
+    assert there["spec"]["containers"][0]["resources"] == {
+        "requests": {"cpu": "1"},
+        "limits": {"cpu": "1"},
+    }
+    with pytest.raises(QuantityError):
+        complete_pod_resources(pod(box(cpu="lots")))
+
+
+def limit_range(**item: Any) -> dict[str, Any]:
+    return {"spec": {"limits": [{"type": "Container", **item}]}}
+
+
+def test_defaults_of_a_limit_range_fill_gaps_only() -> None:
+    there = pod(box(cpu="1"), init=[box("i")])
+    bounds = limit_range(default={"cpu": "2", "memory": "1Gi"}, defaultRequest={"cpu": "500m"})
+    apply_defaults(there, [bounds])
+    assert there["spec"]["containers"][0]["resources"] == {
+        "requests": {"cpu": "1"},
+        "limits": {"cpu": "2", "memory": "1Gi"},
+    }
+    assert there["metadata"]["annotations"] == {
+        ANNOTATION: "LimitRanger plugin set: cpu, memory limit for container app; "
+        "cpu request for init container i; cpu, memory limit for init container i"
+    }
+
+
+BOUNDS: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
+    ("at the least", box(cpu="1"), {"min": {"cpu": "1"}}, ""),
+    (
+        "below it",
+        box(cpu="999m"),
+        {"min": {"cpu": "1"}},
+        "minimum cpu usage per Container is 1, but request is 999m",
+    ),
+    (
+        "nothing asked",
+        box(),
+        {"min": {"cpu": "1"}},
+        "minimum cpu usage per Container is 1.  No request is specified",
+    ),
+    ("at the most", box(limit="1"), {"max": {"cpu": "1"}}, ""),
+    (
+        "above it",
+        box(limit="1001m"),
+        {"max": {"cpu": "1"}},
+        "maximum cpu usage per Container is 1, but limit is 1001m",
+    ),
+    (
+        "no limit",
+        box(),
+        {"max": {"cpu": "1"}},
+        "maximum cpu usage per Container is 1.  No limit is specified",
+    ),
+    ("ratio kept", box(cpu="1", limit="2"), {"maxLimitRequestRatio": {"cpu": "2"}}, ""),
+    (
+        "ratio broken",
+        box(cpu="1", limit="2001m"),
+        {"maxLimitRequestRatio": {"cpu": "2"}},
+        "cpu max limit to request ratio per Container is 2, but provided ratio is 2.001000",
+    ),
+    (
+        "two at once",
+        box(cpu="1", limit="9"),
+        {"min": {"cpu": "2"}, "max": {"cpu": "8"}},
+        (
+            "[minimum cpu usage per Container is 2, but request is 1, "
+            "maximum cpu usage per Container is 8, but limit is 9]"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "container", "item", "want"), BOUNDS, ids=[c[0] for c in BOUNDS])
+def test_bounds(name: str, container: dict[str, Any], item: dict[str, Any], want: str) -> None:
+    assert broken_bounds(pod(container), limit_range(**item)) == want
+
+
+def quota(hard: dict[str, str], used: dict[str, str], **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "q"},
+        "spec": {"hard": hard, **spec},
+        "status": {"hard": hard, "used": used},
+    }
+
+
+def test_a_quota_is_used_up_to_its_limit_and_no_further() -> None:
+    one = quota({"requests.cpu": "1", "pods": "5"}, {"requests.cpu": "500m", "pods": "1"})
+    fits = pod_usage(pod(box(cpu="500m")), EPOCH)
+    assert exceeded(one, fits) == ""
+    assert charged(one, fits) == {"requests.cpu": "1", "pods": "2"}
+    assert exceeded(one, pod_usage(pod(box(cpu="501m")), EPOCH)) == (
+        "exceeded quota: q, requested: requests.cpu=501m, used: requests.cpu=500m, "
+        "limited: requests.cpu=1"
+    )
+    assert exceeded(quota({"pods": "5"}, {}), fits) == (
+        "status unknown for quota: q, resources: pods"
+    )
+
+
+def test_a_quota_makes_containers_speak() -> None:
+    one = quota({"limits.memory": "1Gi", "requests.cpu": "1", "pods": "1"}, {})
+    assert missing_resources(one, pod(box("b", cpu="1"), box("a"))) == (
+        "limits.memory for: a,b; requests.cpu for: a"
+    )
+
+
+@pytest.mark.parametrize(
+    ("scope", "want"),
+    [("BestEffort", False), ("NotBestEffort", True), ("Terminating", False)],
+)
+def test_scopes(scope: str, want: object) -> None:
+    assert in_scope(quota({}, {}, scopes=[scope]), pod(box(cpu="1"))) is want
+    assert in_scope(quota({}, {}, scopes=[scope]), None) is False
+
+
+def test_a_pod_that_has_ended_only_counts_as_an_object() -> None:
+    ended = pod(box(cpu="1"), status={"phase": "Succeeded"})
+    assert set(pod_usage(ended, EPOCH)) == {"count/pods"}
+    late = pod(box(cpu="1"))
+    late["metadata"]["deletionTimestamp"] = rfc3339(EPOCH)
+    assert "requests.cpu" in pod_usage(late, EPOCH)
