@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from fake_api import FakeApi, listing, status
+from fake_api import FakeApi, Reply, listing, named, status
 from recommender_harness import CHECKPOINTS, METRICS, checkpoint_of, prepare, status_of, usage
 
 from common.runtime.clock import SystemClock
@@ -151,3 +151,34 @@ async def test_what_an_operator_can_put_right_is_one_line(
         assert await ended(process) == 2
         await process.logged(complaint)
         assert len(process.log) == 1
+
+
+async def test_a_silent_metrics_server_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        api.on(METRICS, Reply(chunks=[b'{"items": ['], hold=True))
+        async with running(api, tmp_path) as process:
+            await api.asked(METRICS)
+            process.process.send_signal(signal.SIGTERM)
+            assert await ended(process) == 0
+
+
+async def test_a_killed_process_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        api.on(METRICS, listing(usage(at=SystemClock().now(), cpu="800m", memory="1Gi")))
+        async with running(api, tmp_path) as process:
+            body = (await api.asked(checkpoint_of("web-app"))).json()
+            process.process.kill()
+        kept = named(
+            "web-app",
+            spec={"vpaObjectName": "web", "containerName": "app"},
+            status=body[-1]["value"],
+        )
+        api.on(CHECKPOINTS, listing(kept))
+        api.on(METRICS, listing())
+        before = api.routes.count(WEB)
+        async with running(api, tmp_path):
+            again = (await api.asked(WEB, times=before + 1)).json()
+        (app,) = again[0]["value"]["recommendation"]["containerRecommendations"]
+        assert app["target"]["cpu"] == "920m"
