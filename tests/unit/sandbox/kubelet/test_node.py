@@ -294,7 +294,7 @@ def test_an_oom_kill_is_told_and_the_container_runs_again() -> None:
 
 
 def test_memory_exactly_at_the_limit_lives() -> None:
-    kubelet = Kubelet(memory=Ramp(start=0, end=200 * MIB, after=0, over=10))
+    kubelet = Kubelet(memory=Runs((Constant(200 * MIB), Constant(300 * MIB))))
     kubelet.post(limits={"memory": "200Mi"})
     kubelet.wait(3600)
     assert kubelet.container()["restartCount"] == 0
@@ -387,6 +387,19 @@ def test_a_deferred_resize_is_tried_when_room_comes_free() -> None:
     kubelet.wait(1)
     assert kubelet.resize() == []
     assert kubelet.container()["resources"]["requests"]["cpu"] == "700m"
+
+
+def test_a_resize_that_completes_lets_the_others_try_again() -> None:
+    kubelet = Kubelet(minor=33)  # its queue has no order: the one that grows is tried first
+    kubelet.post("web", cpu="500m")
+    kubelet.post("other", cpu="400m")
+    kubelet.wait(2)
+    kubelet.post("web", cpu="700m")
+    kubelet.post("other", cpu="200m")
+    assert kubelet.resize("web") == [("PodResizePending", "Deferred")]
+    kubelet.wait(1)
+    assert kubelet.resize("other") == []
+    assert kubelet.container()["allocatedResources"]["cpu"] == "700m"
 
 
 def test_deletion_of_another_pod_makes_room() -> None:
