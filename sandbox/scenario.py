@@ -1,7 +1,7 @@
 """A description in YAML of a small cluster: its nodes, how fast they are, what runs there uses.
 
 Everything has a default, so an empty file is a cluster, too. The format is shown in full by
-``scenarios/demo.yaml`` and in ``sandbox/README.md``.
+``scenarios/README.md``.
 """
 
 import ipaddress
