@@ -1,0 +1,234 @@
+"""``python -P -m updater`` as its own process, against an API server that keeps still."""
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_api import FakeApi, Reply, listing, named, status
+
+from common.kube import endpoints
+from common.runtime.clock import SystemClock
+from common.runtime.web import listen
+
+LISTED = (
+    *(endpoints.DEPLOYMENTS, endpoints.REPLICA_SETS, endpoints.STATEFUL_SETS),
+    *(endpoints.DAEMON_SETS, endpoints.JOBS, endpoints.CRON_JOBS),
+    *(endpoints.REPLICATION_CONTROLLERS, endpoints.LIMIT_RANGES, endpoints.VPAS),
+    endpoints.PODS,
+)
+EVENTS = f"POST {endpoints.EVENTS.collection('shop')}"
+LEASE = f"GET {endpoints.LEASES.object('vpa-admission-controller', 'kube-system')}"
+
+
+def objects() -> dict[str, list[Any]]:
+    """A Deployment of two pods that ask for a tenth of what is recommended."""
+    selector = {"selector": {"matchLabels": {"app": "web"}}, "replicas": 2}
+    replica_set = named("web-1", spec=selector)
+    owner = {"kind": "Deployment", "name": "web", "controller": True}
+    replica_set["metadata"]["ownerReferences"] = [owner]
+    amounts = {"cpu": "1", "memory": "1Gi"}
+    recommended = {
+        "containerName": "app",
+        "target": amounts,
+        "lowerBound": amounts,
+        "upperBound": amounts,
+    }
+    target = {"kind": "Deployment", "name": "web"}
+    return {
+        "deployments": [named("web", spec=selector)],
+        "replicasets": [replica_set],
+        "verticalpodautoscalers": [
+            named(
+                "web",
+                spec={"targetRef": target},
+                status={"recommendation": {"containerRecommendations": [recommended]}},
+            )
+        ],
+        "pods": [pod("web-a"), pod("web-b")],
+    }
+
+
+def pod(name: str) -> Any:
+    resources = {"requests": {"cpu": "100m", "memory": "100Mi"}}
+    made = named(
+        name,
+        spec={"nodeName": "node", "containers": [{"name": "app", "resources": resources}]},
+        status={"phase": "Running", "startTime": "2026-01-01T00:00:00Z"},
+    )
+    made["metadata"] |= {
+        "uid": f"uid-{name}",
+        "labels": {"app": "web"},
+        "ownerReferences": [{"kind": "ReplicaSet", "name": "web-1", "controller": True}],
+    }
+    return made
+
+
+def prepare(api: FakeApi) -> None:
+    found = objects()
+    for endpoint in LISTED:
+        path = endpoint.collection()
+        api.on(f"GET {path}", listing(*found.get(endpoint.resource, [])))
+        api.on(f"WATCH {path}", Reply(chunks=[], hold=True))
+    renewed = (SystemClock().now() + timedelta(minutes=10)).isoformat()
+    lease = named("vpa-admission-controller", namespace="kube-system", spec={"renewTime": renewed})
+    api.on(LEASE, Reply(body=lease))
+    for name in ("web-a", "web-b"):
+        api.on(f"POST {evictions(name)}", Reply(status=201, body={"status": "Success"}))
+    api.on(EVENTS, Reply(status=201, body={}))
+
+
+def evictions(name: str) -> str:
+    return endpoints.PODS.object(name, "shop", "eviction")
+
+
+class Process:
+    """The running process, and what it has said."""
+
+    def __init__(self, process: asyncio.subprocess.Process, ops: int) -> None:
+        self.process = process
+        self.ops = ops
+        self.log: list[str] = []
+        self._told = asyncio.Condition()
+
+    async def read_log(self) -> None:
+        assert self.process.stderr is not None
+        while line := await self.process.stderr.readline():
+            async with self._told:
+                self.log.append(line.decode())
+                self._told.notify_all()
+
+    async def logged(self, sentence: str) -> None:
+        async with asyncio.timeout(20), self._told:
+            await self._told.wait_for(lambda: any(sentence in line for line in self.log))
+
+    async def get(self, path: str) -> tuple[int, str]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.ops)
+        writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+        writer.close()
+        return int(head.split()[1]), body.decode()
+
+    async def ended(self) -> int:
+        async with asyncio.timeout(5):
+            return await self.process.wait()
+
+
+def kubeconfig(folder: Path, api: FakeApi) -> Path:
+    path = folder / "kubeconfig"
+    cluster = {"name": "fake", "cluster": {"server": f"http://127.0.0.1:{api.port}"}}
+    context = {"name": "fake", "context": {"cluster": "fake", "user": "nobody"}}
+    content = {
+        "current-context": "fake",
+        "clusters": [cluster],
+        "contexts": [context],
+        "users": [{"name": "nobody", "user": {}}],
+    }
+    path.write_text(json.dumps(content))
+    return path
+
+
+@asynccontextmanager
+async def running(api: FakeApi, folder: Path, *arguments: str) -> AsyncIterator[Process]:
+    with listen("127.0.0.1:0") as found:
+        ops = int(found.getsockname()[1])
+    started = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "updater", f"--kubeconfig={kubeconfig(folder, api)}"),
+        *(f"--address=127.0.0.1:{ops}", "--updater-interval=300ms"),
+        *arguments,
+        cwd=folder,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    process = Process(started, ops)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(process.read_log())
+        try:
+            yield process
+        finally:
+            if started.returncode is None:
+                started.kill()
+            await started.wait()
+
+
+async def test_a_life_from_the_first_pass_to_sigterm(tmp_path: Path) -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        async with running(api, tmp_path) as process:
+            await api.asked(f"POST {evictions('web-a')}")
+            await api.asked(LEASE, times=4)  # some passes later
+            assert await process.get("/readyz") == (200, "OK")
+            assert await process.get("/health-check") == (200, "OK")
+            _, metrics = await process.get("/metrics")
+            assert 'vpa_updater_candidate_pods{decision="wait",reason="below_min' in metrics
+            process.process.send_signal(signal.SIGTERM)
+            assert await process.ended() == 0
+            assert not any("Traceback" in line for line in process.log)
+            decided = [line for line in process.log if 'decision="evict"' in line]
+            assert len(decided) == 1
+        # The cache never showed that the pod went: it was asked to go once, all the same.
+        assert api.routes.count(f"POST {evictions('web-a')}") == 1
+        assert api.routes.count(f"POST {evictions('web-b')}") == 0
+
+
+async def test_an_api_server_that_is_away_is_waited_for(tmp_path: Path) -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        await api.stop()
+        async with running(api, tmp_path) as process:
+            await process.logged("API server unreachable")
+            assert (await process.get("/readyz"))[0] == 503
+            await api.start()
+            await process.logged("caches have synced")
+            assert (await process.get("/readyz"))[0] == 200
+            lines = [line for line in process.log if "API server" in line]
+            assert len(lines) == 2  # away, and back
+            process.process.send_signal(signal.SIGTERM)
+            assert await process.ended() == 0
+            assert not any("Traceback" in line for line in process.log)
+
+
+async def test_a_call_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        route = f"POST {evictions('web-a')}"
+        api.on(route, Reply(chunks=[], hold=True))
+        async with running(api, tmp_path) as process:
+            await api.asked(route)
+            process.process.send_signal(signal.SIGTERM)
+            assert await process.ended() == 0
+
+
+async def test_a_lost_lease_ends_the_process(tmp_path: Path) -> None:
+    lease = endpoints.LEASES.object("vpa-updater", "kube-system")
+    async with FakeApi() as api:
+        prepare(api)
+        held = named("vpa-updater", namespace="kube-system", spec={})
+        api.on(f"GET {lease}", Reply(body=held), status(500, "InternalError"))
+        api.on(f"PUT {lease}", Reply(body=held), status(409, "Conflict"))
+        timing = ("duration=4s", "renew-deadline=1s", "retry-period=200ms")
+        flags = [f"--leader-elect-{'lease-' if 'dur' in each else ''}{each}" for each in timing]
+        async with running(api, tmp_path, "--leader-elect", *flags) as process:
+            assert await process.ended() == 1
+            await process.logged("was not renewed in time")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        pytest.param(["--no-such-flag"], "unrecognized arguments", id="unknown flag"),
+        pytest.param(["--kubeconfig=nowhere"], "no such file", id="no kubeconfig"),
+    ],
+)
+async def test_what_an_operator_can_put_right_is_one_line(
+    tmp_path: Path, arguments: list[str], complaint: str
+) -> None:
+    async with FakeApi() as api, running(api, tmp_path, *arguments) as process:
+        assert await process.ended() == 2
+        await process.logged(complaint)
+        assert len(process.log) == 1

@@ -1,0 +1,159 @@
+"""From a live pod to a candidate: updater.md 7 with D18, D28 and D31."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from builders import container, pod, recommendation, vpa
+from common.api.autoscaling import ContainerRecommendation, UpdatePolicy, VerticalPodAutoscaler
+from common.api.core import (
+    ContainerState,
+    ContainerStateTerminated,
+    ContainerStatus,
+    Pod,
+    PodCondition,
+    PodStatus,
+)
+from common.features import FeatureGates
+from updater.attempts import PodMemory
+from updater.candidate import Candidate, judge_pod, oom_threshold
+from updater.decision import Decision, Reason
+from updater.update_order import Thresholds
+
+NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+IN_RANGE = recommendation(
+    target={"cpu": "200m", "memory": "100Mi"},
+    lower={"cpu": "50m", "memory": "50Mi"},
+    upper={"cpu": "1", "memory": "1Gi"},
+)
+OUT_OF_RANGE = recommendation(target={"cpu": "200m"}, lower={"cpu": "150m"}, upper={"cpu": "1"})
+BY_ONE = recommendation(target={"cpu": "101m"}, lower={"cpu": "101m"}, upper={"cpu": "101m"})
+IN_PROGRESS = PodCondition(type="PodResizeInProgress", status="True")
+
+
+def aged(age: timedelta, *, oomed: bool = False, resizing: bool = False) -> Pod:
+    """A pod with 100m and 100Mi; its OOM kill happened two hours ago, a minute after the start."""
+    ordinary = pod(containers=(container(requests={"cpu": "100m", "memory": "100Mi"}),))
+    killed = NOW - 2 * HOUR
+    ended = ContainerStateTerminated(
+        reason="OOMKilled", started_at=killed - timedelta(minutes=1), finished_at=killed
+    )
+    statuses = (ContainerStatus(name="app", last_state=ContainerState(terminated=ended)),)
+    return Pod(
+        metadata=ordinary.metadata,
+        spec=ordinary.spec,
+        status=PodStatus(
+            phase="Running",
+            start_time=NOW - age,
+            conditions=(IN_PROGRESS,) if resizing else (),
+            container_statuses=statuses if oomed else (),
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    id: str
+    want: Reason
+    recommended: ContainerRecommendation = IN_RANGE
+    age: timedelta = 24 * HOUR
+    oomed: bool = False
+    resizing: bool = False
+    resized_ago: timedelta | None = None
+
+
+CASES = [
+    Case(id="old enough and drifted", want=Reason.DRIFTED),
+    Case(id="too young", age=HOUR, want=Reason.TOO_YOUNG),
+    Case(id="resized a while ago (D18)", resized_ago=11 * HOUR, want=Reason.TOO_YOUNG),
+    Case(id="resized long ago (D18)", resized_ago=12 * HOUR, want=Reason.DRIFTED),
+    Case(
+        id="a resize that still goes on does not count",
+        resized_ago=HOUR,
+        resizing=True,
+        want=Reason.DRIFTED,
+    ),
+    Case(id="out of range, young", recommended=OUT_OF_RANGE, age=HOUR, want=Reason.OUTSIDE_RANGE),
+    Case(
+        id="out of range, just resized",
+        recommended=OUT_OF_RANGE,
+        resized_ago=timedelta(0),
+        want=Reason.OUTSIDE_RANGE,
+    ),
+    Case(id="a unit beside its range (D31)", recommended=BY_ONE, want=Reason.TOO_SMALL),
+    Case(id="quick OOM", age=HOUR, oomed=True, want=Reason.OOMED_QUICKLY),
+    Case(
+        id="quick OOM before the last resize (D28)",
+        age=3 * HOUR,
+        oomed=True,
+        resized_ago=HOUR,
+        want=Reason.TOO_YOUNG,
+    ),
+    Case(
+        id="quick OOM after the last resize (D28)",
+        age=4 * HOUR,
+        oomed=True,
+        resized_ago=3 * HOUR,
+        want=Reason.OOMED_QUICKLY,
+    ),
+    Case(
+        id="quick OOM, and its resize still goes on",
+        age=3 * HOUR,
+        oomed=True,
+        resizing=True,
+        resized_ago=HOUR,
+        want=Reason.OOMED_QUICKLY,
+    ),
+]
+
+
+def judged(
+    given: Pod, autoscaler: VerticalPodAutoscaler, *, resized_at: datetime | None = None
+) -> Candidate | Decision:
+    return judge_pod(
+        given,
+        autoscaler,
+        (),
+        memory=PodMemory(),
+        resized_at=resized_at,
+        thresholds=Thresholds(),
+        features=FeatureGates(),
+        now=NOW,
+    )
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_judge_pod(case: Case) -> None:
+    outcome = judged(
+        aged(case.age, oomed=case.oomed, resizing=case.resizing),
+        vpa(recommendations=(case.recommended,)),
+        resized_at=None if case.resized_ago is None else NOW - case.resized_ago,
+    )
+    reason = outcome.why if isinstance(outcome, Candidate) else outcome.reason
+    assert reason is case.want
+
+
+def test_a_vpa_without_recommendation_leaves_its_pods_alone() -> None:
+    outcome = judged(aged(24 * HOUR), vpa(recommendations=None))
+    assert isinstance(outcome, Decision)
+    assert outcome.reason is Reason.NO_RECOMMENDATION
+
+
+def test_a_quantity_that_is_none_costs_its_own_pods_alone() -> None:
+    broken = recommendation(target={"cpu": "lots"})
+    outcome = judged(aged(24 * HOUR), vpa(recommendations=(broken,)))
+    assert isinstance(outcome, Decision)
+    assert outcome.reason is Reason.UNREADABLE
+
+
+@pytest.mark.parametrize(
+    ("gate", "seconds", "want"), [(True, 60, 60), (False, 60, 600), (True, None, 600)]
+)
+def test_oom_threshold(*, gate: bool, seconds: int | None, want: int) -> None:
+    plain = vpa()
+    policy = UpdatePolicy(evict_after_oom_seconds=seconds)
+    given = type(plain)(metadata=plain.metadata, spec=type(plain.spec)(update_policy=policy))
+    threshold = oom_threshold(given, timedelta(minutes=10), FeatureGates(per_vpa_config=gate))
+    assert threshold == timedelta(seconds=want)
