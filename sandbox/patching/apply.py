@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
+from common.quantity import QuantityError
 from sandbox.errors import (
     ApiError,
     bad_request,
@@ -16,6 +17,7 @@ from sandbox.patching.go_text import go_text
 from sandbox.patching.merge_keys import fields_of
 from sandbox.patching.operations import OperationError, apply_operations
 from sandbox.patching.strategic import StrategicPatchError, strategic_merge
+from sandbox.pod_resources import complete_pod_resources
 from sandbox.resources import Resource
 
 MAX_OPERATIONS: Final = 10_000
@@ -60,23 +62,6 @@ def apply_patch(
     raise _unsupported(kind, resource)
 
 
-def undecodable(body: bytes, problem: str) -> ApiError:
-    """422: a strategic merge patch brought a value that the kind can't hold.
-
-    The server finds that out when it decodes the patched object; ``problem`` is what it says
-    of the value. Source: ``applyPatchToObject``.
-    """
-    patch = go_text(msgspec.json.decode(body))
-    cause = field_invalid("patch", patch, problem)
-    return ApiError(
-        422,
-        "Invalid",
-        f' "" is invalid: {cause.field}: {cause.message}',
-        causes=(cause,),
-        details={},
-    )
-
-
 def _json_patch(current: dict[str, Any], body: bytes) -> dict[str, Any]:
     try:
         operations = msgspec.json.decode(body)
@@ -105,12 +90,30 @@ def _json_patch(current: dict[str, Any], body: bytes) -> dict[str, Any]:
 
 def _strategic_patch(current: dict[str, Any], body: bytes, resource: Resource) -> dict[str, Any]:
     patch = _decoded_map(body)
+    if resource.group_resource == "pods":
+        _check_quantities(patch, body)
     try:
         merged = strategic_merge(copied(current), patch, fields_of(resource.group, resource.kind))
     except StrategicPatchError as error:
         reason = {400: "BadRequest", 422: "Invalid"}.get(error.status, "InternalError")
         raise ApiError(error.status, reason, str(error)) from error
     return merged if isinstance(merged, dict) else {}
+
+
+def _check_quantities(patch: dict[str, Any], body: bytes) -> None:
+    """Refuse a pod's resources that are no quantities.
+
+    Only here the answer is about the patch: the server decodes the patched object without
+    its name. Source: ``applyPatchToObject``.
+    """
+    try:
+        complete_pod_resources(msgspec.json.decode(body) if patch.get("spec") else {})
+    except QuantityError as error:
+        cause = field_invalid("patch", go_text(patch), error.problem)
+        text = f' "" is invalid: {cause.field}: {cause.message}'
+        raise ApiError(422, "Invalid", text, causes=(cause,), details={}) from error
+    except (AttributeError, TypeError):
+        return  # no pod at all: whoever decodes the patched object says so
 
 
 def _merge(target: Any, patch: Any) -> Any:

@@ -1,0 +1,122 @@
+"""Recorded requests on pods, sent to the sandbox's API server as a client sends them."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from recorded_cases import Recorded, answer, body_of, recorded
+from recorded_cluster import call, furnish, pod_before, quota
+
+from sandbox.apiserver import ApiServer
+from sandbox.auth import ADMIN
+from sandbox.patching import copied
+from sandbox.resources import PODS, RESOURCE_QUOTAS
+from sandbox.store import Store
+
+NOW = datetime(2026, 11, 21, 8, 25, tzinfo=UTC)
+TOKEN = "token"
+
+OUT_OF_SCOPE = {
+    "resize-apply": "server-side apply is refused by the sandbox (415)",
+    "resize-apply-conflict": "server-side apply is refused by the sandbox (415)",
+    "resize-apply-force": "server-side apply is refused by the sandbox (415)",
+    "resize-apply-no-field-manager": "server-side apply is refused by the sandbox (415)",
+    "resize-rbac-denied": "the sandbox has no authorization",
+    "resize-vap-denied-forbidden": "ValidatingAdmissionPolicies are not simulated",
+    "resize-vap-denied-invalid": "ValidatingAdmissionPolicies are not simulated",
+}
+
+
+class FixedClock:
+    def now(self) -> datetime:
+        return NOW
+
+
+def stored_before(case: Recorded) -> dict[str, Any] | None:
+    """The pod before the request; where it wasn't recorded, what must have been there."""
+    if "before" in case.raw:
+        return pod_before(case)
+    if case.status == 404 or case.method == "POST":
+        return None
+    pod = copied(case.body if case.method == "PUT" else case.response)
+    if pod["kind"] != "Pod":
+        [pod] = [
+            copied(one.response) for one in recorded("pod-patch-annotation") if one.status == 200
+        ]
+    meta = pod["metadata"]
+    meta["name"] = case.path[6]
+    if case.method == "PUT":
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "100m"
+        meta["generation"] = 1
+    meta.pop("managedFields", None)
+    if case.case.startswith("pod-patch-annotation"):
+        meta.pop("annotations", None)
+    return pod
+
+
+def request_body(case: Recorded, version: int) -> bytes:
+    """The body, with the version that the pod has here where the recorded one was current."""
+    if case.method == "GET":
+        return b""
+    if case.case not in ("resize-put", "pod-put-resources"):
+        return body_of(case)
+    body = copied(case.body)
+    body["metadata"]["resourceVersion"] = str(version)
+    return msgspec.json.encode(body)
+
+
+async def replay(case: Recorded) -> tuple[int, Any]:
+    store = Store()
+    api = ApiServer(store, case.version, FixedClock())
+    api.authenticator.issue(ADMIN, token=TOKEN)
+    furnish(store)
+    used = {"resize-quota-increase-again": "50m", "resize-quota-decrease": "400m"}
+    cpu = used.get(case.case, "400m" if case.case.startswith("pod-create") else "100m")
+    store.create(RESOURCE_QUOTAS, quota(cpu))
+    pod = stored_before(case)
+    version = store.create(PODS, pod).version if pod is not None else 0
+    status, _, response = await call(
+        api,
+        case.method,
+        case.raw["request"]["path"],
+        request_body(case, version),
+        token=TOKEN,
+        content_type=case.content_type,
+    )
+    return status, response
+
+
+def comparable(case: Recorded, status: int, response: Any) -> Any:
+    result = {"status": status, **answer(response)}
+    if case.case in ("pod-patch-resources", "pod-put-resources"):
+        # A real server appends a diff in a notation of its own.
+        result["message"] = result["message"].partition("\n")[0]
+        result["details"] = result["details"]["causes"][0]["field"]
+    if case.case.startswith("resize-pod-level") and not case.own:
+        # The recording compared containers only; pod-level resources were dropped.
+        return status, result["containers"]
+    return result
+
+
+@pytest.mark.parametrize("minor", [33, 35, 36])
+def test_recorded_requests(minor: int) -> None:
+    cases = [
+        case
+        for case in [*recorded("resize-", minor), *recorded("pod-", minor)]
+        if case.case not in OUT_OF_SCOPE
+    ]
+    wrong = []
+    for case in cases:
+        status, response = asyncio.run(replay(case))
+        got = comparable(case, status, response)
+        want = comparable(case, case.status, case.response)
+        if got != want:
+            wrong.append(f"{case.id}:\n  got  {got}\n  want {want}")
+    assert not wrong, f"{len(wrong)} of {len(cases)} differ:\n" + "\n".join(wrong)
+    assert len(cases) > 80
+
+
+def test_out_of_scope_names_exist() -> None:
+    assert set(OUT_OF_SCOPE) <= {case.case for case in recorded("resize-")}
