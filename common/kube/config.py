@@ -52,7 +52,9 @@ async def load(kubeconfig: str) -> Connection:
         configuration, loader = await read()
         return _connection(configuration, loader, read)
     except FileNotFoundError as error:
-        raise ConfigError(f"{source}: no such file: {error.filename or kubeconfig}") from error
+        named = error.filename or kubeconfig
+        itself = kubeconfig and Path(named) == Path(kubeconfig).absolute()
+        raise ConfigError(f"{source}: no such file{'' if itself else f': {named}'}") from error
     except ssl.SSLError as error:
         raise ConfigError(f"{source}: unusable certificate or key: {error}") from error
     except (AttributeError, KeyError, AssertionError) as error:

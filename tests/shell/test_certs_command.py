@@ -30,7 +30,7 @@ def test_a_second_run_keeps_what_the_first_made(tmp_path: Path) -> None:
     [
         (("--days=0",), "vpa-certs: --days must be from 1 to 1000000\n"),
         (("--wrong",), "vpa-certs: unrecognized arguments: --wrong\n"),
-        (("--kubeconfig=nowhere",), "vpa-certs: kubeconfig nowhere: no such file: nowhere\n"),
+        (("--kubeconfig=nowhere",), "vpa-certs: kubeconfig nowhere: no such file\n"),
     ],
 )
 def test_a_mistake_is_one_clear_line(arguments: tuple[str, ...], line: str, tmp_path: Path) -> None:
