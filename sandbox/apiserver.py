@@ -279,16 +279,20 @@ async def serve(
     """
     credentials = credentials or make_credentials(api.clock.now())
     token = api.authenticator.issue(ADMIN, token=token)
-    async with Listener(api, tls=credentials.server_context(), port=port) as listener:
-        yield Serving(
-            url=listener.url,
-            port=listener.port,
-            authority=credentials.authority,
-            token=token,
-            authenticator=api.authenticator,
-        )
-        api.stop_watches()
-    await api.close()
+    try:
+        async with Listener(api, tls=credentials.server_context(), port=port) as listener:
+            try:
+                yield Serving(
+                    url=listener.url,
+                    port=listener.port,
+                    authority=credentials.authority,
+                    token=token,
+                    authenticator=api.authenticator,
+                )
+            finally:
+                api.stop_watches()
+    finally:
+        await api.close()
 
 
 async def _until_disconnected(receive: Receive, watch: Watch) -> None:
