@@ -1,0 +1,371 @@
+"""The components as processes of the operating system, beside a sandbox cluster in the test's own.
+
+They reach the API server through a gate that a test can shut, or leave open and let nothing
+through; everybody else (kubelets, controllers, the test) goes straight there.
+"""
+
+import asyncio
+import os
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from workloads import NAMESPACE, Change, prepare
+
+from certs import authority
+from certs.store import Directory
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.api.base import QuantityJson
+from common.api.core import Pod
+from common.kube.cache import Cache
+from common.kube.client import KubeClient, PatchType
+from common.kube.endpoints import DEPLOYMENTS, MUTATING_WEBHOOKS, PODS, VPAS, Endpoint
+from common.runtime.clock import SystemClock
+from common.runtime.web import listen
+from sandbox.audit import Entry
+from sandbox.cluster import Cluster, running_cluster
+from sandbox.scenario import Scenario, parse_scenario
+
+LOOPBACK = "127.0.0.1"
+AGENTS = {
+    "recommender": "vpa-recommender",
+    "updater": "vpa-updater",
+    "admission": "vpa-admission-controller",
+}
+
+# What a VPA does in hours by default, in seconds: documented flags, nothing else.
+FLAGS: Mapping[str, Sequence[str]] = {
+    "recommender": (
+        "--recommender-interval=500ms",
+        "--confidence-interval-cpu=1m",
+        "--confidence-interval-memory=1m",
+    ),
+    "updater": (
+        "--updater-interval=500ms",
+        "--in-recommendation-bounds-eviction-lifetime-threshold=1s",
+        "--admission-controller-status-lease-timeout=5s",
+    ),
+    "admission": ("--status-lease-update-interval=500ms",),
+}
+
+SCENARIO = parse_scenario("""
+nodes: [{cpu: 32, memory: 64Gi}]
+timing: {start-delay: 100ms, stop-delay: 100ms, resize-delay: 100ms}
+metrics: {window: 1s}
+usage:
+  - match: {labels: {app: small}}
+    cpu: 30m
+    memory: 60Mi
+  - match: {labels: {app: large}}
+    cpu: 600m
+    memory: 400Mi
+  - match: {}
+    cpu: 30m
+    memory: 60Mi
+""")
+
+
+class Gate:
+    """A relay to the API server; TLS goes through it unseen."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._server: asyncio.Server | None = None
+        self._transports: set[asyncio.WriteTransport] = set()
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self.port = 0
+        self.held = 0  # chunks that a frozen gate keeps
+
+    async def open(self) -> None:
+        """Listen; the second time on the same port."""
+        self._flowing.set()
+        self._server = await asyncio.start_server(self._relay, LOOPBACK, self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def shut(self) -> None:
+        """Refuse new connections, and cut those that are there."""
+        assert self._server is not None
+        self._server.close()
+        for transport in list(self._transports):
+            transport.abort()
+
+    def freeze(self) -> None:
+        """Take everything and answer nothing, as a host does that hangs."""
+        self.held = 0
+        self._flowing.clear()
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there_reader, there_writer = await asyncio.open_connection(LOOPBACK, self._target)
+        transports = {writer.transport, there_writer.transport}
+        self._transports |= transports
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._pump(reader, there_writer))
+                group.create_task(self._pump(there_reader, writer))
+        finally:
+            for transport in transports:
+                transport.abort()
+            self._transports -= transports
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while chunk := await reader.read(2**16):
+                if not self._flowing.is_set():
+                    self.held += 1
+                    await self._flowing.wait()
+                writer.write(chunk)
+                await writer.drain()
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+
+@dataclass
+class Process:
+    """A running component, and what it has said."""
+
+    name: str
+    process: asyncio.subprocess.Process
+    port: int  # of the ops address
+    webhook: int  # the admission controller's port
+    log: list[str] = field(default_factory=list)
+
+    async def read_log(self) -> None:
+        assert self.process.stderr is not None
+        while line := await self.process.stderr.readline():
+            self.log.append(line.decode())
+
+    def said(self, sentence: str) -> list[str]:
+        """The lines that hold a sentence."""
+        return [line for line in self.log if sentence in line]
+
+    async def get(self, path: str) -> str:
+        """The body of an answer of the ops address."""
+        reader, writer = await asyncio.open_connection(LOOPBACK, self.port)
+        writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+        body = (await reader.read()).partition(b"\r\n\r\n")[2]
+        writer.close()
+        return body.decode()
+
+    async def cycles(self) -> int:
+        """How many cycles have ended, successful or not."""
+        for line in (await self.get("/metrics")).splitlines():
+            if "execution_latency_seconds_count" in line and 'step="total"' in line:
+                return int(float(line.rpartition(" ")[2]))
+        return 0
+
+    async def stop(self) -> tuple[int, float]:
+        """Send SIGTERM; the exit code, and how many seconds it took."""
+        began = asyncio.get_running_loop().time()
+        self.process.terminate()
+        code = await self.process.wait()
+        return code, asyncio.get_running_loop().time() - began
+
+    async def kill(self) -> None:
+        """Send SIGKILL."""
+        self.process.kill()
+        await self.process.wait()
+
+
+@dataclass
+class World:
+    """A cluster, a client of it for the test, and the processes that were started."""
+
+    cluster: Cluster
+    client: KubeClient
+    gate: Gate
+    folder: Path
+    authority: bytes  # PEM, of the webhook
+    group: asyncio.TaskGroup
+    pods: Cache[Pod]
+    vpas: Cache[VerticalPodAutoscaler]
+    running: list[Process] = field(default_factory=list)
+
+    async def start(self, name: str, *flags: str) -> Process:
+        """Start a component, with a token of its own."""
+        token = self.cluster.serving.authenticator.issue(
+            f"system:serviceaccount:kube-system:{AGENTS[name]}"
+        )
+        kubeconfig = self.folder / f"{name}.kubeconfig"
+        text = self.cluster.serving.kubeconfig_for(token)
+        straight = f"https://{LOOPBACK}:{self.cluster.serving.port}"
+        kubeconfig.write_text(text.replace(straight, f"https://{LOOPBACK}:{self.gate.port}"))
+        ports = free_port(), free_port()
+        arguments = [f"--kubeconfig={kubeconfig}", f"--address={LOOPBACK}:{ports[0]}"]
+        if name == "admission":
+            arguments += _webhook_flags(self.folder, ports[1])
+        process = await start_process(name, *arguments, *FLAGS[name], *flags)
+        found = Process(name, process, *ports)
+        self.running.append(found)
+        self.group.create_task(found.read_log())
+        return found
+
+    async def start_all(self) -> tuple[Process, Process, Process]:
+        """Recommender, updater and admission, the webhook registered."""
+        admission = await self.start("admission")
+        recommender, updater = await self.start("recommender"), await self.start("updater")
+        await self.until(lambda: bool(self.calls(MUTATING_WEBHOOKS.resource, "create")))
+        return recommender, updater, admission
+
+    async def until(self, condition: Callable[[], bool], *, seconds: float = 20) -> None:
+        """Wait for what the caches, the audit log and the processes' output can tell."""
+        async with asyncio.timeout(seconds):
+            while not condition():  # noqa: ASYNC110 - processes set no events here
+                await asyncio.sleep(0.02)
+
+    async def passes(self, *processes: Process, times: int = 3) -> None:
+        """Wait until each process has ended so many more cycles."""
+        for process in processes:
+            wanted = await process.cycles() + times
+            async with asyncio.timeout(20):
+                while await process.cycles() < wanted:  # noqa: ASYNC110 - it is not ours
+                    await asyncio.sleep(0.1)
+
+    # What the cluster shows
+
+    def pods_of(self, app: str) -> tuple[Pod, ...]:
+        """The pods that are there to stay."""
+        return tuple(
+            pod
+            for pod in self.pods.in_namespace(NAMESPACE)
+            if (pod.metadata.labels or {}).get("app") == app
+            and pod.metadata.deletion_timestamp is None
+        )
+
+    def target(self, name: str) -> Mapping[str, QuantityJson]:
+        """What a VPA recommends for its container; empty if nothing."""
+        vpa = self.vpas.get(NAMESPACE, name)
+        recommendation = vpa.status.recommendation if vpa is not None else None
+        for container in (recommendation and recommendation.container_recommendations) or ():
+            return container.target
+        return {}
+
+    def fits(self, app: str, replicas: int) -> bool:
+        """Whether every pod runs with what is recommended, spec and status."""
+        target, pods = self.target(app), self.pods_of(app)
+        return bool(target) and len(pods) == replicas and all(_runs_with(p, target) for p in pods)
+
+    def calls(self, resource: str, verb: str, subresource: str = "") -> list[Entry]:
+        """Successful calls of our components, oldest first."""
+        found = self.cluster.audit(resource=resource, verb=verb, subresource=subresource)
+        return [call for call in found if call.code < 300 and call.user_agent in AGENTS.values()]
+
+    def evicted(self, app: str = "") -> list[str]:
+        """Names of the evicted pods, one for each eviction that was carried out."""
+        calls = self.calls("pods", "create", "eviction")
+        return [call.name for call in calls if call.name.startswith(app)]
+
+    def resized(self, app: str = "") -> list[str]:
+        """Names of the resized pods, one for each resize that was accepted."""
+        calls = self.calls("pods", "patch", "resize")
+        return [call.name for call in calls if call.name.startswith(app)]
+
+    # What an operator does
+
+    async def edit(self, name: str, **spec: Any) -> None:
+        """Change a VPA."""
+        await self._merge(VPAS, name, spec)
+
+    async def scale(self, name: str, replicas: int) -> None:
+        """Scale a Deployment."""
+        await self._merge(DEPLOYMENTS, name, {"replicas": replicas})
+
+    async def _merge(self, endpoint: Endpoint[Any], name: str, spec: dict[str, Any]) -> None:
+        patch = {"spec": spec}
+        await self.client.patch(
+            endpoint, name, patch, patch_type=PatchType.MERGE, namespace=NAMESPACE
+        )
+
+
+@asynccontextmanager
+async def world(
+    folder: Path,
+    *,
+    scenario: Scenario = SCENARIO,
+    change: Change = lambda definition: definition,
+) -> AsyncIterator[World]:
+    """A cluster with our definitions in it; what is started in it ends with it.
+
+    When the test fails, what the processes said is printed.
+    """
+    bundle = authority.create(
+        [LOOPBACK],
+        make_key=authority.rsa_key,
+        now=SystemClock().now(),
+        lifetime=timedelta(hours=1),
+    )
+    await Directory(folder).save(bundle)
+    async with running_cluster(scenario) as cluster, cluster.client("test") as client:
+        await prepare(client, change=change)
+        gate = Gate(cluster.serving.port)
+        await gate.open()
+        async with asyncio.TaskGroup() as group:
+            pods, vpas = Cache(client, PODS), Cache(client, VPAS)
+            caches = [group.create_task(cache.run()) for cache in (pods, vpas)]
+            made = World(
+                cluster, client, gate, folder, bundle.authority.certificate, group, pods, vpas
+            )
+            try:
+                yield made
+            except BaseException:
+                for process in made.running:
+                    print(f"--- {process.name}\n{''.join(process.log)}")  # noqa: T201
+                raise
+            finally:
+                for process in made.running:
+                    if process.process.returncode is None:
+                        await process.kill()
+                gate.shut()
+                for cache in caches:
+                    cache.cancel()
+
+
+async def start_process(name: str, *arguments: str) -> asyncio.subprocess.Process:
+    """``python -P -m name``, with our own environment less what would steer it."""
+    environ = {key: value for key, value in os.environ.items() if key != "NAMESPACE"}
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", name, *arguments),
+        env=environ,
+        stdin=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+def free_port() -> int:
+    """A port that nobody listens on at this moment."""
+    with listen(f"{LOOPBACK}:0") as found:
+        return int(found.getsockname()[1])
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """What is there more than once."""
+    return [name for name, count in Counter(names).items() if count > 1]
+
+
+def _webhook_flags(folder: Path, port: int) -> list[str]:
+    return [
+        f"--port={port}",
+        "--register-by-url",
+        f"--webhook-address=https://{LOOPBACK}",
+        f"--webhook-port={port}",
+        f"--tls-cert-file={folder / 'serverCert.pem'}",
+        f"--tls-private-key={folder / 'serverKey.pem'}",
+        f"--client-ca-file={folder / 'caCert.pem'}",
+    ]
+
+
+def _runs_with(pod: Pod, target: Mapping[str, QuantityJson]) -> bool:
+    statuses = pod.status.container_statuses or ()
+    if not statuses or not statuses[0].ready:
+        return False
+    spec, reported = pod.spec.containers[0].resources, statuses[0].resources
+    wanted = (spec and spec.requests) or {}
+    actual = (reported and reported.requests) or {}
+    return all(wanted.get(name) == actual.get(name) == target[name] for name in target)

@@ -1,0 +1,86 @@
+"""Ordinary objects as manifests, and how they get into a cluster: for tests of whole clusters."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from common.kube.client import KubeClient
+from common.kube.endpoints import DEPLOYMENTS, NAMESPACES, VPAS, Endpoint
+
+NAMESPACE = "shop"
+_DEFINITIONS = Endpoint(
+    "apiextensions.k8s.io",
+    "v1",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    dict[str, Any],
+    namespaced=False,
+)
+_CRDS = Path(__file__).parents[1] / "deploy" / "crd"
+
+Change = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+async def prepare(client: KubeClient, *, change: Change = lambda definition: definition) -> None:
+    """Create our definitions, after ``change``, and the namespace of the tests."""
+    for path in sorted(_CRDS.glob("*.yaml")):
+        await client.create(_DEFINITIONS, change(yaml.safe_load(path.read_text("utf-8"))))
+    await client.create(NAMESPACES.as_dicts(), {"metadata": {"name": NAMESPACE}})
+
+
+def loosened(definition: dict[str, Any]) -> dict[str, Any]:
+    """A definition as another version may have it: any text is a mode, or a quantity."""
+
+    def loosen(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {
+                key: loosen(one)
+                for key, one in value.items()
+                if key not in ("enum", "pattern") or isinstance(one, dict)
+            }
+        return [loosen(one) for one in value] if isinstance(value, list) else value
+
+    changed: dict[str, Any] = loosen(definition)
+    return changed
+
+
+async def deploy(
+    client: KubeClient,
+    name: str,
+    *,
+    replicas: int = 2,
+    requests: dict[str, str] | None = None,
+    mode: str = "Recreate",
+    **spec: Any,
+) -> None:
+    """A Deployment of pods with the label ``app``, and a VPA of the same name on it."""
+    labels = {"app": name}
+    resources = {"requests": requests or {"cpu": "800m", "memory": "1Gi"}}
+    container = {"name": "app", "image": "registry.example/app", "resources": resources}
+    await client.create(
+        DEPLOYMENTS.as_dicts(),
+        {
+            "metadata": {"name": name},
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+            },
+        },
+        namespace=NAMESPACE,
+    )
+    await client.create(VPAS.as_dicts(), autoscaler(name, mode, **spec), namespace=NAMESPACE)
+
+
+def autoscaler(name: str, mode: str = "Recreate", **spec: Any) -> dict[str, Any]:
+    """A VPA on the Deployment of the same name."""
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+            "updatePolicy": {"updateMode": mode},
+            **spec,
+        },
+    }
