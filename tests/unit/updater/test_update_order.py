@@ -206,6 +206,7 @@ OOMS = {
     "at the threshold": (timedelta(minutes=10), None, (), 0),
     "updated before the kill": (timedelta(minutes=2), KILLED_AT - timedelta(seconds=1), (), 1),
     "updated after the kill": (timedelta(minutes=2), KILLED_AT + timedelta(seconds=1), (), 0),
+    "updated at the same moment": (timedelta(minutes=2), KILLED_AT, (), 0),
     "answered once already": (timedelta(minutes=2), None, (KILL,), 0),
 }
 

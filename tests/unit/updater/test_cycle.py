@@ -1,0 +1,310 @@
+"""One pass with hands that remember: the vectors of updater.md 16, and what may go wrong."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from builders import container, pod, recommendation, vpa
+from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
+from common.api.core import Pod
+from common.errors import (
+    Cause,
+    ForbiddenError,
+    InvalidError,
+    KubeError,
+    ServerError,
+    TooManyRequestsError,
+    UnreachableError,
+)
+from common.features import FeatureGates
+from common.patches import Operation
+from common.runtime.rate_limit import RateLimiter
+from common.target.owners import Controller
+from updater.attempts import Attempts
+from updater.cycle import Pass
+from updater.decision import Reason
+from updater.disruption import DisruptionPolicy
+from updater.live_pod import LivePod, LivePodMeta
+from updater.metrics import Metrics
+from updater.sending import Turns
+from updater.snapshot import AutoscaledPods, ClusterSnapshot
+from updater.work import Rules
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+WEB = Controller("default", "ReplicaSet", "web", "apps/v1")
+REFUSED = InvalidError("refused", reason="Invalid")
+TOO_LARGE = ForbiddenError("no", reason="Forbidden", causes=(Cause(reason="NodeCapacity"),))
+
+
+class StoppedClock:
+    def now(self) -> datetime:
+        return NOW
+
+
+@dataclass(slots=True)
+class Hands:
+    """Acts on nothing, remembers everything, refuses what it is told to refuse."""
+
+    resize_errors: Mapping[str, KubeError] = field(default_factory=dict)
+    eviction_errors: Mapping[str, KubeError] = field(default_factory=dict)
+    resized: list[str] = field(default_factory=list)
+    evicted: list[str] = field(default_factory=list)
+    marked: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+    async def evict(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None:
+        self.evicted.append(pod.metadata.name)
+        if pod.metadata.name in self.eviction_errors:
+            raise self.eviction_errors[pod.metadata.name]
+
+    async def resize(self, pod: Pod, operations: Sequence[Operation], reason: Reason) -> int:
+        self.resized.append(pod.metadata.name)
+        if pod.metadata.name in self.resize_errors:
+            raise self.resize_errors[pod.metadata.name]
+        return 2
+
+    async def annotate(self, pod: Pod, operations: Sequence[Operation]) -> None:
+        self.marked.append(pod.metadata.name)
+
+    def tell_skipped(self, pod: Pod, reason: Reason) -> None:
+        self.skipped.append(pod.metadata.name)
+
+
+def live_pod(name: str, *, marked: bool = False) -> LivePod:
+    ordinary = pod(name, containers=(container(requests={"cpu": "10m", "memory": "10Mi"}),))
+    meta = LivePodMeta(
+        name=name,
+        namespace="default",
+        uid=f"uid-{name}",
+        generation=1,
+        annotations={"vpaInPlaceUpdated": "true"} if marked else None,
+    )
+    return LivePod(metadata=meta, spec=ordinary.spec, status=ordinary.status)
+
+
+NAMES = [f"web-{index}" for index in range(5)]
+
+
+def snapshot(
+    mode: UpdateMode, *, names: Sequence[str] = NAMES, marked: bool = False
+) -> ClusterSnapshot:
+    """Five pods of a group of five, all equally far below their range."""
+    pods = tuple(live_pod(name, marked=marked) for name in names)
+    recommended = recommendation(lower={"cpu": "200m"}, upper={"cpu": "300m"})
+    scaled = AutoscaledPods(
+        vpa=vpa(mode=mode.value, recommendations=(recommended,)),
+        mode=mode,
+        pods=pods,
+        controllers={each.metadata.uid: WEB for each in pods},
+        replicas={WEB: 5},
+        limit_ranges=(),
+    )
+    living = frozenset(each.metadata.uid for each in pods)
+    return ClusterSnapshot(autoscaled=(scaled,), living=living)
+
+
+OPEN = Rules(
+    disruption=DisruptionPolicy(tolerance_fraction=1.0), features=FeatureGates(in_place=True)
+)
+HALF = replace(OPEN, disruption=DisruptionPolicy(tolerance_fraction=0.5))
+
+
+async def run(
+    given: ClusterSnapshot,
+    hands: Hands,
+    *,
+    attempts: Attempts | None = None,
+    rules: Rules = OPEN,
+    admission_ready: bool = True,
+    turns: Turns | None = None,
+    seconds: float = 60,
+    registry: CollectorRegistry | None = None,
+) -> Attempts:
+    current = Pass(
+        given,
+        attempts or Attempts(),
+        rules=rules,
+        hands=hands,
+        metrics=Metrics(registry or CollectorRegistry()),
+        turns=turns or Turns(),
+        clock=StoppedClock(),
+        admission_ready=admission_ready,
+        deadline=asyncio.get_running_loop().time() + seconds,
+        stop=asyncio.Event(),
+    )
+    await current.run()
+    return current.attempts
+
+
+# updater.md 16: mode, pods resized, pods evicted
+VECTORS = [
+    (UpdateMode.AUTO, 0, 5),
+    (UpdateMode.RECREATE, 0, 5),
+    (UpdateMode.OFF, 0, 0),
+    (UpdateMode.INITIAL, 0, 0),
+    (UpdateMode.IN_PLACE_OR_RECREATE, 5, 0),
+    (UpdateMode.IN_PLACE, 5, 0),
+]
+
+
+@pytest.mark.parametrize(("mode", "resized", "evicted"), VECTORS)
+async def test_what_each_mode_does(mode: UpdateMode, resized: int, evicted: int) -> None:
+    hands = Hands()
+    await run(snapshot(mode), hands)
+    assert (len(hands.resized), len(hands.evicted)) == (resized, evicted)
+
+
+async def test_a_stale_admission_lease_stops_evictions_and_nothing_else() -> None:
+    for mode in (UpdateMode.RECREATE, UpdateMode.IN_PLACE_OR_RECREATE):
+        hands = Hands()
+        await run(snapshot(mode), hands, admission_ready=False)
+        assert hands.evicted == []
+        assert hands.resized == (NAMES if mode is UpdateMode.IN_PLACE_OR_RECREATE else [])
+
+
+async def test_resizes_that_fail_for_good_become_evictions() -> None:
+    hands = Hands(resize_errors=dict.fromkeys(NAMES, REFUSED))
+    await run(snapshot(UpdateMode.IN_PLACE_OR_RECREATE), hands)
+    assert hands.resized == hands.evicted == NAMES
+
+
+async def test_mode_in_place_never_evicts_whatever_the_answer() -> None:
+    for error in (REFUSED, TOO_LARGE, ServerError("trouble"), UnreachableError("away")):
+        hands = Hands(resize_errors=dict.fromkeys(NAMES, error))
+        given, attempts = snapshot(UpdateMode.IN_PLACE), Attempts()
+        for _ in range(5):
+            attempts = await run(given, hands, attempts=attempts)
+        assert hands.evicted == []
+
+
+async def test_what_does_not_fit_is_tried_once_and_told_once() -> None:
+    hands = Hands(resize_errors=dict.fromkeys(NAMES, TOO_LARGE))
+    given, attempts = snapshot(UpdateMode.IN_PLACE), Attempts()
+    for _ in range(3):
+        attempts = await run(given, hands, attempts=attempts)
+    assert hands.resized == NAMES
+    assert hands.skipped == NAMES
+
+
+async def test_three_hiccups_in_a_row_are_a_failure() -> None:
+    hands = Hands(resize_errors=dict.fromkeys(NAMES, ServerError("trouble")))
+    given, attempts = snapshot(UpdateMode.IN_PLACE_OR_RECREATE), Attempts()
+    for evicted in (0, 0, 5):
+        attempts = await run(given, hands, attempts=attempts)
+        assert len(hands.evicted) == evicted
+    assert len(hands.resized) == 15
+
+
+async def test_a_quota_never_leads_to_an_eviction() -> None:
+    error = ForbiddenError("exceeded quota: q", reason="Forbidden")
+    hands = Hands(resize_errors=dict.fromkeys(NAMES, error))
+    given, attempts = snapshot(UpdateMode.IN_PLACE_OR_RECREATE), Attempts()
+    for _ in range(4):
+        attempts = await run(given, hands, attempts=attempts)
+    assert hands.evicted == []
+    assert hands.resized == NAMES  # the clock stands still, so each is backing off
+
+
+@pytest.mark.parametrize("mode", [UpdateMode.RECREATE, UpdateMode.IN_PLACE_OR_RECREATE])
+async def test_as_long_as_the_cache_lags_nothing_happens_twice(mode: UpdateMode) -> None:
+    hands = Hands()
+    given, attempts = snapshot(mode), Attempts()
+    for _ in range(3):
+        attempts = await run(given, hands, attempts=attempts)
+    assert hands.resized + hands.evicted == NAMES
+
+
+async def test_evicted_pods_that_the_cache_still_shows_count_as_gone() -> None:
+    """Five of five with half tolerated: two may go, and then nobody until they are back."""
+    hands = Hands()
+    given = snapshot(UpdateMode.RECREATE)
+    attempts = await run(given, hands, rules=HALF)
+    assert len(hands.evicted) == 2
+    await run(given, hands, attempts=attempts, rules=HALF)
+    assert len(hands.evicted) == 2
+
+
+async def test_a_refused_eviction_costs_nothing_and_stops_nobody() -> None:
+    hands = Hands(eviction_errors={"web-0": TooManyRequestsError("budget")})
+    await run(snapshot(UpdateMode.RECREATE), hands, rules=HALF)
+    assert hands.evicted == ["web-0", "web-1", "web-2"]
+
+
+async def test_a_call_without_an_answer_may_have_happened_and_costs_its_budget() -> None:
+    hands = Hands(eviction_errors={"web-0": UnreachableError("away")})
+    await run(snapshot(UpdateMode.RECREATE), hands, rules=HALF)
+    assert hands.evicted == ["web-0", "web-1"]
+
+
+async def test_resizes_and_evictions_share_one_budget() -> None:
+    hands = Hands(resize_errors={"web-0": REFUSED})
+    await run(snapshot(UpdateMode.IN_PLACE_OR_RECREATE), hands, rules=HALF)
+    assert hands.resized == ["web-0", "web-1", "web-2"]
+    assert hands.evicted == []  # the two resizes have used it up
+
+
+async def test_a_pod_that_is_marked_already_is_not_marked_again() -> None:
+    hands = Hands()
+    await run(snapshot(UpdateMode.IN_PLACE, marked=True), hands)
+    assert len(hands.resized) == 5
+    assert hands.marked == []
+
+
+async def test_a_rate_limit_ends_the_pass_when_its_time_is_up() -> None:
+    hands = Hands()
+    registry = CollectorRegistry()
+    await run(
+        snapshot(UpdateMode.RECREATE),
+        hands,
+        turns=Turns(evictions=RateLimiter(0.001, 2)),
+        seconds=0.02,
+        registry=registry,
+    )
+    assert len(hands.evicted) == 2
+    labels = {
+        "vpa_size_log2": "2",
+        "update_mode": "Recreate",
+        "reason": "EvictionRateLimiterWaitFailed",
+        "vpa_name": "web",
+        "vpa_namespace": "default",
+    }
+    failed = "vpa_updater_failed_eviction_attempts_total"
+    assert registry.get_sample_value(failed, labels) == 1
+
+
+async def test_the_limit_of_evictions_does_not_hold_up_resizes() -> None:
+    hands = Hands()
+    turns = Turns(evictions=RateLimiter(0.001, 1))
+    await run(snapshot(UpdateMode.IN_PLACE), hands, turns=turns, seconds=0.02)
+    assert len(hands.resized) == 5
+
+
+async def test_every_pod_ends_with_one_decision_and_one_reason() -> None:
+    registry = CollectorRegistry()
+    await run(snapshot(UpdateMode.RECREATE), Hands(), rules=HALF, registry=registry)
+    found = {
+        (sample.labels["decision"], sample.labels["reason"]): sample.value
+        for metric in registry.collect()
+        for sample in metric.samples
+        if sample.name == "vpa_updater_candidate_pods"
+    }
+    assert found == {("evict", "outside_range"): 2, ("wait", "budget_exhausted"): 3}
+
+
+async def test_a_pod_is_remembered_only_while_it_lives() -> None:
+    attempts = await run(snapshot(UpdateMode.RECREATE), Hands())
+    assert len(attempts.pods) == 5
+    after = await run(snapshot(UpdateMode.RECREATE, names=["web-9"]), Hands(), attempts=attempts)
+    assert set(after.pods) == {"uid-web-9"}
+
+
+async def test_back_off_ends() -> None:
+    hands = Hands(resize_errors=dict.fromkeys(NAMES, REFUSED))
+    given = snapshot(UpdateMode.IN_PLACE)
+    attempts = await run(given, hands)
+    assert attempts.of("uid-web-0").held(NOW + timedelta(seconds=59)) is Reason.RESIZE_REFUSED
+    assert attempts.of("uid-web-0").held(NOW + timedelta(seconds=60)) is None
