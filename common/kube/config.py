@@ -52,9 +52,7 @@ async def load(kubeconfig: str) -> Connection:
         configuration, loader = await read()
         return _connection(configuration, loader, read)
     except FileNotFoundError as error:
-        named = error.filename or kubeconfig
-        itself = kubeconfig and Path(named) == Path(kubeconfig).absolute()
-        raise ConfigError(f"{source}: no such file{'' if itself else f': {named}'}") from error
+        raise ConfigError(f"{source}: no such file{_other(error, kubeconfig)}") from error
     except ssl.SSLError as error:
         raise ConfigError(f"{source}: unusable certificate or key: {error}") from error
     except (AttributeError, KeyError, AssertionError) as error:
@@ -62,6 +60,14 @@ async def load(kubeconfig: str) -> Connection:
     except _UNUSABLE as error:
         hint = "" if kubeconfig else " (outside a pod, name a file with --kubeconfig)"
         raise ConfigError(f"{source}: {_one_line(error)}{hint}") from error
+
+
+def _other(error: FileNotFoundError, kubeconfig: str) -> str:
+    """The missing file, unless it is the kubeconfig itself, which the sentence names already."""
+    missing = error.filename
+    if not missing or (kubeconfig and Path(missing) == Path(kubeconfig).absolute()):
+        return ""
+    return f": {missing}"
 
 
 def _content(path: Path) -> dict[str, Any]:
