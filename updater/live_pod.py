@@ -5,7 +5,6 @@ from datetime import datetime
 from common.api.base import Wire
 from common.api.core import Pod
 from common.api.meta import ObjectMeta
-from common.kube.endpoints import Endpoint
 
 # The API server takes the manager's name from the User-Agent, up to the slash.
 MANAGER = "vpa-updater"
@@ -29,9 +28,6 @@ class LivePod(Pod, frozen=True, kw_only=True):
     """A pod as the updater's cache holds it."""
 
     metadata: LivePodMeta
-
-
-LIVE_PODS = Endpoint("", "v1", "pods", "Pod", LivePod)
 
 
 def resized_at(pod: LivePod) -> datetime | None:

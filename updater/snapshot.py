@@ -11,15 +11,16 @@ from common.api.workloads import ReplicationController, Workload
 from common.errors import KubeError
 from common.kube.cache import Cache, Snapshot
 from common.kube.client import KubeClient
-from common.kube.endpoints import LIMIT_RANGES, VPAS
+from common.kube.endpoints import LIMIT_RANGES, VPAS, Endpoint
 from common.kube.targets import ControllerCaches, TargetError, Targets
 from common.target.controlling import SelectedVpa, controlling, target_key
 from common.target.owners import Controller, TargetKey, controller_of
-from updater.live_pod import LIVE_PODS, LivePod
+from updater.live_pod import LivePod
 from updater.startup_boost import has_startup_boost
 
 logger = logging.getLogger(__name__)
 
+LIVE_PODS = Endpoint("", "v1", "pods", "Pod", LivePod)
 _PODS_ON_NODES = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 
 
