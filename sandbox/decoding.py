@@ -18,6 +18,28 @@ _YAML = "application/yaml"
 _COMPLETED = ("", "resize")  # the endpoints through which a spec comes in
 
 
+class _OwnerReference(msgspec.Struct, rename="camel"):
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool | None = None
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    """The shape that the server relies on."""
+
+    name: str | None = None
+    generate_name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    finalizers: list[str] | None = None
+    owner_references: list[_OwnerReference] | None = None
+
+
 def read_body(request: Request, resource: Resource) -> Json:
     """Decode a body, in JSON or YAML.
 
@@ -57,8 +79,10 @@ def checked_metadata(obj: Json, resource: Resource, place: Place) -> Json:
     meta = obj.get("metadata")
     if meta is None:
         meta = obj["metadata"] = {}
-    if not isinstance(meta, dict):
-        raise defaults.cannot_be_handled(resource, "metadata is no object")
+    try:
+        msgspec.convert(meta, _Metadata)
+    except msgspec.ValidationError as error:
+        raise defaults.cannot_be_handled(resource, f"metadata: {error}") from error
     namespace = meta.get("namespace")
     if namespace and namespace != place.namespace:
         raise errors.bad_request(

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from common.runtime.clock import Clock
-from sandbox import errors
+from sandbox import crds, errors
 from sandbox.registry import Registry
 from sandbox.resources import NAMESPACES, Resource
 from sandbox.store import Store, Stored
@@ -116,6 +116,8 @@ class Deletions:
 
     def remove(self, resource: Resource, stored: Stored) -> Stored:
         """Take the object out, and with it what nobody else owns."""
+        if crds.is_definition(resource):
+            self._remove_instances(stored.name)
         last = self._store.delete(resource, stored.namespace, stored.name)
         if stored.uid:
             self._gone.append(stored.uid)
@@ -152,6 +154,14 @@ class Deletions:
                 self._disown(resource, stored, uid)
             elif not stored.terminating:
                 self.delete(resource, stored, DeleteOptions())
+
+    def _remove_instances(self, definition: str) -> None:
+        """Take the custom resources with their definition, finalizers or not."""
+        resource = self._registry.stored_as(definition)
+        if resource is not None:
+            for item in self._store.list(resource):
+                if self._store.get(resource, item.namespace, item.name) is item:
+                    self.remove(resource, item)
 
     def _orphan(self, stored: Stored) -> None:
         for resource, dependent in self._dependents(stored.uid):

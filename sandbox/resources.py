@@ -244,7 +244,6 @@ VALIDATING_WEBHOOKS = Resource(
 )
 
 BUILTIN: tuple[Resource, ...] = (
-    Resource(plural="bindings", singular="binding", kind="Binding", verbs=REVIEW_VERBS),
     Resource(plural="configmaps", singular="configmap", kind="ConfigMap", short_names=("cm",)),
     Resource(
         plural="endpoints",

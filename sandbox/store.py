@@ -272,7 +272,7 @@ class Store:
             if labels
             else _NO_LABELS,
             fields=tuple(field_value(obj, path) for path in resource.fields),
-            owners=tuple(owner["uid"] for owner in meta.get("ownerReferences") or ()),
+            owners=tuple(owner["uid"] for owner in meta.get("ownerReferences", ())),
             terminating="deletionTimestamp" in meta,
             body=_encode(obj)[1:],
         )

@@ -18,7 +18,7 @@ from sandbox.version import KubernetesVersion
 
 BOOKMARK_INTERVAL = 60.0  # seconds
 _SHORTEST = 1800  # seconds; a watch without timeoutSeconds lives up to twice as long
-_BACKLOG = 20_000  # lines that a slow client may be behind before it is cut off
+_BACKLOG = 32 * 1024 * 1024  # bytes that a slow client may be behind before it is cut off
 _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
 Render = Callable[[Change, Selection], bytes | None]
@@ -38,6 +38,7 @@ class Watch:
     ) -> None:
         self._seconds = seconds
         self._lines = first
+        self._queued = 0  # bytes that came since the last chunk
         self._bookmark = bookmark
         self._over = over
         self._awake = asyncio.Event()
@@ -46,7 +47,8 @@ class Watch:
     def push(self, line: bytes) -> None:
         """Queue a line; a client that is too far behind is cut off."""
         self._lines.append(line)
-        self._over = self._over or len(self._lines) > _BACKLOG
+        self._queued += len(line)
+        self._over = self._over or self._queued > _BACKLOG
         self._awake.set()
 
     def stop(self) -> None:
@@ -63,6 +65,7 @@ class Watch:
             if self._lines:
                 chunk = b"".join(self._lines)
                 self._lines.clear()
+                self._queued = 0
                 yield chunk
                 continue
             if self._over or loop.time() >= end:

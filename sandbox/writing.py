@@ -17,6 +17,7 @@ from sandbox import crds, errors
 from sandbox.admission import Admission, AdmissionRequest, Operation
 from sandbox.decoding import checked_metadata, read_body, understand
 from sandbox.deletion import DeleteOptions, Deletions
+from sandbox.event_expiry import EventExpiry
 from sandbox.event_versions import to_core, to_new
 from sandbox.metadata import (
     carry_over,
@@ -107,6 +108,7 @@ class Writes:
         self._registry = registry
         self._admission = admission
         self._deletions = deletions
+        self._expiry = EventExpiry(store, clock)
         self._validation = Validation(registry, version)
         self._version = version
         self._clock = clock
@@ -144,6 +146,7 @@ class Writes:
         if crds.is_definition(resource):
             obj["status"] = crds.established_status(obj, self._clock.now())
         stored = self._store.create(storing, obj)
+        self._expiry.written(storing, stored)
         self._deletions.collect_if_orphaned(storing, stored)
         return write.done(201, stored)
 
@@ -244,6 +247,7 @@ class Writes:
         if self._store.get(storing, place.namespace, place.name) is not before:
             raise _OvertakenError
         after = self._store.update(storing, new)
+        self._expiry.written(storing, after)
         self._deletions.finish(storing, after)
         return write.done(200, after)
 
