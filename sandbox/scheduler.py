@@ -89,7 +89,7 @@ class Scheduler:
         self._client = client
         self._clock = clock
         self._recorder = recorder
-        self._loop = Loop("scheduler", self._schedule, workers=1)
+        self._loop = Loop("scheduler", self._schedule, workers=1, settle=0)
         self._ledger = Ledger()
         self._waiting: set[tuple[str, str]] = set()
         self._pods = Cache(client, SCHEDULABLE_PODS, on_change=self._pod_changed)

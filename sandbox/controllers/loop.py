@@ -20,12 +20,19 @@ _LONGEST_PAUSE = 60.0
 
 
 class Loop:
-    """Runs ``reconcile`` for every key that is added, each key in one hand at a time."""
+    """Runs ``reconcile`` for every key that is added, each key in one hand at a time.
 
-    def __init__(self, name: str, reconcile: Reconcile, *, workers: int = 4) -> None:
+    Changes of one object that come within ``settle`` seconds of its last turn are dealt with
+    together: the status of a thousand pods that become ready is not written a thousand times.
+    """
+
+    def __init__(
+        self, name: str, reconcile: Reconcile, *, workers: int = 4, settle: float = 0.02
+    ) -> None:
         self.name = name
         self._reconcile = reconcile
         self._workers = workers
+        self._settle = settle
         self._queue = WorkQueue()
         self._failures: dict[str, int] = {}
 
@@ -39,6 +46,7 @@ class Loop:
                 group.create_task(self._work())
 
     async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
             key = await self._queue.get()
             try:
@@ -49,7 +57,7 @@ class Loop:
                 self._failures.pop(key, None)
             if again is not None:
                 self._queue.add_later(key, again)
-            self._queue.done(key)
+            loop.call_later(self._settle, self._queue.done, key)
 
     def _back_off(self, key: str, error: KubeError | DecodeError) -> float:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
