@@ -1,0 +1,154 @@
+"""Deleting: grace, finalizers, owners, namespaces."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from sandbox_client import Api, api_server, pod
+
+PODS = "/api/v1/namespaces/golden/pods"
+CONFIG_MAPS = "/api/v1/namespaces/golden/configmaps"
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    async with api_server() as server:
+        yield server
+
+
+def config_map(name: str, **meta: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, **meta}}
+
+
+def owner_of(obj: dict[str, Any]) -> dict[str, Any]:
+    meta = obj["metadata"]
+    return {"apiVersion": "v1", "kind": "ConfigMap", "name": meta["name"], "uid": meta["uid"]}
+
+
+async def names(api: Api, path: str = CONFIG_MAPS) -> list[str]:
+    return [one["metadata"]["name"] for one in (await api.read(path))["items"]]
+
+
+async def test_a_running_pod_ends_gracefully(api: Api) -> None:
+    await api.make(PODS, pod(node="n1", terminationGracePeriodSeconds=10))
+    first = (await api("DELETE", f"{PODS}/web")).json["metadata"]
+    assert first["deletionTimestamp"] == "2026-11-21T08:25:10Z"
+    assert (first["deletionGracePeriodSeconds"], first["generation"]) == (10, 2)
+    again = (await api("DELETE", f"{PODS}/web")).json["metadata"]
+    assert again == first
+    sooner = (await api("DELETE", f"{PODS}/web?gracePeriodSeconds=1")).json["metadata"]
+    assert sooner["deletionTimestamp"] == "2026-11-21T08:25:01Z"
+    gone = await api("DELETE", f"{PODS}/web", {"gracePeriodSeconds": 0})
+    assert (gone.status, gone.json["kind"]) == (200, "Pod")
+    assert (await api("GET", f"{PODS}/web")).status == 404
+
+
+@pytest.mark.parametrize("phase", ["", "Succeeded", "Failed"])
+async def test_a_pod_that_does_not_run_goes_at_once(api: Api, phase: str) -> None:
+    await api.make(PODS, pod(node="n1" if phase else ""))
+    if phase:
+        await api.merge(f"{PODS}/web/status", {"status": {"phase": phase}})
+    await api("DELETE", f"{PODS}/web")
+    assert await names(api, PODS) == []
+
+
+async def test_other_objects_answer_with_a_status(api: Api) -> None:
+    made = await api.make(CONFIG_MAPS, config_map("x"))
+    answer = (await api("DELETE", f"{CONFIG_MAPS}/x")).json
+    assert answer["status"] == "Success"
+    details = {"name": "x", "kind": "configmaps", "uid": made["metadata"]["uid"]}
+    assert answer["details"] == details
+    assert (await api("DELETE", f"{CONFIG_MAPS}/x")).status == 404
+
+
+async def test_finalizers_hold_an_object_until_the_last_is_gone(api: Api) -> None:
+    await api.make(CONFIG_MAPS, config_map("x", finalizers=["a/b", "c/d"]))
+    held = (await api("DELETE", f"{CONFIG_MAPS}/x")).json
+    assert held["metadata"]["deletionTimestamp"] == "2026-11-21T08:25:00Z"
+    path = f"{CONFIG_MAPS}/x"
+    one = await api.merge(path, {"metadata": {"finalizers": ["c/d"]}})
+    assert one.status == 200
+    assert await names(api) == ["x"]
+    assert (await api.merge(path, {"metadata": {"finalizers": None}})).status == 200
+    assert await names(api) == []
+
+
+@pytest.mark.parametrize("precondition", ["uid", "resourceVersion"])
+async def test_preconditions_protect_another_object(api: Api, precondition: str) -> None:
+    made = await api.make(CONFIG_MAPS, config_map("x"))
+    path = f"{CONFIG_MAPS}/x"
+    wrong = await api("DELETE", path, {"preconditions": {precondition: "0"}})
+    assert (wrong.status, wrong.json["reason"]) == (409, "Conflict")
+    right = {"preconditions": {precondition: made["metadata"][precondition]}}
+    assert (await api("DELETE", path, right)).status == 200
+
+
+async def test_what_an_object_owned_goes_with_it(api: Api) -> None:
+    top = await api.make(CONFIG_MAPS, config_map("top"))
+    other = await api.make(CONFIG_MAPS, config_map("other"))
+    middle = await api.make(CONFIG_MAPS, config_map("middle", ownerReferences=[owner_of(top)]))
+    await api.make(CONFIG_MAPS, config_map("leaf", ownerReferences=[owner_of(middle)]))
+    both = [owner_of(top), owner_of(other)]
+    await api.make(CONFIG_MAPS, config_map("shared", ownerReferences=both))
+    await api("DELETE", f"{CONFIG_MAPS}/top", {"propagationPolicy": "Foreground"})
+    assert await names(api) == ["other", "shared"]
+    left = await api.read(f"{CONFIG_MAPS}/shared")
+    assert left["metadata"]["ownerReferences"] == [owner_of(other)]
+
+
+async def test_orphans_stay_without_the_reference(api: Api) -> None:
+    top = await api.make(CONFIG_MAPS, config_map("top"))
+    await api.make(CONFIG_MAPS, config_map("leaf", ownerReferences=[owner_of(top)]))
+    await api("DELETE", f"{CONFIG_MAPS}/top?propagationPolicy=Orphan")
+    left = await api.read(f"{CONFIG_MAPS}/leaf")
+    assert "ownerReferences" not in left["metadata"]
+    bad = await api("DELETE", f"{CONFIG_MAPS}/leaf?propagationPolicy=Sideways")
+    assert bad.status == 422
+
+
+async def test_a_child_that_comes_after_its_owner_went_is_collected(api: Api) -> None:
+    top = await api.make(CONFIG_MAPS, config_map("top"))
+    await api("DELETE", f"{CONFIG_MAPS}/top")
+    await api.make(CONFIG_MAPS, config_map("late", ownerReferences=[owner_of(top)]))
+    assert await names(api) == []
+
+
+async def test_a_collection_is_deleted_by_selector(api: Api) -> None:
+    for name, label in (("a", "x"), ("b", "y"), ("c", "x")):
+        await api.make(CONFIG_MAPS, config_map(name, labels={"l": label}))
+    answer = await api("DELETE", f"{CONFIG_MAPS}?labelSelector=l%3Dx")
+    assert [one["metadata"]["name"] for one in answer.json["items"]] == ["a", "c"]
+    assert await names(api) == ["b"]
+    namespaces = await api("DELETE", "/api/v1/namespaces")
+    assert namespaces.status == 405
+
+
+async def test_a_namespace_goes_with_its_last_object(api: Api) -> None:
+    await api.make(CONFIG_MAPS, config_map("x"))
+    await api.make(PODS, pod(node="n1"))
+    going = (await api("DELETE", "/api/v1/namespaces/golden")).json
+    assert going["status"]["phase"] == "Terminating"
+    assert await names(api) == []
+    refused = await api("POST", CONFIG_MAPS, config_map("late"))
+    assert (refused.status, refused.json["details"]["causes"][0]["reason"]) == (
+        403,
+        "NamespaceTerminating",
+    )
+    assert (await api("DELETE", f"{PODS}/web?gracePeriodSeconds=0")).status == 200
+    assert (await api("GET", "/api/v1/namespaces/golden")).status == 404
+
+
+async def test_custom_resources_go_with_their_definition(api: Api) -> None:
+    await api.apply_definitions()
+    path = "/apis/autoscaling.k8s.io/v1/namespaces/golden/verticalpodautoscalers"
+    vpa = {"metadata": {"name": "a"}, "spec": {"targetRef": {"kind": "Deployment", "name": "d"}}}
+    await api.make(path, vpa)
+    definition = "verticalpodautoscalers.autoscaling.k8s.io"
+    base = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    assert (await api("DELETE", f"{base}/{definition}")).status == 200
+    assert (await api("GET", path)).status == 404
+    groups = [one["name"] for one in (await api.read("/apis"))["groups"]]
+    assert "autoscaling.k8s.io" in groups  # the checkpoints are still there
+    await api("DELETE", f"{base}/verticalpodautoscalercheckpoints.autoscaling.k8s.io")
+    groups = [one["name"] for one in (await api.read("/apis"))["groups"]]
+    assert "autoscaling.k8s.io" not in groups

@@ -1,0 +1,49 @@
+"""The JSONPath of printer columns."""
+
+from typing import Any
+
+import pytest
+
+from sandbox.json_paths import JsonPathError, check_path, find
+
+OBJ = {
+    "spec": {"replicas": 3, "list": ["a", "b"]},
+    "metadata": {"annotations": {"example.com/x": "y"}},
+    "status": {
+        "conditions": [
+            {"type": "Ready", "status": "True"},
+            {"type": "Old", "status": "False"},
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "want"),
+    [
+        pytest.param(".spec.replicas", 3, id="fields"),
+        pytest.param("{.spec.replicas}", 3, id="braces"),
+        pytest.param("$.spec.replicas", 3, id="root"),
+        pytest.param("spec.replicas", 3, id="no leading dot"),
+        pytest.param(".spec.list[1]", "b", id="index"),
+        pytest.param(".spec.list[-1]", "b", id="index from the end"),
+        pytest.param(".spec.list[2]", None, id="index out of range"),
+        pytest.param(".spec.list[*]", "a", id="the first of all"),
+        pytest.param(".spec.nothing.below", None, id="missing"),
+        pytest.param(".spec.replicas.below", None, id="below a number"),
+        pytest.param(r".metadata.annotations.example\.com/x", "y", id="escaped dot"),
+        pytest.param(".metadata.annotations['example.com/x']", "y", id="quoted key"),
+        pytest.param(".status.conditions[?(@.type=='Ready')].status", "True", id="filter"),
+        pytest.param('.status.conditions[?(@.type=="Old")].status', "False", id="double quotes"),
+        pytest.param(".status.conditions[?(@.type!='Ready')].type", "Old", id="unequal"),
+        pytest.param(".status.conditions[?(@.type=='No')].status", None, id="no match"),
+    ],
+)
+def test_find(path: str, want: Any) -> None:
+    assert find(OBJ, path) == want
+
+
+@pytest.mark.parametrize("path", ["..x", ".a[?(@.b>1)]", ".a[", ".a[1:2]"])
+def test_what_is_not_supported_is_said(path: str) -> None:
+    with pytest.raises(JsonPathError, match="not a supported JSONPath"):
+        check_path(path)
