@@ -246,9 +246,7 @@ async def _lower(client: KubeClient, view: View) -> None:
 
 def _print_summary(story: Story, output: str) -> None:
     if output == "table":
-        Console(width=None if sys.stdout.isatty() else 160).print(
-            summary(story.start, story.now, story.progress)
-        )
+        Console().print(summary(story.start, story.now, story.progress))
         return
     workloads = {
         name: {

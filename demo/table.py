@@ -1,16 +1,19 @@
 """What the demo shows: a table that redraws on a terminal, plain lines in a pipe."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol, TextIO
 
-from rich.console import Console
+from rich import box
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from demo.story import CHAPTERS, Progress, Verdict, WorkloadState, given_back, show
 
 _COLOUR = {Verdict.WAITING: "yellow", Verdict.REACHED: "green", Verdict.SPOILED: "red"}
-_HEADINGS = ("workload", "mode", "request", "target", "evicted", "resized", "restarts", "OOM", "")
+_MARK = {Verdict.WAITING: "...", Verdict.REACHED: "ok", Verdict.SPOILED: "FAILED"}
+_COUNTS = ("evicted", "resized", "restarts", "OOM")
 
 
 class View(Protocol):
@@ -33,16 +36,21 @@ class LiveTable:
         self._live: Live | None = None
 
     def say(self, text: str) -> None:
-        self._console.print(text, highlight=False, markup=False)
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def update(
         self, elapsed: float, states: Mapping[str, WorkloadState], progress: Mapping[str, Progress]
     ) -> None:
-        table = _table(states, progress, title=f"{elapsed:4.0f} s", colour=True)
+        rows = [
+            (chapter.name, show(states[chapter.name].request), show(states[chapter.name].target))
+            for chapter in CHAPTERS
+        ]
+        table = _table(("workload", "request", "target"), rows, states)
+        drawn = Group(Text(f"{elapsed:.0f} s"), table, _notes(progress))
         if self._live is None:
-            self._live = Live(table, console=self._console, auto_refresh=False)
+            self._live = Live(drawn, console=self._console, auto_refresh=False)
             self._live.start()
-        self._live.update(table, refresh=True)
+        self._live.update(drawn, refresh=True)
 
     def close(self) -> None:
         if self._live is not None:
@@ -55,7 +63,7 @@ class PlainLines:
 
     def __init__(self, output: TextIO) -> None:
         self._output = output
-        self._last: dict[str, tuple[str, ...]] = {}
+        self._last: dict[str, str] = {}
 
     def say(self, text: str) -> None:
         print(text, file=self._output, flush=True)
@@ -64,15 +72,17 @@ class PlainLines:
         self, elapsed: float, states: Mapping[str, WorkloadState], progress: Mapping[str, Progress]
     ) -> None:
         for chapter in CHAPTERS:
-            row = _row(states[chapter.name], progress[chapter.name])
-            if self._last.get(chapter.name) == row:
-                continue
-            self._last[chapter.name] = row
-            request, target, evicted, resized, restarts, kills, note = row
-            self.say(
-                f"{elapsed:5.1f}s  {chapter.name:<16} request {request:<15} target {target:<15} "
-                f"evicted {evicted}  resized {resized}  restarts {restarts}  OOM {kills}  {note}"
+            state = states[chapter.name]
+            counts = zip(_COUNTS, _counts(state), strict=True)
+            line = (
+                f"{chapter.name:<16} request {show(state.request):<14} "
+                f"target {show(state.target):<14} "
+                f"{'  '.join(f'{name} {count}' for name, count in counts)}  "
+                f"{progress[chapter.name].note}"
             )
+            if self._last.get(chapter.name) != line:
+                self._last[chapter.name] = line
+                self.say(f"{elapsed:5.1f}s  {line}")
 
     def close(self) -> None:
         self._output.flush()
@@ -82,56 +92,47 @@ def summary(
     start: Mapping[str, WorkloadState],
     end: Mapping[str, WorkloadState],
     progress: Mapping[str, Progress],
-) -> Table:
+) -> Group:
     """What has become of each workload, and what the cluster got back."""
-    table = Table(title="What became of the workloads", title_justify="left")
-    headings = ("workload", "mode", "before", "after", *_HEADINGS[4:8], "end")
-    for heading in headings:
-        table.add_column(heading, justify="right" if heading in _HEADINGS[4:8] else "left")
-    for chapter in CHAPTERS:
-        before, after = start[chapter.name], end[chapter.name]
-        judged = progress[chapter.name]
-        _, _, *counts, _ = _row(after, judged)
-        mark = "ok" if judged.verdict is Verdict.REACHED else "NOT REACHED"
-        table.add_row(
-            chapter.name,
-            chapter.mode,
-            show(before.request),
-            show(after.request),
-            *counts,
-            f"{mark}: {judged.note}",
-        )
+    rows = [
+        (chapter.name, show(start[chapter.name].request), show(end[chapter.name].request))
+        for chapter in CHAPTERS
+        if chapter.name in start
+    ]
     freed, added = given_back(start, end)
-    table.caption = f"given back: {show(freed)}; given to workloads that lacked it: {show(added)}"
-    table.caption_justify = "left"
-    return table
-
-
-def _row(state: WorkloadState, progress: Progress) -> tuple[str, ...]:
-    return (
-        show(state.request),
-        show(state.target),
-        str(state.evictions),
-        str(state.resizes),
-        str(state.restarts),
-        str(state.oom_kills),
-        progress.note,
+    return Group(
+        Text("\nWhat became of the workloads, by what each pod requests"),
+        _table(("workload", "before", "after"), rows, end),
+        _notes(progress),
+        Text(f"\nGiven back: {show(freed)}. Given to workloads that lacked it: {show(added)}."),
     )
 
 
 def _table(
-    states: Mapping[str, WorkloadState],
-    progress: Mapping[str, Progress],
-    *,
-    title: str,
-    colour: bool,
+    headings: Sequence[str], rows: Sequence[Sequence[str]], states: Mapping[str, WorkloadState]
 ) -> Table:
-    table = Table(title=title, title_justify="left")
-    for heading in _HEADINGS:
-        table.add_column(heading, justify="right" if heading in _HEADINGS[4:8] else "left")
+    """The columns of ``rows``, whose first is the workload, and its counts."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    for heading in headings:
+        table.add_column(heading, no_wrap=True)
+    for heading in _COUNTS:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row, *_counts(states[row[0]]))
+    return table
+
+
+def _notes(progress: Mapping[str, Progress]) -> Text:
+    """A line for each workload: its mode, and how far it has come."""
+    text = Text()
     for chapter in CHAPTERS:
         judged = progress[chapter.name]
-        *cells, note = _row(states[chapter.name], judged)
-        styled = f"[{_COLOUR[judged.verdict]}]{note}[/]" if colour else note
-        table.add_row(chapter.name, chapter.mode, *cells, styled)
-    return table
+        text.append(f"{_MARK[judged.verdict]:<7}", style=_COLOUR[judged.verdict])
+        text.append(f"{chapter.name} ({chapter.mode}): {judged.note}\n")
+    text.rstrip()
+    return text
+
+
+def _counts(state: WorkloadState) -> tuple[str, ...]:
+    counts = (state.evictions, state.resizes, state.restarts, state.oom_kills)
+    return tuple(str(count) for count in counts)

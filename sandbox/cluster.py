@@ -18,18 +18,15 @@ from common.errors import ConflictError
 from common.kube.client import KubeClient
 from common.kube.connection import Connection, StaticCredentials, client_context
 from common.kube.endpoints import NAMESPACES, Endpoint
-from common.kube.events import EventRecorder
 from common.runtime.clock import Clock, SystemClock
 from sandbox.apiserver import ApiServer, Serving, serve
 from sandbox.audit import Entry
 from sandbox.control_plane import control_plane
-from sandbox.controllers import service as controllers
 from sandbox.kubelet.pod_lifecycle import Simulation
 from sandbox.kubelet.service import Kubelets
 from sandbox.listener import Listener
 from sandbox.metrics import GROUP, VERSION, MetricsServer
 from sandbox.scenario import Scenario
-from sandbox.scheduler import Scheduler
 from sandbox.store import Store
 from sandbox.tls import NAMES, make_credentials
 
@@ -163,29 +160,6 @@ def _simulation(scenario: Scenario, clock: Clock) -> Simulation:
         usage=scenario.usage,
         faults=scenario.faults,
     )
-
-
-async def _control_plane(
-    access: Access, clock: Clock, stack: contextlib.AsyncExitStack
-) -> list[Component]:
-    """Controllers and scheduler, with the clients that the stack closes again."""
-
-    async def open_client(user: str, user_agent: str) -> KubeClient:
-        return await stack.enter_async_context(access.client(user_agent, user=user))
-
-    manager = controllers.USER_AGENT
-    reader = await open_client(f"system:{manager}", manager)
-    clients = {
-        account: await open_client(f"system:serviceaccount:kube-system:{account}", manager)
-        for account in controllers.ACCOUNTS
-    }
-    placing = await open_client("system:kube-scheduler", "kube-scheduler")
-    recorder = EventRecorder(placing, "default-scheduler", clock=clock)
-    return [
-        controllers.Controllers(reader, clients.__getitem__, clock).run,
-        Scheduler(placing, clock, recorder).run,
-        recorder.run,
-    ]
 
 
 async def _furnish(client: KubeClient, scenario: Scenario, port: int, authority: str) -> None:
