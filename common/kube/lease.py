@@ -130,7 +130,8 @@ class StatusLease:
                     await self.write(holder, interval=interval)
             except (KubeError, DecodeError, TimeoutError) as error:
                 if not failing:
-                    logger.warning("status lease not written", extra={"error": str(error)})
+                    told = str(error) or "no answer in time"
+                    logger.warning("status lease not written", extra={"error": told})
                 failing = True
             else:
                 if failing:
