@@ -86,6 +86,7 @@ class Recommender:
         self._loaded: dict[VpaKey, LoadedVpa] = {}
         self._without_since: dict[VpaKey, datetime] = {}
         self._collected: datetime | None = None
+        self._was_fresh = True
 
     async def start(self) -> None:
         """Read the history, once, before the first cycle.
@@ -101,6 +102,7 @@ class Recommender:
         """One cycle. Trouble with the API server costs what it concerns, no more."""
         step = self._metrics.step
         with step("total"):
+            fresh = self._followed.fresh  # what follows is read now, and written later
             with step("LoadVPAs"):
                 self._loaded = await self._vpas.load(self._followed.vpas.snapshot.items())
             with step("LoadPods"):
@@ -113,9 +115,7 @@ class Recommender:
             with step("DeleteRemovedPods"):
                 for key in vanished | passing:
                     self._usage.remove_pod(key)
-            if not self._client.reachable:
-                # What we would write might be old news by the time somebody listens.
-                logger.debug("cycle ends early, the API server is away")
+            if not self._believe_caches(fresh_before=fresh):
                 return
             with step("UpdateVPAs"):
                 await self._update_vpas()
@@ -124,6 +124,17 @@ class Recommender:
                 await self._checkpointing.collect_when_due(self._followed.vpas)
             with step("GarbageCollect"):
                 self._collect_usage()
+
+    def _believe_caches(self, *, fresh_before: bool) -> bool:
+        """Whether to write: not what might be old news by the time somebody listens."""
+        fresh = fresh_before and self._followed.fresh
+        if fresh != self._was_fresh:
+            self._was_fresh = fresh
+            if fresh:
+                logger.info("caches follow the API server again, recommendations go on")
+            else:
+                logger.warning("nothing is written until the caches follow the API server again")
+        return fresh
 
     # Recommend and write
 

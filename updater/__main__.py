@@ -22,7 +22,6 @@ from common.runtime.clock import Clock, SystemClock
 from common.runtime.health import Health, OpsServer
 from common.runtime.rate_limit import RateLimiter
 from updater.actuation import Actuator
-from updater.freshness import Freshness
 from updater.live_pod import MANAGER
 from updater.metrics import Metrics
 from updater.schedule import Admission, Updater, always_ready, by_lease, with_grace
@@ -54,7 +53,6 @@ async def serve(settings: Settings, clock: Clock, *, environ: Mapping[str, str])
         health = Health(clock, 5 * settings.interval)
         metrics = Metrics(prometheus_client.REGISTRY)
         election = _election(settings, client, clock)
-        fresh = Freshness(lambda: client.reachable)
 
         async def main(stop: asyncio.Event) -> None:
             if election is not None and not await service.unless_stopped(
@@ -70,7 +68,7 @@ async def serve(settings: Settings, clock: Clock, *, environ: Mapping[str, str])
             updater = Updater(
                 caches=caches,
                 targets=Targets(client, caches.controllers),
-                fresh=fresh,
+                fresh=lambda: client.reachable and caches.fresh,
                 admission=_admission(settings, client, clock, environ),
                 ignored_namespaces=settings.ignored_vpa_object_namespaces,
                 rules=settings.rules,
@@ -96,7 +94,7 @@ async def serve(settings: Settings, clock: Clock, *, environ: Mapping[str, str])
             checks={"caches": lambda: all(cache.synced for cache in caches.all())},
             profiling=settings.profiling,
         )
-        background: list[service.Background] = [ops.run, events.run, fresh.run]
+        background: list[service.Background] = [ops.run, events.run]
         background += [cache.run for cache in caches.all()]
         if election is not None:
             background.append(election.run)

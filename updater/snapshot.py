@@ -70,6 +70,11 @@ class Caches:
         """Every cache, to be run and waited for."""
         return (self.vpas, self.pods, self.limit_ranges, *self.controllers.all())
 
+    @property
+    def fresh(self) -> bool:
+        """Whether each of them follows the API server; only then may pods be touched."""
+        return all(cache.fresh for cache in self.all())
+
 
 def update_mode(vpa: VerticalPodAutoscaler) -> UpdateMode | None:
     """The mode of a VPA, Recreate unless it says otherwise; None: written by a newer version.

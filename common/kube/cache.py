@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ Objects = dict[str, dict[str, T]]  # namespace -> name -> object
 _SHORTEST_PAUSE = 1.0  # seconds between two attempts
 _LONGEST_PAUSE = 30.0
 _LONG_USE = 30.0  # seconds; a watch that lasted so long was a good one
+_CATCH_UP = 1.0  # seconds for what a broken watch missed: the next one brings that first
 _SLICE = 1000  # changes reported before other tasks get their turn
 
 
@@ -97,6 +99,7 @@ class Cache(Generic[T]):
         self._shared: set[str] = set()  # namespaces whose dictionary a snapshot holds
         self._version = ""
         self._listed = asyncio.Event()
+        self._fresh_from = math.inf  # the event loop's time
         self._pauses = Pauses(client.rng)
         self._trouble = ""
 
@@ -109,6 +112,15 @@ class Cache(Generic[T]):
 
     async def wait_synced(self) -> None:
         await self._listed.wait()
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the objects are those of now, as far as one can tell.
+
+        They are not from the moment that a list or a watch fails until one works again, and has
+        had time to catch up. Whoever acts on many objects at once looks here first.
+        """
+        return self._fresh_from <= asyncio.get_running_loop().time()
 
     @property
     def snapshot(self) -> Snapshot[T]:
@@ -134,6 +146,7 @@ class Cache(Generic[T]):
                 await self._list()
                 await self._follow()
             except GoneError:
+                self._fresh_from = math.inf
                 logger.debug("version too old", extra={"resource": self.endpoint.resource})
                 await asyncio.sleep(self._pauses.after_use())
             except (KubeError, DecodeError) as error:
@@ -153,6 +166,7 @@ class Cache(Generic[T]):
         self._snapshot = None
         self._shared = set()
         self._version = listing.resource_version
+        self._fresh_from = asyncio.get_running_loop().time()
         if self._on_change is not None:
             for number, change in enumerate(_differences(before, after)):
                 self._on_change(change)
@@ -180,6 +194,7 @@ class Cache(Generic[T]):
             namespace=self._namespace,
             label_selector=self._label_selector,
             field_selector=self._field_selector,
+            on_open=self._opened,
         )
         loop = asyncio.get_running_loop()
         started = loop.time()
@@ -192,6 +207,10 @@ class Cache(Generic[T]):
         finally:
             if loop.time() - started >= _LONG_USE:
                 self._pauses.used()  # a quiet resource without bookmarks is no trouble
+
+    def _opened(self) -> None:
+        if self._fresh_from == math.inf:
+            self._fresh_from = asyncio.get_running_loop().time() + _CATCH_UP
 
     def _apply(self, event: WatchEvent[T]) -> None:
         self._version = event.resource_version or self._version
@@ -231,6 +250,7 @@ class Cache(Generic[T]):
 
     def _note(self, error: KubeError | DecodeError) -> None:
         """Log trouble of our own once; that nobody answers is the client's to say."""
+        self._fresh_from = math.inf
         if isinstance(error, UnreachableError):
             return
         kind = getattr(error, "reason", "") or type(error).__name__

@@ -5,7 +5,7 @@ import contextlib
 import enum
 import logging
 import random
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -181,8 +181,11 @@ class KubeClient:
         namespace: str = "",
         label_selector: str = "",
         field_selector: str = "",
+        on_open: Callable[[], None] | None = None,
     ) -> AsyncGenerator[WatchEvent[T], None]:
         """Events after ``resource_version``, until the server or a silence ends the watch.
+
+        ``on_open`` is called once the server has agreed to it.
 
         Close it with ``contextlib.aclosing``. It ends quietly after five to ten minutes, and
         when nothing came for three; go on from the last event's version.
@@ -201,7 +204,11 @@ class KubeClient:
         }
         protocol = WatchProtocol(endpoint.type, resource_version=resource_version)
         chunks = self._transport.stream(
-            endpoint.collection(namespace), query, seconds=seconds, idle=_WATCH_IDLE
+            endpoint.collection(namespace),
+            query,
+            seconds=seconds,
+            idle=_WATCH_IDLE,
+            on_open=on_open,
         )
         async with contextlib.aclosing(chunks):
             async for chunk in chunks:

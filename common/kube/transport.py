@@ -3,7 +3,7 @@
 import asyncio
 import random
 import socket
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
@@ -105,7 +105,13 @@ class Transport:
             pause *= 3
 
     async def stream(
-        self, path: str, query: Query, *, seconds: float, idle: float
+        self,
+        path: str,
+        query: Query,
+        *,
+        seconds: float,
+        idle: float,
+        on_open: Callable[[], None] | None = None,
     ) -> AsyncGenerator[bytes, None]:
         """The body of a watch, chunk by chunk as it comes.
 
@@ -126,6 +132,8 @@ class Transport:
             retry=False,
         )
         response = await self._open_stream(call, timeout)
+        if on_open is not None:
+            on_open()
         try:
             async for chunk in response.content.iter_any():
                 yield chunk

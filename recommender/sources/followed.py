@@ -47,6 +47,11 @@ class Followed:
         """Whether every cache has listed once."""
         return all(cache.synced for cache in self._caches)
 
+    @property
+    def fresh(self) -> bool:
+        """Whether the API server answers, and every cache follows it."""
+        return self.client.reachable and all(cache.fresh for cache in self._caches)
+
     async def wait_synced(self) -> None:
         """Wait until every cache has listed; from then on OOM kills count as new."""
         for cache in self._caches:

@@ -109,6 +109,39 @@ async def test_a_version_that_is_too_old_means_list_again(gone: Reply) -> None:
     assert last.query["resourceVersion"] == "20"
 
 
+async def test_objects_are_those_of_now_while_the_watch_stands() -> None:
+    async with FakeApi() as api:
+        api.on(LIST, listing(named("a", 1)))
+        api.on(WATCH, SILENCE)
+        async with following(api) as cache:
+            seen = [cache.fresh]
+            await cache.wait_synced()
+            seen.append(cache.fresh)
+            await api.asked(WATCH)
+            await api.stop()
+            await until(lambda: not cache.fresh)
+            assert len(cache.snapshot) == 1  # old news, but still to be had
+            await api.start()
+            await api.asked(WATCH, times=2)
+            seen.append(cache.fresh)  # what was missed may be on its way
+            await until(lambda: cache.fresh)
+    assert seen == [False, True, False]
+    assert api.routes.count(LIST) == 1
+
+
+async def test_a_watch_that_is_refused_is_not_waited_for_in_good_faith() -> None:
+    """Other requests may well be answered meanwhile."""
+    async with FakeApi() as api:
+        api.on(LIST, listing(named("a", 1)))
+        api.on(WATCH, status(403, "Forbidden"))
+        async with following(api) as cache:
+            await cache.wait_synced()
+            await until(lambda: not cache.fresh)
+            api.on(WATCH, TOO_OLD, SILENCE)
+            await api.asked(LIST, times=2)
+            await until(lambda: cache.fresh)
+
+
 async def test_half_a_list_is_never_shown() -> None:
     async with FakeApi() as api:
         api.on(
