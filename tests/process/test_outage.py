@@ -1,0 +1,65 @@
+"""The API server goes away for half a minute: nobody dies, and nobody acts on what was before."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from process_harness import Process, world
+from workloads import NAMESPACE, deploy
+
+from common.kube.endpoints import VPAS
+
+OUTAGE_SECONDS = 30.0
+BACK_SECONDS = 75.0  # the longest pause between two tries, and what settles after it
+OFF = {"updatePolicy": {"updateMode": "Off"}}
+ON = {"updatePolicy": {"updateMode": "Recreate"}}
+
+
+@pytest.mark.timeout(180)
+async def test_back_after_half_a_minute_they_act_on_what_is_true_now(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        processes = await it.start_all()
+        recommender, updater, _ = processes
+        # Neither is touched before the outage: one needs more replicas, the other is Off.
+        for name, mode in (("stays", "Recreate"), ("moves", "Off"), ("goes", "Recreate")):
+            await deploy(it.client, name, replicas=1, mode=mode)
+        await it.until(lambda: all(it.target(name) for name in ("stays", "moves", "goes")))
+        await it.passes(recommender, updater)
+        assert it.evicted() == []
+
+        it.gate.shut()
+        await it.until(lambda: all(one.said("API server unreachable") for one in processes))
+        since = asyncio.get_running_loop().time()
+        # What the updater knows asks for evictions of `stays` now; what is true does not.
+        await it.edit("stays", **OFF)
+        await it.scale("stays", 2)
+        await it.edit("moves", **ON)
+        await it.scale("moves", 2)
+        await it.scale("goes", 2)
+        await it.client.delete(VPAS, "goes", namespace=NAMESPACE)
+        await it.until(lambda: all(len(it.pods_of(name)) == 2 for name in ("stays", "moves")))
+        for one in processes:
+            assert one.process.returncode is None
+            assert await one.get("/health-check") == "OK", one.name
+        await asyncio.sleep(since + OUTAGE_SECONDS - asyncio.get_running_loop().time())
+        seen = len(it.cluster.audit())
+        await it.gate.open()
+
+        await it.until(lambda: it.fits("moves", 2), seconds=BACK_SECONDS)
+        assert len(it.evicted("moves")) == 2
+        assert it.evicted("stays") + it.evicted("goes") == []
+        late = [call for call in it.cluster.audit()[seen:] if call.name.startswith("goes")]
+        assert [call for call in late if call.user_agent.startswith("vpa-")] == []
+        for one in processes:
+            assert lines(one) == [
+                "API server unreachable, trying again until it is back",
+                "API server reachable again",
+            ]
+            assert one.said("Traceback") == []
+            assert await one.get("/readyz") == "OK", one.name
+
+
+def lines(process: Process) -> list[str]:
+    """What a process told about the API server."""
+    told = [line.split("] ", 1)[1] for line in process.said("API server")]
+    return [line.split(" server=", 1)[0] for line in told if line.startswith("API server")]
