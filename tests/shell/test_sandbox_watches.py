@@ -1,0 +1,214 @@
+"""Watching: what a watcher is told, and how a watch begins and ends."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+from sandbox_client import Api, api_server, pod
+
+from sandbox.apiserver import ApiServer
+from sandbox.virtual_time import run
+
+PODS = "/api/v1/namespaces/golden/pods"
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    async with api_server() as server:
+        yield server
+
+
+async def seen(api: Api, query: str, *, path: str = PODS) -> list[tuple[str, str]]:
+    """Type and name of what a watch tells that ends with what has happened so far."""
+    api.server.stop_watches()
+    events = (await api("GET", f"{path}?watch=true&{query}")).lines
+    return [(event["type"], event["object"]["metadata"].get("name", "")) for event in events]
+
+
+async def test_a_watch_without_a_version_begins_with_what_is_there(api: Api) -> None:
+    await api.make(PODS, pod("a"))
+    await api.make(PODS, pod("b"))
+    both = [("ADDED", "a"), ("ADDED", "b")]
+    assert await seen(api, "") == both
+    assert await seen(api, "resourceVersion=0") == both
+    assert await seen(api, f"resourceVersion={api.store.version}") == []
+
+
+async def test_a_watch_from_a_version_tells_what_came_later(api: Api) -> None:
+    await api.make(PODS, pod("a"))
+    at = api.store.version
+    await api.make(PODS, pod("b"))
+    await api.merge(f"{PODS}/a", {"metadata": {"labels": {"x": "y"}}})
+    await api("DELETE", f"{PODS}/b")
+    later = [("ADDED", "b"), ("MODIFIED", "a"), ("DELETED", "b")]
+    assert await seen(api, f"resourceVersion={at}") == later
+    assert await seen(api, f"resourceVersion={at + 2}") == later[2:]
+    assert await seen(api, f"resourceVersion={at}", path="/api/v1/pods") == later
+    elsewhere = "/api/v1/namespaces/default/pods"
+    assert await seen(api, f"resourceVersion={at}", path=elsewhere) == []
+
+
+@pytest.mark.parametrize(
+    ("selector", "want"),
+    [
+        pytest.param("labelSelector=on", ["ADDED", "MODIFIED", "DELETED"], id="enters and leaves"),
+        pytest.param("labelSelector=!on", ["ADDED", "DELETED", "ADDED", "DELETED"], id="inverse"),
+        pytest.param("labelSelector=other", [], id="never in it"),
+        pytest.param("fieldSelector=metadata.name%3Dother", [], id="another name"),
+    ],
+)
+async def test_selections_are_entered_and_left(api: Api, selector: str, want: list[str]) -> None:
+    at = api.store.version
+    await api.make(PODS, pod("a"))
+    for labels in ({"on": "1"}, {"on": "2"}, {"on": None}):
+        await api.merge(f"{PODS}/a", {"metadata": {"labels": labels}})
+    await api("DELETE", f"{PODS}/a")
+    events = await seen(api, f"resourceVersion={at}&{selector}")
+    assert [type_ for type_, _ in events] == want
+
+
+async def test_what_leaves_a_selection_is_told_as_it_was_with_the_new_version(api: Api) -> None:
+    body = pod("a")
+    body["metadata"]["labels"] = {"on": "1"}
+    await api.make(PODS, body)
+    at = api.store.version
+    await api.merge(f"{PODS}/a", {"metadata": {"labels": {"on": None}}})
+    api.server.stop_watches()
+    [event] = (await api("GET", f"{PODS}?watch=1&resourceVersion={at}&labelSelector=on")).lines
+    assert event["type"] == "DELETED"
+    assert event["object"]["metadata"]["labels"] == {"on": "1"}
+    assert event["object"]["metadata"]["resourceVersion"] == str(api.store.version)
+
+
+async def test_watched_objects_have_their_kind(api: Api) -> None:
+    await api.make(PODS, pod("a"))
+    api.server.stop_watches()
+    [event] = (await api("GET", f"{PODS}?watch=1")).lines
+    assert (event["object"]["kind"], event["object"]["apiVersion"]) == ("Pod", "v1")
+
+
+async def test_tables_are_watched_row_by_row(api: Api) -> None:
+    await api.make(PODS, pod("a"))
+    api.server.stop_watches()
+    accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    [event] = (await api("GET", f"{PODS}?watch=1", accept=accept)).lines
+    assert event["object"]["kind"] == "Table"
+    assert [row["cells"][0] for row in event["object"]["rows"]] == ["a"]
+
+
+async def test_a_history_that_is_too_short_is_an_error_event() -> None:
+    async with api_server(history=2) as api:
+        at = api.store.version
+        for name in "abc":
+            await api.make(PODS, pod(name))
+        [event] = (await api("GET", f"{PODS}?watch=1&resourceVersion={at}")).lines
+        assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
+
+
+async def test_parameters_that_can_not_be_read(api: Api) -> None:
+    for query, code in (
+        ("resourceVersion=x", 400),
+        ("timeoutSeconds=x", 400),
+        ("labelSelector=a%20b", 400),
+        ("resourceVersion=1&resourceVersionMatch=Exact", 422),
+    ):
+        assert (await api("GET", f"{PODS}?watch=true&{query}")).status == code
+    assert (await api("GET", f"{PODS}?watch=maybe")).status == 400
+
+
+class Reader:
+    """Reads a watch as a client does, line by line, until it leaves."""
+
+    def __init__(self, api: Api, query: str) -> None:
+        self._server: ApiServer = api.server
+        self._token = api.token
+        self._query = query
+        self._left = asyncio.Event()
+        self.events: asyncio.Queue[Any] = asyncio.Queue()
+        self.ended = False
+
+    async def run(self) -> None:
+        async def receive() -> dict[str, Any]:
+            await self._left.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            for line in message.get("body", b"").splitlines():
+                self.events.put_nowait(msgspec.json.decode(line))
+
+        await self._server(
+            {
+                "type": "http",
+                "method": "GET",
+                "raw_path": PODS.encode(),
+                "query_string": f"watch=true&{self._query}".encode(),
+                "headers": [(b"authorization", f"Bearer {self._token}".encode())],
+            },
+            receive,
+            send,
+        )
+        self.ended = True
+
+    def leave(self) -> None:
+        self._left.set()
+
+
+async def test_changes_reach_every_open_watch(api: Api) -> None:
+    readers = [Reader(api, f"resourceVersion={api.store.version}") for _ in range(3)]
+    async with asyncio.TaskGroup() as group:
+        for reader in readers:
+            group.create_task(reader.run())
+        await asyncio.sleep(0)
+        await api.make(PODS, pod("a"))
+        for reader in readers:
+            event = await reader.events.get()
+            assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "a")
+        for reader in readers:
+            reader.leave()
+    assert all(reader.ended for reader in readers)
+
+
+async def test_a_watch_from_the_future_waits_for_it(api: Api) -> None:
+    reader = Reader(api, f"resourceVersion={api.store.version + 1}")
+    async with asyncio.TaskGroup() as group:
+        group.create_task(reader.run())
+        await asyncio.sleep(0)
+        await api.make(PODS, pod("a"))
+        await api.make(PODS, pod("b"))
+        event = await reader.events.get()
+        assert event["object"]["metadata"]["name"] == "b"
+        reader.leave()
+
+
+async def test_a_client_that_does_not_read_is_cut_off(api: Api) -> None:
+    reader = Reader(api, f"resourceVersion={api.store.version}")
+    body = pod()
+    body["metadata"]["annotations"] = {"large": "x" * 2_000_000}
+    async with asyncio.TaskGroup() as group:
+        group.create_task(reader.run())
+        await asyncio.sleep(0)
+        for index in range(20):  # without giving the reader its turn
+            body["metadata"]["name"] = f"p{index}"
+            await api.make(PODS, body)
+    assert reader.ended
+
+
+def test_bookmarks_come_once_a_minute_and_the_watch_ends_in_time() -> None:
+    async def main(_clock: object) -> tuple[list[Any], float, float]:
+        loop = asyncio.get_running_loop()
+        async with api_server() as api:
+            await api.make(PODS, pod("a"))
+            began = loop.time()
+            query = f"resourceVersion={api.store.version}&timeoutSeconds=150"
+            told = (await api("GET", f"{PODS}?watch=1&{query}&allowWatchBookmarks=true")).lines
+            middle = loop.time()
+            await api("GET", f"{PODS}?watch=1&resourceVersion={api.store.version}")
+            return told, middle - began, loop.time() - middle
+
+    told, asked, unasked = run(main)
+    assert asked == 150
+    assert 1800 <= unasked <= 3600
+    assert [event["type"] for event in told] == ["BOOKMARK", "BOOKMARK"]
+    assert set(told[0]["object"]["metadata"]) == {"resourceVersion"}
