@@ -27,7 +27,7 @@ from sandbox.metadata import (
     record_manager,
     stamp_new,
 )
-from sandbox.patching import apply_patch
+from sandbox.patching import ContentType, apply_patch
 from sandbox.registry import Registry
 from sandbox.requests import Place, Request, dry_run
 from sandbox.resizing import prepare_resize
@@ -182,6 +182,8 @@ class Writes:
     async def patch(self, request: Request, resource: Resource, place: Place) -> Written:
         """Handle a PATCH on an object or on its ``/status`` or ``/resize``."""
         content_type = request.headers.get("content-type", "")
+        if request.content_type == ContentType.APPLY:  # would create: refuse it before a 404
+            apply_patch(content_type, {}, b"{}", resource=resource)
 
         def change(old: Json) -> Json:
             patched = apply_patch(content_type, old, request.body, resource=resource)

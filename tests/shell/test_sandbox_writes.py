@@ -242,10 +242,11 @@ async def test_managers_are_named_after_the_user_agent_or_the_parameter(api: Api
 
 
 async def test_server_side_apply_is_refused(api: Api) -> None:
-    path = f"{PODS}/web?fieldManager=me"
     await api.make(PODS, pod())
-    answer = await api("PATCH", path, pod(), content_type="application/apply-patch+yaml")
-    assert refused(answer) == (415, "UnsupportedMediaType")
+    for name in ("web", "new"):
+        path = f"{PODS}/{name}?fieldManager=me"
+        answer = await api("PATCH", path, pod(), content_type="application/apply-patch+yaml")
+        assert refused(answer) == (415, "UnsupportedMediaType")
 
 
 async def test_large_bodies_are_refused(api: Api) -> None:
