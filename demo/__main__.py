@@ -61,7 +61,9 @@ class Story:
 
     @property
     def ended(self) -> bool:
-        return all(judged.verdict is Verdict.REACHED for judged in self.progress.values())
+        return bool(self.progress) and all(
+            judged.verdict is Verdict.REACHED for judged in self.progress.values()
+        )
 
     @property
     def spoiled(self) -> bool:
@@ -74,7 +76,7 @@ class Story:
 
 
 async def tell(settings: Settings, view: View, stop: asyncio.Event) -> Story:
-    """Run the whole demo; returns the story as it ended.
+    """Run the whole demo and sum it up; returns the story as it ended.
 
     Raises:
         VpaError: a process died, or the cluster did not answer.
@@ -86,12 +88,14 @@ async def tell(settings: Settings, view: View, stop: asyncio.Event) -> Story:
     try:
         async with _cluster(settings, folder, processes, view) as client:
             story = await _watch(settings, client, processes, view, stop)
+            view.close()
+            if story.start:
+                _print_summary(story, settings.output)
             if settings.keep and not stop.is_set():
-                view.close()
                 view.say(
                     f"\nThe cluster stays up until Ctrl-C. In another terminal:\n"
                     f"    export KUBECONFIG={folder / 'kubeconfig'}\n"
-                    f"    kubectl --namespace {NAMESPACE} get vpa,pods\n"
+                    f"    kubectl --namespace {NAMESPACE} get vpa,pods"
                 )
                 await stop.wait()
             return story
@@ -282,9 +286,11 @@ async def run(settings: Settings) -> int:
         story = await tell(settings, view, stop)
     finally:
         view.close()
-    _print_summary(story, settings.output)
     if story.ended:
         return 0
+    if not story.start:
+        view.say("Stopped before the story began.")
+        return 1
     view.say(f"Not every workload reached its end; logs are in {settings.folder / 'logs'}.")
     return 1
 

@@ -150,7 +150,7 @@ def judge_too_big(start: WorkloadState, now: WorkloadState) -> Progress:
     grown = sum((pod.request.cpu or 0) > (start.request.cpu or 0) for pod in now.pods)
     if grown < len(now.pods) or not now.settled:
         return _waiting(f"infeasible on its node; {grown} of {len(now.pods)} resized")
-    return _reached("infeasible at first, resized once it fitted, never evicted")
+    return _reached("infeasible at first, resized once it fitted")
 
 
 def judge_leaker(start: WorkloadState, now: WorkloadState) -> Progress:

@@ -64,6 +64,8 @@ def ops_app(
     that the scraper asks for. With ``profiling``, ``/debug/pprof/profile`` and
     ``/debug/pprof/heap`` watch the process for ``?seconds=`` and answer with a table.
     """
+    # A series of its own for the creation of each counter: dashboards of the reference know none.
+    prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # as shipped
     app = fastapi.FastAPI(openapi_url=None)
 
     @app.get("/health-check")
