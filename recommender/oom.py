@@ -29,7 +29,7 @@ class OomKill:
     container: str
     at: datetime
     memory: int  # bytes: the request at that time, or what an evicted container used
-    initial: bool = False  # the pod was seen for the first time: the kill may be an old one
+    initial: bool = False  # seen before we went live: it may have been learnt already
 
     @property
     def identity(self) -> tuple[str, str, datetime]:
@@ -37,7 +37,7 @@ class OomKill:
         return (self.uid, self.container, self.at)
 
 
-def kills_between(old: Pod, new: Pod) -> tuple[OomKill, ...]:
+def kills_between(old: Pod, new: Pod, *, initial: bool = False) -> tuple[OomKill, ...]:
     """What an update of a pod tells.
 
     Either a container has just been killed and stands there terminated, or it was killed
@@ -52,10 +52,10 @@ def kills_between(old: Pod, new: Pod) -> tuple[OomKill, ...]:
             continue
         ended = _ended(previous, status)
         if ended is not None:
-            found.append(_kill(new, status.name, ended, requested_by=new))
+            found.append(_kill(new, status.name, ended, requested_by=new, initial=initial))
         again = _runs_again(previous, status)
         if again is not None:
-            found.append(_kill(new, status.name, again, requested_by=old))
+            found.append(_kill(new, status.name, again, requested_by=old, initial=initial))
     return tuple(kill for kill in found if kill is not None)
 
 

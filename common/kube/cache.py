@@ -28,10 +28,15 @@ _SLICE = 1000  # changes reported before other tasks get their turn
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[T]):
-    """What happened to one object: ``old`` is None when it is new, ``new`` when it is gone."""
+    """What happened to one object: ``old`` is None when it is new, ``new`` when it is gone.
+
+    ``last`` is what an object was like when it went, which may be news: a pod can be killed
+    and deleted at once. Only a watch tells it, and it is None where nobody did.
+    """
 
     old: T | None
     new: T | None
+    last: T | None = None
 
 
 class Snapshot(Generic[T]):
@@ -216,7 +221,8 @@ class Cache(Generic[T]):
         self._version = event.resource_version or self._version
         if event.type is EventType.BOOKMARK:
             return
-        new = None if event.type is EventType.DELETED else event.object
+        gone = event.type is EventType.DELETED
+        new = None if gone else event.object
         old = self.get(event.namespace, event.name)
         if old is None and new is None:
             return
@@ -230,7 +236,7 @@ class Cache(Generic[T]):
         else:
             objects[event.name] = new
         if self._on_change is not None:
-            self._on_change(Change(old, new))
+            self._on_change(Change(old, new, event.object if gone else None))
 
     def _writable(self, namespace: str) -> dict[str, T]:
         """The namespace's own dictionary, which no snapshot holds."""

@@ -38,17 +38,14 @@ class OomFeed:
         self._initial = False
 
     def on_pod(self, change: Change[Pod]) -> None:
-        """Look at an added or changed pod; forget the kills of one that is gone."""
+        """Look at every version of a pod, its last one included; then forget its kills."""
         old, new = change.old, change.new
+        if new is None:
+            self._look(old, change.last)
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._known.forget(old.metadata.uid)
             old = None
-        if new is None:
-            return
-        # The update tells best which request counts; what a gap in the watch swallowed is
-        # still remembered by the pod itself.
-        kills = kills_between(old, new) if old is not None else ()
-        self._put((*kills, *kills_in(new, initial=self._initial and old is None)), new)
+        self._look(old, new)
 
     def on_event(self, change: Change[Event]) -> None:
         """Look at an added Event; changed ones tell nothing new."""
@@ -64,6 +61,15 @@ class OomFeed:
         self._waiting.clear()
         self._dropped = 0
         return taken, dropped
+
+    def _look(self, old: Pod | None, new: Pod | None) -> None:
+        """Take the kills that ``new`` tells of; ``old`` is the same pod before."""
+        if new is None:
+            return
+        # The update tells best which request counts; what a gap in the watch swallowed is
+        # still remembered by the pod itself.
+        kills = kills_between(old, new, initial=self._initial) if old is not None else ()
+        self._put((*kills, *kills_in(new, initial=self._initial)), new)
 
     def _put(self, kills: tuple[OomKill, ...], pod: Pod | None) -> None:
         for kill in kills:

@@ -252,8 +252,8 @@ async def test_an_oom_kill_raises_memory_once() -> None:
         assert target(api)["memory"] == "380258472"
 
 
-async def test_a_pod_that_comes_and_goes_between_cycles_still_teaches() -> None:
-    born = killed("2026-01-02T12:00:30Z", "web-2")
+async def test_a_pod_that_dies_as_it_goes_between_cycles_still_teaches() -> None:
+    born = pod("web-2")
     gone = killed("2026-01-02T12:00:30Z", "web-2")
     gone["metadata"]["resourceVersion"] = "12"
     async with FakeApi() as api:

@@ -143,3 +143,31 @@ def test_what_the_first_list_holds_is_initial() -> None:
     feed.on_pod(Change(at(killed()), at(killed(7), restarts=1)))
     taken, _ = feed.take()
     assert [observation.kill.initial for observation in taken] == [True, False]
+
+
+def test_a_kill_that_only_the_last_version_shows() -> None:
+    feed = live_feed()
+    feed.on_pod(Change(None, at(RUNNING)))
+    feed.on_pod(Change(at(RUNNING), None, at(killed(3))))
+    taken, _ = feed.take()
+    assert [one.kill.at.minute for one in taken] == [3]
+    feed.on_pod(Change(None, at(killed(3))))  # nothing is remembered of a pod that is gone
+    assert len(feed.take()[0]) == 1
+
+
+def test_the_last_version_repeats_what_is_known() -> None:
+    feed = live_feed()
+    feed.on_pod(Change(None, at(killed(3))))
+    feed.on_pod(Change(at(killed(3)), None, at(killed(3))))
+    assert len(feed.take()[0]) == 1
+
+
+def test_what_a_standby_replica_sees_is_initial() -> None:
+    """Whoever led meanwhile may have learnt it, and written it into a checkpoint."""
+    feed = OomFeed()
+    feed.on_pod(Change(None, at(RUNNING)))
+    feed.on_pod(Change(at(RUNNING), at(killed(3))))
+    feed.on_pod(Change(at(killed(3)), at(RUNNING, restarts=1, last=killed(3))))
+    feed.go_live()
+    taken, _ = feed.take()
+    assert [(one.kill.at.minute, one.kill.initial) for one in taken] == [(3, True)]
