@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import socket
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
@@ -131,6 +132,25 @@ def test_no_host_means_every_interface() -> None:
     ):
         assert every.getsockname()[0] in {"::", "0.0.0.0"}
         assert one.getsockname()[0] == "127.0.0.1"
+
+
+@pytest.mark.parametrize("address", [":0", "127.0.0.1:0"])
+async def test_answers_are_sent_at_once(address: str) -> None:
+    """Nagle's algorithm would hold back what follows the head of an answer."""
+    delays: list[int] = []
+
+    async def look(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        made = writer.get_extra_info("socket")
+        delays.append(made.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    listening = listen(address)
+    port = listening.getsockname()[1]
+    async with await asyncio.start_server(look, sock=listening):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        await reader.read()
+        writer.close()
+    assert delays == [1]
 
 
 async def test_profiles_are_served_only_where_they_are_asked_for() -> None:
