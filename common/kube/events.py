@@ -15,7 +15,7 @@ import msgspec
 
 from common.api.core import ObjectReference
 from common.api.meta import ObjectMeta
-from common.errors import DecodeError, KubeError, NotFoundError
+from common.errors import DecodeError, KubeError, NotFoundError, UnreachableError
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import EVENTS, Endpoint
 from common.runtime.clock import Clock, SystemClock
@@ -154,7 +154,8 @@ class Correlator:
 class EventRecorder:
     """Takes events without ever blocking, and sends them from the background task ``run``.
 
-    Events are news, not records: what can't be sent is logged and lost.
+    Events are news, not records: what can't be sent is lost. The log says once when that
+    begins, and how many were lost when a whole queue has been sent without trouble.
     """
 
     def __init__(self, client: KubeClient, component: str, *, clock: Clock | None = None) -> None:
@@ -162,7 +163,9 @@ class EventRecorder:
         self._clock = clock or SystemClock()
         self._correlator = Correlator(component)
         self._queue: asyncio.Queue[Occurrence] = asyncio.Queue(_QUEUE)
-        self._lost = 0
+        self._dropped = 0  # since the queue was last seen empty
+        self._lost = 0  # refused since the log said so
+        self._troubled = False  # something was refused since the queue was last empty
 
     def event(self, about: ObjectReference, type: str, reason: str, message: str) -> None:
         """Queue one event; when too many wait, it is dropped."""
@@ -170,17 +173,17 @@ class EventRecorder:
         try:
             self._queue.put_nowait(occurrence)
         except asyncio.QueueFull:
-            if not self._lost:
+            if not self._dropped:
                 logger.warning("events dropped, too many wait", extra={"reason": reason})
-            self._lost += 1
-        else:
-            self._lost = 0
+            self._dropped += 1
 
     async def run(self) -> None:
         """Send for ever; once cancelled, send what waits, for a second at most."""
         try:
             while True:
                 await self._send(await self._queue.get())
+                if self._queue.empty():
+                    self._settle()
         except asyncio.CancelledError:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_FLUSH_SECONDS):
@@ -202,6 +205,10 @@ class EventRecorder:
         except (KubeError, DecodeError) as error:
             if isinstance(decision, Create):
                 self._correlator.forget(occurrence)
+            self._refused(occurrence, error)
+
+    def _refused(self, occurrence: Occurrence, error: KubeError | DecodeError) -> None:
+        if not self._lost and not isinstance(error, UnreachableError):  # the client's to say
             logger.warning(
                 "event not sent",
                 extra={
@@ -210,6 +217,18 @@ class EventRecorder:
                     "error": str(error),
                 },
             )
+        self._lost += 1
+        self._troubled = True
+
+    def _settle(self) -> None:
+        """Nothing waits any more: is the trouble over?"""
+        if self._dropped:
+            logger.info("events are no longer dropped", extra={"dropped": self._dropped})
+            self._dropped = 0
+        if self._lost and not self._troubled:
+            logger.info("events are sent again", extra={"lost": self._lost})
+            self._lost = 0
+        self._troubled = False
 
     async def _increase(self, decision: Increase) -> None:
         await self._client.patch(

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import pytest
-from fake_api import FakeApi, Reply, named, status
+from fake_api import FakeApi, Reply, named, status, until
 
 from common.api.meta import ObjectMeta
 from common.kube.endpoints import PODS
@@ -92,3 +92,47 @@ async def test_a_full_queue_drops_and_never_blocks(caplog: pytest.LogCaptureFixt
         for _ in range(1010):
             recorder.event(POD, NORMAL, "EvictedByVPA", TEXT)
     assert [record.message for record in caplog.records] == ["events dropped, too many wait"]
+
+
+async def test_dropping_is_told_once_and_its_end_with_a_count(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="common.kube.events")
+    async with FakeApi() as api:
+        api.on(f"POST {EVENTS}", CREATED)
+        async with recording(api) as recorder:
+            for burst in range(3):  # the queue has room again and again, and is full again
+                for number in range(1000 + burst):
+                    recorder.event(POD, NORMAL, "EvictedByVPA", f"{TEXT} {number}")
+                await api.asked(f"POST {EVENTS}", times=burst + 1)
+            await until(lambda: "no longer dropped" in caplog.text)
+    told = [record.message for record in caplog.records]
+    assert told == ["events dropped, too many wait", "events are no longer dropped"]
+    assert vars(caplog.records[1])["dropped"] > 1000
+
+
+async def test_refusals_are_told_once_and_their_end_with_a_count(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="common.kube.events")
+    async with FakeApi() as api, recording(api) as recorder:
+        api.on(f"POST {EVENTS}", status(403, "Forbidden"))
+        for number in range(3):
+            recorder.event(POD, NORMAL, "EvictedByVPA", f"{TEXT} {number}")
+            await api.asked(f"POST {EVENTS}", times=number + 1)
+        api.on(f"POST {EVENTS}", CREATED)
+        recorder.event(POD, NORMAL, "EvictedByVPA", TEXT)
+        await until(lambda: "sent again" in caplog.text)
+    told = [record.message for record in caplog.records]
+    assert told == ["event not sent", "events are sent again"]
+    assert vars(caplog.records[1])["lost"] == 3
+
+
+async def test_that_nobody_answers_is_the_client_s_to_say(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with FakeApi() as api, recording(api) as recorder:
+        api.on(f"POST {EVENTS}", Reply(cut=True))
+        recorder.event(POD, NORMAL, "EvictedByVPA", TEXT)
+        await until(lambda: "API server unreachable" in caplog.text)
+    assert "event not sent" not in caplog.text
