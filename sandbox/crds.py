@@ -127,9 +127,10 @@ def violations(crd: Mapping[str, Any]) -> Iterator[Cause]:
     if not all(required.values()):
         yield from (field_required(f"spec.{name}") for name, value in required.items() if not value)
         return
-    if crd["metadata"]["name"] != f"{names['plural']}.{spec['group']}":
+    name = crd["metadata"].get("name", "")
+    if name != f"{names['plural']}.{spec['group']}":
         text = 'must be spec.names.plural+"."+spec.group'
-        yield field_invalid("metadata.name", crd["metadata"]["name"], text)
+        yield field_invalid("metadata.name", name, text)
     versions = spec["versions"]
     if sum(1 for version in versions if version.get("storage")) != 1:
         text = "must have exactly one version marked as storage version"

@@ -10,34 +10,13 @@ from sandbox.crds import CustomVersion
 from sandbox.metadata import tidy
 from sandbox.requests import Place, Request
 from sandbox.resources import Resource
+from sandbox.shapes import check_metadata, check_shape
 
 Json = dict[str, Any]
 
 _JSON = "application/json"
 _YAML = "application/yaml"
 _COMPLETED = ("", "resize")  # the endpoints through which a spec comes in
-
-
-class _OwnerReference(msgspec.Struct, rename="camel"):
-    api_version: str
-    kind: str
-    name: str
-    uid: str
-    controller: bool | None = None
-
-
-class _Metadata(msgspec.Struct, rename="camel"):
-    """The shape that the server relies on."""
-
-    name: str | None = None
-    generate_name: str | None = None
-    namespace: str | None = None
-    uid: str | None = None
-    resource_version: str | None = None
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    finalizers: list[str] | None = None
-    owner_references: list[_OwnerReference] | None = None
 
 
 def read_body(request: Request, resource: Resource) -> Json:
@@ -57,7 +36,7 @@ def read_body(request: Request, resource: Resource) -> Json:
     except (msgspec.DecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise errors.bad_request(f"the object provided is unrecognized: {error}") from error
     if not isinstance(decoded, dict):
-        raise defaults.cannot_be_handled(resource, "the body is no object")
+        raise errors.cannot_be_handled(resource, "the body is no object")
     return decoded
 
 
@@ -74,15 +53,12 @@ def checked_metadata(obj: Json, resource: Resource, place: Place) -> Json:
             f"version ({resource.api_version})"
         )
     if kind and kind != resource.kind:
-        raise defaults.cannot_be_handled(resource, f'unexpected kind "{kind}"')
+        raise errors.cannot_be_handled(resource, f'unexpected kind "{kind}"')
     obj["kind"], obj["apiVersion"] = resource.kind, resource.api_version
     meta = obj.get("metadata")
     if meta is None:
         meta = obj["metadata"] = {}
-    try:
-        msgspec.convert(meta, _Metadata)
-    except msgspec.ValidationError as error:
-        raise defaults.cannot_be_handled(resource, f"metadata: {error}") from error
+    check_metadata(resource, meta)
     namespace = meta.get("namespace")
     if namespace and namespace != place.namespace:
         raise errors.bad_request(
@@ -115,7 +91,10 @@ def understand(
     """
     tidy(obj)
     if custom is None:
+        check_shape(resource, obj)
         if completes and subresource in _COMPLETED:
+            for name in obj.keys() - {"metadata", "status"}:
+                _drop_nulls(obj[name])
             defaults.fill(resource, obj)
         micro_times.normalize(resource, obj)
         if crds.is_definition(resource):
@@ -126,5 +105,17 @@ def understand(
     texts = [f'unknown field "{path}"' for path in unknown]
     if texts and field_validation == "Strict":
         text = f"strict decoding error: {', '.join(texts)}"
-        raise defaults.cannot_be_handled(resource, text)
+        raise errors.cannot_be_handled(resource, text)
     return texts if field_validation in ("", "Warn") else []
+
+
+def _drop_nulls(value: Any) -> None:
+    """Remove, in place, what Go's decoder would take for unset."""
+    if isinstance(value, dict):
+        for name in [name for name, item in value.items() if item is None]:
+            del value[name]
+        for item in value.values():
+            _drop_nulls(item)
+    elif isinstance(value, list):
+        for item in value:
+            _drop_nulls(item)

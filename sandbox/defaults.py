@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from common.quantity import QuantityError
-from sandbox.errors import ApiError
+from sandbox.errors import cannot_be_handled
 from sandbox.pod_resources import canonical_amounts, complete_pod_resources
 from sandbox.resources import Resource
 
@@ -32,16 +32,6 @@ def fill(resource: Resource, obj: Json) -> None:
         complete(obj)
     except (QuantityError, AttributeError, TypeError, KeyError) as error:
         raise cannot_be_handled(resource, str(error)) from error
-
-
-def cannot_be_handled(resource: Resource, text: str) -> ApiError:
-    """400: the body isn't an object of this kind."""
-    return ApiError(
-        400,
-        "BadRequest",
-        f'{resource.kind} in version "{resource.version}" cannot be handled as a '
-        f"{resource.kind}: {text}",
-    )
 
 
 def _pod(pod: Json) -> None:

@@ -137,6 +137,16 @@ def bad_request(text: str) -> ApiError:
     return ApiError(400, "BadRequest", text)
 
 
+def cannot_be_handled(resource: Resource, text: str) -> ApiError:
+    """400: the body isn't an object of this kind."""
+    return ApiError(
+        400,
+        "BadRequest",
+        f'{resource.kind} in version "{resource.version}" cannot be handled as a '
+        f"{resource.kind}: {text}",
+    )
+
+
 def unauthorized() -> ApiError:
     """401: no token, or one that nobody knows."""
     return ApiError(401, "Unauthorized", "Unauthorized")

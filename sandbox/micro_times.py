@@ -4,7 +4,7 @@ import re
 from datetime import datetime
 from typing import Any
 
-from sandbox.defaults import cannot_be_handled
+from sandbox.errors import cannot_be_handled
 from sandbox.resources import Resource
 from sandbox.times import micro_time
 

@@ -124,6 +124,12 @@ def _new_workload(obj: Json) -> Iterator[Cause]:
     yield from _pod_spec(template.get("spec") or {}, "spec.template.spec")
 
 
+def _new_old_workload(obj: Json) -> Iterator[Cause]:
+    """A Job makes its own selector, and a ReplicationController may lack one."""
+    template = (obj.get("spec") or {}).get("template") or {}
+    yield from _pod_spec(template.get("spec") or {}, "spec.template.spec")
+
+
 def _pod_spec(spec: Json, path: str) -> Iterator[Cause]:
     if not spec.get("containers"):
         yield field_required(f"{path}.containers")
@@ -175,16 +181,20 @@ _NEW: Mapping[str, Callable[[Json], Iterator[Cause]]] = {
     "DaemonSet": _new_workload,
     "Deployment": _new_workload,
     "Event": _new_event,
+    "Job": _new_old_workload,
     "Lease": _new_lease,
     "Pod": _new_pod,
     "ReplicaSet": _new_workload,
+    "ReplicationController": _new_old_workload,
     "StatefulSet": _new_workload,
 }
 _CHANGED: Mapping[str, Callable[[Json, Json], Iterator[Cause]]] = {
     "CustomResourceDefinition": lambda _old, new: crds.violations(new),
     "DaemonSet": _changed_workload,
     "Deployment": _changed_workload,
+    "Job": lambda _old, new: _new_old_workload(new),
     "Lease": lambda _old, new: _new_lease(new),
     "ReplicaSet": _changed_workload,
+    "ReplicationController": lambda _old, new: _new_old_workload(new),
     "StatefulSet": _changed_workload,
 }

@@ -1,0 +1,366 @@
+"""The shape of pods and of what makes pods, as far as this server or its clients rely on it.
+
+Decoding into these types finds a text where a list belongs before anything is stored. Fields
+that aren't declared are kept as they are. Names are those of ``k8s.io/api``.
+"""
+
+from typing import Any
+
+import msgspec
+
+Text = str | None
+Number = int | None
+Flag = bool | None
+Texts = list[str] | None
+Map = dict[str, str] | None
+Json = dict[str, Any] | None
+Amounts = dict[str, str | int | float] | None
+Portion = int | str | None
+
+
+class Shape(msgspec.Struct, rename="camel", kw_only=True):
+    """A part of an object; everything is optional, as it is for Go's decoder."""
+
+
+class Expression(Shape):
+    """A requirement of a label selector."""
+
+    key: str
+    operator: str
+    values: Texts = None
+
+
+class LabelSelector(Shape):
+    """``metav1.LabelSelector``."""
+
+    match_labels: Map = None
+    match_expressions: list[Expression] | None = None
+
+
+class Resources(Shape):
+    """``ResourceRequirements``."""
+
+    limits: Amounts = None
+    requests: Amounts = None
+
+
+class ResizePolicy(Shape):
+    """``ContainerResizePolicy``."""
+
+    resource_name: Text = None
+    restart_policy: Text = None
+
+
+class EnvironmentSource(Shape):
+    """``EnvVarSource``."""
+
+    field_ref: Json = None
+
+
+class Variable(Shape):
+    """``EnvVar``."""
+
+    name: Text = None
+    value: Text = None
+    value_from: EnvironmentSource | None = None
+
+
+class ContainerPort(Shape):
+    """``ContainerPort``."""
+
+    name: Text = None
+    container_port: Number = None
+    protocol: Text = None
+
+
+class Probe(Shape):
+    """``Probe``."""
+
+    http_get: Json = None
+    initial_delay_seconds: Number = None
+    timeout_seconds: Number = None
+    period_seconds: Number = None
+    success_threshold: Number = None
+    failure_threshold: Number = None
+
+
+class Container(Shape):
+    """``Container``."""
+
+    name: Text = None
+    image: Text = None
+    image_pull_policy: Text = None
+    command: Texts = None
+    args: Texts = None
+    resources: Resources | None = None
+    resize_policy: list[ResizePolicy] | None = None
+    restart_policy: Text = None
+    env: list[Variable] | None = None
+    ports: list[ContainerPort] | None = None
+    volume_mounts: list[dict[str, Any]] | None = None
+    liveness_probe: Probe | None = None
+    readiness_probe: Probe | None = None
+    startup_probe: Probe | None = None
+    security_context: Json = None
+
+
+class Volume(Shape):
+    """``Volume``."""
+
+    name: Text = None
+    config_map: Json = None
+    secret: Json = None
+    projected: Json = None
+    empty_dir: Json = None
+    downward_api: Json = msgspec.field(default=None, name="downwardAPI")
+
+
+class Toleration(Shape):
+    """``Toleration``."""
+
+    key: Text = None
+    operator: Text = None
+    value: Text = None
+    effect: Text = None
+    toleration_seconds: Number = None
+
+
+class PodSpec(Shape):
+    """``PodSpec``."""
+
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+    ephemeral_containers: list[dict[str, Any]] | None = None
+    volumes: list[Volume] | None = None
+    tolerations: list[Toleration] | None = None
+    node_name: Text = None
+    node_selector: Map = None
+    restart_policy: Text = None
+    termination_grace_period_seconds: Number = None
+    active_deadline_seconds: Number = None
+    dns_policy: Text = None
+    service_account_name: Text = None
+    service_account: Text = None
+    security_context: Json = None
+    scheduler_name: Text = None
+    priority: Number = None
+    priority_class_name: Text = None
+    preemption_policy: Text = None
+    host_network: Flag = None
+    overhead: Amounts = None
+    resources: Resources | None = None
+    affinity: Json = None
+    os: Json = None
+    readiness_gates: list[dict[str, Any]] | None = None
+    topology_spread_constraints: list[dict[str, Any]] | None = None
+
+
+class Condition(Shape):
+    """A condition of any kind of object."""
+
+    type: str
+    status: Text = None
+    reason: Text = None
+    message: Text = None
+    last_transition_time: Text = None
+    last_probe_time: Text = None
+    observed_generation: Number = None
+
+
+class Waiting(Shape):
+    """``ContainerStateWaiting``."""
+
+    reason: Text = None
+    message: Text = None
+
+
+class Ended(Shape):
+    """``ContainerStateTerminated``."""
+
+    exit_code: Number = None
+    signal: Number = None
+    reason: Text = None
+    message: Text = None
+    started_at: Text = None
+    finished_at: Text = None
+
+
+class ContainerState(Shape):
+    """``ContainerState``."""
+
+    waiting: Waiting | None = None
+    running: Json = None
+    terminated: Ended | None = None
+
+
+class ContainerStatus(Shape):
+    """``ContainerStatus``."""
+
+    name: str
+    ready: Flag = None
+    started: Flag = None
+    restart_count: Number = None
+    image: Text = None
+    state: ContainerState | None = None
+    last_state: ContainerState | None = None
+    resources: Resources | None = None
+    allocated_resources: Amounts = None
+
+
+class PodStatus(Shape):
+    """``PodStatus``."""
+
+    phase: Text = None
+    reason: Text = None
+    message: Text = None
+    pod_ip: Text = msgspec.field(default=None, name="podIP")
+    host_ip: Text = msgspec.field(default=None, name="hostIP")
+    start_time: Text = None
+    qos_class: Text = None
+    nominated_node_name: Text = None
+    resize: Text = None
+    observed_generation: Number = None
+    conditions: list[Condition] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    resources: Resources | None = None
+    allocated_resources: Amounts = None
+
+
+class Pod(Shape):
+    """``Pod``."""
+
+    spec: PodSpec | None = None
+    status: PodStatus | None = None
+
+
+class TemplateMetadata(Shape):
+    """The metadata of pods to be."""
+
+    name: Text = None
+    labels: Map = None
+    annotations: Map = None
+
+
+class Template(Shape):
+    """``PodTemplateSpec``."""
+
+    metadata: TemplateMetadata | None = None
+    spec: PodSpec | None = None
+
+
+class Strategy(Shape):
+    """How new pods replace old ones."""
+
+    type: Text = None
+    rolling_update: Json = None
+
+
+class WorkloadSpec(Shape):
+    """The specs of ``apps/v1``, together."""
+
+    replicas: Number = None
+    selector: LabelSelector | None = None
+    template: Template | None = None
+    strategy: Strategy | None = None
+    update_strategy: Strategy | None = None
+    min_ready_seconds: Number = None
+    revision_history_limit: Number = None
+    progress_deadline_seconds: Number = None
+    paused: Flag = None
+    service_name: Text = None
+    pod_management_policy: Text = None
+    volume_claim_templates: list[dict[str, Any]] | None = None
+
+
+class WorkloadStatus(Shape):
+    """The statuses of ``apps/v1``, together."""
+
+    replicas: Number = None
+    ready_replicas: Number = None
+    available_replicas: Number = None
+    updated_replicas: Number = None
+    unavailable_replicas: Number = None
+    observed_generation: Number = None
+    desired_number_scheduled: Number = None
+    current_number_scheduled: Number = None
+    updated_number_scheduled: Number = None
+    number_ready: Number = None
+    number_available: Number = None
+    conditions: list[Condition] | None = None
+
+
+class Workload(Shape):
+    """A Deployment, ReplicaSet, StatefulSet or DaemonSet."""
+
+    spec: WorkloadSpec | None = None
+    status: WorkloadStatus | None = None
+
+
+class OldWorkloadSpec(Shape):
+    """``ReplicationControllerSpec``."""
+
+    replicas: Number = None
+    selector: Map = None
+    template: Template | None = None
+
+
+class OldWorkload(Shape):
+    """``ReplicationController``."""
+
+    spec: OldWorkloadSpec | None = None
+    status: WorkloadStatus | None = None
+
+
+class JobSpec(Shape):
+    """``JobSpec``."""
+
+    parallelism: Number = None
+    completions: Number = None
+    backoff_limit: Number = None
+    completion_mode: Text = None
+    suspend: Flag = None
+    selector: LabelSelector | None = None
+    template: Template | None = None
+
+
+class JobStatus(Shape):
+    """``JobStatus``."""
+
+    active: Number = None
+    succeeded: Number = None
+    failed: Number = None
+    start_time: Text = None
+    completion_time: Text = None
+    conditions: list[Condition] | None = None
+
+
+class Job(Shape):
+    """``Job``."""
+
+    spec: JobSpec | None = None
+    status: JobStatus | None = None
+
+
+class CronJobSpec(Shape):
+    """``CronJobSpec``."""
+
+    schedule: Text = None
+    time_zone: Text = None
+    suspend: Flag = None
+    concurrency_policy: Text = None
+    job_template: Job | None = None
+
+
+class CronJobStatus(Shape):
+    """``CronJobStatus``."""
+
+    active: list[dict[str, Any]] | None = None
+    last_schedule_time: Text = None
+
+
+class CronJob(Shape):
+    """``CronJob``."""
+
+    spec: CronJobSpec | None = None
+    status: CronJobStatus | None = None

@@ -1,0 +1,159 @@
+"""Bodies with something else where something belongs: refused or harmless, never a crash."""
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sandbox_client import Api, api_server
+
+JUNK: tuple[Any, ...] = (None, 5, "x", [None], {"a": 1})
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+CONTAINER = {
+    "name": "app",
+    "image": "i",
+    "resources": {"limits": {"cpu": "1"}},
+    "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}],
+    "ports": [{"containerPort": 80}],
+    "readinessProbe": {"httpGet": {"port": 1}},
+    "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "NotRequired"}],
+}
+TEMPLATE = {
+    "metadata": {"labels": {"a": "b"}},
+    "spec": {
+        "containers": [CONTAINER],
+        "initContainers": [{"name": "init", "image": "i"}],
+        "tolerations": [{"key": "a"}],
+        "volumes": [{"name": "v", "configMap": {"name": "x"}}],
+    },
+}
+OWNER = {"apiVersion": "v1", "kind": "K", "name": "n", "uid": "u"}
+BODIES: dict[str, Any] = {
+    "/api/v1/namespaces/golden/pods": {
+        "metadata": {"labels": {"a": "b"}, "ownerReferences": [OWNER]},
+        "spec": TEMPLATE["spec"],
+    },
+    "/apis/apps/v1/namespaces/golden/deployments": {
+        "spec": {
+            "replicas": 1,
+            "selector": {
+                "matchLabels": {"a": "b"},
+                "matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}],
+            },
+            "strategy": {"rollingUpdate": {"maxSurge": 1}},
+            "template": TEMPLATE,
+        }
+    },
+    "/apis/batch/v1/namespaces/golden/cronjobs": {
+        "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": TEMPLATE}}}
+    },
+    "/api/v1/namespaces/golden/events": {
+        "involvedObject": {"namespace": "golden", "name": "x"},
+        "source": {"component": "c"},
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "series": {"count": 1},
+    },
+    "/api/v1/nodes": {
+        "spec": {"unschedulable": True},
+        "status": {"capacity": {"cpu": 1}, "conditions": [{"type": "Ready", "status": "True"}]},
+    },
+    "/api/v1/namespaces/golden/limitranges": {
+        "spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}
+    },
+    "/apis/coordination.k8s.io/v1/namespaces/golden/leases": {
+        "spec": {"holderIdentity": "a", "leaseDurationSeconds": 1}
+    },
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions": {
+        "spec": {
+            "group": "example.test",
+            "scope": "Namespaced",
+            "names": {"plural": "names", "kind": "Name", "shortNames": ["n"]},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {
+                        "openAPIV3Schema": {
+                            "type": "object",
+                            "properties": {"spec": {"type": "array", "items": {"minimum": 1}}},
+                        }
+                    },
+                    "subresources": {
+                        "scale": {"specReplicasPath": ".a", "statusReplicasPath": ".b"}
+                    },
+                    "additionalPrinterColumns": [{"name": "A", "type": "date", "jsonPath": ".a"}],
+                    "selectableFields": [{"jsonPath": ".a"}],
+                }
+            ],
+        }
+    },
+}
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of everything in a body."""
+    if path:
+        yield path
+    items: Any = ()
+    if isinstance(value, dict):
+        items = value.items()
+    elif isinstance(value, list):
+        items = enumerate(value)
+    for key, item in items:
+        yield from places(item, (*path, key))
+
+
+def replaced(body: Any, path: tuple[Any, ...], value: Any) -> Any:
+    changed = copy.deepcopy(body)
+    holder = changed
+    for key in path[:-1]:
+        holder = holder[key]
+    holder[path[-1]] = value
+    return changed
+
+
+async def send_both_ways(api: Api, path: str, body: Any, good: Any) -> None:
+    """Create with a body, and patch it onto a good object."""
+    name = good["metadata"]["name"]
+    made = await api("POST", path, body)
+    assert made.status in (201, 400, 422), (body, made.body)
+    if made.status == 201:
+        assert (await api("GET", path, accept=TABLE)).status == 200
+        await api("DELETE", f"{path}/{made.json['metadata']['name']}")
+    await api.make(path, good)
+    patched = await api.merge(f"{path}/{name}", body)
+    assert patched.status in (200, 400, 409, 422), (body, patched.body)
+    await api.merge(f"{path}/{name}/status", body)
+    await api("DELETE", f"{path}/{name}")
+
+
+@pytest.mark.parametrize("path", BODIES, ids=lambda path: str(path).rpartition("/")[2])
+async def test_odd_bodies(path: str) -> None:
+    name = "names.example.test" if path.endswith("definitions") else "name"
+    good = {**BODIES[path], "metadata": {**BODIES[path].get("metadata", {}), "name": name}}
+    async with api_server() as api:
+        for place in places(good):
+            for junk in JUNK:
+                await send_both_ways(api, path, replaced(good, place, junk), good)
+
+
+@pytest.mark.parametrize(
+    ("path", "spec", "place"),
+    [
+        pytest.param("pods", {"containers": "x"}, "$.spec.containers", id="a text for a list"),
+        pytest.param("pods", {"nodeName": 5}, "$.spec.nodeName", id="a number for a text"),
+        pytest.param(
+            "limitranges",
+            {"limits": [{"max": {"cpu": True}}]},
+            "$.spec.limits[0].max[...]",
+            id="a Boolean for a quantity",
+        ),
+    ],
+)
+async def test_the_refusal_names_the_place(path: str, spec: Any, place: str) -> None:
+    async with api_server() as api:
+        body = {"metadata": {"name": "x"}, "spec": spec}
+        answer = await api("POST", f"/api/v1/namespaces/golden/{path}", body)
+        assert (answer.status, answer.json["reason"]) == (400, "BadRequest")
+        assert answer.json["message"].endswith(f"at `{place}`")
