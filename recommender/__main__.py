@@ -5,7 +5,6 @@ import logging
 import os
 import sys
 import uuid
-from collections.abc import Awaitable, Callable
 
 from common.errors import DecodeError, KubeError
 from common.flags import read_flags
@@ -37,7 +36,6 @@ logger = logging.getLogger(__name__)
 _PROGRAM = "recommender"
 _MISSED_CYCLES = 5  # after so many intervals without a cycle the process is no longer healthy
 _RETRY_SECONDS = 5.0  # between two attempts to read the history
-_GRACE_SECONDS = 2.0  # for the cycle at hand, once a signal came
 
 
 def main() -> int:
@@ -93,7 +91,7 @@ async def recommend(settings: Settings, clock: Clock) -> None:
             health.arm()
 
             async def cycle() -> None:
-                await _finish(recommender.run_once, stop)
+                await recommender.run_once()
                 health.beat()
 
             await every(settings.interval.total_seconds(), cycle, stop=stop)
@@ -115,23 +113,6 @@ async def _start(recommender: Recommender, stop: asyncio.Event) -> bool:
         due = asyncio.get_running_loop().time() + _RETRY_SECONDS
         await pause_until(due, stop=stop)
     return False
-
-
-async def _finish(cycle: Callable[[], Awaitable[None]], stop: asyncio.Event) -> None:
-    """Run a cycle to its end; once a signal came, for a few seconds more at the most."""
-
-    async def work() -> None:
-        await cycle()
-
-    async def grace() -> None:
-        await stop.wait()
-        await asyncio.sleep(_GRACE_SECONDS)
-
-    async with asyncio.TaskGroup() as group:
-        tasks = (group.create_task(work()), group.create_task(grace()))
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            task.cancel()
 
 
 def assemble(settings: Settings, followed: Followed, metrics: Metrics, clock: Clock) -> Recommender:

@@ -24,7 +24,7 @@ from common.runtime.rate_limit import RateLimiter
 from updater.actuation import Actuator
 from updater.live_pod import MANAGER
 from updater.metrics import Metrics
-from updater.schedule import Admission, Updater, always_ready, by_lease, with_grace
+from updater.schedule import Admission, Updater, always_ready, by_lease
 from updater.sending import Turns
 from updater.settings import Settings
 from updater.snapshot import Caches
@@ -80,7 +80,7 @@ async def serve(settings: Settings, clock: Clock, *, environ: Mapping[str, str])
             )
 
             async def cycle() -> None:
-                await with_grace(updater.run_once, stop=stop)
+                await updater.run_once()
                 health.beat()
 
             seconds = settings.interval.total_seconds()

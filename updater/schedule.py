@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Protocol
 
@@ -25,9 +25,6 @@ from updater.snapshot import (
 from updater.work import Hands, Rules
 
 logger = logging.getLogger(__name__)
-
-# A pass that is under way when the process has to go gets this long.
-_LAST_SECONDS = 4.0
 
 
 class Admission(Protocol):
@@ -170,25 +167,3 @@ class Updater:
             yield
         finally:
             self._metrics.observe_step(step, loop.time() - started)
-
-
-async def with_grace(work: Callable[[], Awaitable[None]], *, stop: asyncio.Event) -> None:
-    """Do ``work``; once ``stop`` is set it has a few seconds left, and then it is cancelled.
-
-    A call that hangs must not outlive the process that everybody waits for.
-    """
-
-    async def run() -> None:
-        await work()
-
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(run())
-
-        async def watch() -> None:
-            await stop.wait()
-            await asyncio.wait({task}, timeout=_LAST_SECONDS)
-            task.cancel()
-
-        watcher = group.create_task(watch())
-        await asyncio.wait({task})
-        watcher.cancel()

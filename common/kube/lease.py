@@ -311,4 +311,5 @@ class LeaderElection:
                     _DICTS, self._name, {**lease, "spec": spec}, namespace=self._namespace
                 )
         except (KubeError, DecodeError, TimeoutError) as error:
-            logger.info("lease not given back", extra={"lease": self._name, "error": str(error)})
+            told = str(error) or "no answer in time"
+            logger.info("lease not given back", extra={"lease": self._name, "error": told})

@@ -13,6 +13,10 @@ from common.errors import ConfigError, LeadershipLostError
 
 Background: TypeAlias = Callable[[], Awaitable[None]]
 
+# For the cycle at hand, once a signal came. Together with what follows (a Lease that is given
+# back, Events that wait) it stays below five seconds.
+_GRACE_SECONDS = 2.0
+
 
 async def serve(
     main: Callable[[asyncio.Event], Awaitable[None]],
@@ -42,11 +46,15 @@ async def serve(
 
 
 async def every(seconds: float, cycle: Background, *, stop: asyncio.Event) -> None:
-    """Start ``cycle`` every ``seconds``; one that overruns delays the next, never overlaps it."""
+    """Start ``cycle`` every ``seconds``; one that overruns delays the next, never overlaps it.
+
+    Once ``stop`` is set, the cycle at hand has two seconds left, and then it is cancelled: a
+    call that hangs must not outlive the process that everybody waits for.
+    """
     loop = asyncio.get_running_loop()
     while not stop.is_set():
         due = loop.time() + seconds
-        await cycle()
+        await _with_grace(cycle, stop=stop)
         await pause_until(due, stop=stop)
 
 
@@ -109,6 +117,20 @@ async def _endless(run: Background) -> None:
     """A watch that returns leaves a cache that is stale for ever: that is a failure."""
     await run()
     raise RuntimeError(f"background task ended: {run!r}")
+
+
+async def _with_grace(work: Background, *, stop: asyncio.Event) -> None:
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(_as_coroutine(work))
+
+        async def watch() -> None:
+            await stop.wait()
+            await asyncio.wait({task}, timeout=_GRACE_SECONDS)
+            task.cancel()
+
+        watcher = group.create_task(watch())
+        await asyncio.wait({task})
+        watcher.cancel()
 
 
 async def _as_coroutine(work: Background) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from common.errors import ConfigError, LeadershipLostError
 from common.runtime.service import every, run, serve, unless_stopped
+from sandbox import virtual_time
+from sandbox.virtual_time import VirtualClock
 
 
 async def for_ever() -> None:
@@ -177,3 +179,23 @@ def test_an_interrupt_before_anything_began_is_a_good_end() -> None:
 
     with contextlib.suppress(SystemExit):
         assert run("vpa-updater", main) == 0
+
+
+def test_a_cycle_that_hangs_is_given_up_soon_after_the_signal() -> None:
+    async def main(_clock: VirtualClock) -> float:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.call_later(60, stop.set)
+        await every(10, for_ever, stop=stop)
+        return loop.time()
+
+    assert 60 < virtual_time.run(main) < 63
+
+
+async def test_a_cycle_that_fails_ends_everything() -> None:
+    async def broken() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ExceptionGroup) as failed:
+        await every(10, broken, stop=asyncio.Event())
+    assert failed.group_contains(ZeroDivisionError)
