@@ -5,6 +5,7 @@ through; everybody else (kubelets, controllers, the test) goes straight there.
 """
 
 import asyncio
+import contextlib
 import os
 import sys
 from collections import Counter
@@ -77,10 +78,11 @@ class Gate:
         self._target = target
         self._server: asyncio.Server | None = None
         self._transports: set[asyncio.WriteTransport] = set()
+        self._relays: set[asyncio.Task[None]] = set()
         self._flowing = asyncio.Event()
         self._flowing.set()
         self.port = 0
-        self.held = 0  # chunks that a frozen gate keeps
+        self.held = 0  # connections that ask, and get no answer
 
     async def open(self) -> None:
         """Listen; the second time on the same port."""
@@ -88,12 +90,14 @@ class Gate:
         self._server = await asyncio.start_server(self._relay, LOOPBACK, self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
-    def shut(self) -> None:
+    async def shut(self) -> None:
         """Refuse new connections, and cut those that are there."""
         assert self._server is not None
         self._server.close()
         for transport in list(self._transports):
             transport.abort()
+        self._flowing.set()
+        await asyncio.gather(*self._relays)
 
     def freeze(self) -> None:
         """Take everything and answer nothing, as a host does that hangs."""
@@ -101,23 +105,25 @@ class Gate:
         self._flowing.clear()
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        here = asyncio.current_task()
+        assert here is not None
+        self._relays.add(here)
         there_reader, there_writer = await asyncio.open_connection(LOOPBACK, self._target)
         transports = {writer.transport, there_writer.transport}
         self._transports |= transports
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._pump(reader, there_writer))
-                group.create_task(self._pump(there_reader, writer))
-        finally:
-            for transport in transports:
-                transport.abort()
-            self._transports -= transports
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._pump(reader, there_writer, asks=1))
+            group.create_task(self._pump(there_reader, writer, asks=0))
+        self._transports -= transports
+        self._relays.discard(here)
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, asks: int
+    ) -> None:
         try:
             while chunk := await reader.read(2**16):
                 if not self._flowing.is_set():
-                    self.held += 1
+                    self.held += asks
                     await self._flowing.wait()
                 writer.write(chunk)
                 await writer.drain()
@@ -134,7 +140,6 @@ class Process:
     name: str
     process: asyncio.subprocess.Process
     port: int  # of the ops address
-    webhook: int  # the admission controller's port
     log: list[str] = field(default_factory=list)
 
     async def read_log(self) -> None:
@@ -180,7 +185,7 @@ class World:
 
     cluster: Cluster
     client: KubeClient
-    gate: Gate
+    gates: Mapping[str, Gate]  # by component
     folder: Path
     authority: bytes  # PEM, of the webhook
     group: asyncio.TaskGroup
@@ -188,21 +193,25 @@ class World:
     vpas: Cache[VerticalPodAutoscaler]
     running: list[Process] = field(default_factory=list)
 
-    async def start(self, name: str, *flags: str) -> Process:
-        """Start a component, with a token of its own."""
+    def command(self, name: str, *flags: str) -> tuple[list[str], int]:
+        """The command line of a component with a token of its own, and its ops port."""
         token = self.cluster.serving.authenticator.issue(
             f"system:serviceaccount:kube-system:{AGENTS[name]}"
         )
         kubeconfig = self.folder / f"{name}.kubeconfig"
+        straight, port = f"https://{LOOPBACK}:{self.cluster.serving.port}", self.gates[name].port
         text = self.cluster.serving.kubeconfig_for(token)
-        straight = f"https://{LOOPBACK}:{self.cluster.serving.port}"
-        kubeconfig.write_text(text.replace(straight, f"https://{LOOPBACK}:{self.gate.port}"))
-        ports = free_port(), free_port()
-        arguments = [f"--kubeconfig={kubeconfig}", f"--address={LOOPBACK}:{ports[0]}"]
+        kubeconfig.write_text(text.replace(straight, f"https://{LOOPBACK}:{port}"))
+        ops = free_port()
+        arguments = [name, f"--kubeconfig={kubeconfig}", f"--address={LOOPBACK}:{ops}"]
         if name == "admission":
-            arguments += _webhook_flags(self.folder, ports[1])
-        process = await start_process(name, *arguments, *FLAGS[name], *flags)
-        found = Process(name, process, *ports)
+            arguments += _webhook_flags(self.folder, free_port())
+        return [*arguments, *FLAGS[name], *flags], ops
+
+    async def start(self, name: str, *flags: str) -> Process:
+        """Start a component."""
+        command, ops = self.command(name, *flags)
+        found = Process(name, await start_process(command), ops)
         self.running.append(found)
         self.group.create_task(found.read_log())
         return found
@@ -227,6 +236,27 @@ class World:
             async with asyncio.timeout(20):
                 while await process.cycles() < wanted:  # noqa: ASYNC110 - it is not ours
                     await asyncio.sleep(0.1)
+
+    async def ready(self, process: Process) -> None:
+        """Wait until a process says that it is."""
+        told = ""
+        async with asyncio.timeout(60):
+            while told != "OK":
+                with contextlib.suppress(ConnectionRefusedError):
+                    told = await process.get("/readyz")
+                await asyncio.sleep(0.05)
+
+    # The way to the API server
+
+    async def shut(self) -> None:
+        """Take the API server away."""
+        for gate in self.gates.values():
+            await gate.shut()
+
+    async def open(self) -> None:
+        """Bring it back."""
+        for gate in self.gates.values():
+            await gate.open()
 
     # What the cluster shows
 
@@ -304,13 +334,14 @@ async def world(
     await Directory(folder).save(bundle)
     async with running_cluster(scenario) as cluster, cluster.client("test") as client:
         await prepare(client, change=change)
-        gate = Gate(cluster.serving.port)
-        await gate.open()
+        gates = {name: Gate(cluster.serving.port) for name in AGENTS}
+        for gate in gates.values():
+            await gate.open()
         async with asyncio.TaskGroup() as group:
             pods, vpas = Cache(client, PODS), Cache(client, VPAS)
             caches = [group.create_task(cache.run()) for cache in (pods, vpas)]
             made = World(
-                cluster, client, gate, folder, bundle.authority.certificate, group, pods, vpas
+                cluster, client, gates, folder, bundle.authority.certificate, group, pods, vpas
             )
             try:
                 yield made
@@ -322,16 +353,16 @@ async def world(
                 for process in made.running:
                     if process.process.returncode is None:
                         await process.kill()
-                gate.shut()
+                await made.shut()
                 for cache in caches:
                     cache.cancel()
 
 
-async def start_process(name: str, *arguments: str) -> asyncio.subprocess.Process:
-    """``python -P -m name``, with our own environment less what would steer it."""
+async def start_process(command: Sequence[str]) -> asyncio.subprocess.Process:
+    """``python -P -m <command>``, with our own environment less what would steer it."""
     environ = {key: value for key, value in os.environ.items() if key != "NAMESPACE"}
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", name, *arguments),
+        *(sys.executable, "-P", "-m", *command),
         env=environ,
         stdin=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,

@@ -27,7 +27,7 @@ async def test_back_after_half_a_minute_they_act_on_what_is_true_now(tmp_path: P
         await it.passes(recommender, updater)
         assert it.evicted() == []
 
-        it.gate.shut()
+        await it.shut()
         await it.until(lambda: all(one.said("API server unreachable") for one in processes))
         since = asyncio.get_running_loop().time()
         # What the updater knows asks for evictions of `stays` now; what is true does not.
@@ -43,7 +43,7 @@ async def test_back_after_half_a_minute_they_act_on_what_is_true_now(tmp_path: P
             assert await one.get("/health-check") == "OK", one.name
         await asyncio.sleep(since + OUTAGE_SECONDS - asyncio.get_running_loop().time())
         seen = len(it.cluster.audit())
-        await it.gate.open()
+        await it.open()
 
         await it.until(lambda: it.fits("moves", 2), seconds=BACK_SECONDS)
         assert len(it.evicted("moves")) == 2
