@@ -9,7 +9,7 @@ KEEP ?=
 CLUSTER ?= sandbox
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint types contracts unit demo bench bench-sandbox clean
+.PHONY: help venv test lint types contracts unit docs demo bench bench-sandbox clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -31,13 +31,16 @@ lint: venv
 	$(BIN)/ruff check .
 
 types: venv
-	$(BIN)/mypy $(PACKAGES) tests benchmarks
+	$(BIN)/mypy $(PACKAGES) tests benchmarks docs
 
 contracts: venv
 	$(BIN)/lint-imports
 
 unit: venv
 	$(PY) -m pytest --cov --cov-report=term
+
+docs: venv ## write docs/flags.md and docs/metrics.md anew from the code
+	$(PY) docs/build.py
 
 demo: venv ## five workloads get right-sized; KEEP=1 leaves the cluster running
 	@$(PY) -m demo $(if $(KEEP),--keep)

@@ -1,0 +1,395 @@
+# ruff: noqa: INP001 - a script, not a package
+"""Writes docs/flags.md and docs/metrics.md from the code: ``make docs``.
+
+The settings classes and the metrics registries are the source; the lists of the reference in
+tests/golden/data tell what is ours beyond it. What a declaration can't say (values of labels,
+flags that wait for their feature) stands in tables here; tests/unit/test_docs.py keeps them true.
+"""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics import MetricWrapperBase
+
+import admission.metrics
+import admission.settings
+import certs.settings
+import demo.settings
+import recommender.metrics
+import recommender.settings
+import sandbox.settings
+import updater.metrics
+import updater.settings
+from admission.metrics import Outcome, Step
+from admission.review import Subject
+from common.api.autoscaling import UpdateMode
+from common.features import FeatureGates
+from common.flags import ACCEPTED_WITHOUT_EFFECT, declared, show
+from common.runtime.settings import CommonSettings, LeaderElectionSettings
+from recommender.collectors import BatchHistogram, PlainCounter
+from recommender.model.usage import OomOutcome
+from updater.decision import Action, Reason
+
+FOLDER = Path(__file__).resolve().parent
+DATA = FOLDER.parent / "tests" / "golden" / "data"
+COMMAND = "make docs"
+OURS = "ours"
+
+Row = Sequence[str]
+Flag = dataclasses.Field[Any]
+
+# The reference's name of each component that it has, too.
+COMPONENTS: Mapping[str, str] = {
+    "recommender": "recommender",
+    "updater": "updater",
+    "admission": "admission-controller",
+}
+PROGRAMS: Mapping[str, type] = {
+    "recommender": recommender.settings.Settings,
+    "updater": updater.settings.Settings,
+    "admission": admission.settings.Settings,
+    "certs": certs.settings.Settings,
+    "sandbox": sandbox.settings.Settings,
+    "demo": demo.settings.Settings,
+}
+ABOUT: Mapping[str, str] = {
+    "certs": "Makes the webhook's certificates; the reference has a shell script.",
+    "sandbox": "A small cluster for trials and tests; `python -P -m sandbox SCENARIO.yaml`.",
+    "demo": "What `make demo` runs.",
+}
+GATES: Mapping[str, str] = {
+    "CPUStartupBoost": "`spec.startupBoost`: more CPU while a pod starts.",
+    "InPlace": "The update mode `InPlace`: resize running pods, never evict them.",
+    "PerVPAConfig": "Per VPA instead of by flag: `evictAfterOOMSeconds`, `oomBumpUpRatio`, "
+    "`oomMinBumpUp`, `memoryAggregationIntervalSeconds` and `memoryAggregationIntervalCount`.",
+}
+# By name of the field: flags of what isn't supported yet. The first two are refused when they are
+# used, the others are accepted, and nobody reads them.
+NOT_YET: Sequence[str] = (
+    *("storage", "use_external_metrics", "external_metrics_cpu_metric"),
+    *("external_metrics_memory_metric", "prometheus_address", "prometheus_insecure"),
+    *("prometheus_cadvisor_job_name", "prometheus_query_timeout", "prometheus_bearer_token"),
+    *("prometheus_bearer_token_file", "username", "password", "history_length"),
+    *("history_resolution", "history_cpu_metric", "history_memory_metric", "pod_label_prefix"),
+    *("metric_for_pod_labels", "pod_namespace_label", "pod_name_label"),
+    *("container_namespace_label", "container_pod_name_label", "container_name_label"),
+)
+NOTES: Mapping[str, str] = {
+    "leader_elect_resource_lock": "Any other value is taken for it.",
+}
+
+FLAGS = """\
+Flags are written with one or two dashes, and underscores count as dashes. A Boolean is `--x`,
+`--x=true` or `--x=false`. Durations are Go's: `90s`, `1h30m`. A flag that can't be used is one
+line on standard error and exit code 2.
+
+Names and defaults are the reference's. A flag of origin *ours* is unknown to the reference.
+"""
+COMMON = """\
+## All three components
+
+recommender, updater and admission have these.
+"""
+FEATURE_GATES = """\
+### Feature gates
+
+All are off by default. `AllAlpha` sets every gate that is not named itself. `AllBeta`, and
+`InPlaceOrRecreate` of old manifests, change nothing.
+"""
+KLOG = """\
+### klog's flags
+
+Manifests written for the reference pass them. They are accepted and have no effect: log lines go
+to standard error.
+"""
+ELECTION = """\
+## Leader election
+
+recommender and updater have these, and each its own `--leader-elect-resource-name`.
+"""
+UNSUPPORTED = """\
+### Not supported yet
+
+Prometheus history and external metrics. `--storage=prometheus` and `--use-external-metrics` are
+refused at start; the other flags are accepted, so that manifests need no change, and have no
+effect.
+"""
+METRICS = """\
+Each component serves its metrics at `/metrics` on its ops address, as Prometheus text or as
+OpenMetrics. Names, labels and buckets are the reference's. A metric of origin *ours* is unknown
+to the reference. A counter *as untyped* has a name that does not end in `_total`, and the text
+formats allow that for no typed counter. updater and admission also serve the client library's
+`process_*` and `python_*` metrics.
+"""
+REASON_CODES = """\
+## Reason codes of the updater
+
+A pod that a pass looks at gets a decision and a reason. The reason is a label of
+`vpa_updater_candidate_pods`, stands in brackets at the end of Events, and is logged when it
+changes.
+"""
+MISSING = "## Metrics of the reference that are not exposed\n"
+
+
+def table(head: Row, rows: Iterable[Row]) -> str:
+    """A Markdown table; pipes in cells are escaped."""
+    lines = [head, ["---"] * len(head), *rows]
+    cells = ([cell.replace("|", "\\|") for cell in line] for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells) + "\n"
+
+
+def reference(kind: str) -> dict[str, dict[str, dict[str, Any]]]:
+    """What the reference has, by its component and name; ``kind`` is flags or metrics."""
+    content = json.loads((DATA / f"{kind}.json").read_text(encoding="utf-8"))
+    return {entry["component"]: {item["name"]: item for item in entry[kind]} for entry in content}
+
+
+# Flags
+
+
+def flags_page() -> str:
+    """The content of docs/flags.md."""
+    shared = {field.name for field in declared(CommonSettings)}
+    electing = {field.name for field in declared(LeaderElectionSettings)}
+    known = {name for flags in reference("flags").values() for name in flags}
+    gates = ((f"`{name}`", GATES[name]) for name in _gates())
+    klog = ((f"`{name}`", _code(text)) for name, text in ACCEPTED_WITHOUT_EFFECT.items())
+    parts = [_title("Flags"), FLAGS]
+    parts += [COMMON, _flag_table(declared(CommonSettings), known)]
+    parts += [FEATURE_GATES, table(("gate", "what it switches on"), gates)]
+    parts += [KLOG, table(("flag", "the reference's default"), klog)]
+    parts += [ELECTION, _flag_table(declared(LeaderElectionSettings), known)]
+    for program, settings in PROGRAMS.items():
+        fields = list(declared(settings))
+        parts.append(f"## {program}\n")
+        if program not in COMPONENTS:
+            parts += [f"{ABOUT[program]}\n", _flag_table(fields, None)]
+            continue
+        own = [field for field in fields if field.name not in shared | electing]
+        unsupported = [field for field in own if field.name in NOT_YET]
+        parts.append(_flag_table((field for field in own if field not in unsupported), known))
+        if unsupported:
+            parts += [UNSUPPORTED, _flag_table(unsupported, known)]
+    return "\n".join(parts)
+
+
+def _title(title: str) -> str:
+    return f"# {title}\n\n<!-- Made by `{COMMAND}` from the code. Don't edit. -->\n"
+
+
+def _gates() -> list[str]:
+    on = str(FeatureGates.parse("AllAlpha=true"))
+    return [gate.partition("=")[0] for gate in on.split(",")]
+
+
+def _flag_table(fields: Iterable[Flag], known: set[str] | None) -> str:
+    """``known`` are the reference's names; None: there is nothing to compare with."""
+    head = ("flag", "default", "meaning", *(() if known is None else ("origin",)))
+    return table(head, (_flag_row(field, known) for field in fields))
+
+
+def _flag_row(field: Flag, known: set[str] | None) -> Row:
+    name, short, env = (field.metadata[key] for key in ("flag", "short", "env"))
+    written = f"`{short}`, `{name}`" if short else f"`{name}`"
+    meaning = field.metadata["help"].replace("<", "&lt;")
+    notes = (meaning, NOTES.get(field.name, ""), f"Environment: `{env}`." if env else "")
+    row = (written, _code(show(field.default)), " ".join(filter(None, notes)))
+    if known is None:
+        return row
+    return (*row, "" if name.removeprefix("--") in known else OURS)
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else ""
+
+
+# Metrics
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Exposed:
+    """A metric as a scraper sees it."""
+
+    name: str
+    type: str
+    labels: tuple[str, ...]
+    meaning: str
+
+
+def registries() -> dict[str, CollectorRegistry]:
+    """A fresh registry of each component."""
+    updating, admitting = CollectorRegistry(), CollectorRegistry()
+    updater.metrics.Metrics(updating)
+    admission.metrics.Metrics(admitting)
+    return {
+        "recommender": recommender.metrics.Metrics().registry,
+        "updater": updating,
+        "admission": admitting,
+    }
+
+
+def exposed(registry: CollectorRegistry) -> list[Exposed]:
+    """The metrics of a registry, in the order of their registration."""
+    # The library has no public way to ask for collectors, nor for their labels.
+    collectors = list(registry._collector_to_names)  # noqa: SLF001 - see above
+    return [_exposed(collector) for collector in collectors]
+
+
+def _exposed(collector: Any) -> Exposed:
+    (described,) = collector.describe()
+    if isinstance(collector, MetricWrapperBase):
+        labels = tuple(collector._labelnames)  # noqa: SLF001 - see ``exposed``
+    else:
+        assert isinstance(collector, PlainCounter | BatchHistogram)  # noqa: S101 - for the type checker
+        labels = tuple(collector.labels)
+    name, kind = described.name, described.type
+    return Exposed(
+        name=f"{name}_total" if kind == "counter" else name,
+        type="counter, as untyped" if isinstance(collector, PlainCounter) else kind,
+        labels=labels,
+        meaning=described.documentation,
+    )
+
+
+def metrics_page() -> str:
+    """The content of docs/metrics.md."""
+    known = reference("metrics")
+    head = ("metric", "type", "labels", "meaning", "origin")
+    parts = [_title("Metrics"), METRICS]
+    missing: list[str] = []
+    for component, registry in registries().items():
+        theirs = known[COMPONENTS[component]]
+        metrics = exposed(registry)
+        labels = dict.fromkeys(label for metric in metrics for label in metric.labels)
+        values = ((f"`{label}`", LABELS[component, label]) for label in labels)
+        parts += [f"## {component}\n", table(head, _metric_rows(metrics, theirs))]
+        parts.append(table(("label", "values"), values))
+        names = {metric.name for metric in metrics}
+        missing += [f"- `{name}` ({component})" for name in theirs if name not in names]
+    reasons = ((f"`{reason}`", REASONS[reason]) for reason in Reason)
+    parts += [REASON_CODES, table(("reason", "meaning"), reasons)]
+    parts += [MISSING, "\n".join(missing or ("There are none.",)) + "\n"]
+    return "\n".join(parts)
+
+
+def _metric_rows(metrics: Iterable[Exposed], theirs: Mapping[str, Any]) -> Iterator[Row]:
+    for metric in metrics:
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        origin = "" if metric.name in theirs else OURS
+        yield f"`{metric.name}`", metric.type, labels, metric.meaning, origin
+
+
+def _values(values: Iterable[str]) -> str:
+    return ", ".join(f"`{value}`" for value in values)
+
+
+_BOOLEAN = _values(("true", "false"))
+_SIZE = "Pods of the VPA as a power of two, rounded down: `0` for none or one, at most `20`."
+_MODE = f"As written in the VPA: {_values(UpdateMode)}"
+_VPA = "The VPA."
+
+DISCARDED = tuple(each for each in OomOutcome if each is not OomOutcome.RECORDED)
+# By component and label.
+LABELS: Mapping[tuple[str, str], str] = {
+    ("recommender", "update_mode"): f"{_MODE}. Without a mode `Recreate`, in `vpa_quality_*` "
+    "empty.",
+    ("recommender", "has_recommendation"): _BOOLEAN,
+    ("recommender", "api"): f"{_values(('v1', 'v1beta2', 'v1beta1'))}; only `v1` is ever above 0.",
+    ("recommender", "matches_pods"): _BOOLEAN,
+    ("recommender", "unsupported_config"): f"Condition ConfigUnsupported: {_BOOLEAN}",
+    ("recommender", "step"): _values(
+        (
+            *("LoadVPAs", "LoadPods", "LoadMetrics", "DeleteRemovedPods", "UpdateVPAs"),
+            *("MaintainCheckpoints", "GarbageCollect", "total"),
+        )
+    ),
+    ("recommender", "is_error"): _BOOLEAN,
+    ("recommender", "client_name"): "`default-metrics-client`",
+    ("recommender", "resource"): _values(("cpu", "memory")),
+    ("recommender", "is_oom"): f"Whether an OOM kill is what was observed: {_BOOLEAN}",
+    ("recommender", "recommendation_missing"): _BOOLEAN,
+    ("recommender", "vpa_size_log2"): _SIZE,
+    ("recommender", "kind"): f"What was to be written: {_values(('status', 'checkpoint'))}",
+    ("recommender", "reason"): "Of failed writes the API server's word, such as `Forbidden`; of "
+    f"discarded OOM kills {_values((*DISCARDED, 'learnt_before', 'overflow'))}.",
+    ("updater", "vpa_size_log2"): _SIZE,
+    ("updater", "update_mode"): _values(UpdateMode),
+    ("updater", "vpa_name"): _VPA,
+    ("updater", "vpa_namespace"): _VPA,
+    ("updater", "step"): _values(
+        ("ListVPAs", "ListPods", "FilterPods", "AdmissionInit", "EvictPods", "total")
+    ),
+    ("updater", "decision"): _values(Action),
+    ("updater", "reason"): "Of evictions `EvictionError`, `EvictionRateLimiterWaitFailed`; of "
+    "resizes `InPlaceUpdateError`, `InPlaceUpdateInfeasible`, `UnboostError`, "
+    "`InPlaceUpdateRateLimiterWaitFailed`; of candidates a reason code, see below.",
+    ("admission", "applied"): f"Whether the pod got a patch: {_BOOLEAN}",
+    ("admission", "status"): _values(dict.fromkeys(outcome.status for outcome in Outcome)),
+    ("admission", "resource"): _values(Subject),
+    ("admission", "step"): _values(Step),
+    ("admission", "outcome"): _values(Outcome),
+}
+
+_DEFERRED = "`--in-place-deferred-timeout`"
+_IN_PROGRESS = "`--in-place-in-progress-timeout`"
+REASONS: Mapping[Reason, str] = {
+    Reason.OUTSIDE_RANGE: "A request is outside lower and upper bound.",
+    Reason.OOMED_QUICKLY: "OOM-killed soon after its start.",
+    Reason.DRIFTED: "Old enough, and far enough from the target.",
+    Reason.STARTUP_BOOST_OVER: "The CPU for the start is taken back.",
+    Reason.RESIZE_INFEASIBLE: "The node can never hold what is wanted.",
+    Reason.RESIZE_DEFERRED_TOO_LONG: f"No room on the node for longer than {_DEFERRED}.",
+    Reason.RESIZE_IN_PROGRESS_TOO_LONG: f"In progress for longer than {_IN_PROGRESS}.",
+    Reason.RESIZE_ERROR_TOO_LONG: f"The kubelet's error lasts for longer than {_DEFERRED}.",
+    Reason.RESIZE_UNKNOWN_TOO_LONG: f"An unknown state lasts for longer than {_DEFERRED}.",
+    Reason.RESIZE_REFUSED: "The API server refuses the resize for good.",
+    Reason.RESIZE_FAILED_REPEATEDLY: "The API server failed pass after pass.",
+    Reason.RESIZE_NOT_SERVED: "The API server has no resize: Kubernetes before 1.33.",
+    Reason.QOS_WOULD_CHANGE: "The pod's QoS class would change, which no resize may do.",
+    Reason.NO_CHANGE: "Nothing differs from what is recommended.",
+    Reason.NOT_STARTED: "The pod has no start time yet.",
+    Reason.TOO_YOUNG: "In its range, and younger than the lifetime threshold.",
+    Reason.TOO_SMALL: "In its range, and closer to the target than `--pod-update-threshold`.",
+    Reason.NO_RECOMMENDATION: "The VPA has no recommendation yet.",
+    Reason.NOTHING_TO_DO: "The pod's spec says already what is wanted.",
+    Reason.INFEASIBLE_CACHED: "The same did not fit before, and nothing is lower now.",
+    Reason.GONE: "The pod is gone.",
+    Reason.UNREADABLE: "A quantity or an annotation can't be read.",
+    Reason.NO_CONTROLLER: "Nobody would replace the pod.",
+    Reason.CONTROLLER_UNKNOWN: "The controller is not found, or asks for no replicas.",
+    Reason.BELOW_MIN_REPLICAS: "Fewer live replicas than the minimum.",
+    Reason.BUDGET_EXHAUSTED: "As many replicas are down as `--eviction-tolerance` allows.",
+    Reason.POD_PENDING: "Too early for a resize.",
+    Reason.STARTUP_BOOSTED: "Left alone until its start-up boost is over.",
+    Reason.REQUIREMENTS_NOT_MET: "The VPA's `evictionRequirements` don't hold.",
+    Reason.ADMISSION_NOT_READY: "Admission shows no sign of life: a replacement would stay as is.",
+    Reason.RESIZE_DEFERRED: "The node has no room now; the kubelet tries again.",
+    Reason.RESIZE_IN_PROGRESS: "The kubelet is at it.",
+    Reason.RESIZE_ERROR: "The kubelet reports an error, and tries again.",
+    Reason.RESIZE_UNKNOWN: "The kubelet reports something unknown.",
+    Reason.QUOTA_EXCEEDED: "A quota refuses the resize; it would refuse a replacement, too.",
+    Reason.RESIZE_RETRY: "The API server failed; the next pass tries again.",
+    Reason.UNBOOST_FAILED: "Taking back a start-up boost failed; the next pass tries again.",
+    Reason.EVICTION_REFUSED: "Refused, as a rule by a PodDisruptionBudget.",
+    Reason.EVICTION_FAILED: "The API server failed; the next pass decides anew.",
+    Reason.RATE_LIMITED: "No turn before the end of the pass.",
+    Reason.RESIZE_SENT: "Resized; the cache has yet to show it.",
+}
+
+PAGES = {"flags.md": flags_page, "metrics.md": metrics_page}
+
+
+def main() -> int:
+    """Write the pages; the exit code."""
+    for name, content in PAGES.items():
+        (FOLDER / name).write_text(content(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
