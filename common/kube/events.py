@@ -164,8 +164,9 @@ class EventRecorder:
         self._correlator = Correlator(component)
         self._queue: asyncio.Queue[Occurrence] = asyncio.Queue(_QUEUE)
         self._dropped = 0  # since the queue was last seen empty
-        self._lost = 0  # refused since the log said so
-        self._troubled = False  # something was refused since the queue was last empty
+        self._lost = 0  # not sent since everything was
+        self._told = False  # the log said so
+        self._troubled = False  # something was not sent since the queue was last empty
 
     def event(self, about: ObjectReference, type: str, reason: str, message: str) -> None:
         """Queue one event; when too many wait, it is dropped."""
@@ -208,7 +209,8 @@ class EventRecorder:
             self._refused(occurrence, error)
 
     def _refused(self, occurrence: Occurrence, error: KubeError | DecodeError) -> None:
-        if not self._lost and not isinstance(error, UnreachableError):  # the client's to say
+        if not self._told and not isinstance(error, UnreachableError):  # the client's to say
+            self._told = True
             logger.warning(
                 "event not sent",
                 extra={
@@ -227,7 +229,7 @@ class EventRecorder:
             self._dropped = 0
         if self._lost and not self._troubled:
             logger.info("events are sent again", extra={"lost": self._lost})
-            self._lost = 0
+            self._lost, self._told = 0, False
         self._troubled = False
 
     async def _increase(self, decision: Increase) -> None:

@@ -120,6 +120,7 @@ async def test_refusals_are_told_once_and_their_end_with_a_count(
         for number in range(3):
             recorder.event(POD, NORMAL, "EvictedByVPA", f"{TEXT} {number}")
             await api.asked(f"POST {EVENTS}", times=number + 1)
+        await until(lambda: recorder._lost == 3)
         api.on(f"POST {EVENTS}", CREATED)
         recorder.event(POD, NORMAL, "EvictedByVPA", TEXT)
         await until(lambda: "sent again" in caplog.text)
