@@ -12,11 +12,13 @@ ANONYMOUS = UserInfo(username="system:anonymous", groups=("system:unauthenticate
 def user_named(username: str) -> UserInfo:
     """The user with the groups that its name implies.
 
-    ``system:serviceaccount:<namespace>:<name>`` gets the groups of its service accounts,
-    the administrator ``system:masters``.
+    ``system:serviceaccount:<namespace>:<name>`` gets the groups of service accounts,
+    ``system:node:<name>`` that of nodes, the administrator ``system:masters``.
     """
     if username == ADMIN:
         return UserInfo(username=username, groups=("system:masters", "system:authenticated"))
+    if username.startswith("system:node:"):
+        return UserInfo(username=username, groups=("system:nodes", "system:authenticated"))
     parts = username.split(":")
     if parts[:2] == ["system", "serviceaccount"] and len(parts) == 4:
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{parts[2]}")

@@ -23,14 +23,6 @@ class Registry:
         """Schema, columns and scale paths of a custom resource; None for a built-in one."""
         return self._custom.get(_key(resource))
 
-    def of_kind(self, api_version: str, kind: str) -> Resource | None:
-        """The resource of a kind, such as an owner reference names it."""
-        group, _, version = api_version.rpartition("/")
-        for resource in self._resources.values():
-            if (resource.group, resource.version, resource.kind) == (group, version, kind):
-                return resource
-        return None
-
     def stored_as(self, storage_key: str) -> Resource | None:
         """The resource under whose name objects are stored; any version of it."""
         for resource in self._resources.values():

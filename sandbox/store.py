@@ -148,10 +148,6 @@ class Store:
                 then[key] = item
         return [then[key] for key in sorted(then)]
 
-    def count(self, resource: Resource) -> int:
-        """How many objects there are."""
-        return len(self._table(resource).items)
-
     def create(self, resource: Resource, obj: dict[str, Any]) -> Stored:
         """Store a new object and give it a version; ``obj`` is consumed.
 

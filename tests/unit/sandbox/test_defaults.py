@@ -1,0 +1,174 @@
+"""What the API server fills in."""
+
+from typing import Any
+
+import pytest
+
+from sandbox.crds import fill_defaults as fill_crd
+from sandbox.defaults import fill
+from sandbox.errors import ApiError
+from sandbox.resources import BUILTIN
+
+KINDS = {resource.kind: resource for resource in BUILTIN if not resource.stored_as}
+TEMPLATE: dict[str, Any] = {
+    "metadata": {"labels": {"a": "b"}},
+    "spec": {"containers": [{"name": "c", "image": "i"}]},
+}
+
+
+def filled(kind: str, obj: dict[str, Any]) -> dict[str, Any]:
+    fill(KINDS[kind], obj)
+    again = {**obj}
+    fill(KINDS[kind], again)
+    assert again == obj  # completing twice changes nothing
+    return obj
+
+
+@pytest.mark.parametrize(
+    ("image", "want"),
+    [
+        ("nginx", "Always"),
+        ("nginx:latest", "Always"),
+        ("nginx:1.27", "IfNotPresent"),
+        ("registry.example:5000/nginx", "Always"),
+        ("registry.example:5000/nginx:1", "IfNotPresent"),
+        ("nginx@sha256:0", "IfNotPresent"),
+    ],
+)
+def test_images_without_a_version_are_always_pulled(image: str, want: str) -> None:
+    pod = filled("Pod", {"spec": {"containers": [{"name": "c", "image": image}]}})
+    assert pod["spec"]["containers"][0]["imagePullPolicy"] == want
+
+
+def test_probes_ports_variables_and_volumes() -> None:
+    container = {
+        "name": "c",
+        "image": "i",
+        "ports": [{"containerPort": 80}],
+        "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}],
+        "livenessProbe": {"httpGet": {"port": 80}, "periodSeconds": 3},
+    }
+    volumes = [{"name": "v", "configMap": {"name": "m"}}, {"name": "e", "emptyDir": {}}]
+    spec = filled("Pod", {"spec": {"containers": [container], "volumes": volumes}})["spec"]
+    [complete] = spec["containers"]
+    assert complete["ports"][0]["protocol"] == "TCP"
+    assert complete["env"][0]["valueFrom"]["fieldRef"]["apiVersion"] == "v1"
+    assert complete["livenessProbe"] == {
+        "httpGet": {"port": 80, "path": "/", "scheme": "HTTP"},
+        "timeoutSeconds": 1,
+        "periodSeconds": 3,
+        "successThreshold": 1,
+        "failureThreshold": 3,
+    }
+    assert spec["volumes"][0]["configMap"]["defaultMode"] == 420
+    assert spec["volumes"][1]["emptyDir"] == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "path", "want"),
+    [
+        ("Deployment", {}, "replicas", 1),
+        ("Deployment", {"replicas": 0}, "replicas", 0),
+        ("Deployment", {}, "strategy.rollingUpdate.maxSurge", "25%"),
+        ("Deployment", {"strategy": {"type": "Recreate"}}, "strategy", {"type": "Recreate"}),
+        ("Deployment", {}, "revisionHistoryLimit", 10),
+        ("ReplicaSet", {}, "replicas", 1),
+        ("StatefulSet", {}, "updateStrategy.rollingUpdate.partition", 0),
+        ("StatefulSet", {}, "podManagementPolicy", "OrderedReady"),
+        ("DaemonSet", {}, "updateStrategy.rollingUpdate.maxUnavailable", 1),
+        ("DaemonSet", {"updateStrategy": {"type": "OnDelete"}}, "updateStrategy.type", "OnDelete"),
+        ("ReplicationController", {}, "selector", {"a": "b"}),
+        ("Job", {}, "completions", 1),
+        ("Job", {"parallelism": 3}, "completions", None),
+        ("Job", {}, "backoffLimit", 6),
+    ],
+)
+def test_workloads(kind: str, given: dict[str, Any], path: str, want: Any) -> None:
+    value: Any = filled(kind, {"spec": {"template": TEMPLATE, **given}})["spec"]
+    for step in path.split("."):
+        value = value.get(step)
+    assert value == want
+
+
+def test_templates_are_completed_but_get_no_requests_from_limits() -> None:
+    template = {"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "0.5"}}}]}}
+    spec = filled("CronJob", {"spec": {"jobTemplate": {"spec": {"template": template}}}})["spec"]
+    assert spec["concurrencyPolicy"] == "Allow"
+    pod = spec["jobTemplate"]["spec"]["template"]["spec"]
+    assert pod["restartPolicy"] == "Always"
+    assert pod["containers"][0]["resources"] == {"limits": {"cpu": "500m"}}
+
+
+def test_services_of_other_names_have_no_traffic_policy() -> None:
+    inside = filled("Service", {"spec": {"ports": [{"port": 80}]}})["spec"]
+    assert (inside["type"], inside["internalTrafficPolicy"]) == ("ClusterIP", "Cluster")
+    assert inside["ports"] == [{"port": 80, "protocol": "TCP", "targetPort": 80}]
+    outside = filled("Service", {"spec": {"type": "ExternalName"}})["spec"]
+    assert "internalTrafficPolicy" not in outside
+
+
+@pytest.mark.parametrize(
+    ("item", "want"),
+    [
+        pytest.param(
+            {"max": {"cpu": "1000m"}},
+            {"max": {"cpu": "1"}, "default": {"cpu": "1"}, "defaultRequest": {"cpu": "1"}},
+            id="the maximum is the default limit and request",
+        ),
+        pytest.param(
+            {"min": {"cpu": "0.1"}},
+            {"min": {"cpu": "100m"}, "defaultRequest": {"cpu": "100m"}},
+            id="the minimum is the default request",
+        ),
+        pytest.param(
+            {"max": {"cpu": "4"}, "default": {"cpu": "2"}, "defaultRequest": {"cpu": "1"}},
+            {"max": {"cpu": "4"}, "default": {"cpu": "2"}, "defaultRequest": {"cpu": "1"}},
+            id="what is given stays",
+        ),
+    ],
+)
+def test_limit_ranges_of_containers(item: dict[str, Any], want: dict[str, Any]) -> None:
+    of_container = filled("LimitRange", {"spec": {"limits": [{"type": "Container", **item}]}})
+    assert of_container["spec"]["limits"] == [{"type": "Container", **want}]
+    of_pod = filled("LimitRange", {"spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}})
+    assert of_pod["spec"]["limits"] == [{"type": "Pod", "max": {"cpu": "1"}}]
+
+
+def test_webhooks_get_their_policies() -> None:
+    hook = {
+        "name": "w",
+        "clientConfig": {"service": {"name": "s", "namespace": "n"}},
+        "rules": [{"operations": ["CREATE"]}],
+    }
+    [complete] = filled("MutatingWebhookConfiguration", {"webhooks": [hook]})["webhooks"]
+    assert (complete["failurePolicy"], complete["timeoutSeconds"]) == ("Fail", 10)
+    assert complete["reinvocationPolicy"] == "Never"
+    assert complete["clientConfig"]["service"]["port"] == 443
+    assert complete["rules"][0]["scope"] == "*"
+    hook = {"name": "v", "clientConfig": {"url": "https://localhost"}}
+    [other] = filled("ValidatingWebhookConfiguration", {"webhooks": [hook]})["webhooks"]
+    assert "reinvocationPolicy" not in other
+
+
+def test_namespaces_nodes_and_quotas() -> None:
+    namespace = filled("Namespace", {"metadata": {"name": "x", "labels": {"a": "b"}}})
+    assert namespace["metadata"]["labels"] == {"a": "b", "kubernetes.io/metadata.name": "x"}
+    node = filled("Node", {"status": {"capacity": {"cpu": 4, "memory": "1.5Gi"}}})
+    assert node["status"]["allocatable"] == {"cpu": "4", "memory": "1536Mi"}
+    quota = filled("ResourceQuota", {"spec": {"hard": {"cpu": "0.5"}}})
+    assert quota["spec"]["hard"] == {"cpu": "500m"}
+
+
+def test_definitions_get_the_names_that_follow_from_others() -> None:
+    crd: dict[str, Any] = {"spec": {"names": {"kind": "Thing", "plural": "things"}}}
+    fill_crd(crd)
+    assert crd["spec"]["names"]["singular"] == "thing"
+    assert crd["spec"]["names"]["listKind"] == "ThingList"
+
+
+def test_a_text_that_is_no_quantity_is_a_bad_request() -> None:
+    container = {"name": "c", "resources": {"requests": {"cpu": "much"}}}
+    with pytest.raises(ApiError) as caught:
+        fill(KINDS["Pod"], {"spec": {"containers": [container]}})
+    assert caught.value.code == 400
+    assert 'Pod in version "v1" cannot be handled as a Pod' in caught.value.message
