@@ -143,7 +143,7 @@ class Updater:
         """Freeze the cluster; afterwards nobody looks at the caches again."""
         with self._timed("ListVPAs"):
             selected = await select_vpas(
-                self._caches.vpas.snapshot.items(),
+                tuple(self._caches.vpas.snapshot.items()),
                 self._targets,
                 ignored_namespaces=self._ignored_namespaces,
             )

@@ -1,7 +1,7 @@
 """What a cycle sees: every VPA with its live pods, frozen at one moment."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 LIVE_PODS = Endpoint("", "v1", "pods", "Pod", LivePod)
 _PODS_ON_NODES = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+_NEW_PODS_ONLY = (UpdateMode.OFF, UpdateMode.INITIAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,22 +89,35 @@ def update_mode(vpa: VerticalPodAutoscaler) -> UpdateMode | None:
     return UpdateMode(written) if written in set(UpdateMode) else None
 
 
-async def select_vpas(
-    vpas: Iterable[VerticalPodAutoscaler], targets: Targets, *, ignored_namespaces: Sequence[str]
-) -> list[SelectedVpa]:
-    """The VPAs that may act on running pods, with the selectors of their targets.
+def acts(vpa: VerticalPodAutoscaler) -> bool:
+    """Whether the VPA may change running pods.
 
-    A VPA whose mode is Off or Initial takes part only where it has boosts to take back. One
-    with a mode that we don't know, or whose selector can't be found, is left out.
+    In mode Off or Initial it may only take boosts back; a mode that we don't know may nothing.
 
     Source: updater.md 4.
     """
+    mode = update_mode(vpa)
+    return mode is not None and (mode not in _NEW_PODS_ONLY or has_startup_boost(vpa))
+
+
+async def select_vpas(
+    vpas: Collection[VerticalPodAutoscaler], targets: Targets, *, ignored_namespaces: Sequence[str]
+) -> list[SelectedVpa]:
+    """The VPAs that a pod may belong to, with the selectors of their targets.
+
+    They are those of admission: an older VPA of mode Initial, or of a mode that we don't know,
+    does nothing to running pods, but it is the one that patches their replacements. By the word
+    of a younger one they would be evicted for ever. One of mode Off without a boost patches
+    nothing, and where the selector can't be found, nothing can be said.
+
+    Source: updater.md 4, admission.md 4.
+    """
     selected = []
+    targeted = {target_key(vpa) for vpa in vpas if acts(vpa)}
     for vpa in sorted(vpas, key=_key):
-        mode = update_mode(vpa)
-        if vpa.metadata.namespace in ignored_namespaces or mode is None:
+        if vpa.metadata.namespace in ignored_namespaces or target_key(vpa) not in targeted:
             continue
-        if mode in (UpdateMode.OFF, UpdateMode.INITIAL) and not has_startup_boost(vpa):
+        if update_mode(vpa) is UpdateMode.OFF and not has_startup_boost(vpa):
             continue
         try:
             selector = await targets.selector(vpa)
@@ -176,7 +190,7 @@ def freeze(
         vpa = candidate.vpa
         pods = matched.get(_key(vpa))
         mode = update_mode(vpa)
-        if not pods or mode is None:
+        if not pods or mode is None or not acts(vpa):
             continue
         owned = {pod.metadata.uid: controller_of(pod.metadata) for pod in pods}
         controllers = {uid: owner for uid, owner in owned.items() if owner is not None}

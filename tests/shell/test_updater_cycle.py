@@ -102,10 +102,10 @@ class Shop:
         await self.admin.create(DEPLOYMENTS.as_dicts(), body, namespace="shop")
         await self.settle()
 
-    async def autoscale(self, mode: str, **policy: Any) -> None:
+    async def autoscale(self, mode: str, *, name: str = "web", **policy: Any) -> None:
         target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
         spec = {"targetRef": target, "updatePolicy": {"updateMode": mode, **policy}}
-        body = {"metadata": {"name": "web"}, "spec": spec}
+        body = {"metadata": {"name": name}, "spec": spec}
         await self.admin.create(VPAS.as_dicts(), body, namespace="shop")
 
     async def recommend(self, cpu: str, memory: str = "256Mi") -> None:
@@ -411,5 +411,33 @@ def test_a_vpa_without_a_target_harms_nobody() -> None:
         with pytest.raises(NotFoundError):
             await shop.admin.get(DEPLOYMENTS, "web", namespace="shop")
         assert shop.calls("eviction") == []
+
+    in_shop(test)
+
+
+def test_pods_whose_replacements_an_older_vpa_would_patch_are_left_alone() -> None:
+    """Admission goes by the oldest VPA: by the younger one's word they would go for ever."""
+
+    async def test(shop: Shop) -> None:
+        await shop.deploy()
+        await shop.autoscale("Initial", name="first")
+        await asyncio.sleep(2)
+        await shop.autoscale("Recreate")
+        await shop.recommend("100m")
+        await shop.updater().run_once()
+        assert shop.calls("eviction") == []
+
+    in_shop(test)
+
+
+def test_an_older_vpa_that_only_advises_stands_in_nobodys_way() -> None:
+    async def test(shop: Shop) -> None:
+        await shop.deploy()
+        await shop.autoscale("Off", name="first")
+        await asyncio.sleep(2)
+        await shop.autoscale("Recreate")
+        await shop.recommend("100m")
+        await shop.updater().run_once()
+        assert shop.calls("eviction") == [201]
 
     in_shop(test)

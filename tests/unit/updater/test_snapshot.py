@@ -1,10 +1,13 @@
-"""What a VPA's mode means."""
+"""What a VPA's mode means, and which VPAs matter for running pods."""
 
+from typing import Any
+
+import msgspec
 import pytest
 
 from builders import vpa
-from common.api.autoscaling import UpdateMode
-from updater.snapshot import update_mode
+from common.api.autoscaling import StartupBoost, UpdateMode, VerticalPodAutoscaler
+from updater.snapshot import acts, update_mode
 
 
 @pytest.mark.parametrize(
@@ -20,3 +23,25 @@ from updater.snapshot import update_mode
 )
 def test_update_mode(written: str | None, want: UpdateMode | None) -> None:
     assert update_mode(vpa(mode=written)) is want
+
+
+@pytest.mark.parametrize(
+    ("mode", "boosts", "want"),
+    [
+        ("Recreate", False, True),
+        ("Auto", False, True),
+        ("InPlace", False, True),
+        ("InPlaceOrRecreate", False, True),
+        (None, False, True),
+        ("Initial", False, False),
+        ("Initial", True, True),
+        ("Off", False, False),
+        ("Off", True, True),
+        ("SomethingNewer", True, False),
+    ],
+)
+def test_which_vpas_may_change_running_pods(mode: str | None, *, boosts: bool, want: bool) -> None:
+    ordinary = vpa(mode=mode)
+    fields: dict[str, Any] = {"startup_boost": StartupBoost()} if boosts else {}
+    spec = msgspec.structs.replace(ordinary.spec, **fields)
+    assert acts(VerticalPodAutoscaler(metadata=ordinary.metadata, spec=spec)) is want
