@@ -1,11 +1,14 @@
 """Requests that went to real API servers, sent to the sandbox: it must answer the same."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 from recorded_cases import Recorded, recorded
 from sandbox_client import Answer, Api, api_server
+
+from sandbox.virtual_time import run
 
 MINORS = (33, 35, 36)
 VOLATILE = frozenset(
@@ -228,3 +231,20 @@ async def test_streamed_lists(api: Api) -> None:
     assert last["type"] == "BOOKMARK"
     want = case.response[-1]["object"]["metadata"]["annotations"]
     assert last["object"]["metadata"]["annotations"] == want
+
+
+def test_a_list_from_the_future_waits_three_seconds_for_it() -> None:
+    async def main(_clock: object) -> tuple[Recorded, Answer, float]:
+        case = cases("list-future-version", 36)["list-future-version"]
+        async with api_server() as api:
+            began = asyncio.get_running_loop().time()
+            got = await send(api, case)
+            current = f"current: {api.store.version}".encode()
+            body = got.body.replace(current, b"current: 774")
+            got = Answer(status=got.status, headers=got.headers, body=body)
+            return case, got, asyncio.get_running_loop().time() - began
+
+    case, got, seconds = run(main)
+    assert not differences(case, got)
+    assert seconds == 3
+    assert got.headers["retry-after"] == case.raw["headers"]["Retry-After"]
