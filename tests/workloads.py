@@ -52,13 +52,23 @@ async def deploy(
     *,
     replicas: int = 2,
     requests: dict[str, str] | None = None,
+    limits: dict[str, str] | None = None,
+    node: str = "",
     mode: str = "Recreate",
     **spec: Any,
 ) -> None:
-    """A Deployment of pods with the label ``app``, and a VPA of the same name on it."""
+    """A Deployment of pods with the label ``app``, and a VPA of the same name on it.
+
+    The scheduler chooses a node, unless ``node`` is named.
+    """
     labels = {"app": name}
-    resources = {"requests": requests or {"cpu": "800m", "memory": "1Gi"}}
+    resources: dict[str, Any] = {
+        "requests": {"cpu": "800m", "memory": "1Gi"} if requests is None else requests
+    }
+    if limits is not None:
+        resources["limits"] = limits
     container = {"name": "app", "image": "registry.example/app", "resources": resources}
+    pod = {"containers": [container], **({"nodeName": node} if node else {})}
     await client.create(
         DEPLOYMENTS.as_dicts(),
         {
@@ -66,7 +76,7 @@ async def deploy(
             "spec": {
                 "replicas": replicas,
                 "selector": {"matchLabels": labels},
-                "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+                "template": {"metadata": {"labels": labels}, "spec": pod},
             },
         },
         namespace=NAMESPACE,
