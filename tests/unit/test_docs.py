@@ -16,7 +16,6 @@ from updater.decision import Reason
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PACKAGES = ("common", "recommender", "updater", "admission", "certs", "sandbox", "demo")
-ID = re.compile(r"\b([ADQ])(\d{1,2})\b")
 
 
 def _loaded() -> Any:
@@ -81,3 +80,117 @@ def test_what_is_not_supported_yet_is_refused(argument: str) -> None:
     assert f"`{argument}`" in build.UNSUPPORTED
     with pytest.raises(ConfigError, match="not supported yet"):
         read_flags(build.PROGRAMS["recommender"], [argument])
+
+
+# Deviations
+
+
+DIFFERENCE = re.compile(r"^\| ([ADQX]\d+) \|[^|]*\|[^|]*\|[^|]*\|$", re.MULTILINE)
+KEPT = re.compile(r"^\| ([ADQ]\d+) \|[^|]*\|$", re.MULTILINE)
+PLANNED = re.compile(r"^- ([ADQ]\d+): ", re.MULTILINE)
+CITED = re.compile(r"\b[ADQ]\d{1,2}\b")
+
+CYCLE, RESIZE = "tests/unit/updater/test_cycle.py", "tests/unit/updater/test_resize.py"
+RECOMMENDER, UPDATER = "tests/shell/test_recommender_cycle.py", "tests/shell/test_updater_cycle.py"
+OOM, WEBHOOK = "tests/unit/recommender/test_oom.py", "tests/unit/admission/test_webhook.py"
+HEALTH = "tests/unit/common/runtime/test_health.py"
+# Where to see a difference whose id stands neither in code nor in tests: a file, and a text in it.
+SHOWN_IN = {
+    "Q11": (RECOMMENDER, "test_a_refused_write_stops_no_other"),
+    "Q19": (OOM, "test_each_kill_is_told_once"),
+    "Q24": ("recommender/__main__.py", "await every(settings.interval"),
+    "Q32": ("tests/unit/recommender/test_usage.py", "test_the_pods_of_a_vpa_are_counted_anew_q32"),
+    "X1": ("tests/unit/recommender/test_status.py", "test_conditions"),
+    "X2": (OOM, "test_kills_in_a_pod_that_is_seen_once"),
+    "X3": (RECOMMENDER, "test_a_checkpoint_is_written_only_when_something_happened"),
+    "X4": (RECOMMENDER, "test_checkpoints_without_a_vpa_are_deleted"),
+    "D1": (RESIZE, "deferred for ever"),
+    "D2": (RESIZE, "error for ever"),
+    "D3": (RESIZE, "infeasible, nothing lower"),
+    "D4": (UPDATER, "test_in_place_remembers_what_does_not_fit_until_less_is_wanted"),
+    "D5": (RESIZE, "refused before, lower, no room"),
+    "D6": (RESIZE, "infeasible, as remembered"),
+    "D7": ("tests/unit/updater/test_attempts.py", "test_what_is_remembered_ends_with_the_pod"),
+    "D13": ("updater/cycle.py", "requirements_met=requirements_met("),
+    "D27": (CYCLE, "test_a_stale_admission_lease_stops_evictions_and_nothing_else"),
+    "X5": ("tests/unit/updater/test_disruption.py", '("CloneSet", None, 6, 6)'),
+    "X6": (RESIZE, "would change the QoS class"),
+    "X7": (RESIZE, "spec says so already"),
+    "X8": (CYCLE, "test_a_call_without_an_answer_may_have_happened_and_costs_its_budget"),
+    "X9": ("tests/shell/test_client.py", "test_writes_are_never_tried_again"),
+    "X10": ("updater/cycle.py", "starting with the one at ``first``"),
+    "X11": (RESIZE, "test_a_false_condition_hides_no_true_one"),
+    "X12": ("tests/golden/test_updater_metrics.py", "test_events_have_the_references_words"),
+    "A8": (WEBHOOK, "test_namespaces"),
+    "A15": (WEBHOOK, "test_the_whole_configuration"),
+    "A16": (HEALTH, "test_the_ops_address_answers"),
+    "X13": (WEBHOOK, "test_the_next_one_patches_and_never_deletes"),
+    "X14": (
+        "tests/shell/test_admission_process.py",
+        "test_before_the_first_list_pods_pass_unchanged",
+    ),
+    "X15": ("tests/unit/admission/test_app.py", "test_a_look_up_that_hangs_is_given_up"),
+    "X16": (
+        "tests/unit/admission/test_cluster.py",
+        "test_an_owner_that_is_only_just_created_is_waited_for",
+    ),
+    "X17": ("common/runtime/web.py", "timeout_graceful_shutdown"),
+    "X18": ("tests/process/test_startup.py", "test_a_mistake_is_one_line_and_exit_code_2"),
+    "X19": ("tests/process/test_outage.py", "they_act_on_what_is_true_now"),
+    "X20": ("tests/shell/test_client.py", "test_one_strange_object_costs_one_object"),
+    "X21": ("tests/unit/admission/test_review.py", "test_a_review_without_request"),
+    "X22": (
+        "tests/shell/test_targets.py",
+        "test_a_scalable_owner_is_the_topmost_and_is_remembered",
+    ),
+    "X23": ("updater/__main__.py", "[cache.run for cache in caches.all()]"),
+    "X24": ("common/kube/transport.py", "self._limiter = RateLimiter(qps, burst)"),
+    "X25": (HEALTH, "test_profiles_are_served_only_where_they_are_asked_for"),
+    "X26": ("tests/unit/common/test_flags.py", "klog's flags have no effect"),
+    "X27": ("tests/unit/certs/test_store.py", "test_a_bad_pair_is_replaced"),
+    "X28": ("tests/deploy/test_rbac.py", "test_an_account_may_do_what_its_component_calls"),
+    "X29": ("deploy/updater.yaml", "--in-place-skip-disruption-budget=true"),
+    "X30": ("deploy/updater.yaml", "readOnlyRootFilesystem: true"),
+}
+
+
+def deviations() -> str:
+    return (DOCS / "deviations.md").read_text(encoding="utf-8")
+
+
+def cited() -> dict[str, Path]:
+    """Every id in code and tests, with a file that names it."""
+    return {
+        found: file
+        for file, text in sources(*PACKAGES, "tests")
+        if file != Path(__file__)
+        for found in CITED.findall(text)
+    }
+
+
+def test_every_id_stands_in_one_place_of_the_page() -> None:
+    page = deviations()
+    found = [*DIFFERENCE.findall(page), *KEPT.findall(page), *PLANNED.findall(page)]
+    assert len(found) == len(set(found))
+    assert len(found) == len(re.findall(r"^(?:\| |- )[A-Z]\d+\b", page, re.MULTILINE))
+
+
+def test_what_code_and_tests_cite_is_on_the_page() -> None:
+    page = deviations()
+    known = {*DIFFERENCE.findall(page), *KEPT.findall(page)}
+    missing = {found: str(file) for found, file in cited().items() if found not in known}
+    assert not missing, f"cited as a difference, but not told in docs/deviations.md: {missing}"
+
+
+def test_what_the_page_tells_can_be_seen() -> None:
+    told = set(DIFFERENCE.findall(deviations()))
+    assert told == cited().keys() & told | SHOWN_IN.keys()
+    for found, (file, text) in SHOWN_IN.items():
+        there = text in (ROOT / file).read_text(encoding="utf-8")
+        assert there, f"{found} of docs/deviations.md is not seen in {file} any more: {text!r}"
+
+
+def test_the_page_lists_what_the_changelog_says_is_missing() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    missing = set(re.findall(r"`(--[^`]+)`", changelog.partition("### Not yet supported")[2]))
+    assert missing <= set(re.findall(r"`(--[^`]+)`", deviations().partition("## Not supported")[2]))
