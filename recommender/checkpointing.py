@@ -51,25 +51,48 @@ class Checkpointing:
         self._metrics = metrics
         self._clock = clock
         self._written: dict[VpaKey, int] = {}  # when, as an instant
+        self._read: set[VpaKey] = set()  # VPAs whose checkpoints were looked for
+        self._trouble = ""
         self._collected = clock.now()
         self.learnt_until: dict[tuple[VpaKey, str], datetime] = {}
 
-    async def load(self, vpas: Collection[VpaKey]) -> None:
-        """Take the history of these VPAs into the model, once, at start.
+    async def load(self, vpas: Collection[VpaKey], *, namespace: str = "") -> None:
+        """Take the history of these VPAs into the model; ``namespace`` is theirs, if it is one.
 
         Raises:
             KubeError: the checkpoints can't be listed.
             DecodeError: the answer is no list.
         """
-        histories = await self._store.load(vpas)
+        histories = await self._store.load(vpas, namespace=namespace)
         for part in sliced(histories, _SLICE):
             for key, container, history, updated in part:
                 self._usage.load_history(key, container, history)
                 if updated is not None:
                     self.learnt_until[key, container] = updated
             await asyncio.sleep(0)
+        self._read.update(vpas)
         extra = {"vpas": len(vpas), "checkpoints": len(histories)}
         logger.info("history loaded", extra=extra)
+
+    async def load_late(self, vpas: Collection[VpaKey]) -> frozenset[VpaKey]:
+        """Load what VPAs have that weren't there before; returns those whose history is unknown.
+
+        Of them nothing may be written: what we know might be a small part of what is stored.
+        """
+        late = frozenset(vpas) - self._read
+        if not late:
+            return late
+        try:
+            namespaces = {key.namespace for key in late}
+            await self.load(late, namespace=namespaces.pop() if len(namespaces) == 1 else "")
+        except (KubeError, DecodeError) as error:
+            if str(error) != self._trouble and not isinstance(error, UnreachableError):
+                self._trouble = str(error)
+                extra = {"vpas": len(late), "error": str(error)}
+                logger.warning("history of new VPAs not loaded, trying again", extra=extra)
+            return late
+        self._trouble = ""
+        return frozenset()
 
     async def write_all(self, vpas: Collection[VpaKey]) -> None:
         """Write what changed, VPAs that waited longest first, as far as the time goes."""
@@ -88,6 +111,7 @@ class Checkpointing:
         if now - self._collected < self._collect_every:
             return
         self._collected = now
+        self._forget_removed()
         try:
             collected = await self._store.collect(
                 lambda key: vpas.get(key.namespace, key.name), ignored=self._ignored
@@ -97,6 +121,16 @@ class Checkpointing:
             return
         if collected:
             logger.info("checkpoints without a VPA deleted", extra={"count": collected})
+
+    def _forget_removed(self) -> None:
+        """Should such a VPA come back after all, its history is read again."""
+        removed = self._read - self._usage.autoscalers.keys()
+        for key in removed:
+            self._usage.forget_history(key)
+        self._read -= removed
+        self.learnt_until = {
+            place: until for place, until in self.learnt_until.items() if place[0] not in removed
+        }
 
     async def _write_some(self, keys: Sequence[VpaKey], *, seconds: float) -> bool:
         encoded = self._encode(keys)

@@ -117,10 +117,12 @@ class Recommender:
                     self._usage.remove_pod(key)
             if not self._believe_caches(fresh_before=fresh):
                 return
+            unknown = await self._checkpointing.load_late(self._loaded.keys())
+            known = [key for key in self._loaded if key not in unknown]
             with step("UpdateVPAs"):
-                await self._update_vpas()
+                await self._update_vpas(known)
             with step("MaintainCheckpoints"):
-                await self._checkpointing.write_all(self._loaded.keys())
+                await self._checkpointing.write_all(known)
                 await self._checkpointing.collect_when_due(self._followed.vpas)
             with step("GarbageCollect"):
                 self._collect_usage()
@@ -138,10 +140,11 @@ class Recommender:
 
     # Recommend and write
 
-    async def _update_vpas(self) -> None:
+    async def _update_vpas(self, known: Sequence[VpaKey]) -> None:
+        """Estimate and write these VPAs; of the others the history is not there yet."""
         writes: list[_Write] = []
         tally: Tally[VpaLabels] = Tally()
-        for keys in sliced(list(self._loaded), _SLICE):
+        for keys in sliced(known, _SLICE):
             now = self._clock.now()
             estimates = recommend(self._usage, keys, self._routine.estimation, instant(now))
             for key in keys:

@@ -69,6 +69,7 @@ class Usage:
         self.matching = Matching()
         self.pods: dict[PodKey, TrackedPod] = {}
         self.autoscalers: dict[VpaKey, Autoscaler] = {}
+        self._left: dict[VpaKey, dict[str, int]] = {}  # loaded history of VPAs that went
         self.selectors_version = 0  # grows with every change of what the VPAs match
 
     # Pods
@@ -112,10 +113,14 @@ class Usage:
     def put_autoscaler(
         self, key: VpaKey, selector: Selector, rules: tuple[ContainerRule, ...]
     ) -> None:
-        """Add a VPA, or take over what changed; its loaded history stays (Q3)."""
+        """Add a VPA, or take over what changed; its loaded history stays (Q3).
+
+        So does that of a VPA which was removed and comes back.
+        """
         known = self.autoscalers.get(key)
         if known is None:
-            known = Autoscaler(key=key, selector=selector, rules=rules)
+            loaded = self._left.pop(key, {})
+            known = Autoscaler(key=key, selector=selector, rules=rules, loaded=loaded)
             self.autoscalers[key] = known
         elif known.selector == selector and known.rules == rules:
             return
@@ -126,15 +131,18 @@ class Usage:
             self._apply_rules(label_set)
 
     def remove_autoscaler(self, key: VpaKey) -> None:
-        """Forget a VPA and what was loaded for it."""
-        autoscaler = self.autoscalers.pop(key)
+        """Forget a VPA, but not yet what was loaded for it: it may come back."""
+        self._left[key] = self.autoscalers.pop(key).loaded
         self.selectors_version += 1
-        for row in autoscaler.loaded.values():
-            self.aggregates.free(row)
         for label_set in self.matching.remove(key):
             self._apply_rules(label_set)
             if not label_set.autoscalers:
                 self.aggregates.mode[list(label_set.aggregates.values())] = 0
+
+    def forget_history(self, key: VpaKey) -> None:
+        """Forget what was loaded for a VPA that was removed."""
+        for row in self._left.pop(key, {}).values():
+            self.aggregates.free(row)
 
     def load_history(self, key: VpaKey, container: str, history: History) -> None:
         """Keep what a checkpoint holds; it counts in every estimate from now on."""

@@ -42,18 +42,19 @@ class CheckpointStore:
         self._written: dict[tuple[VpaKey, str], CheckpointStatus] = {}
 
     async def load(
-        self, vpas: Collection[VpaKey]
+        self, vpas: Collection[VpaKey], *, namespace: str = ""
     ) -> tuple[tuple[VpaKey, str, History, datetime | None], ...]:
         """The history of each container of these VPAs, with the time of its last update.
 
         Whose it is, the spec says, not the name (Q6). Bad ones are logged and left out.
+        ``namespace`` is where all of these VPAs are, if it is one.
 
         Raises:
             KubeError: the checkpoints can't be listed.
             DecodeError: the answer is no list.
         """
         found = []
-        for number, checkpoint in enumerate(await self._list()):
+        for number, checkpoint in enumerate(await self._list(namespace or self._namespace)):
             if number % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
             spec = checkpoint.spec
@@ -128,7 +129,7 @@ class CheckpointStore:
         """
         collected = 0
         gone: dict[VpaKey, bool] = {}
-        for checkpoint in await self._list():
+        for checkpoint in await self._list(self._namespace):
             key = VpaKey(checkpoint.metadata.namespace, checkpoint.spec.vpa_object_name)
             if key.namespace in ignored or known(key) is not None:
                 continue
@@ -138,8 +139,8 @@ class CheckpointStore:
                 collected += await self._delete(checkpoint)
         return collected
 
-    async def _list(self) -> tuple[VerticalPodAutoscalerCheckpoint, ...]:
-        return (await self._client.list(CHECKPOINTS, namespace=self._namespace)).items
+    async def _list(self, namespace: str) -> tuple[VerticalPodAutoscalerCheckpoint, ...]:
+        return (await self._client.list(CHECKPOINTS, namespace=namespace)).items
 
     async def _is_gone(self, key: VpaKey) -> bool:
         if not key.name:

@@ -20,6 +20,9 @@ from recommender_harness import (
     vpa,
 )
 
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.kube.watch import WatchProtocol
+
 WEB = status_of("web")
 DELETE_OLD = "DELETE /apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalercheckpoints"
 
@@ -57,6 +60,10 @@ def checkpoint(name: str = "web", container: str = "app", **more: Any) -> Any:
             **more,
         },
     )
+
+
+def protocol() -> WatchProtocol[VerticalPodAutoscaler]:
+    return WatchProtocol(VerticalPodAutoscaler, resource_version="10")
 
 
 def killed(at: str, name: str = "web-1") -> Any:
@@ -106,6 +113,56 @@ async def test_a_checkpoint_counts_from_the_first_status_on() -> None:
             await process.cycle()
         assert target(api) == {"cpu": "813m", "memory": "813749082"}
         assert conditions(api).keys() == {"RecommendationProvided"}  # a day is known
+
+
+CHECKPOINTS_OF_SHOP = (
+    "GET /apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalercheckpoints"
+)
+
+
+def at_version(version: int, found: Any) -> Any:
+    found["metadata"]["resourceVersion"] = str(version)
+    return found
+
+
+async def test_the_history_of_a_vpa_that_comes_later_is_read_before_it_is_overwritten() -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        api.on("GET /apis/autoscaling.k8s.io/v1/verticalpodautoscalers", listing())
+        api.on(CHECKPOINTS_OF_SHOP, status(503, "ServiceUnavailable"))
+        async with running(api) as process:
+            await process.cycle()
+            line = watch_line("ADDED", at_version(11, vpa()))
+            process.followed.vpas._apply(next(protocol().feed(line)))
+            await process.cycle()
+            assert WEB not in api.routes  # what is known may be little
+            assert checkpoint_of("web-app") not in api.routes
+            api.on(CHECKPOINTS_OF_SHOP, listing(checkpoint()))
+            await process.cycle()
+            assert target(api) == {"cpu": "813m", "memory": "813749082"}
+            assert written(api, checkpoint_of("web-app"))["totalSamplesCount"] == 1441
+            reads = api.routes.count(CHECKPOINTS_OF_SHOP)
+            await process.cycle()
+            assert api.routes.count(CHECKPOINTS_OF_SHOP) == reads
+
+
+async def test_a_vpa_that_is_away_for_a_moment_keeps_its_history() -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        api.on(CHECKPOINTS, listing(checkpoint()))
+        async with running(api) as process:
+            await process.cycle()
+            feed = protocol().feed
+            strange = at_version(11, {**vpa(), "spec": 7})
+            process.followed.vpas._apply(next(feed(watch_line("MODIFIED", strange))))
+            await process.cycle()
+            line = watch_line("MODIFIED", at_version(12, vpa()))
+            process.followed.vpas._apply(next(feed(line)))
+            api.on(METRICS, listing(usage(at=process.clock.forward(timedelta(minutes=1)))))
+            await process.cycle()
+            assert target(api) == {"cpu": "813m", "memory": "813749082"}
+            assert written(api, checkpoint_of("web-app"))["totalSamplesCount"] == 1442
+            assert CHECKPOINTS_OF_SHOP not in api.routes
 
 
 async def test_a_checkpoint_is_written_only_when_something_happened() -> None:

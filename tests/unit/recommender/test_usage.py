@@ -156,12 +156,30 @@ def test_overrides_that_are_removed_count_no_longer_q12() -> None:
     assert usage.aggregates.interval[aggregate(usage)] == span(timedelta(days=1))
 
 
-def test_removing_a_vpa_takes_its_overrides_and_history_along() -> None:
+def test_loaded_history_outlives_the_vpa_until_it_is_forgotten() -> None:
+    """A VPA that can't be read for a moment, or is replaced, must not lose its past."""
+    usage = with_pods(pod())
+    usage.put_autoscaler(WEB, MATCHING, ())
+    usage.load_history(WEB, "app", HISTORY)
+    usage.remove_autoscaler(WEB)
+    usage.put_autoscaler(WEB, MATCHING, ())
+    (group,) = usage.groups(WEB)
+    assert usage.aggregates.merged([group.rows]).samples[0] == 1440
+    usage.remove_autoscaler(WEB)
+    usage.forget_history(WEB)
+    usage.put_autoscaler(WEB, MATCHING, ())
+    (group,) = usage.groups(WEB)
+    assert usage.aggregates.merged([group.rows]).samples[0] == 0
+
+
+def test_removing_a_vpa_takes_its_overrides_along_and_forgetting_it_the_history() -> None:
     usage = with_pods(pod())
     usage.put_autoscaler(WEB, MATCHING, (ContainerRule(oom_bump_up_ratio=2.0),))
     usage.load_history(WEB, "app", HISTORY)
     usage.remove_autoscaler(WEB)
     assert usage.aggregates.oom_bump_up_ratio[aggregate(usage)] == 1.2
+    usage.forget_history(WEB)
+    usage.forget_history(WEB)  # there is nothing left, and that is fine
     assert len(usage.aggregates) == 1
 
 
