@@ -125,14 +125,17 @@ def _later(start: datetime | None, resized: datetime | None) -> datetime | None:
 
 def plan_candidate(
     candidate: Candidate, vpa: VerticalPodAutoscaler, limit_ranges: Sequence[LimitRangeSpec]
-) -> ResizePlan:
+) -> ResizePlan | Decision:
     """The resize that would bring the candidate where it should be."""
     pod, containers = candidate.pod, candidate.processed.containers
     chosen = containers_to_patch(
         candidate.verdict, containers, requests=candidate.requests, ooms=candidate.ooms
     )
-    wanted = wanted_resources(pod, vpa, candidate.processed, limit_ranges)
-    return plan_resize(pod, wanted, chosen, containers=containers)
+    try:
+        wanted = wanted_resources(pod, vpa, candidate.processed, limit_ranges)
+        return plan_resize(pod, wanted, chosen, containers=containers)
+    except QuantityError:  # in the spec, or in an init container: the status was readable
+        return leave(Reason.UNREADABLE)
 
 
 def note_resizing(memory: PodMemory, status: ResizeStatus, *, now: datetime) -> PodMemory:
@@ -149,13 +152,19 @@ def last_resize(pod: LivePod, memory: PodMemory) -> datetime | None:
 
 
 def is_out(pod: Pod, memory: PodMemory) -> bool:
-    """Whether an unfinished resize restarts the pod's containers (D32)."""
+    """Whether an unfinished resize restarts the pod's containers (D32).
+
+    A pod whose quantities can't be read counts as out, too: the budget is a promise.
+    """
     if memory.sent is not None and memory.sent.restarts and not memory.shows(pod):
         return True
     status = resize_status(pod)
     if status is ResizeStatus.INFEASIBLE:
         return False  # the kubelet has dropped it: nothing is going to restart
-    return unfinished_restarts(pod, resizing=status is not ResizeStatus.NONE)
+    try:
+        return unfinished_restarts(pod, resizing=status is not ResizeStatus.NONE)
+    except QuantityError:
+        return True
 
 
 def plan_unboost(
@@ -171,11 +180,11 @@ def plan_unboost(
         processed = None if mode is UpdateMode.OFF else process(pod, vpa, limit_ranges)
         recommended = wanted_resources(pod, vpa, processed, limit_ranges)
         ended = unboosted(pod, recommended, expired=expired)
+        if ended is None:
+            return leave(Reason.UNREADABLE)
+        plan = plan_resize(pod, ended.wanted, ended.containers, containers={})
     except QuantityError:
         return leave(Reason.UNREADABLE)
-    if ended is None:
-        return leave(Reason.UNREADABLE)
-    plan = plan_resize(pod, ended.wanted, ended.containers, containers={})
     if not plan.keeps_qos:
         return leave(Reason.QOS_WOULD_CHANGE)
     return plan, ended.annotations

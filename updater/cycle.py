@@ -244,11 +244,7 @@ class Pass:
         self, candidates: Iterable[Candidate], work: Work
     ) -> list[tuple[Candidate, Reason]]:
         """Resize what can be resized; what is to be evicted instead, and why."""
-        scaled = work.scaled
-        plans = [
-            (candidate, plan_candidate(candidate, scaled.vpa, scaled.limit_ranges))
-            for candidate in candidates
-        ]
+        plans = self._plans(candidates, work.scaled)
         self._count_updatable(plans, work)
         evictions = []
         for candidate, plan in plans:
@@ -270,6 +266,18 @@ class Pass:
                     self._hands.tell_skipped(pod, decision.reason)
             self._ledger.settle(pod, decision, memory)
         return evictions
+
+    def _plans(
+        self, candidates: Iterable[Candidate], scaled: AutoscaledPods
+    ) -> list[tuple[Candidate, ResizePlan]]:
+        plans = []
+        for candidate in candidates:
+            planned = plan_candidate(candidate, scaled.vpa, scaled.limit_ranges)
+            if isinstance(planned, Decision):
+                self._ledger.settle(candidate.pod, planned, self._ledger.memory(candidate.pod))
+            else:
+                plans.append((candidate, planned))
+        return plans
 
     def _decide_resize(self, candidate: Candidate, plan: ResizePlan, work: Work) -> ResizeDecision:
         pod, memory = candidate.pod, self._ledger.memory(candidate.pod)

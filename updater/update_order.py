@@ -238,7 +238,7 @@ def judge(
         return Verdict.OOMED_QUICKLY
     if started_at is None:
         return Verdict.NOT_STARTED
-    if now < started_at + thresholds.min_lifetime:
+    if now - started_at < thresholds.min_lifetime:
         return Verdict.TOO_YOUNG
     if drift.resource_diff < thresholds.min_change:
         return Verdict.TOO_SMALL

@@ -1,0 +1,112 @@
+"""One pod that makes no sense costs that pod, and neither the pass nor the others."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+from updater_harness import NAMES, OPEN, WEB, Hands, live_pod, run, snapshot
+
+from common.api.autoscaling import StartupBoost, UpdateMode
+from common.features import FeatureGates
+from updater.decision import Reason
+from updater.live_pod import LivePod
+from updater.snapshot import ClusterSnapshot
+
+FINE = {"requests": {"cpu": "10m", "memory": "10Mi"}}
+NONSENSE = {"requests": {"cpu": "10m", "memory": "10Mi", "ephemeral-storage": "abc"}}
+HUGE = {"requests": {"cpu": "1e200", "memory": "1e200"}, "limits": {"cpu": "1e-200"}}
+NEGATIVE = {"requests": {"cpu": "-5", "memory": "-1Gi"}, "limits": {"memory": "0"}}
+IN_RANGE = {"requests": {"cpu": "250m", "memory": "100Mi"}}
+RESTARTS = {"resourceName": "cpu", "restartPolicy": "RestartContainer"}
+
+# What differs from an ordinary pod, in its spec and in its status.
+STRANGE = {
+    "quantities in the status": (
+        {},
+        {"containerStatuses": [{"name": "app", "resources": NONSENSE}]},
+    ),
+    "quantities in the spec, hidden by the status": (
+        {"containers": [{"name": "app", "resources": NONSENSE}]},
+        {"containerStatuses": [{"name": "app", "resources": FINE}]},
+    ),
+    "quantities of an init container": (
+        {"initContainers": [{"name": "init", "resources": NONSENSE}]},
+        {},
+    ),
+    "quantities that a restart depends on": (
+        {"containers": [{"name": "app", "resources": NONSENSE, "resizePolicy": [RESTARTS]}]},
+        {"containerStatuses": [{"name": "app", "allocatedResources": {"cpu": "x"}}]},
+    ),
+    "huge and tiny": ({"containers": [{"name": "app", "resources": HUGE}]}, {}),
+    "negative": ({"containers": [{"name": "app", "resources": NEGATIVE}]}, {}),
+    "a start at the end of time": (
+        {"containers": [{"name": "app", "resources": IN_RANGE}]},
+        {"startTime": "9999-12-31T23:59:59Z"},
+    ),
+    "a start at the beginning of time": ({}, {"startTime": "0001-01-01T00:00:00Z"}),
+    "no container": ({"containers": []}, {}),
+    "nulls": ({"initContainers": None}, {"conditions": None, "containerStatuses": None}),
+    "an unknown phase": ({}, {"phase": "Dreaming"}),
+}
+
+
+def among_others(mode: UpdateMode, strange: LivePod) -> ClusterSnapshot:
+    given = snapshot(mode)
+    (scaled,) = given.autoscaled
+    pods = (strange, *scaled.pods)
+    uids = frozenset(pod.metadata.uid for pod in pods)
+    more = replace(
+        scaled, pods=pods, controllers=dict.fromkeys(uids, WEB), replicas={WEB: len(pods)}
+    )
+    return ClusterSnapshot(autoscaled=(more,), living=uids)
+
+
+def strange_pod(spec: dict[str, Any], status: dict[str, Any]) -> LivePod:
+    ordinary = msgspec.to_builtins(live_pod("strange"))
+    ordinary["spec"] |= spec
+    ordinary["status"] |= status
+    return msgspec.convert(ordinary, LivePod)
+
+
+@pytest.mark.parametrize("mode", UpdateMode)
+@pytest.mark.parametrize(("spec", "status"), STRANGE.values(), ids=STRANGE)
+async def test_the_other_pods_are_updated(
+    mode: UpdateMode, spec: dict[str, Any], status: dict[str, Any]
+) -> None:
+    hands = Hands()
+    await run(among_others(mode, strange_pod(spec, status)), hands)
+    done = {name for name in (*hands.evicted, *hands.resized) if name != "strange"}
+    assert done == (set() if mode in (UpdateMode.OFF, UpdateMode.INITIAL) else set(NAMES))
+
+
+@pytest.mark.parametrize("mode", [UpdateMode.RECREATE, UpdateMode.IN_PLACE_OR_RECREATE])
+async def test_a_pod_that_can_not_be_read_is_left_alone(mode: UpdateMode) -> None:
+    hands = Hands()
+    spec = {"containers": [{"name": "app", "resources": NONSENSE, "resizePolicy": [RESTARTS]}]}
+    attempts = await run(among_others(mode, strange_pod(spec, {})), hands)
+    decision = attempts.of("uid-strange").decision
+    assert decision is not None
+    assert decision.reason is Reason.UNREADABLE
+
+
+async def test_a_boost_is_left_where_the_pod_can_not_be_read() -> None:
+    spec = {"initContainers": [{"name": "init", "resources": NONSENSE}]}
+    strange = msgspec.to_builtins(
+        strange_pod(spec, {"conditions": [{"type": "Ready", "status": "True"}]})
+    )
+    strange["metadata"]["annotations"] = {"vpaCpuStartupBoost/app": '{"requests":{"cpu":"1m"}}'}
+    given = among_others(UpdateMode.RECREATE, msgspec.convert(strange, LivePod))
+    (scaled,) = given.autoscaled
+    boosting = msgspec.structs.replace(scaled.vpa.spec, startup_boost=StartupBoost())
+    autoscaler = msgspec.structs.replace(scaled.vpa, spec=boosting)
+    hands = Hands()
+    attempts = await run(
+        replace(given, autoscaled=(replace(scaled, vpa=autoscaler),)),
+        hands,
+        rules=replace(OPEN, features=FeatureGates(cpu_startup_boost=True)),
+    )
+    decision = attempts.of("uid-strange").decision
+    assert decision is not None
+    assert decision.reason is Reason.UNREADABLE
+    assert len(hands.evicted) == len(NAMES)

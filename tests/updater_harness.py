@@ -1,0 +1,128 @@
+"""A pass over one VPA, with hands that remember; for tests of the updater."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from prometheus_client import CollectorRegistry
+
+from builders import container, pod, recommendation, vpa
+from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
+from common.api.core import Pod
+from common.errors import KubeError
+from common.features import FeatureGates
+from common.patches import Operation
+from common.target.owners import Controller
+from updater.attempts import Attempts
+from updater.cycle import Pass
+from updater.decision import Reason
+from updater.disruption import DisruptionPolicy
+from updater.live_pod import LivePod, LivePodMeta
+from updater.metrics import Metrics
+from updater.sending import Turns
+from updater.snapshot import AutoscaledPods, ClusterSnapshot
+from updater.work import Rules
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+WEB = Controller("default", "ReplicaSet", "web", "apps/v1")
+
+
+class StoppedClock:
+    def now(self) -> datetime:
+        return NOW
+
+
+@dataclass(slots=True)
+class Hands:
+    """Acts on nothing, remembers everything, refuses what it is told to refuse."""
+
+    resize_errors: Mapping[str, KubeError] = field(default_factory=dict)
+    eviction_errors: Mapping[str, KubeError] = field(default_factory=dict)
+    resized: list[str] = field(default_factory=list)
+    evicted: list[str] = field(default_factory=list)
+    marked: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+    async def evict(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None:
+        self.evicted.append(pod.metadata.name)
+        if pod.metadata.name in self.eviction_errors:
+            raise self.eviction_errors[pod.metadata.name]
+
+    async def resize(self, pod: Pod, operations: Sequence[Operation], reason: Reason) -> int:
+        self.resized.append(pod.metadata.name)
+        if pod.metadata.name in self.resize_errors:
+            raise self.resize_errors[pod.metadata.name]
+        return 2
+
+    async def annotate(self, pod: Pod, operations: Sequence[Operation]) -> None:
+        self.marked.append(pod.metadata.name)
+
+    def tell_skipped(self, pod: Pod, reason: Reason) -> None:
+        self.skipped.append(pod.metadata.name)
+
+
+def live_pod(name: str, *, marked: bool = False) -> LivePod:
+    ordinary = pod(name, containers=(container(requests={"cpu": "10m", "memory": "10Mi"}),))
+    meta = LivePodMeta(
+        name=name,
+        namespace="default",
+        uid=f"uid-{name}",
+        generation=1,
+        annotations={"vpaInPlaceUpdated": "true"} if marked else None,
+    )
+    return LivePod(metadata=meta, spec=ordinary.spec, status=ordinary.status)
+
+
+NAMES = [f"web-{index}" for index in range(5)]
+
+
+def snapshot(
+    mode: UpdateMode, *, names: Sequence[str] = NAMES, marked: bool = False
+) -> ClusterSnapshot:
+    """Five pods of a group of five, all equally far below their range."""
+    pods = tuple(live_pod(name, marked=marked) for name in names)
+    recommended = recommendation(lower={"cpu": "200m"}, upper={"cpu": "300m"})
+    scaled = AutoscaledPods(
+        vpa=vpa(mode=mode.value, recommendations=(recommended,)),
+        mode=mode,
+        pods=pods,
+        controllers={each.metadata.uid: WEB for each in pods},
+        replicas={WEB: 5},
+        limit_ranges=(),
+    )
+    living = frozenset(each.metadata.uid for each in pods)
+    return ClusterSnapshot(autoscaled=(scaled,), living=living)
+
+
+OPEN = Rules(
+    disruption=DisruptionPolicy(tolerance_fraction=1.0), features=FeatureGates(in_place=True)
+)
+HALF = replace(OPEN, disruption=DisruptionPolicy(tolerance_fraction=0.5))
+
+
+async def run(
+    given: ClusterSnapshot,
+    hands: Hands,
+    *,
+    attempts: Attempts | None = None,
+    rules: Rules = OPEN,
+    admission_ready: bool = True,
+    turns: Turns | None = None,
+    seconds: float = 60,
+    registry: CollectorRegistry | None = None,
+) -> Attempts:
+    current = Pass(
+        given,
+        attempts or Attempts(),
+        rules=rules,
+        hands=hands,
+        metrics=Metrics(registry or CollectorRegistry()),
+        turns=turns or Turns(),
+        clock=StoppedClock(),
+        admission_ready=admission_ready,
+        deadline=asyncio.get_running_loop().time() + seconds,
+        stop=asyncio.Event(),
+    )
+    await current.run()
+    return current.attempts
