@@ -22,6 +22,9 @@ from recommender.model.keys import VpaKey
 
 VERSION = "v3"
 
+_MOST_SAMPLES = 10**15  # of a container: thirty million years of them
+_MOST_WEIGHT = 1e100  # a total grows to 1e30 times the number of samples, and no further
+
 
 def object_name(vpa: VpaKey, container: str) -> str:
     """The name of a checkpoint object.
@@ -73,7 +76,7 @@ def decode(status: CheckpointStatus) -> History:
     """
     if status.version != VERSION:
         raise DecodeError(f"version is {status.version!r}, only {VERSION!r} can be read")
-    if status.total_samples_count < 0:
+    if not 0 <= status.total_samples_count <= _MOST_SAMPLES:
         raise DecodeError(f"there can't be {status.total_samples_count} samples")
     return History(
         cpu=_decode(status.cpu_histogram),
@@ -100,6 +103,8 @@ def _encode(saved: Saved) -> HistogramCheckpoint:
 def _decode(histogram: HistogramCheckpoint | None) -> Saved:
     if histogram is None:
         return Saved(weights={}, total=0.0, reference=NEVER)
+    if histogram.total_weight > _MOST_WEIGHT:
+        raise DecodeError(f"total weight {histogram.total_weight} is not a weight")
     try:
         return Saved(
             weights={int(bucket): weight for bucket, weight in histogram.bucket_weights.items()},

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import numpy as np
 
@@ -25,6 +25,10 @@ logger = logging.getLogger(__name__)
 _SLICE = 1000  # PodMetrics ingested before other tasks get their turn
 _OVERFLOW = "overflow"
 _LEARNT_BEFORE = "learnt_before"
+_IN_THE_FUTURE = "in_the_future"
+# How far a clock may be ahead of ours. Old samples weigh next to nothing beside a new one, so one
+# node with a wrong date could wipe out what is known of every container that has a pod there.
+_AHEAD = timedelta(hours=1)
 
 LearntUntil = Mapping[tuple[VpaKey, str], datetime]
 """When the checkpoint of a VPA's container was written that we have loaded."""
@@ -48,6 +52,7 @@ class Ingestion:
         self._metrics = metrics
         self._clock = clock
         self._trouble = ""
+        self._some_ahead = False
 
     async def usage(self) -> None:
         """Add the latest usage; without any the cycle goes on with what is known."""
@@ -61,8 +66,11 @@ class Ingestion:
         self._metrics.metrics_answered(is_error=False)
         self._tell("", "")
         now = instant(self._clock.now())
+        latest = self._clock.now() + _AHEAD
+        believed = [one for one in found if one.timestamp is None or one.timestamp <= latest]
+        self._tell_ahead(len(found) - len(believed))
         unknown = unreadable = 0
-        for part in sliced(found, _SLICE):
+        for part in sliced(believed, _SLICE):
             batch = metrics_server.batch(part, self._usage.pods)
             cpu, memory = batch.cpu, batch.memory
             taken = self._usage.add_cpu(cpu.rows, cpu.times, cpu.amounts, now)
@@ -103,6 +111,8 @@ class Ingestion:
         self, observation: Observation, learnt_until: LearntUntil, passing: set[PodKey]
     ) -> str:
         kill, now = observation.kill, instant(self._clock.now())
+        if kill.at > self._clock.now() + _AHEAD:
+            return _IN_THE_FUTURE
         if kill.pod not in self._usage.pods and observation.pod is not None:
             # It came and went between two cycles.
             self._usage.put_pod(observation.pod, now)
@@ -134,6 +144,16 @@ class Ingestion:
             for key in tracked.label_set.autoscalers
             if (key, kill.container) in learnt_until
         )
+
+    def _tell_ahead(self, pods: int) -> None:
+        if bool(pods) == self._some_ahead:
+            return
+        self._some_ahead = bool(pods)
+        if pods:
+            extra = {"pods": pods}
+            logger.warning("usage from the future left out, some clock is wrong", extra=extra)
+        else:
+            logger.info("no usage is from the future any more")
 
     def _tell(self, trouble: str, text: str) -> None:
         if trouble == self._trouble or not self._followed.client.reachable:

@@ -148,13 +148,11 @@ def _conditions(
         after.pop(kind, None)
     for kind, status, reason, message in _set(findings):
         old = before.get(kind)
-        kept = old is not None and old.status == status
+        since = old.last_transition_time if old is not None and old.status == status else None
         after[kind] = VpaCondition(
             type=kind.value,
             status=status,
-            last_transition_time=(
-                old.last_transition_time if kept and old else now.replace(microsecond=0)
-            ),
+            last_transition_time=since or now.replace(microsecond=0),
             reason=reason,
             message=message,
         )

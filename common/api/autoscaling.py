@@ -2,11 +2,10 @@
 
 import enum
 from collections.abc import Mapping
-from datetime import datetime
 
 import msgspec
 
-from common.api.base import QuantityJson, Wire
+from common.api.base import QuantityJson, Time, Wire
 from common.api.meta import ObjectMeta
 
 
@@ -115,11 +114,11 @@ class RecommendedPodResources(Wire, frozen=True, kw_only=True):
 
 
 class VpaCondition(Wire, frozen=True, kw_only=True):
-    """One condition of a VPA; the transition time is always written."""
+    """One condition of a VPA; we always write the transition time, others may have left it out."""
 
     type: str
     status: str
-    last_transition_time: datetime | None
+    last_transition_time: Time | msgspec.UnsetType | None = msgspec.UNSET
     reason: str = ""
     message: str = ""
     observed_generation: int = 0
@@ -144,7 +143,7 @@ class VerticalPodAutoscaler(Wire, frozen=True, kw_only=True):
 class HistogramCheckpoint(Wire, frozen=True, kw_only=True):
     """A histogram as relative weights; ``total_weight`` is what they share."""
 
-    reference_timestamp: datetime | None  # always written, null when zero
+    reference_timestamp: Time | None  # always written, null when zero
     bucket_weights: Mapping[str, int] = {}  # bucket index as decimal text -> 1..10000
     total_weight: float = 0.0
 
@@ -159,12 +158,12 @@ class CheckpointSpec(Wire, frozen=True, kw_only=True):
 class CheckpointStatus(Wire, frozen=True, kw_only=True):
     """The history of one container name under a VPA; times have whole seconds."""
 
-    last_update_time: datetime | None = None
+    last_update_time: Time | None = None
     version: str = ""  # v3, or it is not loaded
     cpu_histogram: HistogramCheckpoint | None = None
     memory_histogram: HistogramCheckpoint | None = None
-    first_sample_start: datetime | None = None
-    last_sample_start: datetime | None = None
+    first_sample_start: Time | None = None
+    last_sample_start: Time | None = None
     total_samples_count: int = 0
 
 

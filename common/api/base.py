@@ -1,11 +1,15 @@
 """The base of every type that crosses the wire."""
 
-from typing import TypeAlias
+from datetime import datetime
+from typing import Annotated, TypeAlias
 
 import msgspec
 
 QuantityJson: TypeAlias = str | int | float | None
 """A quantity as JSON holds it. The API server writes text; people also write bare numbers."""
+
+Time: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
+"""A moment. One that doesn't name its zone can't be compared with any other: it is refused."""
 
 
 class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -1,8 +1,6 @@
 """``coordination.k8s.io/v1`` Leases."""
 
-from datetime import datetime
-
-from common.api.base import Wire
+from common.api.base import Time, Wire
 from common.api.meta import ObjectMeta
 
 
@@ -11,8 +9,8 @@ class LeaseSpec(Wire, frozen=True, kw_only=True):
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
-    acquire_time: datetime | None = None
-    renew_time: datetime | None = None
+    acquire_time: Time | None = None
+    renew_time: Time | None = None
     lease_transitions: int | None = None
 
 

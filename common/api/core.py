@@ -1,9 +1,8 @@
 """The parts of ``core/v1`` that we read."""
 
 from collections.abc import Mapping
-from datetime import datetime
 
-from common.api.base import QuantityJson, Wire
+from common.api.base import QuantityJson, Time, Wire
 from common.api.meta import ObjectMeta
 
 
@@ -41,7 +40,7 @@ class PodSpec(Wire, frozen=True, kw_only=True):
 class ContainerStateRunning(Wire, frozen=True, kw_only=True):
     """The container runs."""
 
-    started_at: datetime | None = None
+    started_at: Time | None = None
 
 
 class ContainerStateTerminated(Wire, frozen=True, kw_only=True):
@@ -49,8 +48,8 @@ class ContainerStateTerminated(Wire, frozen=True, kw_only=True):
 
     reason: str = ""
     exit_code: int = 0
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
+    started_at: Time | None = None
+    finished_at: Time | None = None
 
 
 class ContainerState(Wire, frozen=True, kw_only=True):
@@ -79,7 +78,7 @@ class PodCondition(Wire, frozen=True, kw_only=True):
     status: str = ""
     reason: str = ""
     message: str = ""
-    last_transition_time: datetime | None = None
+    last_transition_time: Time | None = None
     observed_generation: int = 0
 
 
@@ -89,7 +88,7 @@ class PodStatus(Wire, frozen=True, kw_only=True):
     phase: str = ""
     reason: str = ""
     qos_class: str = ""
-    start_time: datetime | None = None
+    start_time: Time | None = None
     conditions: tuple[PodCondition, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
@@ -160,8 +159,8 @@ class Event(Wire, frozen=True, kw_only=True):
     message: str = ""
     type: str = ""
     count: int = 0
-    first_timestamp: datetime | None = None
-    last_timestamp: datetime | None = None
+    first_timestamp: Time | None = None
+    last_timestamp: Time | None = None
     source: EventSource = EventSource()
     reporting_component: str = ""
     reporting_instance: str = ""

@@ -1,9 +1,8 @@
 """The parts of ``meta/v1`` that we read."""
 
 from collections.abc import Mapping
-from datetime import datetime
 
-from common.api.base import Wire
+from common.api.base import Time, Wire
 
 
 class OwnerReference(Wire, frozen=True, kw_only=True):
@@ -25,8 +24,8 @@ class ObjectMeta(Wire, frozen=True, kw_only=True):
     uid: str = ""
     resource_version: str = ""
     generation: int = 0
-    creation_timestamp: datetime | None = None
-    deletion_timestamp: datetime | None = None
+    creation_timestamp: Time | None = None
+    deletion_timestamp: Time | None = None
     labels: Mapping[str, str] | None = None
     annotations: Mapping[str, str] | None = None
     owner_references: tuple[OwnerReference, ...] | None = None

@@ -20,6 +20,7 @@ CPU_WEIGHT = 0.1  # of every CPU sample, whatever the container's request
 MEMORY_WEIGHT = 1.0  # of the peak of a window
 
 _LATE = np.iinfo(np.int64).max
+_LONGEST = timedelta(days=36_500)  # what nobody means for longer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +34,8 @@ class AggregationRules:
 
     @property
     def lifetime(self) -> timedelta:
-        """How long an aggregate is kept without CPU samples."""
-        return self.interval * self.interval_count
+        """How long an aggregate is kept without CPU samples; a century at the most."""
+        return self.interval * min(self.interval_count, max(_LONGEST // self.interval, 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

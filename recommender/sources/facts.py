@@ -16,6 +16,7 @@ _FINISHED = ("Succeeded", "Failed")
 _OFF = "Off"
 _DEFAULT = "default"  # the recommender's name where nothing else is said
 _CONTROLLABLE = (CPU, MEMORY)
+_LONGEST_SECONDS = 10**9  # of a memory window: thirty years
 
 
 def pod_key(pod: Pod) -> PodKey:
@@ -85,16 +86,21 @@ def container_rule(policy: ContainerPolicy, *, per_vpa_config: bool) -> Containe
     )
     if not per_vpa_config:
         return rule
-    seconds = policy.memory_aggregation_interval_seconds
+    seconds = _positive(policy.memory_aggregation_interval_seconds)
     return ContainerRule(
         container=rule.container,
         off=rule.off,
         controlled=rule.controlled,
-        interval=timedelta(seconds=seconds) if seconds is not None and seconds > 0 else None,
-        interval_count=policy.memory_aggregation_interval_count,
+        interval=None if seconds is None else timedelta(seconds=min(seconds, _LONGEST_SECONDS)),
+        interval_count=_positive(policy.memory_aggregation_interval_count),
         oom_bump_up_ratio=_number(policy.oom_bump_up_ratio),
         oom_min_bump_up=_number(policy.oom_min_bump_up),
     )
+
+
+def _positive(number: int | None) -> int | None:
+    """None for what the schema refuses: it can only be left from before there was one."""
+    return number if number is not None and number > 0 else None
 
 
 def _number(quantity: QuantityJson) -> float | None:

@@ -88,7 +88,7 @@ def batch(metrics: Iterable[PodMetrics], pods: Mapping[PodKey, TrackedPod]) -> B
                 unknown += 1
                 continue
             try:
-                used = usage_of(container.usage)
+                used = usage_of(container.usage or {})
             except QuantityError:
                 unreadable += 1
                 continue

@@ -10,6 +10,7 @@ from recommender_harness import (
     CHECKPOINTS,
     METRICS,
     NEW_CHECKPOINT,
+    START,
     checkpoint_of,
     deployment,
     pod,
@@ -21,6 +22,7 @@ from recommender_harness import (
 )
 
 from common.api.autoscaling import VerticalPodAutoscaler
+from common.features import FeatureGates
 from common.kube.watch import WatchProtocol
 
 WEB = status_of("web")
@@ -44,16 +46,18 @@ def conditions(api: FakeApi, name: str = "web") -> dict[str, str]:
     return {one["type"]: one.get("message", "") for one in found["conditions"]}
 
 
+HISTOGRAM = {"referenceTimestamp": "2026-01-02T00:00:00Z", "bucketWeights": {"30": 10000}}
+
+
 def checkpoint(name: str = "web", container: str = "app", **more: Any) -> Any:
-    histogram = {"referenceTimestamp": "2026-01-02T00:00:00Z", "bucketWeights": {"30": 10000}}
     return named(
         f"{name}-{container}",
         spec={"vpaObjectName": name, "containerName": container},
         status={
             "version": "v3",
             "lastUpdateTime": "2026-01-02T11:00:00Z",
-            "cpuHistogram": {**histogram, "totalWeight": 100},
-            "memoryHistogram": {**histogram, "totalWeight": 10},
+            "cpuHistogram": {**HISTOGRAM, "totalWeight": 100},
+            "memoryHistogram": {**HISTOGRAM, "totalWeight": 10},
             "firstSampleStart": "2026-01-01T00:00:00Z",
             "lastSampleStart": "2026-01-02T11:00:00Z",
             "totalSamplesCount": 1440,
@@ -66,10 +70,10 @@ def protocol() -> WatchProtocol[VerticalPodAutoscaler]:
     return WatchProtocol(VerticalPodAutoscaler, resource_version="10")
 
 
-def killed(at: str, name: str = "web-1") -> Any:
+def killed(at: str, name: str = "web-1", *, app: str = "web") -> Any:
     terminated = {"reason": "OOMKilled", "exitCode": 137, "finishedAt": at}
     state = {"name": "app", "restartCount": 0, "state": {"terminated": terminated}}
-    return pod(name, status={"phase": "Running", "containerStatuses": [state]})
+    return pod(name, app=app, status={"phase": "Running", "containerStatuses": [state]})
 
 
 async def test_usage_becomes_a_status_and_a_checkpoint() -> None:
@@ -222,6 +226,134 @@ async def test_one_strange_vpa_costs_only_itself() -> None:
             await process.cycle()
         assert target(api) == {"cpu": "126m", "memory": "250Mi"}
         assert status_of("odd") not in api.routes
+
+
+def policy(**overrides: Any) -> Any:
+    return {"containerPolicies": [{"containerName": "*", **overrides}]}
+
+
+def naive(found: Any) -> Any:
+    found["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00"
+    return found
+
+
+def loose(found: Any) -> Any:
+    found["status"]["conditions"] = [{"type": "FromElsewhere", "status": "True"}]
+    return found
+
+
+HUGE = {"containers": [{"name": "app", "resources": {"requests": {"memory": "8Ei"}}}]}
+
+
+@pytest.mark.parametrize(
+    ("odd", "more"),
+    [
+        pytest.param(
+            vpa("odd", resourcePolicy=policy(memoryAggregationIntervalCount=10**15)), {}, id="count"
+        ),
+        pytest.param(
+            vpa("odd", resourcePolicy=policy(memoryAggregationIntervalSeconds=10**18)),
+            {},
+            id="seconds",
+        ),
+        pytest.param(
+            vpa("odd", resourcePolicy=policy(memoryAggregationIntervalCount=-(10**15))),
+            {},
+            id="negative count",
+        ),
+        pytest.param(
+            vpa("odd", resourcePolicy=policy(oomBumpUpRatio="1e99", oomMinBumpUp="1e99")),
+            {"pods": [pod(), {**killed("2026-01-02T11:59:00Z", "odd-1", app="odd"), "spec": HUGE}]},
+            id="ratio",
+        ),
+        pytest.param(
+            vpa("odd"), {"checkpoints": [checkpoint("odd", totalSamplesCount=10**30)]}, id="samples"
+        ),
+        pytest.param(
+            vpa("odd"),
+            {
+                "checkpoints": [
+                    checkpoint("odd", cpuHistogram={**HISTOGRAM, "totalWeight": 1.7e308}),
+                    checkpoint("web", "b", cpuHistogram={**HISTOGRAM, "totalWeight": 1.7e308}),
+                ]
+            },
+            id="weight",
+        ),
+        pytest.param(naive(vpa("odd")), {}, id="a time without a zone"),
+        pytest.param(
+            vpa("odd"),
+            {"pods": [pod(), killed("2026-01-02T11:59:00", "odd-1", app="odd")]},
+            id="a kill without a zone",
+        ),
+        pytest.param(
+            vpa("odd"),
+            {"usage": [usage(), usage("odd-1", at=START.replace(tzinfo=None))]},
+            id="usage without a zone",
+        ),
+        pytest.param(
+            vpa("odd"),
+            {"usage": [usage(), usage("odd-1", cpu="9" * 200, memory="9" * 200)]},
+            id="usage of all computers",
+        ),
+    ],
+)
+async def test_one_strange_object_costs_only_itself(odd: Any, more: dict[str, list[Any]]) -> None:
+    gates = FeatureGates(per_vpa_config=True)
+    async with FakeApi() as api:
+        prepare(
+            api,
+            deployments=[deployment(), deployment("odd")],
+            pods=more.get("pods", [pod(), pod("odd-1", app="odd")]),
+            verticalpodautoscalers=[odd, vpa()],
+        )
+        api.on(METRICS, listing(*more.get("usage", [usage(), usage("odd-1")])))
+        api.on(CHECKPOINTS, listing(*more.get("checkpoints", [])))
+        async with running(api, feature_gates=gates) as process:
+            await process.cycle()
+            process.clock.forward(timedelta(minutes=1))
+            await process.cycle()
+        assert target(api) == {"cpu": "126m", "memory": "250Mi"}
+
+
+async def test_a_condition_of_others_that_lacks_its_time_is_kept() -> None:
+    async with FakeApi() as api:
+        prepare(api, verticalpodautoscalers=[loose(vpa())])
+        async with running(api) as process:
+            await process.cycle()
+        assert conditions(api).keys() > {"FromElsewhere"}
+        (kept,) = (one for one in written(api)["conditions"] if one["type"] == "FromElsewhere")
+        assert kept == {"type": "FromElsewhere", "status": "True"}
+
+
+@pytest.mark.parametrize(
+    ("ahead", "samples"),
+    [
+        pytest.param(timedelta(minutes=59), 1, id="clocks differ"),
+        pytest.param(timedelta(hours=2), 0, id="a clock is wrong"),
+        pytest.param(timedelta(days=3000), 0, id="a clock is very wrong"),
+    ],
+)
+async def test_usage_from_the_future_must_not_wipe_the_past(ahead: timedelta, samples: int) -> None:
+    """A sample that far ahead would make all others weigh nothing."""
+    async with FakeApi() as api:
+        prepare(api)
+        api.on(CHECKPOINTS, listing(checkpoint()))
+        api.on(METRICS, listing(usage(at=START + ahead)))
+        async with running(api) as process:
+            await process.cycle()
+        assert written(api, checkpoint_of("web-app"))["totalSamplesCount"] == 1440 + samples
+        assert target(api) == {"cpu": "813m", "memory": "813749082"}
+
+
+async def test_a_kill_from_the_future_must_not_wipe_the_past() -> None:
+    async with FakeApi() as api:
+        prepare(api, pods=[killed("2036-01-02T12:00:00Z")])
+        api.on(CHECKPOINTS, listing(checkpoint()))
+        async with running(api) as process:
+            await process.cycle()
+            name = "vpa_recommender_oom_discarded_total"
+            assert process.sample(name, reason="in_the_future") == 1
+        assert target(api) == {"cpu": "813m", "memory": "813749082"}
 
 
 async def test_a_refused_write_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:

@@ -77,6 +77,13 @@ NULL = HistogramCheckpoint(reference_timestamp=None)
         pytest.param(CheckpointStatus(version="v2"), id="another version"),
         pytest.param(CheckpointStatus(), id="no version"),
         pytest.param(CheckpointStatus(version="v3", total_samples_count=-1), id="samples"),
+        pytest.param(CheckpointStatus(version="v3", total_samples_count=10**16), id="too many"),
+        pytest.param(
+            CheckpointStatus(
+                version="v3", cpu_histogram=msgspec.structs.replace(NULL, total_weight=1e101)
+            ),
+            id="too heavy",
+        ),
         pytest.param(
             CheckpointStatus(
                 version="v3", cpu_histogram=msgspec.structs.replace(NULL, total_weight=-1.0)

@@ -76,6 +76,9 @@ def condition(status: str = "True", type: str = "RecommendationProvided") -> Vpa
     [
         pytest.param(condition("True"), True, id="same status"),
         pytest.param(condition("False"), False, id="other status"),
+        pytest.param(
+            VpaCondition(type="RecommendationProvided", status="True"), False, id="without a time"
+        ),
     ],
 )
 def test_the_time_of_a_condition_changes_with_its_status(
