@@ -23,9 +23,9 @@ from common.kube.client import KubeClient
 from common.kube.config import load
 from common.kube.endpoints import PODS
 from common.runtime.clock import SystemClock
-from sandbox.apiserver import ApiServer, serve
-from sandbox.memory import relax_garbage_collection
-from sandbox.store import Store
+from sandbox.apiserver.memory import relax_garbage_collection
+from sandbox.apiserver.server import ApiServer, serve
+from sandbox.objects.store import Store
 from sandbox.version import KubernetesVersion
 
 CONNECTIONS = 16

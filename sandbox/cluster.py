@@ -19,15 +19,15 @@ from common.kube.client import KubeClient
 from common.kube.connection import Connection, StaticCredentials, client_context
 from common.kube.endpoints import NAMESPACES, Endpoint
 from common.runtime.clock import Clock, SystemClock
-from sandbox.apiserver import ApiServer, Serving, serve
-from sandbox.audit import Entry
-from sandbox.control_plane import control_plane
+from sandbox.apiserver.audit import Entry
+from sandbox.apiserver.server import ApiServer, Serving, serve
+from sandbox.controllers.control_plane import control_plane
+from sandbox.kubelet.metrics_server import GROUP, VERSION, MetricsServer
 from sandbox.kubelet.pod_lifecycle import Simulation
 from sandbox.kubelet.service import Kubelets
 from sandbox.listener import Listener
-from sandbox.metrics import GROUP, VERSION, MetricsServer
+from sandbox.objects.store import Store
 from sandbox.scenario import Scenario
-from sandbox.store import Store
 from sandbox.tls import NAMES, make_credentials
 
 _METRICS_NAMESPACE = "kube-system"
@@ -93,7 +93,7 @@ class Cluster(Access):
     def audit(self, **wanted: str) -> tuple[Entry, ...]:
         """The calls that the API server has answered, oldest first, as far as they fit.
 
-        Keys are those of :meth:`sandbox.audit.AuditLog.find`: ``verb``, ``resource``, ….
+        Keys are those of :meth:`sandbox.apiserver.audit.AuditLog.find`: ``verb``, ``resource``, ….
         """
         return tuple(self.api.audit.find(wanted))
 

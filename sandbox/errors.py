@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from common.errors import Cause
-from sandbox.resources import Resource
+from sandbox.objects.resources import Resource
 
 
 class ApiError(Exception):

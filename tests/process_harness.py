@@ -28,7 +28,7 @@ from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import DEPLOYMENTS, MUTATING_WEBHOOKS, PODS, VPAS, Endpoint
 from common.runtime.clock import SystemClock
 from common.runtime.web import listen
-from sandbox.audit import Entry
+from sandbox.apiserver.audit import Entry
 from sandbox.cluster import Cluster, running_cluster
 from sandbox.scenario import Scenario, parse_scenario
 

@@ -6,10 +6,10 @@ from urllib.parse import urlsplit
 import msgspec
 from recorded_cases import Recorded
 
-from sandbox.apiserver import ApiServer
+from sandbox.apiserver.server import ApiServer
+from sandbox.objects.resources import LIMIT_RANGES, NAMESPACES, NODES
+from sandbox.objects.store import Store
 from sandbox.patching import copied
-from sandbox.resources import LIMIT_RANGES, NAMESPACES, NODES
-from sandbox.store import Store
 
 FEATURES = ["InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers"]
 

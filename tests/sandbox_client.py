@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import yaml
 
-from sandbox.apiserver import ApiServer
-from sandbox.auth import ADMIN
-from sandbox.store import Store
+from sandbox.apiserver.auth import ADMIN
+from sandbox.apiserver.server import ApiServer
+from sandbox.objects.store import Store
 from sandbox.version import KubernetesVersion
 
 NOW = datetime(2026, 11, 21, 8, 25, tzinfo=UTC)

@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import Any
 
 from common.api.core import Pod
+from sandbox.admission.disruption import DELETION_TIMEOUT, GuardedPod, budget_status
 from sandbox.controllers.actor import Actor
 from sandbox.controllers.pods import controller_of, is_active, ready_since
 from sandbox.controllers.view import BUDGETS, View
-from sandbox.disruption import DELETION_TIMEOUT, GuardedPod, budget_status
-from sandbox.label_selectors import selector_of
+from sandbox.objects.label_selectors import selector_of
 
 Json = dict[str, Any]
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 from common.api.core import Pod
 from common.kube.endpoints import DAEMON_SETS
 from sandbox.controllers.actor import Actor
+from sandbox.controllers.placement import node_obstacle
 from sandbox.controllers.pods import (
     REVISION_HASH,
     OwnedPodSpec,
@@ -22,7 +23,6 @@ from sandbox.controllers.pods import (
 )
 from sandbox.controllers.replica_sets import is_available, seconds_to_available
 from sandbox.controllers.rollout import resolved
-from sandbox.placement import node_obstacle
 
 Json = dict[str, Any]
 

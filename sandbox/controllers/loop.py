@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from common.errors import ConflictError, DecodeError, KubeError
-from sandbox.kubelet.work_queue import WorkQueue
+from sandbox.work_queue import WorkQueue
 
 logger = logging.getLogger(__name__)
 

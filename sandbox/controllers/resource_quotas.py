@@ -12,11 +12,11 @@ import msgspec
 
 from common.errors import KubeError
 from common.kube.endpoints import Endpoint
+from sandbox.admission.quotas import object_usage, pod_usage, quota_status
 from sandbox.controllers.actor import Actor
+from sandbox.controllers.scheduler import SCHEDULABLE_PODS
 from sandbox.controllers.view import QUOTAS
-from sandbox.quotas import object_usage, pod_usage, quota_status
-from sandbox.resources import BUILTIN
-from sandbox.scheduler import SCHEDULABLE_PODS
+from sandbox.objects.resources import BUILTIN
 
 Json = dict[str, Any]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from common.api.core import ContainerState
 from sandbox.kubelet.timing import Timing
+from sandbox.kubelet.usage import Load
 from sandbox.kubelet.wire import ContainerSpec, RunnableStatus
 from sandbox.times import rfc3339
-from sandbox.usage import Load
 
 
 class Kind(enum.Enum):

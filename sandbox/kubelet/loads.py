@@ -15,9 +15,9 @@ import msgspec
 from common.errors import ConfigError
 from common.quantity import Quantity
 from sandbox.description import Section
+from sandbox.kubelet.usage import Load, Model, parse_model
 from sandbox.kubelet.wire import RunnablePod
 from sandbox.matching import Match
-from sandbox.usage import Load, Model, parse_model
 
 logger = logging.getLogger(__name__)
 

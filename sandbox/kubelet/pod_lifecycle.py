@@ -25,8 +25,8 @@ from sandbox.kubelet.pod_resources import (
     total_requests,
 )
 from sandbox.kubelet.timing import Timing
+from sandbox.kubelet.usage import Moment
 from sandbox.kubelet.wire import NO_RESOURCES, ContainerSpec, RunnablePod
-from sandbox.usage import Moment
 
 _OOM_EXIT = 137
 _SIGTERM_EXIT = 143

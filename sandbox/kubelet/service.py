@@ -27,8 +27,8 @@ from sandbox.kubelet.pod_lifecycle import PodRun, Simulation
 from sandbox.kubelet.status import status_patch
 from sandbox.kubelet.usages import NodeUsage, PodUsage, node_usage, pod_usages
 from sandbox.kubelet.wire import RunnablePod
-from sandbox.kubelet.work_queue import WorkQueue
 from sandbox.times import micro_time
+from sandbox.work_queue import WorkQueue
 
 logger = logging.getLogger(__name__)
 

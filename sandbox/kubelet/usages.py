@@ -8,7 +8,7 @@ from sandbox.kubelet.containers import Container, Kind
 from sandbox.kubelet.node import Node
 from sandbox.kubelet.pod_lifecycle import PodRun
 from sandbox.kubelet.pod_resources import cpu_limit, memory_limit
-from sandbox.usage import Usage, throttled
+from sandbox.kubelet.usage import Usage, throttled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

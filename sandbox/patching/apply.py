@@ -13,12 +13,12 @@ from sandbox.errors import (
     unprocessable_patch,
     unsupported_media_type,
 )
+from sandbox.objects.pod_resources import complete_pod_resources
+from sandbox.objects.resources import Resource
 from sandbox.patching.go_text import go_text
 from sandbox.patching.merge_keys import fields_of
 from sandbox.patching.operations import OperationError, apply_operations
 from sandbox.patching.strategic import StrategicPatchError, strategic_merge
-from sandbox.pod_resources import complete_pod_resources
-from sandbox.resources import Resource
 
 MAX_OPERATIONS: Final = 10_000
 

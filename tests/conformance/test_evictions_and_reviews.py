@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from recorded_cases import Recorded, answer, recorded
 
-from sandbox.admission import AdmissionRequest, Operation, UserInfo
-from sandbox.disruption import GuardedPod, budget_status
+from sandbox.admission.chain import AdmissionRequest, Operation, UserInfo
+from sandbox.admission.disruption import GuardedPod, budget_status
+from sandbox.admission.eviction import evict
+from sandbox.admission.quotas import pod_usage, quota_status
+from sandbox.admission.webhook_rules import review
 from sandbox.errors import ApiError
-from sandbox.eviction import evict
+from sandbox.objects.resources import POD_DISRUPTION_BUDGETS, PODS
+from sandbox.objects.store import Store
 from sandbox.patching import copied
-from sandbox.quotas import pod_usage, quota_status
-from sandbox.resources import POD_DISRUPTION_BUDGETS, PODS
-from sandbox.store import Store
-from sandbox.webhook_rules import review
 
 NOW = datetime(2026, 11, 21, 8, 25, 10, tzinfo=UTC)
 

@@ -9,11 +9,11 @@ import pytest
 from recorded_cases import Recorded, answer, body_of, recorded
 from recorded_cluster import call, furnish, pod_before, quota
 
-from sandbox.apiserver import ApiServer
-from sandbox.auth import ADMIN
+from sandbox.apiserver.auth import ADMIN
+from sandbox.apiserver.server import ApiServer
+from sandbox.objects.resources import PODS, RESOURCE_QUOTAS
+from sandbox.objects.store import Store
 from sandbox.patching import copied
-from sandbox.resources import PODS, RESOURCE_QUOTAS
-from sandbox.store import Store
 
 NOW = datetime(2026, 11, 21, 8, 25, tzinfo=UTC)
 TOKEN = "token"

@@ -78,9 +78,7 @@ def test_in_place_patches() -> None:
             continue
         pod, vpa = _pod(row), _vpa(row)
         if "-unboost-" in row.id:
-            expired = expired_boosts(
-                pod, duration_of=partial(boost_duration, vpa), now=NOW
-            )
+            expired = expired_boosts(pod, duration_of=partial(boost_duration, vpa), now=NOW)
             ended = unboosted(pod, _recommended(row), expired=expired)
             assert ended is not None, row.id
             wanted, gone = ended.wanted, ended.annotations

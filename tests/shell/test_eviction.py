@@ -7,10 +7,10 @@ import msgspec
 import pytest
 from recorded_cluster import call
 
-from sandbox.apiserver import ApiServer
-from sandbox.auth import ADMIN
-from sandbox.resources import NAMESPACES, POD_DISRUPTION_BUDGETS, PODS
-from sandbox.store import Store
+from sandbox.apiserver.auth import ADMIN
+from sandbox.apiserver.server import ApiServer
+from sandbox.objects.resources import NAMESPACES, POD_DISRUPTION_BUDGETS, PODS
+from sandbox.objects.store import Store
 from sandbox.version import KubernetesVersion
 
 TOKEN = "token"

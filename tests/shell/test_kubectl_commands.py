@@ -17,10 +17,10 @@ import pytest
 from sandbox_client import CRDS
 
 from common.runtime.clock import SystemClock
-from sandbox.apiserver import ApiServer, serve
+from sandbox.apiserver.server import ApiServer, serve
 from sandbox.cluster import running_cluster
+from sandbox.objects.store import Store
 from sandbox.scenario import parse_scenario
-from sandbox.store import Store
 from sandbox.version import KubernetesVersion
 
 OLDEST_MINOR = 30

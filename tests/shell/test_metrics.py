@@ -12,11 +12,11 @@ from common.kube.connection import Connection, client_context
 from common.kube.endpoints import POD_METRICS
 from common.runtime.clock import SystemClock
 from sandbox import virtual_time
+from sandbox.kubelet.metrics_server import MetricsServer
+from sandbox.kubelet.usage import Usage
 from sandbox.kubelet.usages import NodeUsage, PodUsage
 from sandbox.listener import Listener
-from sandbox.metrics import MetricsServer
 from sandbox.tls import make_credentials
-from sandbox.usage import Usage
 from sandbox.virtual_time import EPOCH, VirtualClock
 
 SMALL = Usage(cpu_millicores=30, memory_bytes=60 * 1024 * 1024)

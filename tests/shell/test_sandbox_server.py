@@ -13,9 +13,9 @@ from common.kube.client import KubeClient
 from common.kube.config import load
 from common.kube.endpoints import DEPLOYMENTS, PODS
 from common.runtime.clock import SystemClock
-from sandbox.apiserver import ApiServer, Serving, serve
+from sandbox.apiserver.server import ApiServer, Serving, serve
 from sandbox.listener import Listener
-from sandbox.store import Store
+from sandbox.objects.store import Store
 from sandbox.tls import make_credentials
 from sandbox.version import KubernetesVersion
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from sandbox_client import Api, api_server, pod
 
-from sandbox.apiserver import ApiServer
+from sandbox.apiserver.server import ApiServer
 from sandbox.virtual_time import run
 
 PODS = "/api/v1/namespaces/golden/pods"

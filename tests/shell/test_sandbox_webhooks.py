@@ -17,10 +17,9 @@ from recorded_cases import Recorded, answer, recorded, refusal
 
 from certs.authority import Bundle, create, rsa_key
 from common.runtime.clock import SystemClock
-from sandbox.admission import Admission, AdmissionRequest, Operation, UserInfo
+from sandbox.admission.chain import Admission, AdmissionRequest, Operation, UserInfo
 from sandbox.errors import ApiError
-from sandbox.patching import copied
-from sandbox.resources import (
+from sandbox.objects.resources import (
     LIMIT_RANGES,
     MUTATING_WEBHOOKS,
     NAMESPACES,
@@ -29,7 +28,8 @@ from sandbox.resources import (
     VALIDATING_WEBHOOKS,
     Resource,
 )
-from sandbox.store import Store
+from sandbox.objects.store import Store
+from sandbox.patching import copied
 from sandbox.version import KubernetesVersion
 
 Json = dict[str, Any]

@@ -78,7 +78,6 @@ class Shop:
         return Updater(
             caches=self.caches,
             targets=Targets(self.client, self.caches.controllers),
-            fresh=lambda: self.client.reachable and self.caches.fresh,
             admission=admission,
             ignored_namespaces=(),
             rules=self.rules,

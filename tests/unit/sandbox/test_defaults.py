@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from sandbox.crds import fill_defaults as fill_crd
-from sandbox.defaults import fill
 from sandbox.errors import ApiError
-from sandbox.resources import BUILTIN
+from sandbox.objects.crds import fill_defaults as fill_crd
+from sandbox.objects.defaults import fill
+from sandbox.objects.resources import BUILTIN
 
 KINDS = {resource.kind: resource for resource in BUILTIN if not resource.stored_as}
 TEMPLATE: dict[str, Any] = {

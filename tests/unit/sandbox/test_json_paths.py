@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.json_paths import JsonPathError, check_path, find
+from sandbox.objects.json_paths import JsonPathError, check_path, find
 
 OBJ = {
     "spec": {"replicas": 3, "list": ["a", "b"]},

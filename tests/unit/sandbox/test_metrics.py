@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from sandbox.kubelet.metrics_server import MetricsServer
+from sandbox.kubelet.usage import Usage
 from sandbox.kubelet.usages import NodeUsage, PodUsage
-from sandbox.metrics import MetricsServer
-from sandbox.usage import Usage
 
 NOW = datetime(2026, 1, 2, 12, 0, 0, 500_000, tzinfo=UTC)
 ROOT = "/apis/metrics.k8s.io/v1beta1"

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from sandbox.errors import ApiError
+from sandbox.objects.resources import DEPLOYMENTS, POD_DISRUPTION_BUDGETS, PODS, Resource
 from sandbox.patching import ContentType, apply_patch
-from sandbox.resources import DEPLOYMENTS, POD_DISRUPTION_BUDGETS, PODS, Resource
 
 WIDGETS = Resource(group="shop", plural="widgets", singular="widget", kind="Widget", custom=True)
 

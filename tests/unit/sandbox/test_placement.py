@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from common.resources import parse_quantities
-from sandbox.placement import Ledger, Obstacle, node_obstacle
-from sandbox.scheduler import unschedulable_message
+from sandbox.controllers.placement import Ledger, Obstacle, node_obstacle
+from sandbox.controllers.scheduler import unschedulable_message
 
 
 def node(**changes: Any) -> dict[str, Any]:

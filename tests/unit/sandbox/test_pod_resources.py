@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from common.quantity import QuantityError
-from sandbox.limit_ranger import ANNOTATION, apply_defaults, broken_bounds
-from sandbox.pod_resources import (
+from sandbox.admission.limit_ranger import ANNOTATION, apply_defaults, broken_bounds
+from sandbox.admission.quotas import charged, exceeded, in_scope, missing_resources, pod_usage
+from sandbox.objects.pod_resources import (
     QosClass,
     canonical_text,
     complete_pod_resources,
@@ -14,7 +15,6 @@ from sandbox.pod_resources import (
     pod_requests,
     qos_class,
 )
-from sandbox.quotas import charged, exceeded, in_scope, missing_resources, pod_usage
 from sandbox.times import rfc3339
 from sandbox.virtual_time import EPOCH
 

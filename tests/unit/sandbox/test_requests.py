@@ -2,10 +2,10 @@
 
 import pytest
 
-from sandbox.auth import ADMIN, Authenticator, user_named
+from sandbox.apiserver.auth import ADMIN, Authenticator, user_named
+from sandbox.apiserver.forms import Form, negotiate
+from sandbox.apiserver.requests import Place, parse_place, parse_query
 from sandbox.errors import ApiError
-from sandbox.forms import Form, negotiate
-from sandbox.requests import Place, parse_place, parse_query
 from sandbox.version import KubernetesVersion
 
 

@@ -9,8 +9,8 @@ import pytest
 from common.errors import ConfigError
 from sandbox.kubelet.faults import NEVER, ResizeFault
 from sandbox.kubelet.pod_resources import Totals
+from sandbox.kubelet.usage import Constant
 from sandbox.scenario import load_scenario, parse_scenario
-from sandbox.usage import Constant
 from sandbox.version import KubernetesVersion
 
 GIB = 1024**3

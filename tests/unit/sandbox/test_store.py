@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from sandbox.errors import ApiError
-from sandbox.resources import NODES, PODS
-from sandbox.store import Change, ChangeType, Store
+from sandbox.objects.resources import NODES, PODS
+from sandbox.objects.store import Change, ChangeType, Store
 
 
 def pod(name: str, namespace: str = "a", **meta: Any) -> dict[str, Any]:

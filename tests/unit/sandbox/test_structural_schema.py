@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.structural_schema import check, fill_defaults, prune
+from sandbox.objects.structural_schema import check, fill_defaults, prune
 
 FACTOR_RULE = "self.type == 'Factor' ? has(self.factor) : !has(self.factor)"
 BOOST = {

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from sandbox.resources import BUILTIN
-from sandbox.table_cells import plain
-from sandbox.tables import columns_of, definitions, row_of
+from sandbox.apiserver.table_cells import plain
+from sandbox.apiserver.tables import columns_of, definitions, row_of
+from sandbox.objects.resources import BUILTIN
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HOUR_AGO = "2026-01-01T11:00:00Z"

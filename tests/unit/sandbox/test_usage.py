@@ -7,7 +7,7 @@ import pytest
 
 from common.errors import ConfigError
 from common.quantity import Quantity
-from sandbox.usage import Constant, Load, Moment, Ramp, Usage, parse_model, throttled
+from sandbox.kubelet.usage import Constant, Load, Moment, Ramp, Usage, parse_model, throttled
 
 MIB = 1024 * 1024
 

@@ -15,9 +15,9 @@ from sandbox.kubelet.pod_lifecycle import Simulation
 from sandbox.kubelet.pod_resources import Totals
 from sandbox.kubelet.status import status_patch
 from sandbox.kubelet.timing import Timing
+from sandbox.kubelet.usage import Constant, Model, Ramp, Runs
 from sandbox.kubelet.wire import RunnablePod
 from sandbox.matching import Match
-from sandbox.usage import Constant, Model, Ramp, Runs
 
 BEGIN = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 MIB = 1024 * 1024

@@ -8,9 +8,9 @@ import pytest
 from sandbox.description import Section
 from sandbox.kubelet.faults import FaultRule, Faults, ResizeFault, faults_of
 from sandbox.kubelet.loads import UsageRule, load_of
+from sandbox.kubelet.usage import Constant, Load, Ramp
 from sandbox.kubelet.wire import RunnablePod
 from sandbox.matching import Match
-from sandbox.usage import Constant, Load, Ramp
 
 
 def pod(**annotations: str) -> RunnablePod:

@@ -3,8 +3,8 @@
 import asyncio
 
 from sandbox import virtual_time
-from sandbox.kubelet.work_queue import WorkQueue
 from sandbox.virtual_time import VirtualClock
+from sandbox.work_queue import WorkQueue
 
 
 async def test_a_key_waits_only_once() -> None:

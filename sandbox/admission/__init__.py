@@ -1,0 +1,1 @@
+"""What stands between a valid request and the store: plugins, quotas, webhooks, evictions."""

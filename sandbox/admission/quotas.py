@@ -1,0 +1,172 @@
+"""ResourceQuota: what an object uses of it, and whether one more still fits.
+
+Compute resources and counts of objects are enforced, with the four scopes that a pod's own
+fields decide. Source: k8s.io/apiserver pkg/admission/plugin/resourcequota/controller.go,
+k8s.io/kubernetes pkg/quota/v1/evaluator/core/pods.go; kubernetes-resize.md section 2.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from common.quantity import ZERO, Quantity
+from common.resources import parse_quantities
+from sandbox.objects.pod_resources import (
+    QosClass,
+    containers_of,
+    pod_limits,
+    pod_requests,
+    qos_class,
+    resources_of,
+)
+
+Usage = dict[str, Quantity]
+
+SCOPES: Final = ("BestEffort", "NotBestEffort", "Terminating", "NotTerminating")
+"""The scopes that are enforced; a quota with another one is refused when it is written."""
+
+_REQUESTED: Final = ("cpu", "memory", "ephemeral-storage")
+_COUNTED_PLAINLY: Final = (
+    "configmaps",
+    "persistentvolumeclaims",
+    "pods",
+    "replicationcontrollers",
+    "resourcequotas",
+    "secrets",
+    "services",
+)
+
+
+def object_usage(group_resource: str) -> Usage:
+    """What any object uses: one of its kind."""
+    one = Quantity.from_value(1)
+    usage = {f"count/{group_resource}": one}
+    if group_resource in _COUNTED_PLAINLY:
+        usage[group_resource] = one
+    return usage
+
+
+def pod_usage(pod: Mapping[str, Any], now: datetime) -> Usage:
+    """What a pod uses; one that has ended, or should have by now, only counts as an object."""
+    usage = object_usage("pods")
+    if _has_ended(pod, now):
+        del usage["pods"]
+        return usage
+    requests = pod_requests(pod, with_status=True)
+    for name, amount in requests.items():
+        if name in _REQUESTED:
+            usage[name] = amount
+        usage[f"requests.{name}"] = amount
+    for name, amount in pod_limits(pod, with_status=True).items():
+        usage[f"limits.{name}"] = amount
+    return usage
+
+
+def in_scope(quota: Mapping[str, Any], pod: Mapping[str, Any] | None) -> bool:
+    """Whether the quota looks at this pod, or at an object that is no pod (None)."""
+    scopes = (quota.get("spec") or {}).get("scopes") or ()
+    if not scopes:
+        return True
+    if pod is None:
+        return False
+    best_effort = qos_class(pod) is QosClass.BEST_EFFORT
+    terminating = (pod["spec"].get("activeDeadlineSeconds") or -1) >= 0
+    facts = {
+        "BestEffort": best_effort,
+        "NotBestEffort": not best_effort,
+        "Terminating": terminating,
+        "NotTerminating": not terminating,
+    }
+    return all(facts.get(scope, False) for scope in scopes)
+
+
+def missing_resources(quota: Mapping[str, Any], pod: Mapping[str, Any]) -> str:
+    """What containers must say because the quota counts it; empty when they all do.
+
+    The text reads ``limits.memory for: app,side; requests.cpu for: app``.
+    """
+    needed = [name for name in _hard(quota) if _is_compute(name)]
+    silent: dict[str, list[str]] = {}
+    for container in containers_of(pod):
+        said = {f"limits.{name}" for name in resources_of(container, "limits")}
+        for name in resources_of(container, "requests"):
+            said |= {name, f"requests.{name}"}
+        for name in needed:
+            if name not in said:
+                silent.setdefault(name, []).append(container["name"])
+    return "; ".join(f"{name} for: {','.join(sorted(silent[name]))}" for name in sorted(silent))
+
+
+def exceeded(quota: Mapping[str, Any], increase: Usage) -> str:
+    """Why ``increase`` doesn't fit into what is left; empty when it does."""
+    hard = _hard(quota)
+    used = parse_quantities((quota.get("status") or {}).get("used"))
+    name = quota["metadata"]["name"]
+    asked = {one: amount for one, amount in increase.items() if one in hard and amount.sign > 0}
+    unknown = sorted(one for one in asked if one not in used)
+    if unknown:
+        return f"status unknown for quota: {name}, resources: {','.join(unknown)}"
+    over = sorted(one for one, amount in asked.items() if used[one] + amount > hard[one])
+    if not over:
+        return ""
+    return (
+        f"exceeded quota: {name}, requested: {_printed(asked, over)}, "
+        f"used: {_printed(used, over)}, limited: {_printed(hard, over)}"
+    )
+
+
+def charged(quota: Mapping[str, Any], increase: Usage) -> dict[str, Any] | None:
+    """``status.used`` with the increase added; None when the quota counts none of it."""
+    used = parse_quantities((quota.get("status") or {}).get("used"))
+    asked = {name: amount for name, amount in increase.items() if name in used and amount.sign > 0}
+    if not asked:
+        return None
+    return {
+        name: str((amount + asked.get(name, ZERO)).canonical()) for name, amount in used.items()
+    }
+
+
+def quota_status(
+    quota: Mapping[str, Any], usages: Iterable[tuple[Mapping[str, Any] | None, Usage]]
+) -> dict[str, Any]:
+    """Compute ``status``: the hard limits, and the sum over what is in scope.
+
+    ``usages`` are pairs of a pod (None for other objects) and what it uses.
+    """
+    hard = _hard(quota)
+    total = dict.fromkeys(hard, ZERO)
+    for pod, usage in usages:
+        if not in_scope(quota, pod):
+            continue
+        for name in hard:
+            if name in usage:
+                total[name] += usage[name]
+    return {
+        "hard": {name: str(amount) for name, amount in hard.items()},
+        "used": {name: str(amount.canonical()) for name, amount in total.items()},
+    }
+
+
+def difference(new: Usage, old: Usage) -> Usage:
+    """How much more ``new`` is; negative where it is less."""
+    return {name: amount - old.get(name, ZERO) for name, amount in new.items()}
+
+
+def _hard(quota: Mapping[str, Any]) -> dict[str, Quantity]:
+    return parse_quantities((quota.get("spec") or {}).get("hard"))
+
+
+def _is_compute(name: str) -> bool:
+    return name in _REQUESTED or name.startswith(("requests.", "limits."))
+
+
+def _printed(amounts: Mapping[str, Quantity], names: Iterable[str]) -> str:
+    return ",".join(f"{name}={amounts[name]}" for name in names)
+
+
+def _has_ended(pod: Mapping[str, Any], now: datetime) -> bool:
+    if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        return True
+    meta = pod["metadata"]
+    deleted = meta.get("deletionTimestamp")  # the grace period is in it
+    return bool(deleted) and now > datetime.fromisoformat(deleted)

@@ -1,0 +1,257 @@
+"""Admission webhooks without I/O: which are asked, what they are asked, what answers mean.
+
+Source: k8s.io/apiserver pkg/admission/plugin/webhook (predicates/rules, mutating and
+validating dispatchers, request/admissionreview.go, errors/statuserror.go);
+kubernetes-resize.md section 6.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from sandbox.admission.request import AdmissionRequest
+from sandbox.errors import ApiError, shown
+from sandbox.objects.label_selectors import selector_of
+from sandbox.objects.resources import Resource
+
+REVIEW: Final = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1"}
+
+_EXEMPT_GROUP: Final = "admissionregistration.k8s.io"  # or a broken webhook couldn't be removed
+_BODIES: Final = {
+    "binding": {"group": "", "version": "v1", "kind": "Binding"},
+    "eviction": {"group": "policy", "version": "v1", "kind": "Eviction"},
+    "scale": {"group": "autoscaling", "version": "v1", "kind": "Scale"},
+}
+
+
+class CallError(Exception):
+    """A webhook could not be asked, or gave no valid answer; failurePolicy decides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhook:
+    """One entry of ``webhooks`` with the defaults of the API filled in."""
+
+    configuration: str
+    name: str
+    client: Mapping[str, Any]  # clientConfig
+    rules: tuple[Mapping[str, Any], ...]
+    ignores_failures: bool
+    namespace_selector: Mapping[str, Any]
+    object_selector: Mapping[str, Any]
+    no_side_effects: bool
+    timeout: int  # seconds
+    reinvoked: bool
+
+    @classmethod
+    def of_configuration(cls, configuration: Mapping[str, Any]) -> Iterator["Webhook"]:
+        for raw in configuration.get("webhooks") or ():
+            yield cls(
+                configuration=configuration["metadata"]["name"],
+                name=raw["name"],
+                client=raw["clientConfig"],
+                rules=tuple(raw.get("rules") or ()),
+                ignores_failures=raw.get("failurePolicy") == "Ignore",
+                namespace_selector=raw.get("namespaceSelector") or {},
+                object_selector=raw.get("objectSelector") or {},
+                no_side_effects=raw.get("sideEffects") in ("None", "NoneOnDryRun"),
+                timeout=raw.get("timeoutSeconds") or 10,
+                reinvoked=raw.get("reinvocationPolicy") == "IfNeeded",
+            )
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.configuration, self.name
+
+    def wants(self, request: AdmissionRequest, namespace_labels: Mapping[str, str] | None) -> bool:
+        """Whether rules and selectors match.
+
+        ``namespace_labels`` are those of the request's namespace, or of the Namespace that
+        the request is about; None for every other object of the cluster.
+
+        Raises:
+            ApiError: 400, a dry run that the webhook doesn't support.
+        """
+        if not any(_rule_matches(rule, request) for rule in self.rules):
+            return False
+        if namespace_labels is not None:
+            selector = selector_of(self.namespace_selector)
+            if not selector.matches(namespace_labels):
+                return False
+        if not _labels_match(self.object_selector, (request.object, request.old_object)):
+            return False
+        if request.dry_run and not self.no_side_effects:
+            raise ApiError(
+                400, "BadRequest", f'admission webhook "{self.name}" does not support dry run'
+            )
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A valid answer that allows the request; ``operations`` is the decoded JSON patch."""
+
+    operations: tuple[Any, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def is_exempt(resource: Resource) -> bool:
+    """Whether no webhook is ever asked about this resource."""
+    return resource.group == _EXEMPT_GROUP
+
+
+def review(request: AdmissionRequest, uid: str, *, minor: int) -> dict[str, Any]:
+    """The AdmissionReview that a webhook is sent; ``minor`` is the Kubernetes version's."""
+    resource = request.resource
+    kind = _BODIES.get(request.subresource) or {
+        "group": resource.group,
+        "version": resource.version,
+        "kind": resource.kind,
+    }
+    plural = {
+        "group": resource.group,
+        "version": resource.version,
+        "resource": resource.plural,
+    }
+    body: dict[str, Any] = {"uid": uid, "kind": kind, "resource": plural}
+    if request.subresource:
+        body["subResource"] = request.subresource
+    body |= {"requestKind": kind, "requestResource": plural}
+    if request.subresource:
+        body["requestSubResource"] = request.subresource
+    if request.name:
+        body["name"] = request.name
+    if request.namespace:
+        body["namespace"] = request.namespace
+    body |= {
+        "operation": request.operation.value,
+        "userInfo": request.user.as_json(),
+        "object": _sent(request.object, minor),
+        "oldObject": _sent(request.old_object, minor),
+        "dryRun": request.dry_run,
+        "options": request.options,
+    }
+    return {**REVIEW, "request": body}
+
+
+def read_answer(webhook: str, body: bytes, uid: str, *, mutating: bool) -> Answer:
+    """What the webhook said.
+
+    Raises:
+        CallError: it is no valid answer.
+        ApiError: the webhook refused the request.
+    """
+    try:
+        answer = msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        raise _invalid(webhook, str(error)) from error
+    response = answer.get("response") if isinstance(answer, dict) else None
+    if not isinstance(response, dict):
+        raise _invalid(webhook, "webhook response was absent")
+    if response.get("uid") != uid:
+        raise _invalid(
+            webhook, f"expected response.uid={shown(uid)}, got {shown(response.get('uid', ''))}"
+        )
+    if (answer.get("apiVersion"), answer.get("kind")) != (REVIEW["apiVersion"], REVIEW["kind"]):
+        raise _invalid(
+            webhook,
+            "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got "
+            f"{answer.get('apiVersion', '')}, Kind={answer.get('kind', '')}",
+        )
+    operations = _operations(webhook, response, mutating=mutating)
+    warnings = tuple(response.get("warnings") or ())
+    if not response.get("allowed"):
+        raise _denied(webhook, response.get("status") or {})
+    return Answer(operations=operations, warnings=warnings)
+
+
+def failed_call(webhook: str, text: str) -> CallError:
+    """The error of a webhook that could not be asked."""
+    return CallError(f'failed calling webhook "{webhook}": {text}')
+
+
+def _operations(webhook: str, response: Mapping[str, Any], *, mutating: bool) -> tuple[Any, ...]:
+    patch, kind = response.get("patch"), response.get("patchType")
+    if not mutating:
+        if patch or kind is not None:
+            text = "validating webhook may not return response.patch or response.patchType"
+            raise _invalid(webhook, text)
+        return ()
+    if patch and kind is None:
+        raise _invalid(webhook, "webhook returned response.patch but not response.patchType")
+    if kind is not None and not patch:
+        raise _invalid(webhook, "webhook returned response.patchType but not response.patch")
+    if not patch:
+        return ()
+    if kind != "JSONPatch":
+        raise failed_call(webhook, f"unsupported patch type {shown(kind)}")
+    try:
+        operations = msgspec.json.decode(base64.b64decode(patch, validate=True))
+    except (binascii.Error, msgspec.DecodeError, TypeError) as error:
+        raise _invalid(webhook, str(error)) from error
+    if not isinstance(operations, list):
+        raise _invalid(webhook, "the patch is no JSON patch")
+    return tuple(operations)
+
+
+def _denied(webhook: str, status: Mapping[str, Any]) -> ApiError:
+    message = status.get("message") or status.get("reason") or ""
+    denied = f'admission webhook "{webhook}" denied the request'
+    return ApiError(
+        max(status.get("code") or 0, 400),
+        status.get("reason") or "",
+        f"{denied}: {message}" if message else f"{denied} without explanation",
+        details=status.get("details"),
+    )
+
+
+def _invalid(webhook: str, text: str) -> CallError:
+    return failed_call(webhook, f"received invalid webhook response: {text}")
+
+
+def _rule_matches(rule: Mapping[str, Any], request: AdmissionRequest) -> bool:
+    resource = request.resource
+    return (
+        _lists(rule.get("operations"), request.operation.value)
+        and _lists(rule.get("apiGroups"), resource.group)
+        and _lists(rule.get("apiVersions"), resource.version)
+        and any(_resource_matches(text, request) for text in rule.get("resources") or ())
+        and rule.get("scope") in (None, "*", "Namespaced" if resource.namespaced else "Cluster")
+    )
+
+
+def _lists(values: Iterable[str] | None, value: str) -> bool:
+    return any(one in ("*", value) for one in values or ())
+
+
+def _resource_matches(text: str, request: AdmissionRequest) -> bool:
+    """``pods`` is the object, ``pods/resize`` and ``pods/*`` are subresources, ``*/*`` is all."""
+    if text == "*/*":
+        return True
+    resource, _, subresource = text.partition("/")
+    if resource not in ("*", request.resource.plural):
+        return False
+    if subresource == "*":
+        return bool(request.subresource)
+    return subresource == request.subresource
+
+
+def _labels_match(raw: Mapping[str, Any], objects: tuple[Mapping[str, Any] | None, ...]) -> bool:
+    """Whether the new or the old object has the labels."""
+    selector = selector_of(raw)
+    return any(
+        selector.matches((obj.get("metadata") or {}).get("labels"))
+        for obj in objects
+        if obj is not None
+    )
+
+
+def _sent(obj: dict[str, Any] | None, minor: int) -> dict[str, Any] | None:
+    """As the API server writes it; 1.33 still wrote a null for a missing creation time."""
+    if obj is None or minor > 33 or "creationTimestamp" in obj["metadata"]:
+        return obj
+    return {**obj, "metadata": {**obj["metadata"], "creationTimestamp": None}}

@@ -1,0 +1,166 @@
+"""Calls admission webhooks over HTTPS, as the API server does.
+
+Source: k8s.io/apiserver pkg/util/webhook/client.go and the mutating and validating
+dispatchers; kubernetes-resize.md section 6.
+"""
+
+import asyncio
+import base64
+import socket
+import ssl
+import uuid
+from collections.abc import Sequence
+from functools import lru_cache
+from urllib.parse import quote
+
+import aiohttp
+import msgspec
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.resolver import ThreadedResolver
+
+from sandbox.admission.request import AdmissionRequest
+from sandbox.admission.service_endpoints import ServiceError, service_address
+from sandbox.admission.webhook_rules import Answer, Webhook, failed_call, read_answer, review
+from sandbox.objects.store import Store
+
+_HEADERS = {
+    "Accept": "application/json, */*",
+    "Content-Type": "application/json",
+    "User-Agent": "kube-apiserver-admission",
+    "Accept-Encoding": "gzip",
+}
+_LARGEST_ANSWER = 3 * 1024 * 1024  # bytes; as large as a request to the API server may be
+
+
+class WebhookCaller:
+    """Keeps the connections to webhooks; ``close`` when the API server ends."""
+
+    def __init__(self, store: Store, *, minor: int) -> None:
+        self._store = store
+        self._minor = minor
+        self._session: aiohttp.ClientSession | None = None
+
+    async def call(self, hook: Webhook, request: AdmissionRequest, *, mutating: bool) -> Answer:
+        """Ask one webhook.
+
+        Raises:
+            CallError: there was no valid answer in time.
+            ApiError: the webhook refused.
+        """
+        uid = str(uuid.uuid4())
+        body = msgspec.json.encode(review(request, uid, minor=self._minor))
+        try:
+            url = self._url(hook)
+        except ServiceError as error:
+            raise failed_call(hook.name, f"failed to call webhook: {error}") from error
+        try:
+            async with (
+                asyncio.timeout(hook.timeout),
+                self._open().post(
+                    url, data=body, headers=_HEADERS, ssl=_context(hook.client.get("caBundle"))
+                ) as response,
+            ):
+                answer = await response.content.read(_LARGEST_ANSWER)
+                while not response.content.at_eof() and len(answer) < _LARGEST_ANSWER:
+                    answer += await response.content.read(_LARGEST_ANSWER - len(answer))
+                status = response.status
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            text = f'failed to call webhook: Post "{url}": {_reason(error)}'
+            raise failed_call(hook.name, text) from error
+        if status != 200:
+            raise failed_call(hook.name, f"failed to call webhook: {_http_problem(status)}")
+        return read_answer(hook.name, answer, uid, mutating=mutating)
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(
+                resolver=_ServiceResolver(self._store), use_dns_cache=False, keepalive_timeout=30
+            )
+            self._session = aiohttp.ClientSession(connector=connector, trust_env=False)
+        return self._session
+
+    def _url(self, hook: Webhook) -> str:
+        """Where to post to; the host of a Service is the name that its certificate bears."""
+        query = f"timeout={hook.timeout}s"
+        service = hook.client.get("service")
+        if service is None:
+            url: str = hook.client["url"]
+            return f"{url}{'&' if '?' in url else '?'}{query}"
+        namespace, name = service["namespace"], service["name"]
+        port = service.get("port") or 443
+        service_address(self._store, namespace, name, port)
+        path = quote("/" + (service.get("path") or "").lstrip("/"))
+        return f"https://{name}.{namespace}.svc:{port}{path}?{query}"
+
+
+class _ServiceResolver(AbstractResolver):
+    """Finds ``<name>.<namespace>.svc`` among the cluster's Services, the rest by DNS."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._dns = ThreadedResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        parts = host.split(".")
+        if len(parts) != 3 or parts[2] != "svc":
+            return await self._dns.resolve(host, port, family)
+        target, target_port = service_address(self._store, parts[1], parts[0], port)
+        found = await self._dns.resolve(target, target_port, family)
+        return [{**one, "hostname": host} for one in found]
+
+    async def close(self) -> None:
+        await self._dns.close()
+
+
+@lru_cache(maxsize=64)
+def _context(ca_bundle: str | None) -> ssl.SSLContext:
+    """Trust the bundle alone, or the system's authorities when there is none.
+
+    Raises:
+        ValueError: the bundle is no base64 of PEM.
+    """
+    if not ca_bundle:
+        return ssl.create_default_context()
+    try:
+        pem = base64.b64decode(ca_bundle, validate=True).decode("ascii")
+        return ssl.create_default_context(cadata=pem)
+    except ssl.SSLError as error:
+        raise ValueError("unable to load root certificates: unable to parse bytes") from error
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, in the words of Go where operators know them."""
+    if isinstance(error, TimeoutError):
+        return "context deadline exceeded"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError | ssl.SSLCertVerificationError):
+        return f"tls: failed to verify certificate: x509: {_certificate_problem(error)}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        refused = isinstance(error.os_error, ConnectionRefusedError)
+        text = "connection refused" if refused else str(error.os_error)
+        return f"dial tcp {error.host}:{error.port}: connect: {text}"
+    return str(error) or type(error).__name__
+
+
+def _certificate_problem(error: Exception) -> str:
+    cause = getattr(error, "certificate_error", error)
+    if getattr(cause, "verify_code", 0) in _UNKNOWN_AUTHORITY:
+        return "certificate signed by unknown authority"
+    return str(getattr(cause, "verify_message", cause))
+
+
+_UNKNOWN_AUTHORITY: Sequence[int] = (18, 19, 20, 21)  # OpenSSL: self-signed, no issuer, no chain
+
+
+def _http_problem(status: int) -> str:
+    if status >= 500:
+        return 'an error on the server ("unknown") has prevented the request from succeeding'
+    if status == 404:
+        return "the server could not find the requested resource"
+    return f"the server responded with the status code {status} but did not return more information"

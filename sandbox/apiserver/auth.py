@@ -1,0 +1,55 @@
+"""Who is calling: bearer tokens and the users behind them."""
+
+import secrets
+
+from sandbox.admission.request import UserInfo
+from sandbox.errors import unauthorized
+
+ADMIN = "kubernetes-admin"
+ANONYMOUS = UserInfo(username="system:anonymous", groups=("system:unauthenticated",))
+
+
+def user_named(username: str) -> UserInfo:
+    """The user with the groups that its name implies.
+
+    ``system:serviceaccount:<namespace>:<name>`` gets the groups of service accounts,
+    ``system:node:<name>`` that of nodes, the administrator ``system:masters``.
+    """
+    if username == ADMIN:
+        return UserInfo(username=username, groups=("system:masters", "system:authenticated"))
+    if username.startswith("system:node:"):
+        return UserInfo(username=username, groups=("system:nodes", "system:authenticated"))
+    parts = username.split(":")
+    if parts[:2] == ["system", "serviceaccount"] and len(parts) == 4:
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{parts[2]}")
+        return UserInfo(username=username, groups=(*groups, "system:authenticated"))
+    return UserInfo(username=username, groups=("system:authenticated",))
+
+
+class Authenticator:
+    """Knows the tokens. There is no authorization behind it: who has one may do everything."""
+
+    def __init__(self) -> None:
+        self._users: dict[str, UserInfo] = {}
+
+    def issue(self, username: str, *, token: str = "") -> str:
+        """Return a token that makes its bearer ``username``; a random one unless given."""
+        token = token or secrets.token_urlsafe(24)
+        self._users[token] = user_named(username)
+        return token
+
+    def revoke(self, token: str) -> None:
+        """From now on the token is answered with 401."""
+        self._users.pop(token, None)
+
+    def authenticate(self, authorization: str) -> UserInfo:
+        """The user that an ``Authorization`` header stands for.
+
+        Raises:
+            ApiError: 401, there is no bearer token, or nobody knows it.
+        """
+        scheme, _, token = authorization.partition(" ")
+        user = self._users.get(token.strip()) if scheme.lower() == "bearer" else None
+        if user is None:
+            raise unauthorized()
+        return user

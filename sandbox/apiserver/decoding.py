@@ -1,0 +1,122 @@
+"""From a request's body to an object that is understood."""
+
+from typing import Any
+
+import msgspec
+import yaml
+
+from sandbox import errors
+from sandbox.apiserver.requests import Place, Request
+from sandbox.objects import crds, defaults, micro_times, structural_schema
+from sandbox.objects.crds import CustomVersion
+from sandbox.objects.metadata import tidy
+from sandbox.objects.resources import Resource
+from sandbox.objects.shapes import check_metadata, check_shape
+
+Json = dict[str, Any]
+
+_JSON = "application/json"
+_YAML = "application/yaml"
+_COMPLETED = ("", "resize")  # the endpoints through which a spec comes in
+
+
+def read_body(request: Request, resource: Resource) -> Json:
+    """Decode a body, in JSON or YAML.
+
+    Raises:
+        ApiError: 400 for what isn't an object, 415 for another content type.
+    """
+    if request.content_type not in ("", _JSON, _YAML):
+        raise errors.unsupported_media_type((_JSON, _YAML))
+    try:
+        decoded = (
+            yaml.safe_load(request.body)
+            if request.content_type == _YAML
+            else msgspec.json.decode(request.body)
+        )
+    except (msgspec.DecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise errors.bad_request(f"the object provided is unrecognized: {error}") from error
+    if not isinstance(decoded, dict):
+        raise errors.cannot_be_handled(resource, "the body is no object")
+    return decoded
+
+
+def checked_metadata(obj: Json, resource: Resource, place: Place) -> Json:
+    """The metadata of ``obj``, which gets kind, version and namespace where it has none.
+
+    Raises:
+        ApiError: 400, one of them is another than the URL's.
+    """
+    api_version, kind = obj.get("apiVersion"), obj.get("kind")
+    if api_version and api_version != resource.api_version:
+        raise errors.bad_request(
+            f"the API version in the data ({api_version}) does not match the expected API "
+            f"version ({resource.api_version})"
+        )
+    if kind and kind != resource.kind:
+        raise errors.cannot_be_handled(resource, f'unexpected kind "{kind}"')
+    obj["kind"], obj["apiVersion"] = resource.kind, resource.api_version
+    meta = obj.get("metadata")
+    if meta is None:
+        meta = obj["metadata"] = {}
+    check_metadata(resource, meta)
+    namespace = meta.get("namespace")
+    if namespace and namespace != place.namespace:
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    if place.namespace:
+        meta["namespace"] = place.namespace
+    else:
+        meta.pop("namespace", None)
+    return meta
+
+
+def understand(
+    obj: Json,
+    resource: Resource,
+    custom: CustomVersion | None,
+    *,
+    subresource: str,
+    completes: bool = True,
+    field_validation: str,
+) -> list[str]:
+    """Complete or prune ``obj`` in place, in the shape in which it is stored.
+
+    Returns warnings about unknown fields of a custom resource; ``field_validation`` is the
+    request's parameter. Built-in kinds keep unknown fields. ``completes`` False says that
+    nothing can be missing.
+
+    Raises:
+        ApiError: 400, a value can't be read, or an unknown field under ``Strict``.
+    """
+    tidy(obj)
+    if custom is None:
+        check_shape(resource, obj)
+        if completes and subresource in _COMPLETED:
+            for name in obj.keys() - {"metadata", "status"}:
+                _drop_nulls(obj[name])
+            defaults.fill(resource, obj)
+        micro_times.normalize(resource, obj)
+        if crds.is_definition(resource):
+            crds.fill_defaults(obj)
+        return []
+    unknown = structural_schema.prune(obj, custom.schema)
+    structural_schema.fill_defaults(obj, custom.schema)
+    texts = [f'unknown field "{path}"' for path in unknown]
+    if texts and field_validation == "Strict":
+        text = f"strict decoding error: {', '.join(texts)}"
+        raise errors.cannot_be_handled(resource, text)
+    return texts if field_validation in ("", "Warn") else []
+
+
+def _drop_nulls(value: Any) -> None:
+    """Remove, in place, what Go's decoder would take for unset."""
+    if isinstance(value, dict):
+        for name in [name for name, item in value.items() if item is None]:
+            del value[name]
+        for item in value.values():
+            _drop_nulls(item)
+    elif isinstance(value, list):
+        for item in value:
+            _drop_nulls(item)

@@ -1,0 +1,36 @@
+"""Events are forgotten after an hour, so that a simulated week fits into memory.
+
+Source: kube-apiserver's ``--event-ttl``; every write of an event starts its hour anew.
+"""
+
+from datetime import datetime, timedelta
+
+from common.runtime.clock import Clock
+from sandbox.objects.resources import EVENTS, Resource
+from sandbox.objects.store import Store, Stored
+
+TIME_TO_LIVE = timedelta(hours=1)
+
+
+class EventExpiry:
+    """Removes old events whenever one is written."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._written: dict[tuple[str, str], datetime] = {}  # oldest first
+
+    def written(self, resource: Resource, stored: Stored) -> None:
+        """Note the write of an event, and remove those whose time has come."""
+        if resource is not EVENTS:
+            return
+        key, now = (stored.namespace, stored.name), self._clock.now()
+        self._written.pop(key, None)
+        self._written[key] = now
+        while self._written:
+            old, when = next(iter(self._written.items()))
+            if when + TIME_TO_LIVE > now:
+                return
+            del self._written[old]
+            if self._store.get(EVENTS, *old) is not None:
+                self._store.delete(EVENTS, *old)

@@ -1,0 +1,138 @@
+"""What a request asks for: its path and its parameters, taken apart."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, unquote
+
+from sandbox.admission.request import UserInfo
+from sandbox.errors import bad_request
+
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+_FALSE = frozenset({"", "0", "f", "F", "false", "FALSE", "False"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One HTTP request of an authenticated user. Header names are lower case.
+
+    Of a query parameter that is repeated the last value counts.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    user: UserInfo
+    body: bytes = b""
+
+    @property
+    def user_agent(self) -> str:
+        return self.headers.get("user-agent", "")
+
+    @property
+    def content_type(self) -> str:
+        return self.headers.get("content-type", "").partition(";")[0].strip()
+
+    def flag(self, name: str) -> bool:
+        """A Boolean parameter.
+
+        Raises:
+            ApiError: 400, it is neither true nor false.
+        """
+        text = self.query.get(name, "")
+        if text in _TRUE:
+            return True
+        if text in _FALSE:
+            return False
+        raise bad_request(f'invalid {name}: strconv.ParseBool: parsing "{text}": invalid syntax')
+
+    def number(self, name: str) -> int | None:
+        """An integer parameter, None when it isn't given.
+
+        Raises:
+            ApiError: 400, it is no number.
+        """
+        text = self.query.get(name, "")
+        if not text:
+            return None
+        try:
+            return int(text)
+        except ValueError as error:
+            raise bad_request(
+                f'invalid {name}: strconv.ParseInt: parsing "{text}": invalid syntax'
+            ) from error
+
+    @property
+    def is_dry_run(self) -> bool:
+        """Whether nothing may be stored.
+
+        Raises:
+            ApiError: 400, ``dryRun`` has another value than ``All``.
+        """
+        return dry_run(self.query.get("dryRun", ""))
+
+
+def dry_run(text: str) -> bool:
+    """Read a ``dryRun`` parameter, whose only value is ``All``.
+
+    Raises:
+        ApiError: 400, it is something else.
+    """
+    if text not in ("", "All"):
+        raise bad_request(f'invalid dryRun: Unsupported value: "{text}": supported values: "All"')
+    return text == "All"
+
+
+def parse_query(raw: bytes) -> dict[str, str]:
+    """The query string as a mapping."""
+    return dict(parse_qsl(raw.decode("latin-1"), keep_blank_values=True)) if raw else {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a path points to: a collection, an object or a subresource of a group version."""
+
+    group: str
+    version: str
+    plural: str = ""  # empty: the group version itself
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+    def verb(self, method: str, *, watch: bool) -> str:
+        """The request's verb, as RBAC and audit logs name it."""
+        if method in ("GET", "HEAD"):
+            if self.name:
+                return "get"
+            return "watch" if watch else "list"
+        if method == "DELETE":
+            return "delete" if self.name else "deletecollection"
+        return _VERBS.get(method, method.lower())
+
+
+def parse_place(path: str) -> Place | None:
+    """Take a resource path apart; None for a path of another kind.
+
+    ``/api/v1/…`` and ``/apis/<group>/<version>/…`` lead to ``namespaces/<ns>/<plural>``,
+    ``<plural>`` and below, as k8s.io/apiserver pkg/endpoints/request/requestinfo.go has it.
+    """
+    parts = [unquote(part) for part in path.strip("/").split("/")]
+    if parts[0] == "api" and len(parts) >= 2:
+        group, version, rest = "", parts[1], parts[2:]
+    elif parts[0] == "apis" and len(parts) >= 3:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    namespace = ""
+    if len(rest) >= 3 and rest[0] == "namespaces" and rest[2] not in ("status", "finalize"):
+        namespace, rest = rest[1], rest[2:]
+    plural, name, *subresource = [*rest, "", ""][: max(2, len(rest))]
+    return Place(
+        group=group,
+        version=version,
+        plural=plural,
+        namespace=namespace,
+        name=name,
+        subresource="/".join(subresource),
+    )

@@ -1,0 +1,227 @@
+"""Which part of the API server answers a request that isn't a watch."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from common.runtime.clock import Clock
+from sandbox import errors
+from sandbox.apiserver import discovery, openapi
+from sandbox.apiserver.aggregation import Aggregation
+from sandbox.apiserver.answers import (
+    Answer,
+    json_answer,
+    text_answer,
+    unknown_path,
+    warning_headers,
+)
+from sandbox.apiserver.audit import AuditLog
+from sandbox.apiserver.forms import Form, Presenter, negotiate
+from sandbox.apiserver.reading import Reads
+from sandbox.apiserver.requests import Place, Request
+from sandbox.apiserver.subresources import Subresources, access_review
+from sandbox.apiserver.writing import Writes, Written
+from sandbox.objects.registry import Registry
+from sandbox.objects.resources import EVENTS, Resource
+from sandbox.objects.store import Store, Stored
+from sandbox.version import KubernetesVersion
+
+_HEALTH = ("/healthz", "/livez", "/readyz")
+_GROUP_VERSION_PARTS = 2
+_REVIEWS = "authorization.k8s.io"
+
+
+class Routing:
+    """Dispatches by path and verb."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        registry: Registry,
+        reads: Reads,
+        writes: Writes,
+        subresources: Subresources,
+        presenter: Presenter,
+        aggregation: Aggregation,
+        audit: AuditLog,
+        version: KubernetesVersion,
+        clock: Clock,
+        serves_resize: bool,
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._reads = reads
+        self._writes = writes
+        self._subresources = subresources
+        self._presenter = presenter
+        self._aggregation = aggregation
+        self._audit = audit
+        self._version = version
+        self._clock = clock
+        self._hidden = () if serves_resize else ("pods/resize",)
+        self._documents: dict[str, bytes] = {}
+        self._documented: object = None
+
+    def resource_at(self, place: Place) -> Resource | None:
+        """The served resource of a path.
+
+        Raises:
+            ApiError: 404, the group version is served, but not this resource or subresource.
+        """
+        resource = self._registry.find(place.group, place.version, place.plural)
+        if resource is None:
+            if place.version in self._registry.group_versions().get(place.group, ()):
+                raise errors.no_such_path()
+            return None
+        if place.subresource and (
+            place.subresource not in resource.subresources
+            or f"{resource.plural}/{place.subresource}" in self._hidden
+        ):
+            raise errors.no_such_path()
+        return resource
+
+    async def other(self, request: Request) -> Answer:
+        """Answer a request that isn't about a resource.
+
+        Raises:
+            ApiError: 405.
+        """
+        path = request.path.rstrip("/") or "/"
+        if request.method not in ("GET", "HEAD", "DELETE"):
+            raise errors.method_not_allowed()
+        if path == "/sandbox/history" and request.method == "DELETE":
+            self._store.compact()
+            return json_answer({"compacted": self._store.version})
+        if request.method == "DELETE":
+            raise errors.method_not_allowed()
+        if path in _HEALTH:
+            return self._health(path, request)
+        if path == "/version":
+            return json_answer(discovery.version_info(self._version))
+        if path == "/sandbox/audit":
+            return self._audited(request.query)
+        if path.startswith("/openapi/v3"):
+            return self._openapi(path)
+        return self._discovery(path)
+
+    def _health(self, path: str, request: Request) -> Answer:
+        if "verbose" in request.query:
+            return text_answer(f"[+]ping ok\n[+]store ok\n{path[1:]} check passed\n")
+        return text_answer("ok")
+
+    def _audited(self, query: Mapping[str, str]) -> Answer:
+        try:
+            entries = self._audit.find(query)
+        except KeyError as error:
+            raise errors.bad_request(f"unknown filter {error}") from error
+        items = [entry.as_json() for entry in entries]
+        return json_answer({"items": items, "counts": self._audit.counts()})
+
+    def _discovery(self, path: str) -> Answer:
+        groups = self._registry.group_versions()
+        for group, versions in self._aggregation.group_versions().items():
+            groups[group] = [*groups.get(group, ()), *versions]
+        parts = path.strip("/").split("/")
+        if parts == ["api"]:
+            return json_answer(discovery.core_versions("127.0.0.1"))
+        if parts == ["apis"]:
+            return json_answer(discovery.group_list(groups))
+        if parts[0] == "apis" and len(parts) == _GROUP_VERSION_PARTS and parts[1] in groups:
+            return json_answer(discovery.group(parts[1], groups[parts[1]]))
+        group = parts[1] if parts[0] == "apis" and len(parts) == _GROUP_VERSION_PARTS + 1 else ""
+        if len(parts) == _GROUP_VERSION_PARTS + bool(group) and parts[0] in ("api", "apis"):
+            found = self._registry.in_version(group, parts[-1])
+            if found:
+                return json_answer(
+                    discovery.resource_list(found[0].api_version, found, without=self._hidden)
+                )
+        return unknown_path()
+
+    def _openapi(self, path: str) -> Answer:
+        served = tuple(self._registry)
+        if self._documented != served:
+            self._documented = served
+            self._documents.clear()
+            for group, versions in self._registry.group_versions().items():
+                for version in versions:
+                    pairs = [
+                        (resource, self._registry.custom(resource))
+                        for resource in self._registry.in_version(group, version)
+                    ]
+                    root = openapi.root_of(group, version)
+                    self._documents[root] = openapi.document(group, version, pairs)
+        name = path.removeprefix("/openapi/v3").strip("/")
+        if not name:
+            return json_answer(openapi.index(self._registry.group_versions(), self._documents))
+        body = self._documents.get(name)
+        return unknown_path() if body is None else Answer(body=body)
+
+    async def resource(
+        self, request: Request, resource: Resource, place: Place, verb: str
+    ) -> Answer:
+        """Answer a request about a collection, an object or a subresource.
+
+        Raises:
+            ApiError: whatever was wrong.
+        """
+        if resource.group == _REVIEWS:
+            if verb != "create" or place.name:
+                raise errors.method_not_allowed()
+            return access_review(request, resource)
+        if not place.subresource and verb not in resource.verbs:
+            raise errors.method_not_allowed()
+        if place.subresource:
+            answer = await self._subresources.handle(request, resource, place, verb)
+            if answer is not None:
+                return answer
+            if place.subresource not in ("status", "resize"):
+                raise errors.method_not_allowed()
+        form = negotiate(request.headers.get("accept", ""))
+        if verb == "get":
+            stored = self._reads.get(_storing(resource), place.namespace, place.name)
+            return Answer(body=self._presenter.one(resource, stored, form))
+        if verb == "list":
+            page = await self._reads.list(request, resource, place.namespace)
+            return Answer(body=self._presenter.many(resource, page.items, page.meta, form))
+        if verb == "deletecollection":
+            return await self._delete_collection(request, resource, place, form)
+        written = await self._write(request, resource, place, verb)
+        return self._present(resource, written, form)
+
+    async def _delete_collection(
+        self, request: Request, resource: Resource, place: Place, form: Form
+    ) -> Answer:
+        chosen = self._reads.selected(request, resource, place.namespace)
+        deleted = await self._writes.delete_each(request, resource, chosen)
+        meta = {"resourceVersion": str(self._store.version)}
+        return Answer(body=self._presenter.many(resource, deleted, meta, form))
+
+    async def _write(
+        self, request: Request, resource: Resource, place: Place, verb: str
+    ) -> Written:
+        if resource.namespaced and not place.namespace:
+            raise errors.method_not_allowed()
+        if verb == "create" and not place.name:
+            return await self._writes.create(request, resource, place)
+        if verb == "update" and place.name:
+            return await self._writes.replace(request, resource, place)
+        if verb == "patch" and place.name:
+            return await self._writes.patch(request, resource, place)
+        if verb == "delete" and not place.subresource:
+            return await self._writes.delete(request, resource, place)
+        raise errors.method_not_allowed()
+
+    def _present(self, resource: Resource, written: Written, form: Form) -> Answer:
+        headers = warning_headers(written.warnings)
+        if isinstance(written.object, Stored):
+            whole = Form.WHOLE if form is Form.TABLE else form
+            body = self._presenter.one(resource, written.object, whole)
+        else:
+            obj = {"kind": resource.kind, "apiVersion": resource.api_version, **written.object}
+            body = msgspec.json.encode(obj)
+        return Answer(status=written.status, body=body, headers=headers)
+
+
+def _storing(resource: Resource) -> Resource:
+    return EVENTS if resource.stored_as else resource

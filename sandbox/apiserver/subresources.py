@@ -1,0 +1,209 @@
+"""What stands below objects and isn't the object: scale, binding, eviction, log, token."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from common.runtime.clock import Clock
+from sandbox import errors
+from sandbox.admission.eviction import evict
+from sandbox.apiserver.answers import Answer, json_answer, text_answer
+from sandbox.apiserver.auth import Authenticator
+from sandbox.apiserver.decoding import read_body
+from sandbox.apiserver.deletion import DeleteOptions, Deletions
+from sandbox.apiserver.requests import Place, Request
+from sandbox.apiserver.scales import SCALE, paths_of, scale_of, with_replicas
+from sandbox.apiserver.writing import Writes, Written
+from sandbox.objects.registry import Registry
+from sandbox.objects.resources import PODS, Resource
+from sandbox.objects.store import Store
+from sandbox.patching import apply_patch
+from sandbox.times import rfc3339
+
+Json = dict[str, Any]
+
+_TOKEN_SECONDS = 3600
+
+
+class Subresources:
+    """Serves them for one API server."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        *,
+        writes: Writes,
+        deletions: Deletions,
+        authenticator: Authenticator,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._writes = writes
+        self._deletions = deletions
+        self._authenticator = authenticator
+        self._clock = clock
+
+    async def handle(
+        self, request: Request, resource: Resource, place: Place, verb: str
+    ) -> Answer | None:
+        """Answer, or None when the subresource is served as the object itself is."""
+        if place.subresource == "scale":
+            return await self._scale(request, resource, place, verb)
+        if place.subresource == "log" and verb == "get":
+            return self._log(place)
+        if place.subresource in ("binding", "eviction", "token") and verb == "create":
+            answers = {"binding": self._bind, "eviction": self._evict, "token": self._token}
+            return await answers[place.subresource](request, resource, place)
+        return None
+
+    async def _scale(self, request: Request, resource: Resource, place: Place, verb: str) -> Answer:
+        custom = self._registry.custom(resource)
+        paths = paths_of(custom)
+        if verb == "get":
+            stored = self._store.get(resource, place.namespace, place.name)
+            if stored is None:
+                raise errors.not_found(resource, place.name)
+            return json_answer(scale_of(stored.object(resource), paths, custom=custom is not None))
+        if verb not in ("update", "patch"):
+            raise errors.method_not_allowed()
+
+        def change(old: Json) -> Json:
+            current = scale_of(old, paths, custom=custom is not None)
+            if verb == "patch":
+                content_type = request.headers.get("content-type", "")
+                wanted = apply_patch(content_type, current, request.body, resource=SCALE)
+            else:
+                wanted = read_body(request, SCALE)
+            changed = with_replicas(_copied(old), wanted, paths)
+            version = (wanted.get("metadata") or {}).get("resourceVersion")
+            if version:
+                changed["metadata"]["resourceVersion"] = version
+            return changed
+
+        target = replace(place, subresource="")
+        written = await self._writes.change(request, resource, target, change)
+        obj = _object_of(written, resource)
+        return json_answer(scale_of(obj, paths, custom=custom is not None))
+
+    async def _bind(self, request: Request, resource: Resource, place: Place) -> Answer:
+        """Give a pod its node.
+
+        Source: ``assignPod``, k8s.io/kubernetes pkg/registry/core/pod/storage/storage.go.
+        """
+        body = read_body(request, replace(resource, kind="Binding"))
+        target, meta = body.get("target") or {}, body.get("metadata") or {}
+        node = target.get("name", "")
+        if target.get("kind", "Node") not in ("", "Node") or not node:
+            cause = errors.field_required("target.name")
+            raise errors.invalid("Binding", place.name, [cause])
+        stored = self._store.get(PODS, place.namespace, place.name)
+        if stored is None:
+            raise errors.not_found(PODS, place.name)
+        pod = stored.object(PODS)
+        if meta.get("uid") and meta["uid"] != stored.uid:
+            raise errors.conflict(PODS, place.name, "the UID of the binding is another pod's")
+        if stored.terminating:
+            text = f"pod {place.name} is being deleted, cannot be assigned to a host"
+            raise errors.conflict(PODS, place.name, text)
+        bound = pod["spec"].get("nodeName")
+        if bound:
+            text = f'pod {place.name} is already assigned to node "{bound}"'
+            raise errors.conflict(PODS, place.name, text)
+        pod["spec"]["nodeName"] = node
+        if meta.get("annotations"):
+            pod["metadata"].setdefault("annotations", {}).update(meta["annotations"])
+        _set_scheduled(pod, rfc3339(self._clock.now()))
+        if not request.is_dry_run:
+            self._store.update(PODS, pod)
+        return json_answer(_success(201), status=201)
+
+    async def _evict(self, request: Request, resource: Resource, place: Place) -> Answer:
+        def delete(namespace: str, name: str, options: Mapping[str, Any]) -> None:
+            stored = self._store.get(PODS, namespace, name)
+            if stored is not None:
+                self._deletions.delete(PODS, stored, DeleteOptions.read(options, {}))
+
+        status = evict(
+            self._store,
+            self._clock,
+            place.namespace,
+            place.name,
+            read_body(request, resource),
+            dry_run=request.is_dry_run,
+            delete=delete,
+        )
+        return json_answer(status, status=201)
+
+    async def _token(self, request: Request, resource: Resource, place: Place) -> Answer:
+        """A token of a service account, as ``kubectl create token`` asks for it."""
+        if self._store.get(resource, place.namespace, place.name) is None:
+            raise errors.not_found(resource, place.name)
+        body = read_body(request, resource) if request.body else {}
+        spec = body.get("spec") or {}
+        seconds = spec.get("expirationSeconds") or _TOKEN_SECONDS
+        user = f"system:serviceaccount:{place.namespace}:{place.name}"
+        status = {
+            "token": self._authenticator.issue(user),
+            "expirationTimestamp": rfc3339(self._clock.now() + timedelta(seconds=seconds)),
+        }
+        answer = {
+            "kind": "TokenRequest",
+            "apiVersion": "authentication.k8s.io/v1",
+            "metadata": {"name": place.name, "namespace": place.namespace},
+            "spec": spec,
+            "status": status,
+        }
+        return json_answer(answer, status=201)
+
+    def _log(self, place: Place) -> Answer:
+        """There are no processes, so there is no output: the states of the containers instead."""
+        stored = self._store.get(PODS, place.namespace, place.name)
+        if stored is None:
+            raise errors.not_found(PODS, place.name)
+        status = stored.object(PODS).get("status") or {}
+        lines = [
+            f"{one['name']}: simulated container, restarts {one.get('restartCount', 0)}, "
+            f"state {msgspec.json.encode(one.get('state') or {}).decode()}\n"
+            for one in status.get("containerStatuses") or ()
+        ]
+        return text_answer("".join(lines))
+
+
+def access_review(request: Request, resource: Resource) -> Answer:
+    """Every access is allowed: there is no authorization here."""
+    review = read_body(request, resource)
+    review["kind"], review["apiVersion"] = resource.kind, resource.api_version
+    review.setdefault("metadata", {})
+    review["status"] = {"allowed": True, "reason": "the sandbox allows everything"}
+    return json_answer(review, status=201)
+
+
+def _set_scheduled(pod: Json, now: str) -> None:
+    conditions = pod.setdefault("status", {}).setdefault("conditions", [])
+    conditions[:] = [one for one in conditions if one.get("type") != "PodScheduled"]
+    conditions.append(
+        {
+            "type": "PodScheduled",
+            "status": "True",
+            "lastProbeTime": None,
+            "lastTransitionTime": now,
+        }
+    )
+
+
+def _success(code: int) -> Json:
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code}
+
+
+def _copied(obj: Json) -> Json:
+    copied: Json = msgspec.json.decode(msgspec.json.encode(obj))
+    return copied
+
+
+def _object_of(written: Written, resource: Resource) -> Json:
+    return written.object if isinstance(written.object, dict) else written.object.object(resource)

@@ -1,0 +1,223 @@
+"""Watches: from changes of the store to lines on a connection."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from random import Random
+
+import msgspec
+
+from sandbox import errors
+from sandbox.apiserver.forms import Form, Presenter
+from sandbox.apiserver.reading import (
+    check_version_match,
+    list_options_invalid,
+    parse_version,
+    selection_of,
+)
+from sandbox.apiserver.requests import Request
+from sandbox.objects.resources import EVENTS, Resource
+from sandbox.objects.selectors import Selection
+from sandbox.objects.store import Change, ChangeType, Store, Stored
+from sandbox.version import KubernetesVersion
+
+BOOKMARK_INTERVAL = 60.0  # seconds
+_SHORTEST = 1800  # seconds; a watch without timeoutSeconds lives up to twice as long
+_BACKLOG = 32 * 1024 * 1024  # bytes that a slow client may be behind before it is cut off
+_INITIAL_END = {"k8s.io/initial-events-end": "true"}
+
+Render = Callable[[Change, Selection], bytes | None]
+
+
+class Watch:
+    """One open watch. ``stop`` ends it from outside, ``close`` must follow in any case."""
+
+    def __init__(
+        self,
+        *,
+        seconds: float,
+        first: list[bytes],
+        bookmark: Callable[[], bytes] | None,
+        close: Callable[[], None] = lambda: None,
+        over: bool = False,
+    ) -> None:
+        self._seconds = seconds
+        self._lines = first
+        self._queued = 0  # bytes that came since the last chunk
+        self._bookmark = bookmark
+        self._over = over
+        self._awake = asyncio.Event()
+        self.close = close
+
+    def push(self, line: bytes) -> None:
+        """Queue a line; a client that is too far behind is cut off."""
+        self._lines.append(line)
+        self._queued += len(line)
+        self._over = self._over or self._queued > _BACKLOG
+        self._awake.set()
+
+    def stop(self) -> None:
+        """Send what is queued, then end."""
+        self._over = True
+        self._awake.set()
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Whole lines, many at once when they are there, until the time is up."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._seconds
+        bookmark_at = loop.time() + BOOKMARK_INTERVAL if self._bookmark else end
+        while True:
+            if self._lines:
+                chunk = b"".join(self._lines)
+                self._lines.clear()
+                self._queued = 0
+                yield chunk
+                continue
+            if self._over or loop.time() >= end:
+                return
+            if self._bookmark is not None and loop.time() >= bookmark_at:
+                bookmark_at = loop.time() + BOOKMARK_INTERVAL
+                yield self._bookmark()
+                continue
+            self._awake.clear()
+            try:
+                async with asyncio.timeout_at(min(end, bookmark_at)):
+                    await self._awake.wait()
+            except TimeoutError:
+                continue
+
+
+class Watches:
+    """Opens watches. A line is written once per change and form, whoever receives it."""
+
+    def __init__(
+        self, store: Store, presenter: Presenter, *, version: KubernetesVersion, rng: Random
+    ) -> None:
+        self._store = store
+        self._presenter = presenter
+        self._version = version
+        self._rng = rng
+        self._open: set[Watch] = set()
+        self._stopped = False
+        self._last: tuple[object, ...] = ()
+        self._last_line = b""
+
+    def stop(self) -> None:
+        """End every watch, and each new one after what is there."""
+        self._stopped = True
+        for watch in tuple(self._open):
+            watch.stop()
+
+    def open(self, request: Request, resource: Resource, namespace: str, form: Form) -> Watch:
+        """Start to watch.
+
+        Raises:
+            ApiError: 400 or 422 for parameters that can't be read or don't go together. A
+                version that is too old is told by an ERROR event.
+        """
+        selection = selection_of(request, resource, namespace)
+        check_version_match(request)
+        since = parse_version(request.query.get("resourceVersion", ""))
+        streamed = self._streams_initial_events(request)
+        bookmarks = request.flag("allowWatchBookmarks")
+        seconds = request.number("timeoutSeconds") or _SHORTEST + self._rng.randrange(_SHORTEST)
+        storing = EVENTS if resource.stored_as else resource
+        first: list[bytes] = []
+        if streamed or (since == 0 and request.query.get("sendInitialEvents") != "false"):
+            first = [
+                self._line(ChangeType.ADDED, item, resource, form)
+                for item in self._store.list(storing, namespace)
+                if selection.matches(item)
+            ]
+            since = max(since, self._store.version)
+            if streamed and bookmarks:
+                first.append(self._bookmark(resource, initial_end=True))
+        elif since:
+            try:
+                past = self._store.changes_since(storing, since)
+            except errors.ApiError as error:
+                line = _event("ERROR", msgspec.json.encode(error.status_object()))
+                return Watch(seconds=0, first=[line], bookmark=None, over=True)
+            lines = (self._change_line(change, selection, resource, form) for change in past)
+            first = [line for line in lines if line is not None]
+
+        watch: Watch
+
+        def receive(change: Change) -> None:
+            if change.stored.version > since:
+                line = self._change_line(change, selection, resource, form)
+                if line is not None:
+                    watch.push(line)
+
+        unsubscribe = self._store.subscribe(storing, receive)
+
+        def close() -> None:
+            unsubscribe()
+            self._open.discard(watch)
+
+        watch = Watch(
+            seconds=seconds,
+            first=first,
+            bookmark=(lambda: self._bookmark(resource)) if bookmarks else None,
+            close=close,
+            over=self._stopped,
+        )
+        self._open.add(watch)
+        return watch
+
+    def _streams_initial_events(self, request: Request) -> bool:
+        """Whether the watch is a streaming list, and may be one."""
+        match = request.query.get("resourceVersionMatch", "")
+        if "sendInitialEvents" not in request.query:
+            return False
+        name = "sendInitialEvents"
+        causes = []
+        if match != "NotOlderThan":
+            text = f"{name} requires setting resourceVersionMatch to NotOlderThan"
+            causes.append(errors.field_forbidden("resourceVersionMatch", text))
+        if not self._version.serves_watch_list:
+            text = f"{name} is forbidden for watch unless the WatchList feature gate is enabled"
+            causes.append(errors.field_forbidden(name, text))
+        if causes:
+            raise list_options_invalid(*causes)
+        return request.flag(name)
+
+    def _change_line(
+        self, change: Change, selection: Selection, resource: Resource, form: Form
+    ) -> bytes | None:
+        """What a watcher of ``selection`` is told; None when it is none of its business."""
+        deleted = change.type is ChangeType.DELETED
+        is_in = not deleted and selection.matches(change.stored)
+        was_in = change.previous is not None and selection.matches(change.previous)
+        if is_in:
+            type_ = ChangeType.MODIFIED if was_in else ChangeType.ADDED
+            return self._line(type_, change.stored, resource, form)
+        if not was_in or change.previous is None:
+            return None
+        last = change.stored if deleted else _moved(change.previous, change.stored.version)
+        return self._line(ChangeType.DELETED, last, resource, form)
+
+    def _line(self, type_: ChangeType, stored: Stored, resource: Resource, form: Form) -> bytes:
+        key = (type_, stored, resource.api_version, form)
+        if key != self._last:
+            self._last = key
+            self._last_line = _event(type_, self._presenter.one(resource, stored, form))
+        return self._last_line
+
+    def _bookmark(self, resource: Resource, *, initial_end: bool = False) -> bytes:
+        meta: dict[str, object] = {"resourceVersion": str(self._store.version)}
+        if initial_end:
+            meta["annotations"] = _INITIAL_END
+        body = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta}
+        return _event("BOOKMARK", msgspec.json.encode(body))
+
+
+def _moved(stored: Stored, version: int) -> Stored:
+    """The object as it was, with the version of the change that took it out of a selection."""
+    obj = msgspec.json.decode(b"{" + stored.body)
+    obj["metadata"]["resourceVersion"] = str(version)
+    return replace(stored, version=version, body=msgspec.json.encode(obj)[1:])
+
+
+def _event(type_: str, encoded: bytes) -> bytes:
+    return b'{"type":"%s","object":%s}\n' % (type_.encode(), encoded)

@@ -1,0 +1,391 @@
+"""Create, update, patch and delete: from a request's body to the store.
+
+The order is that of a real API server: decode, defaults, mutating admission, the rules of the
+kind, validating admission, store (kubernetes-resize.md 1.3).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import msgspec
+
+from common.errors import Cause
+from common.runtime.clock import Clock
+from sandbox import errors
+from sandbox.admission.chain import Admission, AdmissionRequest, Operation
+from sandbox.apiserver.decoding import checked_metadata, read_body, understand
+from sandbox.apiserver.deletion import DeleteOptions, Deletions
+from sandbox.apiserver.event_expiry import EventExpiry
+from sandbox.apiserver.requests import Place, Request, dry_run
+from sandbox.objects import crds
+from sandbox.objects.event_versions import to_core, to_new
+from sandbox.objects.metadata import (
+    carry_over,
+    generated_name,
+    grows_generation,
+    manager_of,
+    record_manager,
+    stamp_new,
+)
+from sandbox.objects.registry import Registry
+from sandbox.objects.resizing import prepare_resize
+from sandbox.objects.resources import EVENTS, NAMESPACES, PODS, Resource
+from sandbox.objects.store import Store, Stored
+from sandbox.objects.strategies import prepare_create, prepare_update
+from sandbox.objects.validation import Validation
+from sandbox.patching import ContentType, apply_patch
+from sandbox.version import KubernetesVersion
+
+Json = dict[str, Any]
+Change = Callable[[Json], Json]
+
+_TRIES = 5  # of an update that names no version, when others are faster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What a write leads to: the object as it is, or as it would be (dry run)."""
+
+    status: int
+    object: Stored | Json
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Write:
+    """One request on its way, with what is known about it so far."""
+
+    request: Request
+    resource: Resource
+    place: Place
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def storing(self) -> Resource:
+        """The resource under which the objects are stored."""
+        return EVENTS if self.resource.stored_as else self.resource
+
+    @property
+    def manager(self) -> str:
+        return self.request.query.get("fieldManager") or manager_of(self.request.user_agent)
+
+    def done(self, status: int, obj: Stored | Json) -> Written:
+        return Written(status=status, object=obj, warnings=tuple(self.warnings))
+
+    def asked(self, operation: Operation, obj: Json, old: Json | None) -> AdmissionRequest:
+        """The request as admission sees it."""
+        return AdmissionRequest(
+            operation=operation,
+            resource=self.resource,
+            subresource=self.place.subresource,
+            user=self.request.user,
+            namespace=self.place.namespace,
+            name=self.place.name or obj["metadata"].get("name", ""),
+            object=obj,
+            old_object=old,
+            dry_run=self.request.is_dry_run,
+            options=_options(f"{operation.capitalize()}Options", self.request),
+            warnings=self.warnings,
+        )
+
+
+class Writes:
+    """The write path of one API server."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        admission: Admission,
+        deletions: Deletions,
+        *,
+        version: KubernetesVersion,
+        clock: Clock,
+        rng: Random,
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._admission = admission
+        self._deletions = deletions
+        self._expiry = EventExpiry(store, clock)
+        self._validation = Validation(registry, version)
+        self._version = version
+        self._clock = clock
+        self._rng = rng
+
+    async def create(self, request: Request, resource: Resource, place: Place) -> Written:
+        """Handle a POST on a collection."""
+        write = _Write(request=request, resource=resource, place=place)
+        return await self._create(write, read_body(request, resource))
+
+    async def _create(self, write: _Write, obj: Json) -> Written:
+        resource, place, storing = write.resource, write.place, write.storing
+        meta = checked_metadata(obj, resource, place)
+        if meta.get("resourceVersion"):
+            raise errors.bad_request("resourceVersion should not be set on objects to be created")
+        self._check_namespace(resource, place.namespace)
+        obj = self._understood(write, obj, None)
+        prepare_create(storing, obj, self._rng)
+        for name in ("uid", "creationTimestamp", "generation", "managedFields"):
+            obj["metadata"].pop(name, None)
+        self._record(write, obj)
+        asked = write.asked(Operation.CREATE, obj, None)
+        obj = await self._mutated(asked)
+        if not obj["metadata"].get("name") and obj["metadata"].get("generateName"):
+            obj["metadata"]["name"] = self._free_name(storing, obj["metadata"])
+        stamp_new(obj, storing, self._clock.now(), self._rng)
+        self._validation.check_new(storing, obj)
+        asked.name, asked.object = obj["metadata"]["name"], obj
+        await self._admission.validate(asked)
+        if write.request.is_dry_run:
+            if self._store.get(storing, place.namespace, asked.name) is not None:
+                raise errors.already_exists(resource, asked.name)
+            del obj["metadata"]["resourceVersion"]
+            return write.done(201, obj)
+        if crds.is_definition(resource):
+            obj["status"] = crds.established_status(obj, self._clock.now())
+        stored = self._store.create(storing, obj)
+        self._expiry.written(storing, stored)
+        self._deletions.collect_if_orphaned(storing, stored)
+        return write.done(201, stored)
+
+    async def replace(self, request: Request, resource: Resource, place: Place) -> Written:
+        """Handle a PUT on an object or on its ``/status`` or ``/resize``."""
+        write = _Write(request=request, resource=resource, place=place)
+        body = read_body(request, resource)
+        meta = checked_metadata(body, resource, place)
+        if meta.get("name", "") != place.name:
+            raise errors.bad_request(
+                f"the name of the object ({meta.get('name', '')}) does not match the name on the "
+                f"URL ({place.name})"
+            )
+        exists = self._store.get(write.storing, place.namespace, place.name) is not None
+        if not exists and resource.created_by_update and not place.subresource:
+            meta.pop("resourceVersion", None)
+            return await self._create(write, body)
+        if exists and resource.needs_version and not meta.get("resourceVersion"):
+            raise self._version_required(resource, place.name)
+
+        def change(old: Json) -> Json:
+            uid, actual = meta.get("uid"), old["metadata"].get("uid")
+            if uid and uid != actual:
+                text = (
+                    f"Precondition failed: UID in precondition: {uid}, UID in object meta: {actual}"
+                )
+                raise errors.conflict(resource, place.name, text)
+            copied: Json = msgspec.json.decode(msgspec.json.encode(body))
+            return copied
+
+        return await self.update(write, change)
+
+    async def patch(self, request: Request, resource: Resource, place: Place) -> Written:
+        """Handle a PATCH on an object or on its ``/status`` or ``/resize``."""
+        content_type = request.headers.get("content-type", "")
+        if request.content_type == ContentType.APPLY:  # would create: refuse it before a 404
+            apply_patch(content_type, {}, b"{}", resource=resource)
+
+        def change(old: Json) -> Json:
+            patched = apply_patch(content_type, old, request.body, resource=resource)
+            meta = checked_metadata(patched, resource, place)
+            causes = [
+                errors.field_invalid(f"metadata.{name}", meta.get(name), "field is immutable")
+                for name in ("name", "uid", "uid")  # a real server tells the second one twice
+                if meta.get(name) != old["metadata"].get(name)
+            ]
+            if causes:
+                raise errors.invalid(resource.kind, place.name, causes, group=resource.group)
+            return patched
+
+        return await self.change(request, resource, place, change)
+
+    async def change(
+        self, request: Request, resource: Resource, place: Place, change: Change
+    ) -> Written:
+        """Update an object by a function of what it is; ``change`` may be called again."""
+        return await self.update(_Write(request=request, resource=resource, place=place), change)
+
+    async def update(self, write: _Write, change: Change) -> Written:
+        """Update until nobody was faster; a client that names a version gets 409 at once."""
+        for _ in range(_TRIES - 1):
+            try:
+                return await self._update(write, change)
+            except _OvertakenError:
+                write.warnings.clear()
+        try:
+            return await self._update(write, change)
+        except _OvertakenError as error:
+            raise errors.conflict(write.resource, write.place.name) from error
+
+    async def _update(self, write: _Write, change: Change) -> Written:
+        resource, place, storing = write.resource, write.place, write.storing
+        before = self._store.get(storing, place.namespace, place.name)
+        if before is None:
+            raise errors.not_found(resource, place.name)
+        old = before.object(resource)
+        new = change(to_new(old) if resource.stored_as else old)
+        if (new["metadata"].get("resourceVersion") or str(before.version)) != str(before.version):
+            raise errors.conflict(resource, place.name)
+        new = self._understood(write, new, old)
+        carry_over(old, new)
+        if place.subresource != "resize":
+            new = prepare_update(storing, place.subresource, old, new)
+        asked = write.asked(Operation.UPDATE, new, old)
+        new = await self._mutated(asked)
+        if place.subresource == "resize":
+            new = prepare_resize(old, new, self._version)
+        elif grows_generation(storing, old, new):
+            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        self._validation.check_changed(storing, place.subresource, old, new)
+        asked.object = new
+        await self._admission.validate(asked)
+        if new == old:
+            return write.done(200, before)
+        self._record(write, new)
+        if write.request.is_dry_run:
+            return write.done(200, new)
+        if crds.is_definition(resource):
+            new["status"] = crds.established_status(new, self._clock.now())
+        if self._store.get(storing, place.namespace, place.name) is not before:
+            raise _OvertakenError
+        after = self._store.update(storing, new)
+        self._expiry.written(storing, after)
+        self._deletions.finish(storing, after)
+        return write.done(200, after)
+
+    async def delete(self, request: Request, resource: Resource, place: Place) -> Written:
+        """Handle a DELETE on an object."""
+        stored = self._store.get(_storing(resource), place.namespace, place.name)
+        if stored is None:
+            raise errors.not_found(resource, place.name)
+        last, gone = await self._delete(request, resource, stored)
+        if not gone or resource.group_resource == "pods":
+            return Written(status=200, object=last)
+        details = {**errors.details_of(resource, stored.name), "uid": stored.uid}
+        return Written(
+            status=200,
+            object={
+                "kind": "Status",
+                "apiVersion": "v1",
+                "metadata": {},
+                "status": "Success",
+                "details": details,
+            },
+        )
+
+    async def delete_each(
+        self, request: Request, resource: Resource, items: list[Stored]
+    ) -> list[Stored]:
+        """Handle a DELETE on a collection, of which ``items`` are selected."""
+        return [(await self._delete(request, resource, item))[0] for item in items]
+
+    async def _delete(
+        self, request: Request, resource: Resource, stored: Stored
+    ) -> tuple[Stored, bool]:
+        body = read_body(request, resource) if request.body else {}
+        options = DeleteOptions.read(body, request.query)
+        dry = request.is_dry_run or dry_run("".join(body.get("dryRun") or ()))
+        storing = _storing(resource)
+        self._deletions.check(resource, stored, options)
+        asked = AdmissionRequest(
+            operation=Operation.DELETE,
+            resource=resource,
+            user=request.user,
+            namespace=stored.namespace,
+            name=stored.name,
+            old_object=stored.object(storing),
+            dry_run=dry,
+            options=_options("DeleteOptions", request),
+        )
+        await self._admission.mutate(asked)
+        await self._admission.validate(asked)
+        if dry:
+            return stored, True
+        current = self._store.get(storing, stored.namespace, stored.name)
+        if current is None:
+            raise errors.not_found(resource, stored.name)
+        return self._deletions.delete(storing, current, options)
+
+    async def _mutated(self, asked: AdmissionRequest) -> Json:
+        obj = await self._admission.mutate(asked)
+        if obj is None:
+            raise RuntimeError("admission has lost the object")
+        return obj
+
+    def _understood(self, write: _Write, obj: Json, old: Json | None) -> Json:
+        if write.resource.stored_as:
+            obj = to_core(obj)
+        write.warnings += understand(
+            obj,
+            write.storing,
+            self._registry.custom(write.resource),
+            subresource=write.place.subresource,
+            completes=not _same_pod_spec(write.storing, obj, old),
+            field_validation=write.request.query.get("fieldValidation", ""),
+        )
+        return obj
+
+    def _check_namespace(self, resource: Resource, name: str) -> None:
+        if not resource.namespaced:
+            return
+        namespace = self._store.get(NAMESPACES, "", name)
+        if namespace is None:
+            raise errors.not_found(NAMESPACES, name)
+        if namespace.terminating:
+            text = (
+                f"unable to create new content in namespace {name} because it is being terminated"
+            )
+            cause = Cause(
+                reason="NamespaceTerminating",
+                message=f"namespace {name} is being terminated",
+                field="metadata.namespace",
+            )
+            raise errors.forbidden(resource, "", text, causes=[cause])
+
+    def _version_required(self, resource: Resource, name: str) -> errors.ApiError:
+        zero = "0" if self._version.minor >= 35 else "0x0"  # 1.34 isn't recorded
+        cause = Cause(
+            reason="FieldValueInvalid",
+            message=f"Invalid value: {zero}: must be specified for an update",
+            field="metadata.resourceVersion",
+        )
+        return errors.invalid(resource.plural, name, [cause], group=resource.group)
+
+    def _free_name(self, resource: Resource, meta: Json) -> str:
+        while True:
+            name = generated_name(meta["generateName"], self._rng)
+            if self._store.get(resource, meta.get("namespace", ""), name) is None:
+                return name
+
+    def _record(self, write: _Write, obj: Json) -> None:
+        record_manager(
+            obj,
+            manager=write.manager,
+            api_version=write.resource.api_version,
+            subresource=write.place.subresource,
+            now=self._clock.now(),
+        )
+
+
+class _OvertakenError(Exception):
+    """Somebody else wrote while admission was asked: the update starts again."""
+
+
+def _same_pod_spec(resource: Resource, obj: Json, old: Json | None) -> bool:
+    """Whether this is a pod whose spec is what it was: most writes, and nothing to complete."""
+    return resource is PODS and old is not None and obj.get("spec") == old.get("spec")
+
+
+def _storing(resource: Resource) -> Resource:
+    return EVENTS if resource.stored_as else resource
+
+
+def _options(kind: str, request: Request) -> Json:
+    options: Json = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
+    for name in ("fieldManager", "fieldValidation"):
+        if request.query.get(name):
+            options[name] = request.query[name]
+    if request.is_dry_run:
+        options["dryRun"] = ["All"]
+    return options

@@ -1,0 +1,1 @@
+"""What objects are: kinds, shapes, defaults, schemas, rules; and the store that keeps them."""

@@ -1,0 +1,285 @@
+"""What the API server fills in when it decodes an object of a built-in kind.
+
+Only what clients notice: pods, the workloads and their templates, and the kinds that
+admission and scheduling read. Source: k8s.io/kubernetes pkg/apis/*/v1/defaults.go.
+"""
+
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from common.quantity import QuantityError
+from sandbox.errors import cannot_be_handled
+from sandbox.objects.pod_resources import canonical_amounts, complete_pod_resources
+from sandbox.objects.resources import Resource
+
+Json = dict[str, Any]
+
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_LIMIT_RANGE_PARTS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
+
+
+def fill(resource: Resource, obj: Json) -> None:
+    """Complete ``obj`` in place. Completing twice changes nothing.
+
+    Raises:
+        ApiError: 400, a quantity can't be read, or the shape is not that of the kind.
+    """
+    complete = _BY_KIND.get(resource.kind) if not resource.custom else None
+    if complete is None:
+        return
+    try:
+        complete(obj)
+    except (QuantityError, AttributeError, TypeError, KeyError) as error:
+        raise cannot_be_handled(resource, str(error)) from error
+
+
+def _pod(pod: Json) -> None:
+    spec = pod.setdefault("spec", {})
+    _pod_spec(spec)
+    spec.setdefault("serviceAccountName", spec.get("serviceAccount") or "default")
+    spec["serviceAccount"] = spec["serviceAccountName"]
+    spec.setdefault("priority", 0)
+    spec.setdefault("enableServiceLinks", True)
+    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    complete_pod_resources(pod)
+
+
+def _pod_spec(spec: Json) -> None:
+    spec.setdefault("restartPolicy", "Always")
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    spec.setdefault("dnsPolicy", "ClusterFirst")
+    spec.setdefault("securityContext", {})
+    spec.setdefault("schedulerName", "default-scheduler")
+    for name in ("initContainers", "containers"):
+        for container in spec.get(name) or ():
+            _container(container)
+    for volume in spec.get("volumes") or ():
+        for source in ("configMap", "secret", "downwardAPI", "projected"):
+            if volume.get(source) is not None:
+                volume[source].setdefault("defaultMode", 420)
+
+
+def _container(container: Json) -> None:
+    if container.get("resources") is None:
+        container["resources"] = {}
+    container.setdefault("terminationMessagePath", "/dev/termination-log")
+    container.setdefault("terminationMessagePolicy", "File")
+    tag = container.get("image", "").rpartition("/")[2].partition(":")[2]
+    latest = tag in ("", "latest") and "@" not in container.get("image", "")
+    container.setdefault("imagePullPolicy", "Always" if latest else "IfNotPresent")
+    for port in container.get("ports") or ():
+        port.setdefault("protocol", "TCP")
+    for variable in container.get("env") or ():
+        reference = (variable.get("valueFrom") or {}).get("fieldRef")
+        if reference is not None:
+            reference.setdefault("apiVersion", "v1")
+    for name in _PROBES:
+        probe = container.get(name)
+        if probe is not None:
+            for key, value in (("timeoutSeconds", 1), ("periodSeconds", 10)):
+                probe.setdefault(key, value)
+            probe.setdefault("successThreshold", 1)
+            probe.setdefault("failureThreshold", 3)
+            if probe.get("httpGet") is not None:
+                probe["httpGet"].setdefault("path", "/")
+                probe["httpGet"].setdefault("scheme", "HTTP")
+
+
+def _template(owner: Json) -> None:
+    template = (owner.get("spec") or {}).get("template")
+    if template is None:
+        return
+    spec = template.setdefault("spec", {})
+    _pod_spec(spec)
+    for name in ("initContainers", "containers"):
+        for container in spec.get(name) or ():
+            for part in ("limits", "requests"):
+                canonical_amounts(container["resources"].get(part) or {})
+
+
+def _deployment(obj: Json) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("replicas", 1)
+    strategy = spec.setdefault("strategy", {})
+    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        rolling = strategy.setdefault("rollingUpdate", {})
+        rolling.setdefault("maxUnavailable", "25%")
+        rolling.setdefault("maxSurge", "25%")
+    spec.setdefault("revisionHistoryLimit", 10)
+    spec.setdefault("progressDeadlineSeconds", 600)
+    _template(obj)
+
+
+def _replica_set(obj: Json) -> None:
+    obj.setdefault("spec", {}).setdefault("replicas", 1)
+    _template(obj)
+
+
+def _replication_controller(obj: Json) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("replicas", 1)
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+    if labels:
+        spec.setdefault("selector", dict(labels))
+        meta = obj.setdefault("metadata", {})
+        if not meta.get("labels"):
+            meta["labels"] = dict(labels)
+    _template(obj)
+
+
+def _stateful_set(obj: Json) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("replicas", 1)
+    spec.setdefault("podManagementPolicy", "OrderedReady")
+    strategy = spec.setdefault("updateStrategy", {})
+    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        strategy.setdefault("rollingUpdate", {}).setdefault("partition", 0)
+    spec.setdefault("revisionHistoryLimit", 10)
+    _template(obj)
+
+
+def _daemon_set(obj: Json) -> None:
+    spec = obj.setdefault("spec", {})
+    strategy = spec.setdefault("updateStrategy", {})
+    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        rolling = strategy.setdefault("rollingUpdate", {})
+        rolling.setdefault("maxUnavailable", 1)
+        rolling.setdefault("maxSurge", 0)
+    spec.setdefault("revisionHistoryLimit", 10)
+    _template(obj)
+
+
+def _job(obj: Json) -> None:
+    spec = obj.setdefault("spec", {})
+    if "completions" not in spec and "parallelism" not in spec:
+        spec["completions"] = 1
+    spec.setdefault("parallelism", 1)
+    spec.setdefault("backoffLimit", 6)
+    spec.setdefault("completionMode", "NonIndexed")
+    spec.setdefault("suspend", False)
+    _template(obj)
+
+
+def _cron_job(obj: Json) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("concurrencyPolicy", "Allow")
+    spec.setdefault("suspend", False)
+    spec.setdefault("successfulJobsHistoryLimit", 3)
+    spec.setdefault("failedJobsHistoryLimit", 1)
+    job = spec.get("jobTemplate")
+    if job is not None:
+        _template(job)
+
+
+def _service(obj: Json) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("sessionAffinity", "None")
+    spec.setdefault("type", "ClusterIP")
+    if spec["type"] != "ExternalName":
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+    for port in spec.get("ports") or ():
+        port.setdefault("protocol", "TCP")
+        port.setdefault("targetPort", port.get("port"))
+
+
+def _namespace(obj: Json) -> None:
+    meta = obj.setdefault("metadata", {})
+    if meta.get("name"):
+        meta["labels"] = {
+            **(meta.get("labels") or {}),
+            "kubernetes.io/metadata.name": meta["name"],
+        }
+    obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
+
+
+def _secret(obj: Json) -> None:
+    obj.setdefault("type", "Opaque")
+    texts = obj.pop("stringData", None)
+    if texts:
+        data = obj.setdefault("data", {})
+        data.update({key: b64encode(text.encode()).decode() for key, text in texts.items()})
+
+
+def _limit_range(obj: Json) -> None:
+    for item in (obj.get("spec") or {}).get("limits") or ():
+        for part in _LIMIT_RANGE_PARTS:
+            canonical_amounts(item.get(part) or {})
+        if item.get("type") != "Container":
+            continue
+        for source, target in (("max", "default"), ("default", "defaultRequest")):
+            _fill_amounts(item, source, target)
+        _fill_amounts(item, "min", "defaultRequest")
+
+
+def _fill_amounts(item: Json, source: str, target: str) -> None:
+    for name, value in (item.get(source) or {}).items():
+        item.setdefault(target, {}).setdefault(name, value)
+
+
+def _quota(obj: Json) -> None:
+    canonical_amounts((obj.get("spec") or {}).get("hard") or {})
+
+
+def _event(obj: Json) -> None:
+    obj.setdefault("eventTime", None)
+    obj.setdefault("reportingComponent", "")
+    obj.setdefault("reportingInstance", "")
+    obj.setdefault("source", {})
+    obj.setdefault("firstTimestamp", None)
+    obj.setdefault("lastTimestamp", None)
+
+
+def _node(obj: Json) -> None:
+    obj.setdefault("spec", {})
+    status = obj.setdefault("status", {})
+    capacity = status.get("capacity")
+    if capacity:
+        canonical_amounts(capacity)
+        status.setdefault("allocatable", dict(capacity))
+        canonical_amounts(status["allocatable"])
+
+
+def _mutating_webhooks(obj: Json) -> None:
+    for webhook in obj.get("webhooks") or ():
+        _webhook(webhook)
+        webhook.setdefault("reinvocationPolicy", "Never")
+
+
+def _validating_webhooks(obj: Json) -> None:
+    for webhook in obj.get("webhooks") or ():
+        _webhook(webhook)
+
+
+def _webhook(webhook: Json) -> None:
+    webhook.setdefault("failurePolicy", "Fail")
+    webhook.setdefault("matchPolicy", "Equivalent")
+    webhook.setdefault("namespaceSelector", {})
+    webhook.setdefault("objectSelector", {})
+    webhook.setdefault("timeoutSeconds", 10)
+    for rule in webhook.get("rules") or ():
+        rule.setdefault("scope", "*")
+    service = (webhook.get("clientConfig") or {}).get("service")
+    if service is not None:
+        service.setdefault("port", 443)
+
+
+_BY_KIND: Mapping[str, Callable[[Json], None]] = {
+    "CronJob": _cron_job,
+    "DaemonSet": _daemon_set,
+    "Deployment": _deployment,
+    "Event": _event,
+    "Job": _job,
+    "LimitRange": _limit_range,
+    "MutatingWebhookConfiguration": _mutating_webhooks,
+    "Namespace": _namespace,
+    "Node": _node,
+    "Pod": _pod,
+    "ReplicaSet": _replica_set,
+    "ReplicationController": _replication_controller,
+    "ResourceQuota": _quota,
+    "Secret": _secret,
+    "Service": _service,
+    "StatefulSet": _stateful_set,
+    "ValidatingWebhookConfiguration": _validating_webhooks,
+}

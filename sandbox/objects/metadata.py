@@ -1,0 +1,128 @@
+"""The part of an object that belongs to the server: identity, generation, managers."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from random import Random
+from typing import Any
+from uuid import UUID
+
+from sandbox.objects.resources import Resource
+from sandbox.times import rfc3339
+
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_LONGEST_PREFIX = 58
+_MAPS_AND_LISTS = ("labels", "annotations", "ownerReferences", "finalizers")
+_SERVER_OWNED = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "managedFields",
+)
+_FIRST = (
+    "name",
+    "generateName",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+)
+
+
+def generated_name(prefix: str, rng: Random) -> str:
+    """``prefix`` with five letters, the prefix shortened where it must be."""
+    suffix = "".join(rng.choices(_SUFFIX_LETTERS, k=5))
+    return prefix[:_LONGEST_PREFIX] + suffix
+
+
+def tidy(obj: dict[str, Any]) -> None:
+    """Drop, in place, what a server wouldn't write: nulls, and empty maps of the metadata.
+
+    An absent map matters: a JSON patch can't add below ``/metadata/annotations`` without one.
+    """
+    for name in [name for name, value in obj.items() if value is None]:
+        if name != "eventTime":
+            del obj[name]
+    meta = obj.setdefault("metadata", {})
+    for name in [name for name, value in meta.items() if value is None]:
+        del meta[name]
+    for name in _MAPS_AND_LISTS:
+        if name in meta and not meta[name]:
+            del meta[name]
+
+
+def stamp_new(obj: dict[str, Any], resource: Resource, now: datetime, rng: Random) -> None:
+    """Give a new object its identity, in place; ``metadata`` goes to the front."""
+    meta = obj.pop("metadata")
+    for name in _SERVER_OWNED[2:4]:
+        meta.pop(name, None)
+    meta["uid"] = str(UUID(int=rng.getrandbits(128), version=4))
+    meta["resourceVersion"] = ""
+    meta["creationTimestamp"] = rfc3339(now)
+    meta.pop("generation", None)
+    if resource.counts_generations:
+        meta["generation"] = 1
+    ordered = {name: meta[name] for name in _FIRST if name in meta}
+    ordered.update(meta)
+    rest = dict(obj)
+    obj.clear()
+    obj["metadata"] = ordered
+    for name in ("spec", "status"):
+        if name in rest:
+            obj[name] = rest.pop(name)
+    obj.update(rest)
+
+
+def carry_over(old: Mapping[str, Any], new: dict[str, Any]) -> None:
+    """Keep in ``new``, in place, what only the server may change in the metadata of ``old``."""
+    before, after = old["metadata"], new["metadata"]
+    for name in _SERVER_OWNED:
+        if name in before:
+            after[name] = before[name]
+        else:
+            after.pop(name, None)
+    after["resourceVersion"] = before["resourceVersion"]
+
+
+def manager_of(user_agent: str) -> str:
+    """The default field manager: the user agent up to the slash, at most 128 characters."""
+    return user_agent.partition("/")[0][:128] or "unknown"
+
+
+def record_manager(
+    obj: dict[str, Any], *, manager: str, api_version: str, subresource: str, now: datetime
+) -> None:
+    """Note, in place, who wrote. One entry per manager and subresource, no field sets."""
+    entries = obj["metadata"].setdefault("managedFields", [])
+    for entry in entries:
+        if entry["manager"] == manager and entry.get("subresource", "") == subresource:
+            entry["apiVersion"] = api_version
+            entry["time"] = rfc3339(now)
+            return
+    entry = {
+        "manager": manager,
+        "operation": "Update",
+        "apiVersion": api_version,
+        "time": rfc3339(now),
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {},
+    }
+    if subresource:
+        entry["subresource"] = subresource
+    entries.append(entry)
+
+
+def grows_generation(resource: Resource, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether an update asks for something new: anything but metadata, and status beside spec."""
+    if not resource.counts_generations:
+        return False
+    ignored = {"metadata", "kind", "apiVersion"}
+    if resource.has_status:
+        ignored.add("status")
+    return any(
+        old.get(name) != new.get(name)
+        for name in old.keys() | new.keys() - ignored
+        if name not in ignored
+    )

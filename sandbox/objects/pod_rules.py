@@ -1,0 +1,131 @@
+"""The rules about resources that a pod must keep when it is created, and on every resize.
+
+Source: ``ValidateContainerResourceRequirements`` and ``validateResizePolicy``,
+k8s.io/kubernetes pkg/apis/core/validation/validation.go; kubernetes-resize.md 1.4, 3.5.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from common.errors import Cause
+from common.quantity import Quantity
+from common.resources import in_order
+from sandbox.errors import field_duplicate, field_invalid, field_not_supported, field_required
+from sandbox.objects.pod_resources import is_sidecar, pod_requests, resources_of
+from sandbox.version import KubernetesVersion
+
+_STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
+_RESIZABLE: Final = ("cpu", "memory")
+_RESIZE_POLICIES: Final = ("NotRequired", "RestartContainer")
+
+
+def pod_resource_causes(pod: Mapping[str, Any], version: KubernetesVersion) -> list[Cause]:
+    """Every broken rule about requests, limits and resize policies of a pod.
+
+    Quantities must have been parsed before (``complete_pod_resources``).
+    """
+    spec = pod.get("spec") or {}
+    never = spec.get("restartPolicy") == "Never"
+    causes: list[Cause] = []
+    for kind in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(kind) or ()):
+            path = f"spec.{kind}[{index}]"
+            causes += _resource_causes(container, f"{path}.resources")
+            policies = container.get("resizePolicy") or ()
+            causes += _policy_causes(policies, f"{path}.resizePolicy", version, never=never)
+            if kind == "initContainers" and version.minor >= 36 and not is_sidecar(container):
+                causes += _init_policy_causes(policies, f"{path}.resizePolicy")
+    causes += _pod_level_causes(pod)
+    return causes
+
+
+def _resource_causes(holder: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    limits = resources_of(holder, "limits")
+    requests = resources_of(holder, "requests")
+    for name in in_order(limits):
+        yield from _amount_causes(name, limits[name], f"{path}.limits[{name}]")
+    for name in in_order(requests):
+        requested = requests[name]
+        yield from _amount_causes(name, requested, f"{path}.requests[{name}]")
+        limit = limits.get(name)
+        if limit is None:
+            if not _overcommits(name):
+                yield field_required(
+                    f"{path}.limits", "Limit must be set for non overcommitable resources"
+                )
+        elif requested != limit and not _overcommits(name):
+            yield field_invalid(
+                f"{path}.requests", str(requested), f"must be equal to {name} limit of {limit}"
+            )
+        elif requested > limit:
+            yield field_invalid(
+                f"{path}.requests",
+                str(requested),
+                f"must be less than or equal to {name} limit of {limit}",
+            )
+
+
+def _amount_causes(name: str, amount: Quantity, path: str) -> Iterator[Cause]:
+    if "/" not in name and name not in _STANDARD and not name.startswith("hugepages-"):
+        yield field_invalid(path, name, "must be a standard resource for containers")
+    if amount.sign < 0:
+        yield field_invalid(path, str(amount), "must be greater than or equal to 0")
+
+
+def _overcommits(name: str) -> bool:
+    """Whether a request may be lower than the limit: not for extended resources."""
+    return "/" not in name and not name.startswith("hugepages-")
+
+
+def _policy_causes(
+    policies: Any,
+    path: str,
+    version: KubernetesVersion,
+    *,
+    never: bool,
+) -> Iterator[Cause]:
+    seen: set[str] = set()
+    for index, policy in enumerate(policies):
+        name, restart = policy.get("resourceName", ""), policy.get("restartPolicy", "")
+        if name in seen:
+            yield field_duplicate(f"{path}[{index}]", name)
+        seen.add(name)
+        if not name:
+            yield field_required(path)
+        elif name not in _RESIZABLE:
+            yield field_not_supported(path, name, _RESIZABLE)
+        if not restart:
+            yield field_required(path)
+        elif restart not in _RESIZE_POLICIES:
+            yield field_not_supported(path, restart, _RESIZE_POLICIES)
+        if never and restart != "NotRequired":
+            pod = "pod " if version.minor >= 36 else ""
+            yield field_invalid(
+                path, restart, f"must be 'NotRequired' when {pod}`restartPolicy` is 'Never'"
+            )
+
+
+def _init_policy_causes(policies: Any, path: str) -> Iterator[Cause]:
+    for index, policy in enumerate(policies):
+        if policy.get("restartPolicy") == "RestartContainer":
+            yield field_invalid(
+                f"{path}[{index}].restartPolicy",
+                "RestartContainer",
+                "must not be set to 'RestartContainer' for non-sidecar initContainers",
+            )
+
+
+def _pod_level_causes(pod: Mapping[str, Any]) -> Iterator[Cause]:
+    spec = pod.get("spec") or {}
+    if not spec.get("resources"):
+        return
+    yield from _resource_causes(spec, "spec.resources")
+    requests = resources_of(spec, "requests")
+    inside = pod_requests({"spec": {**spec, "resources": None}})
+    for name in in_order(requests):
+        if name in inside and inside[name] > requests[name]:
+            yield field_invalid(
+                f"spec.resources.requests[{name}]",
+                str(requests[name]),
+                f"must be greater than or equal to aggregate container requests of {inside[name]}",
+            )

@@ -1,0 +1,70 @@
+"""Which resources are served right now: the built-in ones, and those of applied CRDs."""
+
+from collections.abc import Iterable, Iterator
+
+from sandbox.objects.crds import CustomVersion
+from sandbox.objects.resources import BUILTIN, Resource
+
+
+class Registry:
+    """Looks resources up by group, version and plural name."""
+
+    def __init__(self, resources: Iterable[Resource] = BUILTIN) -> None:
+        self._resources: dict[tuple[str, str, str], Resource] = {}
+        self._custom: dict[tuple[str, str, str], CustomVersion] = {}
+        for resource in resources:
+            self._resources[_key(resource)] = resource
+
+    def find(self, group: str, version: str, plural: str) -> Resource | None:
+        """The resource, None when it isn't served."""
+        return self._resources.get((group, version, plural))
+
+    def custom(self, resource: Resource) -> CustomVersion | None:
+        """Schema, columns and scale paths of a custom resource; None for a built-in one."""
+        return self._custom.get(_key(resource))
+
+    def stored_as(self, storage_key: str) -> Resource | None:
+        """The resource under whose name objects are stored; any version of it."""
+        for resource in self._resources.values():
+            if resource.group_resource == storage_key:
+                return resource
+        return None
+
+    def __iter__(self) -> Iterator[Resource]:
+        return iter(tuple(self._resources.values()))
+
+    def stored(self) -> Iterator[Resource]:
+        """Every resource that has objects of its own, once."""
+        seen: set[str] = set()
+        for resource in self:
+            if "list" in resource.verbs and resource.storage_key not in seen:
+                seen.add(resource.storage_key)
+                yield resource
+
+    def group_versions(self) -> dict[str, list[str]]:
+        """The served versions by group, in the order of registration; the core group is ``""``."""
+        found: dict[str, list[str]] = {}
+        for group, version, _ in self._resources:
+            versions = found.setdefault(group, [])
+            if version not in versions:
+                versions.append(version)
+        return found
+
+    def in_version(self, group: str, version: str) -> list[Resource]:
+        """The resources of one group version, ordered by name."""
+        found = [r for r in self if (r.group, r.version) == (group, version)]
+        return sorted(found, key=lambda resource: resource.plural)
+
+    def replace_custom(self, name: str, versions: Iterable[CustomVersion]) -> None:
+        """Serve these versions of the CRD ``name`` (``<plural>.<group>``), and no others."""
+        for key, custom in tuple(self._custom.items()):
+            if custom.resource.group_resource == name:
+                del self._custom[key], self._resources[key]
+        for custom in versions:
+            key = _key(custom.resource)
+            self._custom[key] = custom
+            self._resources[key] = custom.resource
+
+
+def _key(resource: Resource) -> tuple[str, str, str]:
+    return resource.group, resource.version, resource.plural
