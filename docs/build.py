@@ -366,6 +366,7 @@ REASONS: Mapping[Reason, str] = {
     Reason.BUDGET_EXHAUSTED: "As many replicas are down as `--eviction-tolerance` allows.",
     Reason.POD_PENDING: "Too early for a resize.",
     Reason.STARTUP_BOOSTED: "Left alone until its start-up boost is over.",
+    Reason.VPA_CHANGED: "The VPA was changed or deleted while the pass went on.",
     Reason.REQUIREMENTS_NOT_MET: "The VPA's `evictionRequirements` don't hold.",
     Reason.ADMISSION_NOT_READY: "Admission shows no sign of life: a replacement would stay as is.",
     Reason.RESIZE_DEFERRED: "The node has no room now; the kubelet tries again.",

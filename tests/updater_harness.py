@@ -1,7 +1,7 @@
 """A pass over one VPA, with hands that remember; for tests of the updater."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -43,10 +43,13 @@ class Hands:
     evicted: list[str] = field(default_factory=list)
     marked: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
+    loses: "Present | None" = None  # sight of the cluster, with the first refused eviction
 
     async def evict(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None:
         self.evicted.append(pod.metadata.name)
         if pod.metadata.name in self.eviction_errors:
+            if self.loses is not None:
+                self.loses.fresh = False
             raise self.eviction_errors[pod.metadata.name]
 
     async def resize(self, pod: Pod, operations: Sequence[Operation], reason: Reason) -> int:
@@ -60,6 +63,21 @@ class Hands:
 
     def tell_skipped(self, pod: Pod, reason: Reason) -> None:
         self.skipped.append(pod.metadata.name)
+
+
+@dataclass(slots=True)
+class Present:
+    """A cluster in which nothing happens meanwhile, but for what it is told."""
+
+    fresh: bool = True
+    gone_pods: Collection[str] = ()
+    vpa_changed: bool = False
+
+    def has_pod(self, pod: Pod) -> bool:
+        return pod.metadata.name not in self.gone_pods
+
+    def has_vpa(self, vpa: VerticalPodAutoscaler) -> bool:
+        return not self.vpa_changed
 
 
 def live_pod(name: str, *, marked: bool = False) -> LivePod:
@@ -109,6 +127,7 @@ async def run(
     rules: Rules = OPEN,
     admission_ready: bool = True,
     turns: Turns | None = None,
+    present: Present | None = None,
     seconds: float = 60,
     registry: CollectorRegistry | None = None,
 ) -> Attempts:
@@ -116,6 +135,7 @@ async def run(
         given,
         attempts or Attempts(),
         rules=rules,
+        present=present or Present(),
         hands=hands,
         metrics=Metrics(registry or CollectorRegistry()),
         turns=turns or Turns(),

@@ -68,7 +68,6 @@ async def serve(settings: Settings, clock: Clock, *, environ: Mapping[str, str])
             updater = Updater(
                 caches=caches,
                 targets=Targets(client, caches.controllers),
-                fresh=lambda: client.reachable and caches.fresh,
                 admission=_admission(settings, client, clock, environ),
                 ignored_namespaces=settings.ignored_vpa_object_namespaces,
                 rules=settings.rules,

@@ -48,7 +48,7 @@ from updater.startup_boost import (
     has_startup_boost,
 )
 from updater.update_order import rank
-from updater.work import Hands, Rules, Work
+from updater.work import Hands, Present, Rules, Work
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +65,7 @@ class Pass:
         attempts: Attempts,
         *,
         rules: Rules,
+        present: Present,
         hands: Hands,
         metrics: Metrics,
         turns: Turns,
@@ -81,6 +82,7 @@ class Pass:
         self._admission_ready = admission_ready
         self._ledger = Ledger(attempts)
         self._sender = Sender(
+            present=present,
             hands=hands,
             turns=turns,
             ledger=self._ledger,
@@ -107,8 +109,8 @@ class Pass:
         try:
             for scaled in (*autoscaled[start:], *autoscaled[:start]):
                 await self._update(scaled)
-        except PassOverError:
-            logger.warning("pass ended early, no turn was left before its end")
+        except PassOverError as over:
+            logger.warning("pass ended early", extra={"cause": str(over)})
         finally:
             self._metrics.publish(self._ledger.figures)
 

@@ -53,6 +53,7 @@ class Reason(enum.StrEnum):
     STARTUP_BOOSTED = "startup_boosted"  # left alone until the boost is over
     REQUIREMENTS_NOT_MET = "requirements_not_met"
     ADMISSION_NOT_READY = "admission_not_ready"  # a replacement would come up unpatched
+    VPA_CHANGED = "vpa_changed"  # since the pass began, or it was deleted
     RESIZE_DEFERRED = "resize_deferred"
     RESIZE_IN_PROGRESS = "resize_in_progress"
     RESIZE_ERROR = "resize_error"

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Protocol
 
@@ -55,7 +55,6 @@ class Updater:
         *,
         caches: Caches,
         targets: Targets,
-        fresh: Callable[[], bool],
         admission: Admission,
         ignored_namespaces: Sequence[str],
         rules: Rules,
@@ -67,7 +66,6 @@ class Updater:
     ) -> None:
         self._caches = caches
         self._targets = targets
-        self._fresh = fresh
         self._admission = admission
         self._ignored_namespaces = ignored_namespaces
         self._rules = rules
@@ -104,6 +102,7 @@ class Updater:
                 snapshot,
                 self._attempts,
                 rules=self._rules,
+                present=self._caches,
                 hands=self._hands,
                 metrics=self._metrics,
                 turns=self._turns,
@@ -117,7 +116,7 @@ class Updater:
             self._attempts = current.attempts
 
     def _believe_caches(self) -> bool:
-        fresh = self._fresh()
+        fresh = self._caches.fresh
         if fresh != self._was_fresh:
             self._was_fresh = fresh
             if fresh:

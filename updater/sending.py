@@ -1,6 +1,7 @@
 """Acts on one pod, and settles its budget, its figures and its memory."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from common.runtime.clock import Clock
 from common.runtime.rate_limit import RateLimiter
 from common.runtime.service import unless_stopped
 from updater.attempts import PodMemory, SentResize
-from updater.decision import Decision, Reason, evict, resize, wait
+from updater.decision import Decision, Reason, evict, leave, resize, wait
 from updater.failures import (
     after_refused_eviction,
     after_refused_resize,
@@ -23,7 +24,7 @@ from updater.ledger import Ledger
 from updater.metrics import Metrics
 from updater.resize_plan import ResizePlan, annotation_operations, is_marked
 from updater.update_order import OomKill
-from updater.work import Hands, Work
+from updater.work import Hands, Present, Work
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ class Turns:
 
 
 class PassOverError(Exception):
-    """The pass has no time left for another action."""
+    """The pass may not act any more; the text says why."""
 
 
 class Sender:
@@ -49,6 +50,7 @@ class Sender:
     def __init__(
         self,
         *,
+        present: Present,
         hands: Hands,
         turns: Turns,
         ledger: Ledger,
@@ -59,6 +61,7 @@ class Sender:
         deadline: float,
         stop: asyncio.Event,
     ) -> None:
+        self._present = present
         self._hands = hands
         self._turns = turns
         self._ledger = ledger
@@ -78,6 +81,9 @@ class Sender:
         if not await self._turn(self._turns.evictions):
             self._metrics.eviction_failed(work.labels, "EvictionRateLimiterWaitFailed")
             raise self._over(pod, memory)
+        overtaken = self._overtaken(pod, work)
+        if overtaken is not None:
+            return overtaken, memory
         pending = pod.status.phase == "Pending"
         try:
             await self._hands.evict(pod, work.scaled.vpa, reason)
@@ -111,6 +117,9 @@ class Sender:
         if not await self._turn(self._turns.resizes):
             self._metrics.resize_failed(work.labels, "InPlaceUpdateRateLimiterWaitFailed")
             raise self._over(pod, memory)
+        overtaken = self._overtaken(pod, work)
+        if overtaken is not None:
+            return overtaken, memory
         try:
             generation = await self._hands.resize(pod, plan.operations, reason)
         except KubeError as error:
@@ -149,6 +158,9 @@ class Sender:
         if not await self._turn(self._turns.resizes):
             self._metrics.resize_failed(work.labels, "InPlaceUpdateRateLimiterWaitFailed")
             raise self._over(pod, memory)
+        overtaken = self._overtaken(pod, work)
+        if overtaken is not None:
+            return overtaken, memory
         generation = 0
         if plan.changes:
             try:
@@ -194,18 +206,34 @@ class Sender:
             work.spend(pod)
 
     async def _turn(self, limiter: RateLimiter | None) -> bool:
-        """Wait for the rate limit, but neither beyond the end of the pass nor of the process."""
-        if self._stop.is_set() or limiter is None:
-            return not self._stop.is_set()
-        try:
-            async with asyncio.timeout_at(self._deadline):
-                return await unless_stopped(limiter.acquire, stop=self._stop)
-        except TimeoutError:
-            return False
+        """Wait for the rate limit; False when the pass is over before that.
+
+        The end of a pass is that of its time, rate limit or not: the picture that it decides on
+        is that old by then, and the next pass begins at once.
+
+        Raises:
+            PassOverError: the process is to end, or the caches don't follow the API server.
+        """
+        has_turn = limiter is None
+        if limiter is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(self._deadline):
+                    has_turn = await unless_stopped(limiter.acquire, stop=self._stop)
+        if self._stop.is_set():
+            raise PassOverError("the process is to end")
+        if not self._present.fresh:
+            raise PassOverError("the caches do not follow the API server any more")
+        return has_turn and asyncio.get_running_loop().time() < self._deadline
+
+    def _overtaken(self, pod: Pod, work: Work) -> Decision | None:
+        """Why the pod is none of ours any more, if that is so."""
+        if not self._present.has_pod(pod):
+            return leave(Reason.GONE)
+        return None if self._present.has_vpa(work.scaled.vpa) else wait(Reason.VPA_CHANGED)
 
     def _over(self, pod: Pod, memory: PodMemory) -> PassOverError:
         self._ledger.settle(pod, wait(Reason.RATE_LIMITED), memory)
-        return PassOverError()
+        return PassOverError("no turn was left before its end")
 
 
 def _log_refusal(message: str, pod: Pod, error: KubeError) -> None:

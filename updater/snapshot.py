@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
-from common.api.core import LimitRange, LimitRangeSpec
+from common.api.core import LimitRange, LimitRangeSpec, Pod
 from common.api.workloads import ReplicationController, Workload
 from common.errors import KubeError
 from common.kube.cache import Cache, Snapshot
@@ -49,6 +49,7 @@ class ClusterSnapshot:
 class Caches:
     """The watch caches that a snapshot is taken from."""
 
+    client: KubeClient
     vpas: Cache[VerticalPodAutoscaler]
     pods: Cache[LivePod]
     limit_ranges: Cache[LimitRange]
@@ -61,6 +62,7 @@ class Caches:
         Pods that are not on a node yet, or that have ended, are none of ours.
         """
         return cls(
+            client=client,
             vpas=Cache(client, VPAS, namespace=namespace),
             pods=Cache(client, LIVE_PODS, namespace=namespace, field_selector=_PODS_ON_NODES),
             limit_ranges=Cache(client, LIMIT_RANGES, namespace=namespace),
@@ -74,7 +76,22 @@ class Caches:
     @property
     def fresh(self) -> bool:
         """Whether each of them follows the API server; only then may pods be touched."""
-        return all(cache.fresh for cache in self.all())
+        return self.client.reachable and all(cache.fresh for cache in self.all())
+
+    def has_pod(self, pod: Pod) -> bool:
+        """Whether the pod is there, has the same owners, and nobody asked it to go."""
+        found = self.pods.get(pod.metadata.namespace, pod.metadata.name)
+        return (
+            found is not None
+            and found.metadata.uid == pod.metadata.uid
+            and found.metadata.deletion_timestamp is None
+            and found.metadata.owner_references == pod.metadata.owner_references
+        )
+
+    def has_vpa(self, vpa: VerticalPodAutoscaler) -> bool:
+        """Whether the VPA is there and says the same; its recommendation may be a newer one."""
+        found = self.vpas.get(vpa.metadata.namespace, vpa.metadata.name)
+        return found is not None and found.spec == vpa.spec
 
 
 def update_mode(vpa: VerticalPodAutoscaler) -> UpdateMode | None:

@@ -30,6 +30,21 @@ class Hands(Protocol):
     def tell_skipped(self, pod: Pod, reason: Reason) -> None: ...
 
 
+class Present(Protocol):
+    """The cluster as it is by now, while a pass works on what it was at its beginning.
+
+    ``snapshot.Caches`` and the fakes of tests. A turn of a rate limit may come a whole pass
+    later, so who is about to act looks here once more.
+    """
+
+    @property
+    def fresh(self) -> bool: ...
+
+    def has_pod(self, pod: Pod) -> bool: ...
+
+    def has_vpa(self, vpa: VerticalPodAutoscaler) -> bool: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """What the flags say, in the groups that decisions take."""

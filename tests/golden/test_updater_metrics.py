@@ -8,6 +8,7 @@ import pytest
 from fake_api import FakeApi, Reply
 from golden_data import lists
 from prometheus_client import CollectorRegistry
+from updater_harness import Present
 
 from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import UpdateMode
@@ -190,6 +191,7 @@ async def test_events_have_the_references_words(recorded: dict[str, Any]) -> Non
             snapshot(mode),
             remembered(mode),
             rules=Rules(disruption=tolerance, features=FeatureGates(in_place=True)),
+            present=Present(),
             hands=Actuator(client, events),
             metrics=Metrics(CollectorRegistry()),
             turns=Turns(),

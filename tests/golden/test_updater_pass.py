@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from golden_data import Differences, Row, rows
 from prometheus_client import CollectorRegistry
+from updater_harness import Present
 
 from common.api.autoscaling import ResourcePolicy, VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
@@ -137,6 +138,7 @@ def _run(row: Row) -> RecordingHands:
             _snapshot(row),
             Attempts(),
             rules=_rules(row),
+            present=Present(),
             hands=hands,
             metrics=Metrics(CollectorRegistry()),
             turns=Turns(),

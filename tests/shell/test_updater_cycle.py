@@ -440,3 +440,33 @@ def test_an_older_vpa_that_only_advises_stands_in_nobodys_way() -> None:
         assert shop.calls("eviction") == [201]
 
     in_shop(test)
+
+
+def test_what_a_pass_looks_at_once_more_before_it_acts() -> None:
+    async def test(shop: Shop) -> None:
+        await shop.deploy()
+        await shop.autoscale("Recreate")
+        await shop.settle()
+        vpa = shop.caches.vpas.get("shop", "web")
+        pods = sorted(shop.caches.pods.snapshot.items(), key=lambda pod: pod.metadata.name)
+        assert vpa is not None
+        deleted, released, kept = pods
+        await shop.recommend("100m")
+        assert shop.caches.has_vpa(vpa)
+        assert all(shop.caches.has_pod(pod) for pod in pods)
+
+        await shop.admin.delete(PODS, deleted.metadata.name, namespace="shop")
+        for endpoint, name, patch in (
+            (PODS.as_dicts(), released.metadata.name, {"metadata": {"ownerReferences": None}}),
+            (VPAS.as_dicts(), "web", {"spec": {"updatePolicy": {"updateMode": "Off"}}}),
+        ):
+            await shop.admin.patch(
+                endpoint, name, patch, patch_type=PatchType.MERGE, namespace="shop"
+            )
+        await asyncio.sleep(1)
+        assert not shop.caches.has_pod(deleted)
+        assert not shop.caches.has_pod(released)
+        assert shop.caches.has_pod(kept)
+        assert not shop.caches.has_vpa(vpa)
+
+    in_shop(test)

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 from prometheus_client import CollectorRegistry
-from updater_harness import HALF, NAMES, NOW, Hands, run, snapshot
+from updater_harness import HALF, NAMES, NOW, Hands, Present, run, snapshot
 
 from common.api.autoscaling import UpdateMode
 from common.errors import (
@@ -17,7 +17,7 @@ from common.errors import (
 )
 from common.runtime.rate_limit import RateLimiter
 from updater.attempts import Attempts
-from updater.decision import Reason
+from updater.decision import Reason, leave, wait
 from updater.sending import Turns
 
 REFUSED = InvalidError("refused", reason="Invalid")
@@ -192,3 +192,34 @@ async def test_back_off_ends() -> None:
     attempts = await run(given, hands)
     assert attempts.of("uid-web-0").held(NOW + timedelta(seconds=59)) is Reason.RESIZE_REFUSED
     assert attempts.of("uid-web-0").held(NOW + timedelta(seconds=60)) is None
+
+
+@pytest.mark.parametrize("mode", [UpdateMode.RECREATE, UpdateMode.IN_PLACE])
+async def test_a_pass_that_took_its_time_ends_without_any_rate_limit(mode: UpdateMode) -> None:
+    """By then it would act on a picture that is a whole interval old."""
+    hands = Hands()
+    await run(snapshot(mode), hands, seconds=0)
+    assert hands.evicted == hands.resized == []
+
+
+async def test_a_pass_ends_when_the_api_server_goes_away() -> None:
+    present = Present()
+    hands = Hands(eviction_errors={"web-0": UnreachableError("away")}, loses=present)
+    await run(snapshot(UpdateMode.RECREATE), hands, present=present)
+    assert hands.evicted == ["web-0"]
+
+
+async def test_pods_that_went_or_changed_hands_since_the_pass_began_are_left_alone() -> None:
+    for mode in (UpdateMode.RECREATE, UpdateMode.IN_PLACE):
+        hands = Hands()
+        attempts = await run(snapshot(mode), hands, present=Present(gone_pods={"web-1"}))
+        assert hands.evicted + hands.resized == ["web-0", "web-2", "web-3", "web-4"]
+        assert attempts.of("uid-web-1").decision == leave(Reason.GONE)
+
+
+async def test_a_vpa_that_was_changed_since_the_pass_began_does_nothing_more() -> None:
+    for mode in (UpdateMode.RECREATE, UpdateMode.IN_PLACE):
+        hands = Hands()
+        attempts = await run(snapshot(mode), hands, present=Present(vpa_changed=True))
+        assert hands.evicted == hands.resized == []
+        assert attempts.of("uid-web-0").decision == wait(Reason.VPA_CHANGED)
