@@ -125,7 +125,6 @@ def _webhook_server(
         name="webhook",
         ssl_context_factory=own_context,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        date_header=False,
     )
 
 

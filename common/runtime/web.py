@@ -71,7 +71,23 @@ def _of_named_protocol(made: socket.socket) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    """Leaves the signals to ``service.serve``."""
+    """Leaves the signals to ``service.serve``, and sleeps where uvicorn ticks ten times a second.
+
+    A tick would refresh the date that answers carry, which nobody needs. Without it an idle
+    process is idle, and time can be simulated.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._ending = asyncio.Event()
+
+    def end(self) -> None:
+        """Let ``serve`` stop to accept, finish the requests at hand, and return."""
+        self.should_exit = True
+        self._ending.set()
+
+    async def main_loop(self) -> None:
+        await self._ending.wait()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -99,6 +115,7 @@ class WebServer:
             log_config=None,
             access_log=False,
             server_header=False,
+            date_header=False,
             timeout_graceful_shutdown=_GRACE_SECONDS,
             **options,
         )
@@ -112,7 +129,7 @@ class WebServer:
             try:
                 await asyncio.shield(serving)
             except asyncio.CancelledError:
-                self._server.should_exit = True
+                self._server.end()
                 await serving
                 raise
 
