@@ -6,16 +6,17 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python -P
 PACKAGES := common recommender updater admission certs sandbox demo
 KEEP ?=
-CLUSTER ?= sandbox
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint types contracts unit docs demo bench bench-sandbox clean
+.PHONY: help venv test lint types contracts unit docs demo bench bench-sandbox bench-decisions clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 # Everything that is installed is pinned with hashes, the build backend included.
 $(VENV)/installed: constraints.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else \
+	  "Python 3.11 or newer is needed; name one with make PYTHON=/path/to/python")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing dependencies into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt
@@ -37,7 +38,7 @@ contracts: venv
 	$(BIN)/lint-imports
 
 unit: venv
-	$(PY) -m pytest --cov --cov-report=term
+	$(PY) -m pytest --numprocesses=auto --dist=worksteal --cov --cov-report=term
 
 docs: venv ## write docs/flags.md and docs/metrics.md anew from the code
 	$(PY) docs/build.py
@@ -45,10 +46,14 @@ docs: venv ## write docs/flags.md and docs/metrics.md anew from the code
 demo: venv ## five workloads get right-sized; KEEP=1 leaves the cluster running
 	@$(PY) -m demo $(if $(KEEP),--keep)
 
-bench: bench-sandbox ## all benchmarks
+bench: bench-sandbox bench-decisions ## all benchmarks
 
 bench-sandbox: venv ## start-up, list, patch rate and memory of the sandbox
 	$(PY) benchmarks/sandbox.py
+
+bench-decisions: venv ## quantities and histograms
+	$(PY) benchmarks/quantity.py
+	$(PY) benchmarks/histograms.py
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage build *.egg-info
