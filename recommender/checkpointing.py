@@ -17,6 +17,7 @@ from recommender.metrics import Metrics
 from recommender.model.keys import VpaKey
 from recommender.model.usage import Usage
 from recommender.recommend import living
+from recommender.refusals import Refusals
 from recommender.sources.checkpoint_store import CheckpointStore
 from recommender.workers import sliced, spread
 
@@ -48,11 +49,11 @@ class Checkpointing:
         self._workers = workers
         self._timeout = timeout
         self._collect_every = collect_every
-        self._metrics = metrics
         self._clock = clock
         self._written: dict[VpaKey, int] = {}  # when, as an instant
         self._read: set[VpaKey] = set()  # VPAs whose checkpoints were looked for
         self._trouble = ""
+        self._refusals = Refusals("checkpoint", metrics)
         self._collected = clock.now()
         self.learnt_until: dict[tuple[VpaKey, str], datetime] = {}
 
@@ -103,7 +104,8 @@ class Checkpointing:
         for keys in sliced(oldest_first(self._written), _SLICE):
             if not await self._write_some(keys, seconds=max(deadline - loop.time(), 0.0)):
                 logger.debug("not all checkpoints written, the others come first next time")
-                return
+                break
+        self._refusals.settle()
 
     async def collect_when_due(self, vpas: Cache[VerticalPodAutoscaler]) -> None:
         """Delete the checkpoints of VPAs that are gone, every now and then."""
@@ -156,11 +158,6 @@ class Checkpointing:
         try:
             await self._store.write(key, container, status)
         except (KubeError, DecodeError) as error:
-            reason = getattr(error, "reason", type(error).__name__)
-            self._metrics.write_failed("checkpoint", reason)
-            if not isinstance(error, UnreachableError):  # that is the client's to say
-                name = f"{key.namespace}/{key.name}"
-                extra = {"vpa": name, "container": container, "error": str(error)}
-                logger.warning("checkpoint not written", extra=extra)
+            self._refusals.add(error, vpa=f"{key.namespace}/{key.name}", container=container)
         else:
             self._written[key] = instant(self._clock.now())

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
-from common.errors import DecodeError, KubeError, NotFoundError, UnreachableError
+from common.errors import DecodeError, KubeError, NotFoundError
 from common.kube.client import PatchType
 from common.kube.endpoints import VPAS
 from common.patches import Operation
@@ -28,6 +28,7 @@ from recommender.model.keys import VpaKey
 from recommender.model.usage import Usage
 from recommender.post_processing import Publication, publish
 from recommender.recommend import ContainerEstimate, Estimation, recommend
+from recommender.refusals import Refusals
 from recommender.sources.cluster import LoadedVpa, PodLoader, VpaLoader
 from recommender.sources.followed import Followed
 from recommender.status import Findings, is_provided, next_status, patch
@@ -83,6 +84,7 @@ class Recommender:
         self._routine = routine
         self._metrics = metrics
         self._clock = clock
+        self._refusals = Refusals("status", metrics)
         self._loaded: dict[VpaKey, LoadedVpa] = {}
         self._without_since: dict[VpaKey, datetime] = {}
         self._collected: datetime | None = None
@@ -152,8 +154,11 @@ class Recommender:
                 if write is not None:
                     writes.append(write)
             await asyncio.sleep(0)
+        for key in self._without_since.keys() - self._loaded.keys():
+            del self._without_since[key]
         self._metrics.count_vpas(tally)
         await spread(writes, self._write_status, workers=self._routine.workers)
+        self._refusals.settle()
 
     def _decide(
         self,
@@ -172,10 +177,8 @@ class Recommender:
                 annotations=vpa.metadata.annotations or {},
                 policy=vpa.spec.resource_policy,
             )
-        except QuantityError as error:
-            extra = {"vpa": f"{key.namespace}/{key.name}", "why": str(error)}
-            logger.debug("VPA skipped, its policy can't be read", extra=extra)
-            return None
+        except QuantityError:
+            return None  # a bound of its policy; the loader has told
         findings = Findings(
             recommendation=recommendation,
             pods=self._usage.pod_count(key),
@@ -237,11 +240,7 @@ class Recommender:
         except NotFoundError:
             return  # it went in the meantime
         except (KubeError, DecodeError) as error:
-            reason = getattr(error, "reason", type(error).__name__)
-            self._metrics.write_failed("status", reason)
-            if not isinstance(error, UnreachableError):  # that is the client's to say
-                extra = {"vpa": f"{key.namespace}/{key.name}", "error": str(error)}
-                logger.warning("status not written", extra=extra)
+            self._refusals.add(error, vpa=f"{key.namespace}/{key.name}")
             return
         created = write.vpa.metadata.creation_timestamp
         if write.is_first and created is not None:

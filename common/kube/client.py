@@ -84,6 +84,7 @@ class KubeClient:
         self._transport = Transport(
             connection, user_agent=user_agent, qps=qps, burst=burst, rng=self.rng
         )
+        self._strange: dict[str, frozenset[str]] = {}  # path of a list -> what was left out of it
 
     @property
     def reachable(self) -> bool:
@@ -128,8 +129,8 @@ class KubeClient:
     ) -> Listing[T]:
         """All objects, fetched page by page at one version.
 
-        An object that can't be decoded is left out, counted and logged. A continue token that
-        expired on the way starts the list over.
+        An object that can't be decoded is left out and counted; it is logged unless the last
+        list left it out as well. A continue token that expired on the way starts the list over.
         """
         selectors = _selectors(label_selector, field_selector)
         path = endpoint.collection(namespace)
@@ -145,7 +146,7 @@ class KubeClient:
     async def _pages(self, endpoint: Endpoint[T], path: str, query: Query) -> Listing[T]:
         decoder = decoder_of(endpoint.type)
         items: list[T] = []
-        skipped = 0
+        skipped: list[str] = []
         token = ""
         while True:
             asked = {**query, "continue": token} if token else query
@@ -161,16 +162,18 @@ class KubeClient:
                     item = decoder.decode(raw)
                     identity(item)
                 except (msgspec.DecodeError, KeyError) as error:
-                    skipped += 1
-                    _log_skipped(endpoint, raw, error)
+                    skipped.append(_name_of(raw))
+                    if skipped[-1] not in self._strange.get(path, ()):
+                        _log_skipped(endpoint, skipped[-1], error)
                 else:
                     items.append(item)
             token = page.metadata.continue_
             if not token:
+                self._strange[path] = frozenset(skipped)
                 return Listing(
                     items=tuple(items),
                     resource_version=page.metadata.resource_version,
-                    skipped=skipped,
+                    skipped=len(skipped),
                 )
 
     async def watch(
@@ -357,12 +360,15 @@ def _typed(endpoint: Endpoint[Any], body: Any) -> bytes:
     return start if encoded == b"{}" else start[:-1] + b"," + encoded[1:]
 
 
-def _log_skipped(endpoint: Endpoint[Any], raw: msgspec.Raw, error: Exception) -> None:
+def _name_of(raw: msgspec.Raw) -> str:
     try:
         meta = _partial_decoder.decode(raw).metadata
-        name = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
     except msgspec.DecodeError:
-        name = "unknown"
+        return "unknown"
+    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+
+
+def _log_skipped(endpoint: Endpoint[Any], name: str, error: Exception) -> None:
     logger.warning(
         "object skipped, it can't be decoded",
         extra={"kind": endpoint.kind, "object": name, "error": str(error)},

@@ -40,6 +40,7 @@ class CheckpointStore:
         self._client = client
         self._namespace = namespace
         self._written: dict[tuple[VpaKey, str], CheckpointStatus] = {}
+        self._taken: set[tuple[VpaKey, str]] = set()  # names that are another container's
 
     async def load(
         self, vpas: Collection[VpaKey], *, namespace: str = ""
@@ -98,12 +99,15 @@ class CheckpointStore:
             created = new_object(vpa, container, status)
             await self._client.create(_ANY, created, namespace=vpa.namespace)
         except InvalidError as error:
-            self._written[place] = status  # say it once, until there is something else to write
-            logger.warning(
-                "checkpoint not written, it may be another container's",
-                extra={"checkpoint": f"{vpa.namespace}/{name}", "why": str(error)},
-            )
+            self._written[place] = status  # not again until there is something else to write
+            if place not in self._taken:
+                self._taken.add(place)
+                logger.warning(
+                    "checkpoint not written, it may be another container's",
+                    extra={"checkpoint": f"{vpa.namespace}/{name}", "why": str(error)},
+                )
             return False
+        self._taken.discard(place)
         self._written[place] = status
         return True
 
@@ -111,6 +115,7 @@ class CheckpointStore:
         """Drop what was remembered of VPAs other than these."""
         for place in [place for place in self._written if place[0] not in vpas]:
             del self._written[place]
+        self._taken = {place for place in self._taken if place[0] in vpas}
 
     async def collect(
         self,

@@ -126,7 +126,7 @@ class VpaLoader:
         except QuantityError as error:
             known = self._usage.autoscalers.get(key)
             rules = () if known is None else known.rules
-            self._tell(key, f"resource policy not used: {error}")
+            self._tell(key, f"the resource policy can't be read: {error}")
         else:
             self._tell(key, loaded.resolution.unsupported)
         self._usage.put_autoscaler(key, loaded.resolution.selector, rules)

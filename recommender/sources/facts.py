@@ -7,7 +7,7 @@ from common.api.autoscaling import ContainerPolicy, VerticalPodAutoscaler
 from common.api.base import QuantityJson
 from common.api.core import Pod
 from common.quantity import Quantity
-from common.resources import CPU, MEMORY
+from common.resources import CPU, MEMORY, parse_quantities
 from recommender.model.autoscalers import ContainerRule
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.pods import PodFacts
@@ -57,11 +57,14 @@ def container_rules(
     """A VPA's container policies, in their order.
 
     Raises:
-        ValueError: an override is no quantity.
+        QuantityError: a bound or an override is no quantity.
     """
     policy = vpa.spec.resource_policy
     if policy is None or not policy.container_policies:
         return ()
+    for one in policy.container_policies:  # the bounds count later; whether they can is told now
+        parse_quantities(one.min_allowed)
+        parse_quantities(one.max_allowed)
     return tuple(
         container_rule(one, per_vpa_config=per_vpa_config) for one in policy.container_policies
     )
@@ -73,7 +76,7 @@ def container_rule(policy: ContainerPolicy, *, per_vpa_config: bool) -> Containe
     Unknown names among the controlled resources are dropped (recommender.md 5.3).
 
     Raises:
-        ValueError: an override is no quantity.
+        QuantityError: an override is no quantity.
     """
     named = policy.controlled_resources
     controlled = (

@@ -5,6 +5,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.features import FeatureGates
+from common.kube.watch import WatchProtocol
 from fake_api import FakeApi, Reply, listing, named, status, until, watch_line
 from recommender_harness import (
     CHECKPOINTS,
@@ -20,10 +24,6 @@ from recommender_harness import (
     usage,
     vpa,
 )
-
-from common.api.autoscaling import VerticalPodAutoscaler
-from common.features import FeatureGates
-from common.kube.watch import WatchProtocol
 
 WEB = status_of("web")
 DELETE_OLD = "DELETE /apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalercheckpoints"
@@ -370,6 +370,68 @@ async def test_a_refused_write_stops_no_other(caplog: pytest.LogCaptureFixture) 
             assert process.sample("vpa_recommender_failed_writes_total", **labels) == 1
         assert target(api) == {"cpu": "126m", "memory": "250Mi"}
         assert caplog.text.count("status not written") == 1
+
+
+async def test_a_lasting_refusal_is_told_once_and_so_is_its_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="recommender.refusals")
+    async with FakeApi() as api:
+        prepare(
+            api,
+            deployments=[deployment(), deployment("db")],
+            pods=[pod(), pod("db-1", app="db")],
+            verticalpodautoscalers=[vpa("db"), vpa()],
+        )
+        for name in ("db", "web"):
+            api.on(status_of(name), status(403, "Forbidden", "no permission"))
+            api.on(checkpoint_of(f"{name}-app"), status(403, "Forbidden", "no permission"))
+        async with running(api) as process:
+            for _ in range(3):
+                await process.cycle()
+                api.on(METRICS, listing(usage(at=process.clock.forward(timedelta(minutes=1)))))
+            told = [record.getMessage() for record in caplog.records]
+            assert told == ["status not written", "checkpoint not written"]
+            first = vars(caplog.records[0])
+            assert (first["count"], first["vpa"], first["error"]) == (2, "shop/db", "no permission")
+            for name in ("db", "web"):
+                api.on(status_of(name), Reply(body=named(name)))
+                api.on(checkpoint_of(f"{name}-app"), Reply(body=named(f"{name}-app")))
+            await process.cycle()
+        told = [record.getMessage() for record in caplog.records[2:]]
+        assert told == ["every status is written again", "every checkpoint is written again"]
+
+
+async def test_a_checkpoint_of_another_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        api.on(checkpoint_of("web-app"), status(422, "Invalid", "testing value failed"))
+        async with running(api) as process:
+            for _ in range(3):
+                await process.cycle()
+                api.on(METRICS, listing(usage(at=process.clock.forward(timedelta(minutes=1)))))
+        assert caplog.text.count("it may be another container's") == 1
+
+
+async def test_a_policy_that_cannot_be_read_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with FakeApi() as api:
+        prepare(api, verticalpodautoscalers=[vpa(resourcePolicy=policy(minAllowed={"cpu": "?"}))])
+        async with running(api) as process:
+            await process.cycle()
+            await process.cycle()
+        (told,) = [record for record in caplog.records if record.name.startswith("recommender")]
+        assert vars(told)["vpa"] == "shop/web"
+        assert "not a quantity: '?'" in vars(told)["why"]
+
+
+async def test_usage_that_cannot_be_decoded_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        api.on(METRICS, listing(usage(), {**usage("web-2"), "containers": 7}))
+        async with running(api) as process:
+            for _ in range(3):
+                await process.cycle()
+        assert caplog.text.count("object skipped") == 1
 
 
 async def test_a_vpa_of_another_recommender_is_left_alone() -> None:

@@ -1,0 +1,44 @@
+"""Refused writes in the log: one line when they begin, one when they are over."""
+
+import logging
+from collections import Counter as Tally
+
+from common.errors import DecodeError, KubeError, UnreachableError
+from recommender.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+
+class Refusals:
+    """Counts what was refused in a cycle, by reason; a lasting reason is told once.
+
+    A missing permission refuses every write of every cycle; the metric counts those.
+    """
+
+    def __init__(self, what: str, metrics: Metrics) -> None:
+        """``what`` was not written: ``status`` or ``checkpoint``, also the metric's label."""
+        self._what = what
+        self._metrics = metrics
+        self._told: set[str] = set()
+        self._now: Tally[str] = Tally()
+        self._first: dict[str, dict[str, str]] = {}
+
+    def add(self, error: KubeError | DecodeError, **place: str) -> None:
+        """A write was refused; ``place`` says which, for the log."""
+        reason = getattr(error, "reason", type(error).__name__)
+        self._metrics.write_failed(self._what, reason)
+        if isinstance(error, UnreachableError):
+            return  # that is the client's to say
+        self._now[reason] += 1
+        self._first.setdefault(reason, {**place, "error": str(error)})
+
+    def settle(self) -> None:
+        """All writes of the cycle are done: say what is new."""
+        for reason in self._now.keys() - self._told:
+            extra = {"reason": reason, "count": self._now[reason], **self._first[reason]}
+            logger.warning("%s not written", self._what, extra=extra)
+        if self._told and not self._now:
+            logger.info("every %s is written again", self._what)
+        self._told = set(self._now)
+        self._now.clear()
+        self._first.clear()
