@@ -73,6 +73,9 @@ class Present:
     gone_pods: Collection[str] = ()
     vpa_changed: bool = False
 
+    async def check(self) -> bool:
+        return self.fresh
+
     def has_pod(self, pod: Pod) -> bool:
         return pod.metadata.name not in self.gone_pods
 

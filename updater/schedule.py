@@ -85,7 +85,7 @@ class Updater:
         Source: updater.md 2.
         """
         with self._timed("total"):
-            if not self._believe_caches():
+            if not self._believe(fresh=await self._caches.check()):
                 return
             deadline = asyncio.get_running_loop().time() + self._rules.interval.total_seconds()
             try:
@@ -95,7 +95,7 @@ class Updater:
             except TimeoutError:
                 logger.warning("pass skipped, looking at the cluster took too long")
                 return
-            if not self._believe_caches():
+            if not self._believe(fresh=self._caches.fresh):
                 return  # the API server went away while we looked
             self._passes += 1
             current = Pass(
@@ -115,8 +115,8 @@ class Updater:
                 await current.run(first=self._passes)
             self._attempts = current.attempts
 
-    def _believe_caches(self) -> bool:
-        fresh = self._caches.fresh
+    def _believe(self, *, fresh: bool) -> bool:
+        """Say it once when the caches stop or start to follow the API server."""
         if fresh != self._was_fresh:
             self._was_fresh = fresh
             if fresh:

@@ -221,7 +221,7 @@ class Sender:
                     has_turn = await unless_stopped(limiter.acquire, stop=self._stop)
         if self._stop.is_set():
             raise PassOverError("the process is to end")
-        if not self._present.fresh:
+        if not await self._present.check():
             raise PassOverError("the caches do not follow the API server any more")
         return has_turn and asyncio.get_running_loop().time() < self._deadline
 

@@ -1,5 +1,6 @@
 """What a cycle sees: every VPA with its live pods, frozen at one moment."""
 
+import contextlib
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 LIVE_PODS = Endpoint("", "v1", "pods", "Pod", LivePod)
 _PODS_ON_NODES = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+_CHECK_SECONDS = 5.0
 _NEW_PODS_ONLY = (UpdateMode.OFF, UpdateMode.INITIAL)
 
 
@@ -77,6 +79,16 @@ class Caches:
     def fresh(self) -> bool:
         """Whether each of them follows the API server; only then may pods be touched."""
         return self.client.reachable and all(cache.fresh for cache in self.all())
+
+    async def check(self) -> bool:
+        """As ``fresh``, but where the last call had no answer, ask whether there is one by now.
+
+        The watches alone don't tell: they may stand, and have nothing to say for minutes.
+        """
+        if not self.client.reachable:
+            with contextlib.suppress(KubeError):  # any answer will do
+                await self.client.request("GET", "/version", retry=False, seconds=_CHECK_SECONDS)
+        return self.fresh
 
     def has_pod(self, pod: Pod) -> bool:
         """Whether the pod is there, has the same owners, and nobody asked it to go."""

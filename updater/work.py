@@ -37,8 +37,7 @@ class Present(Protocol):
     later, so who is about to act looks here once more.
     """
 
-    @property
-    def fresh(self) -> bool: ...
+    async def check(self) -> bool: ...
 
     def has_pod(self, pod: Pod) -> bool: ...
 

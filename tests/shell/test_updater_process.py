@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_api import FakeApi, Reply, listing, named, status
 
 from common.kube import endpoints
 from common.runtime.clock import SystemClock
 from common.runtime.web import listen
+from fake_api import FakeApi, Reply, listing, named, status
 
 LISTED = (
     *(endpoints.DEPLOYMENTS, endpoints.REPLICA_SETS, endpoints.STATEFUL_SETS),
@@ -191,6 +191,23 @@ async def test_an_api_server_that_is_away_is_waited_for(tmp_path: Path) -> None:
             process.process.send_signal(signal.SIGTERM)
             assert await process.ended() == 0
             assert not any("Traceback" in line for line in process.log)
+
+
+@pytest.mark.parametrize("flag", ["true", "false"])
+async def test_one_call_without_an_answer_holds_up_nobody(tmp_path: Path, flag: str) -> None:
+    """The watches stand, and have nothing to say for minutes: somebody else has to ask."""
+    async with FakeApi() as api:
+        prepare(api)
+        route = f"POST {evictions('web-a')}"
+        api.on(route, Reply(cut=True), Reply(status=201, body={"status": "Success"}))
+        lease = f"--use-admission-controller-status={flag}"
+        flags = ("--eviction-tolerance=1", "--min-replicas=1")
+        async with running(api, tmp_path, lease, *flags) as process:
+            await api.asked(route, times=2)
+            await api.asked(f"POST {evictions('web-b')}")
+            assert not any("pass" in line for line in process.log)
+            process.process.send_signal(signal.SIGTERM)
+            assert await process.ended() == 0
 
 
 async def test_a_call_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from datetime import timedelta
 
 import pytest
 from prometheus_client import CollectorRegistry
-from updater_harness import HALF, NAMES, NOW, Hands, Present, run, snapshot
 
 from common.api.autoscaling import UpdateMode
 from common.errors import (
@@ -19,6 +18,7 @@ from common.runtime.rate_limit import RateLimiter
 from updater.attempts import Attempts
 from updater.decision import Reason, leave, wait
 from updater.sending import Turns
+from updater_harness import HALF, NAMES, NOW, Hands, Present, run, snapshot
 
 REFUSED = InvalidError("refused", reason="Invalid")
 TOO_LARGE = ForbiddenError("no", reason="Forbidden", causes=(Cause(reason="NodeCapacity"),))

@@ -5,13 +5,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from updater_harness import NAMES, OPEN, WEB, Hands, live_pod, run, snapshot
 
 from common.api.autoscaling import StartupBoost, UpdateMode
 from common.features import FeatureGates
 from updater.decision import Reason
 from updater.live_pod import LivePod
 from updater.snapshot import ClusterSnapshot
+from updater_harness import NAMES, OPEN, WEB, Hands, live_pod, run, snapshot
 
 FINE = {"requests": {"cpu": "10m", "memory": "10Mi"}}
 NONSENSE = {"requests": {"cpu": "10m", "memory": "10Mi", "ephemeral-storage": "abc"}}
