@@ -31,7 +31,7 @@ from recommender.recommend import ContainerEstimate, Estimation, recommend
 from recommender.refusals import Refusals
 from recommender.sources.cluster import LoadedVpa, PodLoader, VpaLoader
 from recommender.sources.followed import Followed
-from recommender.status import Findings, is_provided, next_status, patch
+from recommender.status import Findings, is_provided, next_status, open_status, patch, published
 from recommender.workers import sliced, spread
 
 logger = logging.getLogger(__name__)
@@ -170,12 +170,15 @@ class Recommender:
         """The status patch of one VPA, or None if nothing changes."""
         loaded = self._loaded[key]
         vpa = loaded.vpa
+        # Only what nobody has observed needs it, which is next to nothing.
+        before = {} if all(one.observed for one in estimates) else published(vpa.status)
         try:
             recommendation = publish(
                 estimates,
                 self._routine.publication,
                 annotations=vpa.metadata.annotations or {},
                 policy=vpa.spec.resource_policy,
+                published=before,
             )
         except QuantityError:
             return None  # a bound of its policy; the loader has told
@@ -192,14 +195,18 @@ class Recommender:
         ] += 1
         self._compare_with_last(key, vpa, recommendation, findings.pods)
         self._watch_absence(key, vpa, present=bool(recommendation), now=now)
-        operations = patch(vpa.status, next_status(vpa, findings, now))
+        if loaded.resolution.open:
+            wanted = open_status(vpa, findings.unsupported, now)
+        else:
+            wanted = next_status(vpa, findings, now)
+        operations = patch(vpa.status, wanted)
         if not operations:
             return None
         return _Write(
             key=key,
             vpa=vpa,
             operations=operations,
-            is_first=bool(recommendation) and not is_provided(vpa.status),
+            is_first=is_provided(wanted) and not is_provided(vpa.status),
         )
 
     def _compare_with_last(

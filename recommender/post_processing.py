@@ -46,15 +46,23 @@ def publish(
     *,
     annotations: Mapping[str, str],
     policy: ResourcePolicy | None,
+    published: Mapping[str, ContainerAmounts] = {},
 ) -> tuple[ContainerAmounts, ...]:
     """Everything that happens between the estimate and the status, in the reference's order.
 
-    Last, and only here, the bounds are put around the target (Q20).
+    Two things are ours. First, what is ``published`` of a container stays until something of
+    it is observed: after a restart without history or metrics, the minimum would have large
+    pods evicted, to come back too small. Last, the bounds are put around the target (Q20).
 
     Raises:
         QuantityError: a bound of the policy is no quantity.
     """
-    amounts = tuple(formatted(estimate, publication) for estimate in estimates)
+    amounts = tuple(
+        formatted(estimate, publication)
+        if estimate.observed or estimate.container not in published
+        else _kept(published[estimate.container], formatted(estimate, publication))
+        for estimate in estimates
+    )
     if publication.integer_cpu:
         amounts = with_integer_cpu(amounts, annotations)
     capped = with_caps(amounts, policy, publication.max_allowed)
@@ -141,6 +149,21 @@ def humanize(count: int) -> str:
         if count >= unit:
             return f"{count / unit:.2f}{suffix}"
     return str(count)
+
+
+def _kept(published: ContainerAmounts, estimated: ContainerAmounts) -> ContainerAmounts:
+    """What is published, of the resources that are still to be controlled."""
+
+    def kept(before: ResourceQuantities, now: ResourceQuantities) -> ResourceQuantities:
+        return {name: before.get(name, value) for name, value in now.items()}
+
+    return ContainerAmounts(
+        name=estimated.name,
+        target=kept(published.target, estimated.target),
+        lower_bound=kept(published.lower_bound, estimated.lower_bound),
+        upper_bound=kept(published.upper_bound, estimated.upper_bound),
+        uncapped_target=kept(published.uncapped_target, estimated.uncapped_target),
+    )
 
 
 def _quantities(amounts: Mapping[str, int], publication: Publication) -> dict[str, Quantity]:

@@ -48,7 +48,7 @@ class ContainerEstimate:
     """What one container should get: resource -> millicores or bytes.
 
     Only controlled resources are there. ``confidence`` is that of each of them, in units of
-    its confidence interval.
+    its confidence interval. Where nothing was ``observed``, the amounts are the minimum.
     """
 
     container: str
@@ -56,6 +56,7 @@ class ContainerEstimate:
     lower: Mapping[str, int]
     upper: Mapping[str, int]
     confidence: Mapping[str, float]
+    observed: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -162,6 +163,7 @@ def recommend(
         sizes.extend([len(mine)] * len(mine))
     merged = usage.aggregates.merged([group.rows for group in groups])
     estimates = estimate_all(merged, np.array(sizes, dtype=np.int64), estimation)
+    observed = ((merged.samples > 0) | (merged.memory.total > 0)).tolist()
     found: dict[VpaKey, list[ContainerEstimate]] = {key: [] for key in keys}
     columns = {
         resource: _Columns(
@@ -182,6 +184,7 @@ def recommend(
                 lower={name: column.lower[row] for name, column in mine_of.items()},
                 upper={name: column.upper[row] for name, column in mine_of.items()},
                 confidence={name: column.confidence[row] for name, column in mine_of.items()},
+                observed=observed[row],
             )
         )
     return {key: tuple(containers) for key, containers in found.items()}

@@ -8,6 +8,7 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeAlias
 
 from common.api.autoscaling import (
     ContainerRecommendation,
@@ -47,6 +48,7 @@ class Resolution:
 
     selector: Selector
     unsupported: str = ""  # message of ConfigUnsupported; empty: all is well
+    open: bool = False  # nobody could tell yet: nothing is known to be wrong, or right
 
 
 def unreadable(reason: str = "") -> Resolution:
@@ -99,9 +101,30 @@ def next_status(vpa: VerticalPodAutoscaler, findings: Findings, now: datetime) -
     """The status that this cycle's findings call for."""
     return VpaStatus(
         recommendation=to_status(findings.recommendation),
-        conditions=_conditions(vpa.status.conditions or (), findings, now),
+        conditions=_merged(vpa.status.conditions or (), _set(findings), ConditionType, now),
         observed_generation=vpa.metadata.generation,
     )
+
+
+def open_status(vpa: VerticalPodAutoscaler, unsupported: str, now: datetime) -> VpaStatus:
+    """The status while nobody can tell which pods are meant: what was found before stays (Q1)."""
+    kind = ConditionType.CONFIG_UNSUPPORTED
+    existing = vpa.status.conditions or ()
+    return VpaStatus(
+        recommendation=vpa.status.recommendation,
+        conditions=_merged(existing, ((kind, "True", "", unsupported),), (kind,), now),
+        observed_generation=vpa.metadata.generation,
+    )
+
+
+def published(status: VpaStatus) -> dict[str, ContainerAmounts]:
+    """What a status recommends, by container; nothing if it can't be read."""
+    if status.recommendation is None:
+        return {}
+    try:
+        return {one.name: one for one in parse_recommendation(status.recommendation)}
+    except QuantityError:
+        return {}
 
 
 def to_status(amounts: Iterable[ContainerAmounts]) -> RecommendedPodResources:
@@ -138,15 +161,25 @@ def is_provided(status: VpaStatus) -> bool:
     )
 
 
-def _conditions(
-    existing: Iterable[VpaCondition], findings: Findings, now: datetime
+_Condition: TypeAlias = tuple[ConditionType, str, str, str]
+"""Type, status, reason and message."""
+
+
+def _merged(
+    existing: Iterable[VpaCondition],
+    wanted: Iterable[_Condition],
+    decided: Iterable[ConditionType],
+    now: datetime,
 ) -> tuple[VpaCondition, ...]:
-    """The conditions, sorted by type; a time changes only with its condition's status."""
+    """The conditions, sorted by type: of those ``decided`` only the wanted ones.
+
+    A time changes only with its condition's status.
+    """
     before = {condition.type: condition for condition in existing}
     after = dict(before)
-    for kind in ConditionType:
+    for kind in decided:
         after.pop(kind, None)
-    for kind, status, reason, message in _set(findings):
+    for kind, status, reason, message in wanted:
         old = before.get(kind)
         since = old.last_transition_time if old is not None and old.status == status else None
         after[kind] = VpaCondition(
@@ -159,8 +192,8 @@ def _conditions(
     return tuple(after[kind] for kind in sorted(after))
 
 
-def _set(findings: Findings) -> Iterable[tuple[ConditionType, str, str, str]]:
-    """Type, status, reason and message of each condition that is to be there."""
+def _set(findings: Findings) -> Iterable[_Condition]:
+    """Each condition that is to be there."""
     no_pods = ConditionType.NO_PODS_MATCHED.value
     if findings.recommendation:
         yield ConditionType.RECOMMENDATION_PROVIDED, "True", "", ""

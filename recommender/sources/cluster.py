@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
@@ -159,8 +159,10 @@ class VpaLoader:
         self, vpa: VerticalPodAutoscaler, resolution: Resolution, *, transient: bool
     ) -> Resolution:
         known = self._usage.autoscalers.get(vpa_key(vpa))
-        if not transient or known is None or known.selector == NOTHING:
+        if not transient:
             return resolution
+        if known is None or known.selector == NOTHING:
+            return replace(resolution, open=True)
         return Resolution(selector=known.selector, unsupported=resolution.unsupported)
 
     def _tell(self, key: VpaKey, trouble: str) -> None:

@@ -212,6 +212,52 @@ async def test_a_missing_target_is_told_in_the_conditions() -> None:
         assert written(api)["recommendation"] == {}
 
 
+def published(found: Any, **target: str) -> Any:
+    one = {"containerName": "app", "target": target, "lowerBound": target, "upperBound": target}
+    found["status"] = {
+        "recommendation": {"containerRecommendations": [{**one, "uncappedTarget": target}]},
+        "conditions": [
+            {
+                "type": "RecommendationProvided",
+                "status": "True",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }
+        ],
+    }
+    return found
+
+
+async def test_a_restart_without_history_or_usage_keeps_what_is_published() -> None:
+    """The minimum would have large pods evicted, to come back too small."""
+    one = published(vpa(), cpu="3", memory="2Gi")
+    async with FakeApi() as api:
+        prepare(api, verticalpodautoscalers=[one])
+        api.on(METRICS, status(503, "ServiceUnavailable"))
+        async with running(api) as process:
+            await process.cycle()
+            assert target(api) == {"cpu": "3", "memory": "2Gi"}
+            api.on(METRICS, listing(usage()))
+            await process.cycle()
+            assert target(api) == {"cpu": "126m", "memory": "250Mi"}  # now we know
+
+
+async def test_a_target_that_cannot_be_asked_for_yet_wipes_nothing() -> None:
+    one = published(vpa(kind="Machine"), cpu="3", memory="2Gi")
+    async with FakeApi() as api:
+        prepare(api, verticalpodautoscalers=[one])
+        api.on("GET /apis/apps", status(503, "ServiceUnavailable", "too early"))
+        async with running(api) as process:
+            await process.cycle()
+        found = written(api)
+        assert target(api) == {"cpu": "3", "memory": "2Gi"}
+        assert conditions(api) == {
+            "ConfigUnsupported": "Cannot read targetRef. Reason: unhandled targetRef "
+            "apps/v1 / Machine / web, last error too early",
+            "RecommendationProvided": "",
+        }
+        assert found["conditions"][1]["lastTransitionTime"] == "2026-01-01T00:00:00Z"
+
+
 async def test_one_strange_vpa_costs_only_itself() -> None:
     nonsense = vpa("odd", resourcePolicy={"containerPolicies": [{"minAllowed": {"cpu": "?"}}]})
     nonsense["spec"]["resourcePolicy"]["containerPolicies"][0]["containerName"] = "*"

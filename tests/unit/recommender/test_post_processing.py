@@ -1,9 +1,13 @@
 """Rounding, caps and order; the reference's own numbers are in tests/golden."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from common.api.autoscaling import ContainerPolicy, ResourcePolicy
 from common.quantity import Quantity
+from common.recommendation.processing import ContainerAmounts
 from common.resources import parse_quantities
 from recommender.post_processing import Publication, publish
 from recommender.recommend import ContainerEstimate
@@ -84,3 +88,24 @@ def test_the_bounds_end_up_around_the_target_q20() -> None:
     (found,) = publish([crossed], Publication(), annotations={}, policy=None)
     hundred = {"cpu": Quantity.parse("100m")}
     assert found.lower_bound == found.target == found.upper_bound == hundred
+
+
+def test_what_is_published_stays_until_something_is_observed() -> None:
+    """Of what is still controlled, within today's bounds."""
+    before = ContainerAmounts(
+        name="app",
+        target=parse_quantities({"cpu": "2", "memory": "3Gi"}),
+        upper_bound=parse_quantities({"cpu": "4"}),
+    )
+    guess = replace(ESTIMATE, target={"cpu": 25}, lower={"cpu": 25}, upper={"cpu": 25})
+    given: Any = {"annotations": {}, "policy": policy(max_allowed={"cpu": "3"})}
+    known = {"app": before}
+
+    (kept,) = publish([replace(guess, observed=False)], Publication(), published=known, **given)
+    assert kept.target == parse_quantities({"cpu": "2"})
+    assert kept.upper_bound == parse_quantities({"cpu": "3"})
+    assert kept.lower_bound == parse_quantities({"cpu": "25m"})  # there was none
+
+    for estimate, told in ((guess, known), (replace(guess, observed=False), {})):
+        (found,) = publish([estimate], Publication(), published=told, **given)
+        assert found.target == parse_quantities({"cpu": "25m"})
