@@ -99,13 +99,17 @@ NAMES = [f"web-{index}" for index in range(5)]
 
 
 def snapshot(
-    mode: UpdateMode, *, names: Sequence[str] = NAMES, marked: bool = False
+    mode: UpdateMode,
+    *,
+    names: Sequence[str] = NAMES,
+    marked: bool = False,
+    recommended: bool = True,
 ) -> ClusterSnapshot:
-    """Five pods of a group of five, all equally far below their range."""
+    """Five pods of a group of five, all equally far below their range, if there is one."""
     pods = tuple(live_pod(name, marked=marked) for name in names)
-    recommended = recommendation(lower={"cpu": "200m"}, upper={"cpu": "300m"})
+    far_above = recommendation(lower={"cpu": "200m"}, upper={"cpu": "300m"})
     scaled = AutoscaledPods(
-        vpa=vpa(mode=mode.value, recommendations=(recommended,)),
+        vpa=vpa(mode=mode.value, recommendations=(far_above,) if recommended else None),
         mode=mode,
         pods=pods,
         controllers={each.metadata.uid: WEB for each in pods},

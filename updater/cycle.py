@@ -182,8 +182,8 @@ class Pass:
                 features=self._rules.features,
                 now=self._now,
             )
-            if isinstance(judged, Decision):
-                self._ledger.settle(pod, judged, memory)
+            if isinstance(judged, Decision):  # refusals from now on are not in a row with earlier
+                self._ledger.settle(pod, judged, replace(memory, refusal=None))
             else:
                 self._ledger.remember(pod, memory)
                 candidates.append(judged)

@@ -223,3 +223,14 @@ async def test_a_vpa_that_was_changed_since_the_pass_began_does_nothing_more() -
         attempts = await run(snapshot(mode), hands, present=Present(vpa_changed=True))
         assert hands.evicted == hands.resized == []
         assert attempts.of("uid-web-0").decision == wait(Reason.VPA_CHANGED)
+
+
+async def test_hiccups_with_a_pass_between_them_in_which_all_was_well_are_not_in_a_row() -> None:
+    hands = Hands(resize_errors=dict.fromkeys(NAMES, ServerError("trouble")))
+    given = snapshot(UpdateMode.IN_PLACE_OR_RECREATE)
+    content = snapshot(UpdateMode.IN_PLACE_OR_RECREATE, recommended=False)
+    attempts = Attempts()
+    for each in (given, given, content, given, given):
+        attempts = await run(each, hands, attempts=attempts)
+    assert len(hands.resized) == 20
+    assert hands.evicted == []
