@@ -105,6 +105,7 @@ class Cache(Generic[T]):
         self._version = ""
         self._listed = asyncio.Event()
         self._fresh_from = math.inf  # the event loop's time
+        self._is_open = False  # the server agreed to the watch at hand
         self._pauses = Pauses(client.rng)
         self._trouble = ""
 
@@ -187,6 +188,8 @@ class Cache(Generic[T]):
             except GoneError:
                 raise
             except (KubeError, DecodeError) as error:
+                if self._is_open and not isinstance(error, UnreachableError):
+                    raise  # the next watch from here would only bring it again
                 self._note(error)
                 await asyncio.sleep(self._pauses.next(error))
             else:
@@ -201,6 +204,7 @@ class Cache(Generic[T]):
             field_selector=self._field_selector,
             on_open=self._opened,
         )
+        self._is_open = False
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:
@@ -214,6 +218,7 @@ class Cache(Generic[T]):
                 self._pauses.used()  # a quiet resource without bookmarks is no trouble
 
     def _opened(self) -> None:
+        self._is_open = True
         if self._fresh_from == math.inf:
             self._fresh_from = asyncio.get_running_loop().time() + _CATCH_UP
 

@@ -6,11 +6,11 @@ import logging
 from collections.abc import AsyncIterator, Callable
 
 import pytest
-from fake_api import FakeApi, Hasty, Reply, listing, named, status, until, watch_line
 
 from common.api.core import Pod
 from common.kube.cache import Cache, Change, Pauses
 from common.kube.endpoints import PODS
+from fake_api import FakeApi, Hasty, Reply, listing, named, status, until, watch_line
 
 LIST = "GET /api/v1/pods"
 WATCH = "WATCH /api/v1/pods"
@@ -106,6 +106,27 @@ async def test_a_version_that_is_too_old_means_list_again(gone: Reply) -> None:
             assert lines[3:] == ["-c@3", "b@2>12", "+d@13"]
             assert cache.get("shop", "a") is before.get("shop", "a")  # unchanged: the very same
             last = await api.asked(WATCH, times=2)
+    assert last.query["resourceVersion"] == "20"
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pytest.param(b"<html>gateway trouble</html>\n", id="no event"),
+        pytest.param(
+            watch_line("ERROR", {"kind": "Status", "code": 500, "reason": "InternalError"}),
+            id="an error that is none of the connection's",
+        ),
+    ],
+)
+async def test_what_a_watch_cannot_get_past_means_list_again(bad: bytes) -> None:
+    """The next watch from the same version would bring it again, for ever."""
+    async with FakeApi() as api:
+        api.on(LIST, listing(named("a", 1), version=10), listing(named("b", 12), version=20))
+        api.on(WATCH, Reply(chunks=[bad], hold=True), SILENCE)
+        async with following(api) as cache:
+            last = await api.asked(WATCH, times=2)
+            assert [pod.metadata.name for pod in cache.snapshot.items()] == ["b"]
     assert last.query["resourceVersion"] == "20"
 
 
