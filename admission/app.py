@@ -175,13 +175,18 @@ class Webhook:
             return unchanged, Outcome.LOOKUP_FAILED
         if match.vpa is None:
             return unchanged, Outcome.OFF if match.off else Outcome.NO_VPA
-        patches = admit_pod(
-            pod,
-            match.vpa,
-            self._cluster.limit_ranges(meta.namespace),
-            features=self._policy.features,
-            most_boost=self._policy.most_boost,
-        )
+        try:
+            patches = admit_pod(
+                pod,
+                match.vpa,
+                self._cluster.limit_ranges(meta.namespace),
+                features=self._policy.features,
+                most_boost=self._policy.most_boost,
+            )
+        except DecodeError as error:  # what people or other programs wrote, no bug of ours
+            told = {"vpa": match.vpa.metadata.name, "why": str(error)}
+            logger.warning("pod passes unchanged", extra=_named(request) | told)
+            return unchanged, Outcome.ERROR
         return self._allowed(request, patches), Outcome.PATCHED
 
     def _vpa(self, request: AdmissionRequest) -> tuple[bytes, Outcome]:

@@ -16,6 +16,7 @@ from common.annotations import (
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.base import QuantityJson
 from common.api.core import Container, LimitRangeSpec, Pod
+from common.errors import DecodeError
 from common.features import FeatureGates
 from common.patches import Operation, add, pointer
 from common.quantity import Quantity
@@ -55,7 +56,7 @@ def admit_pod(
     patch that can't be applied fails the pod whatever the failure policy says.
 
     Raises:
-        DecodeError: a start-up boost lacks its number.
+        DecodeError: a start-up boost lacks its number, or a value would be negative.
         QuantityError: something that should be a quantity is none.
     """
     operations: list[Operation] = []
@@ -122,6 +123,8 @@ def _map_operations(
     if there is None and wanted:
         yield add(path, {})
     for name in in_order(wanted):
+        if wanted[name].sign < 0:  # the API server would refuse the pod
+            raise DecodeError(f"{name} would become {wanted[name]}")
         yield add(path + pointer(name), str(wanted[name]))
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from admission.review import VPA_GROUP
-from common.errors import ConflictError, KubeError, NotFoundError
+from common.errors import ConflictError, DecodeError, KubeError, NotFoundError
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import MUTATING_WEBHOOKS
 
@@ -141,7 +141,7 @@ async def until_accepted(call: Callable[[], Awaitable[T]]) -> T:
     while True:
         try:
             return await call()
-        except KubeError as error:
+        except (KubeError, DecodeError) as error:
             if str(error) != told:
                 told = str(error)
                 logger.warning("webhook not registered yet", extra={"error": told})

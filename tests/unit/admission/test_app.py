@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from webhook_harness import FakeCluster, Harness, pod_request, vpa_request
 
 from admission.app import LARGEST_BODY, LookupFailedError, Match
 from builders import recommendation, vpa
 from common.api.autoscaling import ContainerPolicy, GenericStartupBoost, StartupBoost
 from common.api.meta import ObjectMeta
+from webhook_harness import FakeCluster, Harness, pod_request, vpa_request
 
 POD = {
     "metadata": {"generateName": "web-", "labels": {"app": "web"}, "creationTimestamp": None},
@@ -67,6 +67,26 @@ async def test_a_pod_passes_whatever_the_cluster_is_like(
     assert response["allowed"]
     assert ("patch" in response) == (outcome == "patched")
     assert harness.counted("Pod", outcome) == 1
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param("lots", id="no quantity"),
+        pytest.param("-1", id="negative: the API server would refuse the pod"),
+    ],
+)
+async def test_a_recommendation_that_makes_no_sense_is_one_line(
+    target: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    strange = vpa("odd", recommendations=(recommendation(target={"cpu": target}),))
+    harness = Harness(FakeCluster(Match(strange)))
+    assert await harness.review(pod_request(POD)) == ALLOWED
+    assert harness.counted("Pod", "error") == 1
+    (told,) = caplog.records
+    assert told.exc_info is None
+    assert vars(told)["vpa"] == "odd"
+    assert target in vars(told)["why"]
 
 
 async def test_a_boost_without_its_number_costs_the_patch_and_not_the_pod() -> None:

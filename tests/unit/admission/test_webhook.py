@@ -1,5 +1,6 @@
 """The webhook configuration, field by field, and how it is registered."""
 
+import asyncio
 import base64
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from admission import webhook
 from admission.webhook import Registration
-from common.errors import ConflictError, NotFoundError
+from common.errors import ConflictError, DecodeError, NotFoundError, ServerError
 from common.kube.client import PatchType
 
 PLAIN = Registration(service="vpa-webhook", namespace="kube-system", labels={})
@@ -204,3 +205,16 @@ async def test_nothing_new_is_nothing_sent(bundle: bytes) -> None:
     server = FakeServer(WANTED)
     assert not await patch_ca(server, bundle)
     assert server.calls == []
+
+
+@pytest.mark.parametrize("error", [ServerError("busy"), DecodeError("not JSON")], ids=str)
+async def test_registration_is_tried_until_it_is_accepted(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def call() -> None:
+        raise error
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.001):
+            await webhook.until_accepted(call)
+    assert [vars(record)["error"] for record in caplog.records] == [str(error)]
