@@ -15,7 +15,7 @@ from common.resources import ResourceQuantities
 from updater.attempts import PodMemory
 from updater.decision import Decision, Reason, leave
 from updater.live_pod import LivePod, resized_at
-from updater.resize import ResizeStatus, resize_status
+from updater.resize import ResizeStatus, resize_status, spec_requests
 from updater.resize_plan import (
     ResizePlan,
     containers_to_patch,
@@ -126,16 +126,36 @@ def _later(start: datetime | None, resized: datetime | None) -> datetime | None:
 def plan_candidate(
     candidate: Candidate, vpa: VerticalPodAutoscaler, limit_ranges: Sequence[LimitRangeSpec]
 ) -> ResizePlan | Decision:
-    """The resize that would bring the candidate where it should be."""
+    """The resize that would bring the candidate where it should be.
+
+    A container whose spec asks for the target already is left out, its limits too: it is the
+    kubelet's turn. Its report may be half new and half old for a while, a new memory request
+    beside the old limit, and a limit in proportion to that would be the wrong one.
+    """
     pod, containers = candidate.pod, candidate.processed.containers
-    chosen = containers_to_patch(
-        candidate.verdict, containers, requests=candidate.requests, ooms=candidate.ooms
-    )
     try:
+        asked = spec_requests(pod)
+        chosen = containers_to_patch(
+            candidate.verdict,
+            {
+                name: amounts
+                for name, amounts in containers.items()
+                if not _asks(asked[name], amounts.target)
+            },
+            requests=candidate.requests,
+            ooms=candidate.ooms,
+        )
         wanted = wanted_resources(pod, vpa, candidate.processed, limit_ranges)
         return plan_resize(pod, wanted, chosen, containers=containers)
     except QuantityError:  # in the spec, or in an init container: the status was readable
         return leave(Reason.UNREADABLE)
+
+
+def _asks(requests: ResourceQuantities, target: ResourceQuantities) -> bool:
+    return all(
+        resource in requests and requests[resource].milli == amount.milli
+        for resource, amount in target.items()
+    )
 
 
 def note_resizing(memory: PodMemory, status: ResizeStatus, *, now: datetime) -> PodMemory:

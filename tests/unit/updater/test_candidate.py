@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
 from builders import container, pod, recommendation, vpa
@@ -14,11 +15,13 @@ from common.api.core import (
     Pod,
     PodCondition,
     PodStatus,
+    ResourceRequirements,
 )
 from common.features import FeatureGates
 from updater.attempts import PodMemory
-from updater.candidate import Candidate, judge_pod, oom_threshold
+from updater.candidate import Candidate, judge_pod, oom_threshold, plan_candidate
 from updater.decision import Decision, Reason
+from updater.resize_plan import ResizePlan
 from updater.update_order import Thresholds
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
@@ -157,3 +160,35 @@ def test_oom_threshold(*, gate: bool, seconds: int | None, want: int) -> None:
     given = type(plain)(metadata=plain.metadata, spec=type(plain.spec)(update_policy=policy))
     threshold = oom_threshold(given, timedelta(minutes=10), FeatureGates(per_vpa_config=gate))
     assert threshold == timedelta(seconds=want)
+
+
+# What the spec requests, and the (cpu, memory) changes of a resize to 200m and 200Mi.
+ASKED = [
+    ("200m", "200Mi", set()),
+    ("150m", "200Mi", {("app", "cpu")}),
+]
+
+
+@pytest.mark.parametrize(("cpu", "memory", "changes"), ASKED)
+def test_a_report_that_is_half_old_does_not_shrink_a_limit_that_was_asked_for(
+    cpu: str, memory: str, changes: set[tuple[str, str]]
+) -> None:
+    """The kubelet reports the new memory request beside the old limit, and the old cpu."""
+    limits = {"memory": "400Mi"}
+    asked = pod(containers=(container(requests={"cpu": cpu, "memory": memory}, limits=limits),))
+    reported = ResourceRequirements(
+        requests={"cpu": "100m", "memory": "200Mi"},
+        limits={"memory": "400Mi" if changes else "200Mi"},
+    )
+    status = ContainerStatus(name="app", resources=reported)
+    given = msgspec.structs.replace(
+        asked, status=PodStatus(phase="Running", start_time=NOW, container_statuses=(status,))
+    )
+    exactly = {"cpu": "200m", "memory": "200Mi"}
+    recommended = recommendation(target=exactly, lower=exactly, upper=exactly)
+    autoscaler = vpa(recommendations=(recommended,))
+    candidate = judged(given, autoscaler)
+    assert isinstance(candidate, Candidate)
+    plan = plan_candidate(candidate, autoscaler, ())
+    assert isinstance(plan, ResizePlan)
+    assert plan.changes == changes
