@@ -1,7 +1,7 @@
 """The updater's figures, under the reference's names; updater.md 12.2."""
 
 from collections import Counter as Tally
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -55,6 +55,7 @@ class Metrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
+        self._series: dict[tuple[str, str], set[tuple[Counter, Labels]]] = {}
         by_mode, by_size = ("vpa_size_log2", "update_mode"), ("vpa_size_log2",)
         vpa = ("vpa_name", "vpa_namespace")
         self._controlled = self._gauge(
@@ -120,24 +121,38 @@ class Metrics:
 
     def prepare(self, vpa: VpaLabels) -> None:
         """Let a VPA's two counters exist before they count."""
-        self._evicted.labels(vpa.size, vpa.mode.value, vpa.name, vpa.namespace)
-        self._updated.labels(vpa.size, vpa.name, vpa.namespace)
+        self._of(vpa, self._evicted, vpa.size, vpa.mode.value)
+        self._of(vpa, self._updated, vpa.size)
 
     def evicted(self, vpa: VpaLabels) -> None:
-        self._evicted.labels(vpa.size, vpa.mode.value, vpa.name, vpa.namespace).inc()
+        self._of(vpa, self._evicted, vpa.size, vpa.mode.value).inc()
 
     def eviction_failed(self, vpa: VpaLabels, reason: str) -> None:
-        labels = (vpa.size, vpa.mode.value, reason, vpa.name, vpa.namespace)
-        self._failed_evictions.labels(*labels).inc()
+        self._of(vpa, self._failed_evictions, vpa.size, vpa.mode.value, reason).inc()
 
     def resized(self, vpa: VpaLabels) -> None:
-        self._updated.labels(vpa.size, vpa.name, vpa.namespace).inc()
+        self._of(vpa, self._updated, vpa.size).inc()
 
     def resize_failed(self, vpa: VpaLabels, reason: str) -> None:
-        self._failed_updates.labels(vpa.size, reason, vpa.name, vpa.namespace).inc()
+        self._of(vpa, self._failed_updates, vpa.size, reason).inc()
 
     def skipped_infeasible(self, vpa: VpaLabels) -> None:
-        self._infeasible_skips.labels(vpa.size, vpa.name, vpa.namespace).inc()
+        self._of(vpa, self._infeasible_skips, vpa.size).inc()
+
+    def _of(self, vpa: VpaLabels, counter: Counter, *labels: str) -> Counter:
+        """The counter of one VPA, whose name and namespace are the last labels."""
+        values = (*labels, vpa.name, vpa.namespace)
+        self._series.setdefault((vpa.namespace, vpa.name), set()).add((counter, values))
+        return counter.labels(*values)
+
+    def keep_only(self, vpas: Collection[tuple[str, str]]) -> None:
+        """Drop the counters of all VPAs but these, by namespace and name.
+
+        Where VPAs come and go, their series would fill the memory, and each scrape.
+        """
+        for gone in self._series.keys() - vpas:
+            for counter, labels in self._series.pop(gone):
+                counter.remove(*labels)
 
     def publish(self, figures: PassFigures) -> None:
         """Replace the gauges by what the pass that just ended counted."""

@@ -114,6 +114,8 @@ class Updater:
             with self._timed("EvictPods"):
                 await current.run(first=self._passes)
             self._attempts = current.attempts
+            there = self._caches.vpas.snapshot.items()
+            self._metrics.keep_only({(vpa.metadata.namespace, vpa.metadata.name) for vpa in there})
 
     def _believe(self, *, fresh: bool) -> bool:
         """Say it once when the caches stop or start to follow the API server."""

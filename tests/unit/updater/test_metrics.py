@@ -1,0 +1,47 @@
+"""Counters of VPAs live as long as the VPAs."""
+
+from prometheus_client import CollectorRegistry
+
+from common.api.autoscaling import UpdateMode
+from updater.metrics import Metrics, VpaLabels
+
+SHOP = VpaLabels("1", UpdateMode.RECREATE, "shop", "default")
+BANK = VpaLabels("2", UpdateMode.IN_PLACE, "bank", "default")
+
+
+def counted(registry: CollectorRegistry) -> set[str]:
+    """The VPAs that some counter names."""
+    return {
+        sample.labels["vpa_name"]
+        for metric in registry.collect()
+        for sample in metric.samples
+        if "vpa_name" in sample.labels
+    }
+
+
+def test_the_counters_of_a_deleted_vpa_go_with_it() -> None:
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    for vpa in (SHOP, BANK):
+        metrics.prepare(vpa)
+        metrics.evicted(vpa)
+        metrics.eviction_failed(vpa, "EvictionError")
+        metrics.resized(vpa)
+        metrics.resize_failed(vpa, "InPlaceUpdateError")
+        metrics.skipped_infeasible(vpa)
+    metrics.keep_only({("default", "shop"), ("default", "bank")})
+    assert counted(registry) == {"shop", "bank"}
+    metrics.keep_only({("default", "bank"), ("elsewhere", "shop")})
+    assert counted(registry) == {"bank"}
+    labels = {"vpa_size_log2": "2", "vpa_name": "bank", "vpa_namespace": "default"}
+    assert registry.get_sample_value("vpa_updater_in_place_updated_pods_total", labels) == 1
+
+
+def test_a_vpa_that_comes_back_counts_from_zero() -> None:
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    metrics.resized(SHOP)
+    metrics.keep_only(())
+    metrics.prepare(SHOP)
+    labels = {"vpa_size_log2": "1", "vpa_name": "shop", "vpa_namespace": "default"}
+    assert registry.get_sample_value("vpa_updater_in_place_updated_pods_total", labels) == 0
