@@ -103,6 +103,7 @@ class Correlator:
         self._component = component
         self._told: OrderedDict[Key, _Told] = OrderedDict()
         self._buckets: OrderedDict[Key, TokenBucket] = OrderedDict()
+        self._named = 0  # nanoseconds, in the last name that was given
 
     def decide(self, occurrence: Occurrence) -> Decision:
         object_key = _object_key(occurrence.about)
@@ -130,7 +131,9 @@ class Correlator:
 
     def _create(self, key: Key, occurrence: Occurrence) -> Create:
         about, at = occurrence.about, occurrence.at
-        name = f"{about.name}.{int(at.timestamp() * 1_000_000) * 1000:x}"
+        # Names are made of the time, so two events of one moment need different ones.
+        self._named = max(int(at.timestamp() * 1_000_000) * 1000, self._named + 1)
+        name = f"{about.name}.{self._named:x}"
         self._told[key] = _Told(name, at, at, 1)
         self._told.move_to_end(key)
         _bound(self._told)

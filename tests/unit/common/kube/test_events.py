@@ -53,6 +53,16 @@ def test_another_text_is_another_event() -> None:
     assert isinstance(correlator.decide(replace(EVICTED, message="Other.")), Create)
 
 
+def test_two_events_of_one_moment_have_different_names() -> None:
+    correlator = Correlator("vpa-updater")
+    names = set()
+    for message in ("One.", "Two."):
+        decision = correlator.decide(replace(EVICTED, message=message))
+        assert isinstance(decision, Create)
+        names.add(decision.body["metadata"]["name"])
+    assert len(names) == 2
+
+
 def test_one_object_has_a_burst_of_25_and_then_one_in_five_minutes() -> None:
     correlator = Correlator("vpa-updater")
     for _ in range(25):
