@@ -17,7 +17,6 @@ loop would seem to hurry.
 import asyncio
 import fcntl
 import selectors
-import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
@@ -30,6 +29,7 @@ PATIENCE = 0.1
 """Real seconds; a delayed acknowledgement, for which Nagle's algorithm waits, takes 0.04."""
 
 _SIOCOUTQNSD = 0x894B  # linux/sockios.h
+_NOTHING = bytes(4)  # an int of zero
 _GLANCE = 0.001  # real seconds between two looks at bytes on their way
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -74,15 +74,31 @@ class _JumpingSelector(selectors.BaseSelector):
     def __init__(self, loop: VirtualTimeLoop) -> None:
         self._loop = loop
         self._real = selectors.DefaultSelector()
+        # Kept beside the map of keys, which is slow to go through before every jump.
+        self._writers: set[int] = set()  # descriptors that connect, or wait to write
+        self._senders: set[int] = set()  # of which the kernel tells what it holds back
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        return self._real.register(fileobj, events, data)
+        key = self._real.register(fileobj, events, data)
+        if _can_tell(key.fd):
+            self._senders.add(key.fd)
+        return self._noted(key)
 
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        return self._real.unregister(fileobj)
+        key = self._real.unregister(fileobj)
+        self._senders.discard(key.fd)
+        self._writers.discard(key.fd)
+        return key
 
     def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        return self._real.modify(fileobj, events, data)
+        return self._noted(self._real.modify(fileobj, events, data))
+
+    def _noted(self, key: selectors.SelectorKey) -> selectors.SelectorKey:
+        if key.events & selectors.EVENT_WRITE:
+            self._writers.add(key.fd)
+        else:
+            self._writers.discard(key.fd)
+        return key
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Poll; wait for what is on its way; then jump.
@@ -106,11 +122,14 @@ class _JumpingSelector(selectors.BaseSelector):
         return found
 
     def _anything_on_its_way(self) -> bool:
-        """Whether a socket connects, or was given what is not sent yet."""
-        for key in self._real.get_map().values():
-            if key.events & selectors.EVENT_WRITE or _held_back(key.fd):
-                return True
-        return False
+        """Whether a socket connects, or was given what is not sent yet.
+
+        The kernel holds bytes back for Nagle's algorithm, or because the peer is full.
+        """
+        return bool(self._writers) or any(
+            fcntl.ioctl(descriptor, _SIOCOUTQNSD, _NOTHING) != _NOTHING
+            for descriptor in self._senders
+        )
 
     def close(self) -> None:
         self._real.close()
@@ -119,16 +138,13 @@ class _JumpingSelector(selectors.BaseSelector):
         return self._real.get_map()
 
 
-def _held_back(descriptor: int) -> int:
-    """Bytes that the kernel has yet to send, for Nagle's algorithm or a full peer; else 0.
-
-    Linux knows; elsewhere, and for other files than sockets, the answer is 0.
-    """
+def _can_tell(descriptor: int) -> bool:
+    """Whether the kernel counts what it has yet to send: Linux does, for connected sockets."""
     try:
-        answer = fcntl.ioctl(descriptor, _SIOCOUTQNSD, bytes(4))
+        fcntl.ioctl(descriptor, _SIOCOUTQNSD, _NOTHING)
     except OSError:
-        return 0
-    return int.from_bytes(answer, sys.byteorder)
+        return False
+    return True
 
 
 class VirtualClock:
