@@ -1,0 +1,207 @@
+"""A simulated day: a cluster and our three components, with their default flags, in one process.
+
+Everybody waits on one virtual-time loop, so the day takes seconds. What is shown: with a load
+that comes and goes, workloads get what they need, few pods are disturbed, and nothing breaks.
+"""
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import admission.__main__
+import recommender.__main__
+import updater.__main__
+from admission.settings import Settings as AdmissionSettings
+from certs import authority
+from certs.store import Directory
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.api.core import Pod
+from common.errors import NotFoundError
+from common.kube.cache import Cache, Change
+from common.kube.client import KubeClient
+from common.kube.endpoints import MUTATING_WEBHOOKS, PODS, VPAS
+from common.quantity import parse_milli, parse_value
+from common.runtime.clock import SystemClock
+from process_harness import free_port
+from recommender.settings import Settings as RecommenderSettings
+from sandbox import virtual_time
+from sandbox.cluster import Cluster, running_cluster
+from sandbox.scenario import parse_scenario
+from sandbox.virtual_time import VirtualClock
+from updater.settings import Settings as UpdaterSettings
+from workloads import NAMESPACE, deploy, prepare
+
+HOURS = 16  # from six in the morning: longer than the twelve that a pod is left alone
+REPLICAS = 3
+SCENARIO = parse_scenario("""
+nodes: [{count: 2, cpu: 16, memory: 32Gi}]
+timing: {heartbeat: 60s, memory-check: 60s}
+metrics: {window: 60s}
+seed: 1
+usage:
+  - match: {labels: {app: shop}}
+    cpu: {daily: {low: 100m, high: 900m, peak-at: 14h}, noise: 0.1}
+    memory: {daily: {low: 200Mi, high: 600Mi, peak-at: 14h}, noise: 0.05}
+  - match: {labels: {app: cache}}
+    cpu: {constant: 150m, noise: 0.2}
+    memory: {ramp: {from: 300Mi, to: 900Mi, over: 6h}}
+  - match: {labels: {app: idle}}
+    cpu: 5m
+    memory: 30Mi
+""")
+
+
+@dataclass
+class Journal:
+    """The pods and VPAs of now, and every pod that there was."""
+
+    uids: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    restarts: int = 0
+
+    def follow(self, client: KubeClient) -> tuple[Cache[Pod], Cache[VerticalPodAutoscaler]]:
+        self.pods = Cache(client, PODS, on_change=self._note)
+        self.vpas = Cache(client, VPAS)
+        return self.pods, self.vpas
+
+    def _note(self, change: Change[Pod]) -> None:
+        if (pod := change.new) is not None:
+            self.uids[(pod.metadata.labels or {})["app"]].add(pod.metadata.uid)
+            counts = (one.restart_count for one in pod.status.container_statuses or ())
+            self.restarts = max(self.restarts, *counts, 0)
+
+    def requests(self, app: str) -> list[tuple[int, int]]:
+        """Millicores and bytes that the pods request, sorted."""
+        found = []
+        for pod in self.pods.in_namespace(NAMESPACE):
+            resources = pod.spec.containers[0].resources
+            if (pod.metadata.labels or {}).get("app") == app and resources is not None:
+                requests = resources.requests or {}
+                found.append((parse_milli(requests["cpu"]), parse_value(requests["memory"])))
+        return sorted(found)
+
+    def target(self, name: str) -> tuple[int, int]:
+        """Millicores and bytes that a VPA recommends."""
+        vpa = self.vpas.get(NAMESPACE, name)
+        assert vpa is not None
+        assert vpa.status.recommendation is not None, name
+        (container,) = vpa.status.recommendation.container_recommendations or ()
+        return parse_milli(container.target["cpu"]), parse_value(container.target["memory"])
+
+
+@asynccontextmanager
+async def components(cluster: Cluster, clock: VirtualClock, folder: Path) -> AsyncIterator[None]:
+    """Our three programs, from their settings on, as tasks of this loop."""
+    bundle = authority.create(
+        ["127.0.0.1"],
+        make_key=authority.rsa_key,
+        now=SystemClock().now() - timedelta(days=1),
+        lifetime=timedelta(days=3),
+    )
+    await Directory(folder).save(bundle)
+    kubeconfig, port = folder / "kubeconfig", free_port()
+    kubeconfig.write_text(cluster.kubeconfig)
+    common: dict[str, Any] = {"kubeconfig": str(kubeconfig), "address": "127.0.0.1:0"}
+    webhook = AdmissionSettings(
+        **common,
+        port=port,
+        register_by_url=True,
+        webhook_address="https://127.0.0.1",
+        webhook_port=str(port),
+        tls_cert_file=str(folder / "serverCert.pem"),
+        tls_private_key=str(folder / "serverKey.pem"),
+        client_ca_file=str(folder / "caCert.pem"),
+        # Not every ten seconds: most of the day's calls would be heartbeats.
+        status_lease_update_interval=timedelta(seconds=30),
+    )
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(work)
+            for work in (
+                recommender.__main__.recommend(RecommenderSettings(**common), clock),
+                updater.__main__.serve(UpdaterSettings(**common), clock, environ={}),
+                admission.__main__.serve(webhook, clock, namespace="kube-system"),
+            )
+        ]
+        yield
+        for task in tasks:
+            task.cancel()
+
+
+async def registered(client: KubeClient) -> None:
+    """Wait for the webhook: who comes before it is not patched."""
+    while True:
+        try:
+            await client.get(MUTATING_WEBHOOKS, "vpa-webhook-config")
+        except NotFoundError:
+            await asyncio.sleep(1)
+        else:
+            return
+
+
+async def live(clock: VirtualClock, folder: Path) -> None:
+    """The day, and what has to be true at its end."""
+    rng = Random(1)
+    async with (
+        running_cluster(SCENARIO, clock=clock, rng=rng) as cluster,
+        cluster.client("test") as client,
+    ):
+        await prepare(client)
+        journal = Journal()
+        async with components(cluster, clock, folder), asyncio.TaskGroup() as group:
+            caches = [group.create_task(cache.run()) for cache in journal.follow(client)]
+            await registered(client)
+            little, much = {"cpu": "200m", "memory": "256Mi"}, {"cpu": "2", "memory": "2Gi"}
+            for name, mode, requests in (
+                ("shop", "InPlaceOrRecreate", little),
+                ("cache", "Recreate", much),
+                ("idle", "Off", much),
+            ):
+                await deploy(client, name, replicas=REPLICAS, mode=mode, requests=requests)
+            for _ in range(HOURS):
+                await asyncio.sleep(3600)
+                told = (f"{app} {journal.requests(app)}" for app in ("shop", "cache"))
+                print(f"{clock.now():%H:%M}  {'  '.join(told)}")  # noqa: T201
+            for cache in caches:
+                cache.cancel()
+        everybody_got_what_they_need(journal)
+        counts = cluster.api.audit.counts()
+        failed = {(one["verb"], one["resource"]) for one in counts if one["code"] >= 500}
+        assert failed <= {("list", "pods")}  # metrics, in the first minute
+        assert sum(one["count"] for one in counts if one["subresource"] == "resize") < 60
+
+
+def everybody_got_what_they_need(journal: Journal) -> None:
+    mib = 1024 * 1024
+    for app in ("shop", "cache", "idle"):
+        assert len(journal.requests(app)) == REPLICAS
+    for cpu, memory in journal.requests("shop"):
+        assert 800 < cpu < 1300  # nearly the peak, and a margin
+        assert 600 * mib < memory < 900 * mib
+    assert len(journal.uids["shop"]) == REPLICAS  # grown in place, each of them
+    for cpu, memory in journal.requests("cache"):
+        assert 150 < cpu < 250
+        assert 900 * mib < memory < 1300 * mib
+    assert REPLICAS < len(journal.uids["cache"]) <= 6 * REPLICAS
+    assert journal.requests("idle") == [(2000, 2048 * mib)] * REPLICAS
+    assert journal.target("idle") == (25, 250 * mib)  # the least that is ever recommended
+    assert len(journal.uids["idle"]) == REPLICAS
+    assert journal.restarts == 0
+
+
+@pytest.mark.timeout(240)  # half a minute, but much more while coverage is measured
+def test_a_day_in_seconds(tmp_path: Path) -> None:
+    today = SystemClock().now().astimezone(UTC)
+    epoch = datetime(today.year, today.month, today.day, 6, tzinfo=UTC)
+    began = time.perf_counter()
+    virtual_time.run(lambda clock: live(clock, tmp_path), epoch=epoch)
+    took = time.perf_counter() - began
+    print(f"{HOURS} hours in {took:.1f} s: {HOURS * 3600 / took:.0f} times as fast")  # noqa: T201
