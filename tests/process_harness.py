@@ -16,8 +16,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from workloads import NAMESPACE, Change, prepare
-
 from certs import authority
 from certs.store import Directory
 from common.api.autoscaling import VerticalPodAutoscaler
@@ -31,6 +29,7 @@ from common.runtime.web import listen
 from sandbox.apiserver.audit import Entry
 from sandbox.cluster import Cluster, running_cluster
 from sandbox.scenario import Scenario, parse_scenario
+from workloads import NAMESPACE, Change, prepare
 
 LOOPBACK = "127.0.0.1"
 AGENTS = {

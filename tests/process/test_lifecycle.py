@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
-from process_harness import AGENTS, Process, World, repeated, world
-from workloads import deploy
 
 import admission.access
 import recommender.access
 import updater.access
 from common.kube.endpoints import Access, Permission
+from process_harness import AGENTS, Process, World, repeated, world
+from workloads import deploy
 
 SMALL = {"cpu": "800m", "memory": "1Gi"}  # what `small` requests, and `LESS` is what it needs
 LESS = {"cpu": "35m", "memory": "250Mi"}

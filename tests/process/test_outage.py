@@ -4,10 +4,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from process_harness import Process, world
-from workloads import NAMESPACE, deploy
 
 from common.kube.endpoints import VPAS
+from process_harness import Process, world
+from workloads import NAMESPACE, deploy
 
 OUTAGE_SECONDS = 30.0
 BACK_SECONDS = 75.0  # the longest pause between two tries, and what settles after it
