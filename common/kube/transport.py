@@ -46,7 +46,8 @@ class Transport:
     """Sends requests; the only place that sees HTTP statuses and aiohttp's exceptions.
 
     A refused credential (401) is renewed, and the request sent once more: it was not carried
-    out. Calls that allow it are tried again after growing pauses.
+    out. Calls that allow it are tried again after growing pauses, unless the server is known to
+    be away: a thousand questions would wait for it one after the other.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class Transport:
         Raises:
             KubeError: the server refused, or there was no answer.
         """
-        tries = _TRIES if call.retry else 1
+        tries = _TRIES if call.retry and self.connectivity.reachable else 1
         pause = _FIRST_PAUSE
         while True:
             tries -= 1

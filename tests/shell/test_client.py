@@ -4,7 +4,6 @@ import asyncio
 import logging
 
 import pytest
-from fake_api import FakeApi, Reply, listing, named, status
 
 from common.api.autoscaling import CheckpointSpec, VerticalPodAutoscalerCheckpoint
 from common.api.meta import ObjectMeta
@@ -22,6 +21,7 @@ from common.errors import (
 )
 from common.kube.client import PatchType
 from common.kube.endpoints import CHECKPOINTS, PODS, SECRETS
+from fake_api import FakeApi, Reply, listing, named, status
 
 PODS_PATH = "/api/v1/pods"
 POD = "/api/v1/namespaces/shop/pods/web"
@@ -336,3 +336,16 @@ async def test_a_client_that_is_not_open_is_a_bug() -> None:
     async with FakeApi() as api:
         with pytest.raises(RuntimeError, match="not open"):
             await api.client().request("GET", "/version")
+
+
+async def test_a_server_that_is_known_to_be_away_is_asked_only_once() -> None:
+    """Whoever has many questions would otherwise wait for hours."""
+    async with FakeApi() as api, api.client() as client:
+        api.on("GET /api/v1/namespaces/shop/pods/web-0", Reply(cut=True))
+        asked = []
+        for _ in range(2):
+            with pytest.raises(UnreachableError):
+                await client.get(PODS, "web-0", namespace="shop")
+            asked.append(len(api.requests))
+    first, both = asked
+    assert both - first == first / 4
