@@ -109,6 +109,7 @@ class Pass:
         try:
             for scaled in (*autoscaled[start:], *autoscaled[:start]):
                 await self._update(scaled)
+                await asyncio.sleep(0)  # watches, health and the Lease have their turn
         except PassOverError as over:
             logger.warning("pass ended early", extra={"cause": str(over)})
         finally:

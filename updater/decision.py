@@ -76,6 +76,22 @@ class Decision:
     action: Action
     reason: Reason
 
+    @property
+    def needs_nothing(self) -> bool:
+        """Whether the pod is no candidate at all, as most pods are most of the time."""
+        return self.reason in _NEED_NOTHING
+
+
+_NEED_NOTHING = frozenset(
+    {
+        Reason.NO_CHANGE,
+        Reason.NOT_STARTED,
+        Reason.TOO_YOUNG,
+        Reason.TOO_SMALL,
+        Reason.NO_RECOMMENDATION,
+    }
+)
+
 
 def evict(reason: Reason) -> Decision:
     """The pod is to be replaced."""

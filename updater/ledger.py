@@ -27,11 +27,18 @@ class Ledger:
         self._changed[pod.metadata.uid] = memory
 
     def settle(self, pod: Pod, decision: Decision, memory: PodMemory) -> None:
-        """Write down how the pod ended in this pass; a change of that is worth a line."""
+        """Write down how the pod ended in this pass; a change of that is worth a line.
+
+        That a pod needs nothing, as before, is a line for those who ask for more of them: after
+        a start it would be one for each pod of the cluster.
+        """
         self.figures.candidates[decision] += 1
         self.remember(pod, replace(memory, decision=decision))
-        if memory.decision != decision:
-            logger.info(
+        before = memory.decision
+        if before != decision:
+            quiet = decision.needs_nothing and (before is None or before.needs_nothing)
+            logger.log(
+                logging.DEBUG if quiet else logging.INFO,
                 "pod decided",
                 extra={
                     "pod": f"{pod.metadata.namespace}/{pod.metadata.name}",

@@ -1,5 +1,6 @@
 """What a cycle sees: every VPA with its live pods, frozen at one moment."""
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -24,6 +25,7 @@ logger = logging.getLogger(__name__)
 LIVE_PODS = Endpoint("", "v1", "pods", "Pod", LivePod)
 _PODS_ON_NODES = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 _CHECK_SECONDS = 5.0
+_SLICE = 1000  # pods matched before other tasks get their turn
 _NEW_PODS_ONLY = (UpdateMode.OFF, UpdateMode.INITIAL)
 
 
@@ -175,7 +177,9 @@ async def match_pods(
     namespaces = {namespace for namespace, _, _ in by_target}
     topmost: dict[Controller, Controller | None] = {}
     matched: dict[tuple[str, str], list[LivePod]] = {}
-    for pod in pods:
+    for number, pod in enumerate(pods):
+        if number % _SLICE == _SLICE - 1:
+            await asyncio.sleep(0)
         controller = controller_of(pod.metadata)
         if controller is None or controller.namespace not in namespaces:
             continue

@@ -1,5 +1,7 @@
 """One pass with hands that remember: the vectors of updater.md 16, and what may go wrong."""
 
+import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -234,3 +236,20 @@ async def test_hiccups_with_a_pass_between_them_in_which_all_was_well_are_not_in
         attempts = await run(each, hands, attempts=attempts)
     assert len(hands.resized) == 20
     assert hands.evicted == []
+
+
+async def test_others_have_their_turn_while_a_pass_has_nothing_to_send() -> None:
+    given = snapshot(UpdateMode.RECREATE, recommended=False)
+    many = replace(given, autoscaled=given.autoscaled * 20)
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    await run(many, Hands())
+    task.cancel()
+    assert turns >= 20

@@ -1,0 +1,38 @@
+"""What the ledger tells: each change once, and no line for each pod that is fine."""
+
+import logging
+
+import pytest
+
+from updater.attempts import NOTHING, Attempts
+from updater.decision import Decision, Reason, evict, leave, wait
+from updater.ledger import Ledger
+from updater_harness import live_pod
+
+YOUNG, SMALL = leave(Reason.TOO_YOUNG), leave(Reason.TOO_SMALL)
+BUSY, GONE = wait(Reason.BUDGET_EXHAUSTED), evict(Reason.OUTSIDE_RANGE)
+
+# Decisions about one pod in a row, and those that are told at the default verbosity.
+ROWS = [
+    pytest.param([YOUNG, YOUNG, SMALL], [], id="a pod that is fine all its life"),
+    pytest.param([YOUNG, BUSY, BUSY, GONE], [BUSY, GONE], id="one that is waiting, once"),
+    pytest.param([BUSY, SMALL, SMALL], [BUSY, SMALL], id="one that needs nothing any more"),
+    pytest.param(
+        [leave(Reason.UNREADABLE)], [leave(Reason.UNREADABLE)], id="one that can not be read"
+    ),
+]
+
+
+@pytest.mark.parametrize(("decisions", "told"), ROWS)
+def test_what_is_told(
+    decisions: list[Decision], told: list[Decision], caplog: pytest.LogCaptureFixture
+) -> None:
+    pod, attempts = live_pod("web-0"), Attempts({"uid-web-0": NOTHING})
+    living = frozenset({"uid-web-0"})
+    with caplog.at_level(logging.INFO):
+        for decision in decisions:
+            ledger = Ledger(attempts)
+            ledger.settle(pod, decision, ledger.memory(pod))
+            attempts = ledger.attempts(living)
+    lines = [(vars(line)["decision"], vars(line)["reason"]) for line in caplog.records]
+    assert lines == [(each.action.value, each.reason.value) for each in told]
