@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from fake_api import FakeApi, Reply, listing, named
-
 from common.kube import endpoints
+from fake_api import FakeApi, Reply, listing, named
 from recommender.__main__ import assemble
 from recommender.cycle import Recommender
 from recommender.metrics import Metrics
@@ -58,6 +57,52 @@ def pod(name: str = "web-1", *, app: str = "web", status: Any = None) -> Any:
 def usage(name: str = "web-1", *, at: datetime = START, **resources: str) -> Any:
     containers = [{"name": "app", "usage": resources or {"cpu": "100m", "memory": "200Mi"}}]
     return named(name, timestamp=at.isoformat(), window="15s", containers=containers)
+
+
+WEB = status_of("web")
+
+
+def written(api: FakeApi, route: str = WEB) -> Any:
+    """The value of the last patch of a status, or of a checkpoint."""
+    bodies = [each.json() for each in api.requests if f"{each.method} {each.path}" == route]
+    return bodies[-1][-1]["value"]
+
+
+def target(api: FakeApi, name: str = "web") -> dict[str, str]:
+    found = written(api, status_of(name))
+    target: dict[str, str] = found["recommendation"]["containerRecommendations"][0]["target"]
+    return target
+
+
+def conditions(api: FakeApi, name: str = "web") -> dict[str, str]:
+    found = written(api, status_of(name))
+    return {one["type"]: one.get("message", "") for one in found["conditions"]}
+
+
+HISTOGRAM = {"referenceTimestamp": "2026-01-02T00:00:00Z", "bucketWeights": {"30": 10000}}
+
+
+def checkpoint(name: str = "web", container: str = "app", **more: Any) -> Any:
+    return named(
+        f"{name}-{container}",
+        spec={"vpaObjectName": name, "containerName": container},
+        status={
+            "version": "v3",
+            "lastUpdateTime": "2026-01-02T11:00:00Z",
+            "cpuHistogram": {**HISTOGRAM, "totalWeight": 100},
+            "memoryHistogram": {**HISTOGRAM, "totalWeight": 10},
+            "firstSampleStart": "2026-01-01T00:00:00Z",
+            "lastSampleStart": "2026-01-02T11:00:00Z",
+            "totalSamplesCount": 1440,
+            **more,
+        },
+    )
+
+
+def killed(at: str, name: str = "web-1", *, app: str = "web") -> Any:
+    terminated = {"reason": "OOMKilled", "exitCode": 137, "finishedAt": at}
+    state = {"name": "app", "restartCount": 0, "state": {"terminated": terminated}}
+    return pod(name, app=app, status={"phase": "Running", "containerStatuses": [state]})
 
 
 class FixedClock:

@@ -1,79 +1,36 @@
 """Whole cycles against an API server that says what the test tells it to."""
 
-import logging
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from common.api.autoscaling import VerticalPodAutoscaler
-from common.features import FeatureGates
 from common.kube.watch import WatchProtocol
 from fake_api import FakeApi, Reply, listing, named, status, until, watch_line
 from recommender_harness import (
     CHECKPOINTS,
     METRICS,
     NEW_CHECKPOINT,
-    START,
+    WEB,
+    checkpoint,
     checkpoint_of,
-    deployment,
+    conditions,
+    killed,
     pod,
     prepare,
     running,
-    status_of,
+    target,
     usage,
     vpa,
+    written,
 )
 
-WEB = status_of("web")
 DELETE_OLD = "DELETE /apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalercheckpoints"
-
-
-def written(api: FakeApi, route: str = WEB) -> Any:
-    """The value of the last patch of a status, or of a checkpoint."""
-    bodies = [each.json() for each in api.requests if f"{each.method} {each.path}" == route]
-    return bodies[-1][-1]["value"]
-
-
-def target(api: FakeApi, name: str = "web") -> dict[str, str]:
-    found = written(api, status_of(name))
-    target: dict[str, str] = found["recommendation"]["containerRecommendations"][0]["target"]
-    return target
-
-
-def conditions(api: FakeApi, name: str = "web") -> dict[str, str]:
-    found = written(api, status_of(name))
-    return {one["type"]: one.get("message", "") for one in found["conditions"]}
-
-
-HISTOGRAM = {"referenceTimestamp": "2026-01-02T00:00:00Z", "bucketWeights": {"30": 10000}}
-
-
-def checkpoint(name: str = "web", container: str = "app", **more: Any) -> Any:
-    return named(
-        f"{name}-{container}",
-        spec={"vpaObjectName": name, "containerName": container},
-        status={
-            "version": "v3",
-            "lastUpdateTime": "2026-01-02T11:00:00Z",
-            "cpuHistogram": {**HISTOGRAM, "totalWeight": 100},
-            "memoryHistogram": {**HISTOGRAM, "totalWeight": 10},
-            "firstSampleStart": "2026-01-01T00:00:00Z",
-            "lastSampleStart": "2026-01-02T11:00:00Z",
-            "totalSamplesCount": 1440,
-            **more,
-        },
-    )
 
 
 def protocol() -> WatchProtocol[VerticalPodAutoscaler]:
     return WatchProtocol(VerticalPodAutoscaler, resource_version="10")
-
-
-def killed(at: str, name: str = "web-1", *, app: str = "web") -> Any:
-    terminated = {"reason": "OOMKilled", "exitCode": 137, "finishedAt": at}
-    state = {"name": "app", "restartCount": 0, "state": {"terminated": terminated}}
-    return pod(name, app=app, status={"phase": "Running", "containerStatuses": [state]})
 
 
 async def test_usage_becomes_a_status_and_a_checkpoint() -> None:
@@ -212,274 +169,6 @@ async def test_a_missing_target_is_told_in_the_conditions() -> None:
         assert written(api)["recommendation"] == {}
 
 
-def published(found: Any, **target: str) -> Any:
-    one = {"containerName": "app", "target": target, "lowerBound": target, "upperBound": target}
-    found["status"] = {
-        "recommendation": {"containerRecommendations": [{**one, "uncappedTarget": target}]},
-        "conditions": [
-            {
-                "type": "RecommendationProvided",
-                "status": "True",
-                "lastTransitionTime": "2026-01-01T00:00:00Z",
-            }
-        ],
-    }
-    return found
-
-
-async def test_a_restart_without_history_or_usage_keeps_what_is_published() -> None:
-    """The minimum would have large pods evicted, to come back too small."""
-    one = published(vpa(), cpu="3", memory="2Gi")
-    async with FakeApi() as api:
-        prepare(api, verticalpodautoscalers=[one])
-        api.on(METRICS, status(503, "ServiceUnavailable"))
-        async with running(api) as process:
-            await process.cycle()
-            assert target(api) == {"cpu": "3", "memory": "2Gi"}
-            api.on(METRICS, listing(usage()))
-            await process.cycle()
-            assert target(api) == {"cpu": "126m", "memory": "250Mi"}  # now we know
-
-
-async def test_a_target_that_cannot_be_asked_for_yet_wipes_nothing() -> None:
-    one = published(vpa(kind="Machine"), cpu="3", memory="2Gi")
-    async with FakeApi() as api:
-        prepare(api, verticalpodautoscalers=[one])
-        api.on("GET /apis/apps", status(503, "ServiceUnavailable", "too early"))
-        async with running(api) as process:
-            await process.cycle()
-        found = written(api)
-        assert target(api) == {"cpu": "3", "memory": "2Gi"}
-        assert conditions(api) == {
-            "ConfigUnsupported": "Cannot read targetRef. Reason: unhandled targetRef "
-            "apps/v1 / Machine / web, last error too early",
-            "RecommendationProvided": "",
-        }
-        assert found["conditions"][1]["lastTransitionTime"] == "2026-01-01T00:00:00Z"
-
-
-async def test_one_strange_vpa_costs_only_itself() -> None:
-    nonsense = vpa("odd", resourcePolicy={"containerPolicies": [{"minAllowed": {"cpu": "?"}}]})
-    nonsense["spec"]["resourcePolicy"]["containerPolicies"][0]["containerName"] = "*"
-    async with FakeApi() as api:
-        prepare(
-            api,
-            deployments=[deployment(), deployment("odd")],
-            pods=[pod(), pod("odd-1", app="odd")],
-            verticalpodautoscalers=[nonsense, vpa(), {"spec": 7}],
-        )
-        async with running(api) as process:
-            await process.cycle()
-        assert target(api) == {"cpu": "126m", "memory": "250Mi"}
-        assert status_of("odd") not in api.routes
-
-
-def policy(**overrides: Any) -> Any:
-    return {"containerPolicies": [{"containerName": "*", **overrides}]}
-
-
-def naive(found: Any) -> Any:
-    found["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00"
-    return found
-
-
-def loose(found: Any) -> Any:
-    found["status"]["conditions"] = [{"type": "FromElsewhere", "status": "True"}]
-    return found
-
-
-HUGE = {"containers": [{"name": "app", "resources": {"requests": {"memory": "8Ei"}}}]}
-
-
-@pytest.mark.parametrize(
-    ("odd", "more"),
-    [
-        pytest.param(
-            vpa("odd", resourcePolicy=policy(memoryAggregationIntervalCount=10**15)), {}, id="count"
-        ),
-        pytest.param(
-            vpa("odd", resourcePolicy=policy(memoryAggregationIntervalSeconds=10**18)),
-            {},
-            id="seconds",
-        ),
-        pytest.param(
-            vpa("odd", resourcePolicy=policy(memoryAggregationIntervalCount=-(10**15))),
-            {},
-            id="negative count",
-        ),
-        pytest.param(
-            vpa("odd", resourcePolicy=policy(oomBumpUpRatio="1e99", oomMinBumpUp="1e99")),
-            {"pods": [pod(), {**killed("2026-01-02T11:59:00Z", "odd-1", app="odd"), "spec": HUGE}]},
-            id="ratio",
-        ),
-        pytest.param(
-            vpa("odd"), {"checkpoints": [checkpoint("odd", totalSamplesCount=10**30)]}, id="samples"
-        ),
-        pytest.param(
-            vpa("odd"),
-            {
-                "checkpoints": [
-                    checkpoint("odd", cpuHistogram={**HISTOGRAM, "totalWeight": 1.7e308}),
-                    checkpoint("web", "b", cpuHistogram={**HISTOGRAM, "totalWeight": 1.7e308}),
-                ]
-            },
-            id="weight",
-        ),
-        pytest.param(naive(vpa("odd")), {}, id="a time without a zone"),
-        pytest.param(
-            vpa("odd"),
-            {"pods": [pod(), killed("2026-01-02T11:59:00", "odd-1", app="odd")]},
-            id="a kill without a zone",
-        ),
-        pytest.param(
-            vpa("odd"),
-            {"usage": [usage(), usage("odd-1", at=START.replace(tzinfo=None))]},
-            id="usage without a zone",
-        ),
-        pytest.param(
-            vpa("odd"),
-            {"usage": [usage(), usage("odd-1", cpu="9" * 200, memory="9" * 200)]},
-            id="usage of all computers",
-        ),
-    ],
-)
-async def test_one_strange_object_costs_only_itself(odd: Any, more: dict[str, list[Any]]) -> None:
-    gates = FeatureGates(per_vpa_config=True)
-    async with FakeApi() as api:
-        prepare(
-            api,
-            deployments=[deployment(), deployment("odd")],
-            pods=more.get("pods", [pod(), pod("odd-1", app="odd")]),
-            verticalpodautoscalers=[odd, vpa()],
-        )
-        api.on(METRICS, listing(*more.get("usage", [usage(), usage("odd-1")])))
-        api.on(CHECKPOINTS, listing(*more.get("checkpoints", [])))
-        async with running(api, feature_gates=gates) as process:
-            await process.cycle()
-            process.clock.forward(timedelta(minutes=1))
-            await process.cycle()
-        assert target(api) == {"cpu": "126m", "memory": "250Mi"}
-
-
-async def test_a_condition_of_others_that_lacks_its_time_is_kept() -> None:
-    async with FakeApi() as api:
-        prepare(api, verticalpodautoscalers=[loose(vpa())])
-        async with running(api) as process:
-            await process.cycle()
-        assert conditions(api).keys() > {"FromElsewhere"}
-        (kept,) = (one for one in written(api)["conditions"] if one["type"] == "FromElsewhere")
-        assert kept == {"type": "FromElsewhere", "status": "True"}
-
-
-@pytest.mark.parametrize(
-    ("ahead", "samples"),
-    [
-        pytest.param(timedelta(minutes=59), 1, id="clocks differ"),
-        pytest.param(timedelta(hours=2), 0, id="a clock is wrong"),
-        pytest.param(timedelta(days=3000), 0, id="a clock is very wrong"),
-    ],
-)
-async def test_usage_from_the_future_must_not_wipe_the_past(ahead: timedelta, samples: int) -> None:
-    """A sample that far ahead would make all others weigh nothing."""
-    async with FakeApi() as api:
-        prepare(api)
-        api.on(CHECKPOINTS, listing(checkpoint()))
-        api.on(METRICS, listing(usage(at=START + ahead)))
-        async with running(api) as process:
-            await process.cycle()
-        assert written(api, checkpoint_of("web-app"))["totalSamplesCount"] == 1440 + samples
-        assert target(api) == {"cpu": "813m", "memory": "813749082"}
-
-
-async def test_a_kill_from_the_future_must_not_wipe_the_past() -> None:
-    async with FakeApi() as api:
-        prepare(api, pods=[killed("2036-01-02T12:00:00Z")])
-        api.on(CHECKPOINTS, listing(checkpoint()))
-        async with running(api) as process:
-            await process.cycle()
-            name = "vpa_recommender_oom_discarded_total"
-            assert process.sample(name, reason="in_the_future") == 1
-        assert target(api) == {"cpu": "813m", "memory": "813749082"}
-
-
-async def test_a_refused_write_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    async with FakeApi() as api:
-        prepare(
-            api,
-            deployments=[deployment(), deployment("db")],
-            verticalpodautoscalers=[vpa("db"), vpa()],
-        )
-        api.on(status_of("db"), status(403, "Forbidden", "quota"))
-        async with running(api) as process:
-            await process.cycle()
-            labels = {"kind": "status", "reason": "Forbidden"}
-            assert process.sample("vpa_recommender_failed_writes_total", **labels) == 1
-        assert target(api) == {"cpu": "126m", "memory": "250Mi"}
-        assert caplog.text.count("status not written") == 1
-
-
-async def test_a_lasting_refusal_is_told_once_and_so_is_its_end(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.INFO, logger="recommender.refusals")
-    async with FakeApi() as api:
-        prepare(
-            api,
-            deployments=[deployment(), deployment("db")],
-            pods=[pod(), pod("db-1", app="db")],
-            verticalpodautoscalers=[vpa("db"), vpa()],
-        )
-        for name in ("db", "web"):
-            api.on(status_of(name), status(403, "Forbidden", "no permission"))
-            api.on(checkpoint_of(f"{name}-app"), status(403, "Forbidden", "no permission"))
-        async with running(api) as process:
-            for _ in range(3):
-                await process.cycle()
-                api.on(METRICS, listing(usage(at=process.clock.forward(timedelta(minutes=1)))))
-            told = [record.getMessage() for record in caplog.records]
-            assert told == ["status not written", "checkpoint not written"]
-            first = vars(caplog.records[0])
-            assert (first["count"], first["vpa"], first["error"]) == (2, "shop/db", "no permission")
-            for name in ("db", "web"):
-                api.on(status_of(name), Reply(body=named(name)))
-                api.on(checkpoint_of(f"{name}-app"), Reply(body=named(f"{name}-app")))
-            await process.cycle()
-        told = [record.getMessage() for record in caplog.records[2:]]
-        assert told == ["every status is written again", "every checkpoint is written again"]
-
-
-async def test_a_checkpoint_of_another_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    async with FakeApi() as api:
-        prepare(api)
-        api.on(checkpoint_of("web-app"), status(422, "Invalid", "testing value failed"))
-        async with running(api) as process:
-            for _ in range(3):
-                await process.cycle()
-                api.on(METRICS, listing(usage(at=process.clock.forward(timedelta(minutes=1)))))
-        assert caplog.text.count("it may be another container's") == 1
-
-
-async def test_a_policy_that_cannot_be_read_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    async with FakeApi() as api:
-        prepare(api, verticalpodautoscalers=[vpa(resourcePolicy=policy(minAllowed={"cpu": "?"}))])
-        async with running(api) as process:
-            await process.cycle()
-            await process.cycle()
-        (told,) = [record for record in caplog.records if record.name.startswith("recommender")]
-        assert vars(told)["vpa"] == "shop/web"
-        assert "not a quantity: '?'" in vars(told)["why"]
-
-
-async def test_usage_that_cannot_be_decoded_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    async with FakeApi() as api:
-        prepare(api)
-        api.on(METRICS, listing(usage(), {**usage("web-2"), "containers": 7}))
-        async with running(api) as process:
-            for _ in range(3):
-                await process.cycle()
-        assert caplog.text.count("object skipped") == 1
-
-
 async def test_a_vpa_of_another_recommender_is_left_alone() -> None:
     async with FakeApi() as api:
         prepare(api, verticalpodautoscalers=[vpa(recommenders=[{"name": "other"}])])
@@ -487,42 +176,6 @@ async def test_a_vpa_of_another_recommender_is_left_alone() -> None:
             await process.cycle()
         assert WEB not in api.routes
         assert checkpoint_of("web-app") not in api.routes
-
-
-async def test_a_failing_metrics_server_is_told_once_and_the_cycle_goes_on(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.INFO, logger="recommender")
-    async with FakeApi() as api:
-        prepare(api)
-        api.on(METRICS, status(503, "ServiceUnavailable"))
-        async with running(api) as process:
-            await process.cycle()
-            await process.cycle()
-            assert caplog.text.count("no usage") == 1
-            assert target(api) == {"cpu": "25m", "memory": "250Mi"}  # the minimum
-            api.on(METRICS, listing(usage()))
-            await process.cycle()
-            assert caplog.text.count("usage is there again") == 1
-            name = "vpa_recommender_metric_server_responses"
-            client = {"client_name": "default-metrics-client"}
-            assert process.sample(name, is_error="true", **client) == 2
-            assert process.sample(name, is_error="false", **client) == 1
-
-
-async def test_nothing_is_written_while_the_api_server_is_away() -> None:
-    async with FakeApi() as api:
-        prepare(api)
-        async with running(api) as process:
-            await api.stop()
-            await process.cycle()
-            assert WEB not in api.routes
-            await api.start()
-            await process.cycle()
-            assert WEB not in api.routes  # the watches have to catch up first
-            await until(lambda: process.followed.fresh)
-            await process.cycle()
-            assert target(api) == {"cpu": "126m", "memory": "250Mi"}
 
 
 async def test_an_oom_kill_raises_memory_once() -> None:
