@@ -30,18 +30,9 @@ def object_name(vpa: VpaKey, container: str) -> str:
     """The name of a checkpoint object.
 
     Two pairs may share one name (``a`` + ``b-c``, ``a-b`` + ``c``), so a reader trusts the
-    spec, and a writer looks at it first: :func:`belongs_to`.
+    spec, and a writer has it tested with its patch (Q6).
     """
     return f"{vpa.name}-{container}"
-
-
-def belongs_to(checkpoint: VerticalPodAutoscalerCheckpoint, vpa: VpaKey, container: str) -> bool:
-    """Whether a checkpoint is the history of this container of this VPA (Q6)."""
-    return (
-        checkpoint.metadata.namespace == vpa.namespace
-        and checkpoint.spec.vpa_object_name == vpa.name
-        and checkpoint.spec.container_name == container
-    )
 
 
 def encode(history: History, now: datetime | None) -> CheckpointStatus:

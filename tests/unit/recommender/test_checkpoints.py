@@ -9,7 +9,6 @@ import pytest
 from common.api.autoscaling import CheckpointStatus, HistogramCheckpoint
 from common.errors import DecodeError
 from recommender.checkpoints import (
-    belongs_to,
     decode,
     encode,
     new_object,
@@ -118,9 +117,14 @@ def test_histograms_may_be_missing() -> None:
 def test_the_spec_tells_whose_it_is_not_the_name_q6() -> None:
     first, second = VpaKey("prod", "a"), VpaKey("prod", "a-b")
     assert object_name(first, "b-c") == object_name(second, "c")
-    checkpoint = new_object(first, "b-c", CheckpointStatus())
-    assert belongs_to(checkpoint, first, "b-c")
-    assert not belongs_to(checkpoint, second, "c")
+    specs = [
+        new_object(vpa, container, CheckpointStatus()).spec
+        for vpa, container in ((first, "b-c"), (second, "c"))
+    ]
+    assert [(spec.vpa_object_name, spec.container_name) for spec in specs] == [
+        ("a", "b-c"),
+        ("a-b", "c"),
+    ]
 
 
 def test_whoever_waited_longest_is_written_first() -> None:
