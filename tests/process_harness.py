@@ -16,6 +16,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import admission.access
+import recommender.access
+import updater.access
 from certs import authority
 from certs.store import Directory
 from common.api.autoscaling import VerticalPodAutoscaler
@@ -23,7 +26,7 @@ from common.api.base import QuantityJson
 from common.api.core import Pod
 from common.kube.cache import Cache
 from common.kube.client import KubeClient, PatchType
-from common.kube.endpoints import DEPLOYMENTS, MUTATING_WEBHOOKS, PODS, VPAS, Endpoint
+from common.kube.endpoints import DEPLOYMENTS, MUTATING_WEBHOOKS, PODS, VPAS, Endpoint, Permission
 from common.runtime.clock import SystemClock
 from common.runtime.web import listen
 from sandbox.apiserver.audit import Entry
@@ -36,6 +39,12 @@ AGENTS = {
     "recommender": "vpa-recommender",
     "updater": "vpa-updater",
     "admission": "vpa-admission-controller",
+}
+
+ACCESS = {
+    "recommender": recommender.access.ACCESS,
+    "updater": updater.access.ACCESS,
+    "admission": admission.access.ACCESS,
 }
 
 # What a VPA does in hours by default, in seconds: documented flags, nothing else.
@@ -295,6 +304,18 @@ class World:
         """Names of the resized pods, one for each resize that was accepted."""
         calls = self.calls("pods", "patch", "resize")
         return [call.name for call in calls if call.name.startswith(app)]
+
+    def undeclared(self, component: str) -> set[Permission]:
+        """What a component was answered, and did not declare that it calls."""
+        declared = {each for one in ACCESS[component] for each in one.permissions()}
+        found: set[Permission] = set()
+        for call in self.cluster.audit(userAgent=AGENTS[component]):
+            resource = f"{call.resource}/{call.subresource}" if call.subresource else call.resource
+            any_group = ("*", f"*/{call.subresource}", call.verb, "")
+            exact = (call.group, resource, call.verb)
+            if not {any_group, (*exact, ""), (*exact, call.name)} & declared:
+                found.add((*exact, call.name))
+        return found
 
     # What an operator does
 

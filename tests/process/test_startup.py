@@ -99,3 +99,4 @@ async def test_asked_to_go_while_the_api_server_hangs_they_go(tmp_path: Path) ->
         assert max(seconds for _, seconds in took) < 5, took
         for one in processes:
             assert one.said("Traceback") == [], one.name
+            assert it.undeclared(one.name) == set()  # leader election, too
