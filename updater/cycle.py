@@ -127,10 +127,6 @@ class Pass:
             if scaled.mode in _NEW_PODS_ONLY:
                 return
             if scaled.mode is UpdateMode.IN_PLACE and not self._rules.features.in_place:
-                logger.debug(
-                    "vpa skipped, the feature gate InPlace is off",
-                    extra={"vpa": f"{meta.namespace}/{meta.name}"},
-                )
                 return
             candidates = self._candidates(scaled, live)
             if scaled.mode in _IN_PLACE:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Protocol
 
@@ -18,8 +18,10 @@ from updater.snapshot import (
     Caches,
     ClusterSnapshot,
     freeze,
+    key_of,
     live_pods,
     match_pods,
+    passed_over,
     select_vpas,
 )
 from updater.work import Hands, Rules
@@ -78,6 +80,7 @@ class Updater:
         self._passes = 0
         self._admission_status = AdmissionStatus.ALIVE
         self._was_fresh = True
+        self._skipped: Mapping[tuple[str, str], str] = {}
 
     async def run_once(self) -> None:
         """One pass: look, decide, act. Does nothing while the caches can't be believed.
@@ -115,7 +118,7 @@ class Updater:
                 await current.run(first=self._passes)
             self._attempts = current.attempts
             there = self._caches.vpas.snapshot.items()
-            self._metrics.keep_only({(vpa.metadata.namespace, vpa.metadata.name) for vpa in there})
+            self._metrics.keep_only({key_of(vpa) for vpa in there})
 
     def _believe(self, *, fresh: bool) -> bool:
         """Say it once when the caches stop or start to follow the API server."""
@@ -140,14 +143,23 @@ class Updater:
                 )
         return status
 
+    def _tell_skipped(self, skipped: Mapping[tuple[str, str], str]) -> None:
+        """One line for each VPA, as long as nothing about it changes."""
+        for key, why in skipped.items():
+            if self._skipped.get(key) != why:
+                logger.warning("vpa skipped", extra={"vpa": "/".join(key), "cause": why})
+        self._skipped = skipped
+
     async def _take(self) -> ClusterSnapshot:
         """Freeze the cluster; afterwards nobody looks at the caches again."""
         with self._timed("ListVPAs"):
-            selected = await select_vpas(
-                tuple(self._caches.vpas.snapshot.items()),
-                self._targets,
-                ignored_namespaces=self._ignored_namespaces,
+            vpas = tuple(
+                vpa
+                for vpa in self._caches.vpas.snapshot.items()
+                if vpa.metadata.namespace not in self._ignored_namespaces
             )
+            selected, unresolved = await select_vpas(vpas, self._targets)
+            self._tell_skipped(passed_over(vpas, self._rules.features) | unresolved)
         with self._timed("ListPods"):
             pods = live_pods(self._caches.pods.snapshot)
         with self._timed("FilterPods"):

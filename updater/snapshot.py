@@ -11,6 +11,7 @@ from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.core import LimitRange, LimitRangeSpec, Pod
 from common.api.workloads import ReplicationController, Workload
 from common.errors import KubeError
+from common.features import FeatureGates
 from common.kube.cache import Cache, Snapshot
 from common.kube.client import KubeClient
 from common.kube.endpoints import LIMIT_RANGES, VPAS, Endpoint
@@ -131,10 +132,26 @@ def acts(vpa: VerticalPodAutoscaler) -> bool:
     return mode is not None and (mode not in _NEW_PODS_ONLY or has_startup_boost(vpa))
 
 
+def passed_over(
+    vpas: Iterable[VerticalPodAutoscaler], features: FeatureGates
+) -> dict[tuple[str, str], str]:
+    """The VPAs that want something of us that we don't do, and why we don't."""
+    found = {}
+    for vpa in vpas:
+        mode = update_mode(vpa)
+        if mode is None:
+            found[key_of(vpa)] = "its update mode is not known to this version"
+        elif mode is UpdateMode.IN_PLACE and not features.in_place:
+            found[key_of(vpa)] = "mode InPlace needs --feature-gates=InPlace=true"
+    return found
+
+
 async def select_vpas(
-    vpas: Collection[VerticalPodAutoscaler], targets: Targets, *, ignored_namespaces: Sequence[str]
-) -> list[SelectedVpa]:
+    vpas: Collection[VerticalPodAutoscaler], targets: Targets
+) -> tuple[list[SelectedVpa], dict[tuple[str, str], str]]:
     """The VPAs that a pod may belong to, with the selectors of their targets.
+
+    Also, by namespace and name, why those have none that could not be resolved.
 
     They are those of admission: an older VPA of mode Initial, or of a mode that we don't know,
     does nothing to running pods, but it is the one that patches their replacements. By the word
@@ -144,22 +161,20 @@ async def select_vpas(
     Source: updater.md 4, admission.md 4.
     """
     selected = []
+    unresolved = {}
     targeted = {target_key(vpa) for vpa in vpas if acts(vpa)}
-    for vpa in sorted(vpas, key=_key):
-        if vpa.metadata.namespace in ignored_namespaces or target_key(vpa) not in targeted:
+    for vpa in sorted(vpas, key=key_of):
+        if target_key(vpa) not in targeted:
             continue
         if update_mode(vpa) is UpdateMode.OFF and not has_startup_boost(vpa):
             continue
         try:
             selector = await targets.selector(vpa)
         except (TargetError, KubeError) as error:
-            logger.debug(
-                "vpa skipped, its target has no selector",
-                extra={"vpa": "/".join(_key(vpa)), "error": str(error)},
-            )
-            continue
-        selected.append(SelectedVpa(vpa=vpa, selector=selector))
-    return selected
+            unresolved[key_of(vpa)] = str(error)
+        else:
+            selected.append(SelectedVpa(vpa=vpa, selector=selector))
+    return selected, unresolved
 
 
 async def match_pods(
@@ -191,7 +206,7 @@ async def match_pods(
         candidates = by_target.get(top.key)
         found = controlling(pod.metadata, top, candidates) if candidates else None
         if found is not None:
-            matched.setdefault(_key(found.vpa), []).append(pod)
+            matched.setdefault(key_of(found.vpa), []).append(pod)
     return matched
 
 
@@ -221,7 +236,7 @@ def freeze(
     autoscaled = []
     for candidate in selected:
         vpa = candidate.vpa
-        pods = matched.get(_key(vpa))
+        pods = matched.get(key_of(vpa))
         mode = update_mode(vpa)
         if not pods or mode is None or not acts(vpa):
             continue
@@ -262,5 +277,6 @@ def live_pods(pods: Snapshot[LivePod]) -> list[LivePod]:
     return [pod for pod in pods.items() if pod.metadata.deletion_timestamp is None]
 
 
-def _key(vpa: VerticalPodAutoscaler) -> tuple[str, str]:
+def key_of(vpa: VerticalPodAutoscaler) -> tuple[str, str]:
+    """Namespace and name."""
     return vpa.metadata.namespace, vpa.metadata.name

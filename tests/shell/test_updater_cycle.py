@@ -470,3 +470,28 @@ def test_what_a_pass_looks_at_once_more_before_it_acts() -> None:
         assert not shop.caches.has_vpa(vpa)
 
     in_shop(test)
+
+
+def test_a_vpa_that_is_skipped_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(shop: Shop) -> None:
+        await shop.autoscale("Recreate")
+        await shop.autoscale("InPlace", name="gated")
+        await shop.settle()
+        updater = shop.updater()
+        for _ in range(3):
+            await updater.run_once()
+        told = [vars(line) for line in caplog.records if line.getMessage() == "vpa skipped"]
+        assert {line["vpa"]: line["cause"] for line in told} == {
+            "shop/gated": "Deployment shop/web does not exist",
+            "shop/web": "Deployment shop/web does not exist",
+        }
+        assert len(told) == 2
+        await shop.deploy()
+        await updater.run_once()
+        last = vars(caplog.records[-1])
+        assert (last["vpa"], last["cause"]) == (
+            "shop/gated",
+            "mode InPlace needs --feature-gates=InPlace=true",
+        )
+
+    in_shop(test, gate=False)

@@ -7,7 +7,8 @@ import pytest
 
 from builders import vpa
 from common.api.autoscaling import StartupBoost, UpdateMode, VerticalPodAutoscaler
-from updater.snapshot import acts, update_mode
+from common.features import FeatureGates
+from updater.snapshot import acts, passed_over, update_mode
 
 
 @pytest.mark.parametrize(
@@ -45,3 +46,18 @@ def test_which_vpas_may_change_running_pods(mode: str | None, *, boosts: bool, w
     fields: dict[str, Any] = {"startup_boost": StartupBoost()} if boosts else {}
     spec = msgspec.structs.replace(ordinary.spec, **fields)
     assert acts(VerticalPodAutoscaler(metadata=ordinary.metadata, spec=spec)) is want
+
+
+@pytest.mark.parametrize(
+    ("mode", "gate", "want"),
+    [
+        ("InPlace", False, "mode InPlace needs --feature-gates=InPlace=true"),
+        ("InPlace", True, None),
+        ("Recreate", False, None),
+        ("Off", False, None),
+        ("SomethingNewer", True, "its update mode is not known to this version"),
+    ],
+)
+def test_which_vpas_are_passed_over(mode: str, *, gate: bool, want: str | None) -> None:
+    found = passed_over([vpa("web", mode=mode)], FeatureGates(in_place=gate))
+    assert found.get(("default", "web")) == want
