@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
-from golden_data import Differences, close
 
+from golden_data import Differences, close
 from recommender import buckets
 from recommender.histograms import Histograms, Saved
 from recommender.instants import instant, moment

@@ -4,8 +4,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-from recorded_cases import Recorded
 
+from recorded_cases import Recorded
 from sandbox.apiserver.server import ApiServer
 from sandbox.objects.resources import LIMIT_RANGES, NAMESPACES, NODES
 from sandbox.objects.store import Store

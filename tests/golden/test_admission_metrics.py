@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from golden_data import lists
 from prometheus_client import CollectorRegistry
 
 from admission.metrics import Metrics, Outcome, Step
 from admission.review import Subject
 from admission.settings import Settings
 from common.flags import ACCEPTED_WITHOUT_EFFECT, declared, show
+from golden_data import lists
 
 COMPONENT = "admission-controller"
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-from golden_data import Differences, Row, rows
 
 from admission import review
 from admission.pods import admit_pod, changes_pods
@@ -23,6 +22,7 @@ from common.quantity import ZERO, Quantity
 from common.recommendation.policy import container_policy, is_off
 from common.target.controlling import SelectedVpa, controlling
 from common.target.owners import controller_of
+from golden_data import Differences, Row, rows
 
 A13 = "admission.md-A13"
 

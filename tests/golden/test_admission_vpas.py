@@ -4,12 +4,11 @@ import base64
 import json
 from typing import Any
 
-from golden_data import Differences, Row, rows
-
 from admission import autoscalers, review
 from admission.field_errors import undecodable
 from common.errors import DecodeError
 from common.features import FeatureGates
+from golden_data import Differences, Row, rows
 
 A7 = "admission.md-A7"  # targetRef is required on CREATE
 D15 = "updater.md-D15"  # eviction requirements are validated

@@ -5,7 +5,17 @@ from typing import Any
 
 import msgspec
 import numpy as np
+
+from common.api.autoscaling import CheckpointStatus, ContainerPolicy
+from common.errors import DecodeError
+from common.labels import from_map
 from golden_data import Differences, Row, rows
+from recommender.checkpoints import decode
+from recommender.instants import instant
+from recommender.model.aggregates import Aggregates, AggregationRules, HalfLives
+from recommender.model.keys import VpaKey
+from recommender.model.usage import OomOutcome, Usage
+from recommender.sources.facts import container_rule
 from recommender_golden import (
     check_histogram,
     check_history,
@@ -14,16 +24,6 @@ from recommender_golden import (
     lone_container,
     to_text,
 )
-
-from common.api.autoscaling import CheckpointStatus, ContainerPolicy
-from common.errors import DecodeError
-from common.labels import from_map
-from recommender.checkpoints import decode
-from recommender.instants import instant
-from recommender.model.aggregates import Aggregates, AggregationRules, HalfLives
-from recommender.model.keys import VpaKey
-from recommender.model.usage import OomOutcome, Usage
-from recommender.sources.facts import container_rule
 
 OUTCOMES = {
     True: True,

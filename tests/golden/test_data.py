@@ -26,7 +26,9 @@ def test_the_copy_equals_the_source() -> None:
 
 def test_every_file_is_read_by_a_test() -> None:
     tests = "".join(
-        path.read_text("utf-8") for path in FOLDER.parents[1].rglob("*.py") if path != Path(__file__)
+        path.read_text("utf-8")
+        for path in FOLDER.parents[1].rglob("*.py")
+        if path != Path(__file__)
     )
     names = {path.name.partition(".")[0] for path in FOLDER.iterdir()}
     assert {name for name in names if f'"{name}"' not in tests} == set()

@@ -4,10 +4,9 @@ from datetime import timedelta
 from typing import Any
 
 import numpy as np
-from golden_data import Differences, Row, close, rows
-from recommender_golden import feed, lone_container, series
 
 from common.recommendation.processing import ContainerAmounts
+from golden_data import Differences, Row, close, rows
 from recommender.model.usage import Usage
 from recommender.post_processing import Publication, formatted
 from recommender.recommend import (
@@ -17,6 +16,7 @@ from recommender.recommend import (
     ResourceEstimates,
     estimate_all,
 )
+from recommender_golden import feed, lone_container, series
 
 
 def estimation_of(config: dict[str, Any]) -> Estimation:
@@ -98,7 +98,13 @@ def check_estimates(
             got = float(estimates[resource].confidence[number])
             same = close(got, confidence, relative=1e-12)
             differences.check(row.id, f"{name} confidence {got}", same, True)
-        estimate = ContainerEstimate(container=name, confidence={}, **amounts)
+        estimate = ContainerEstimate(
+            container=name,
+            target=amounts["target"],
+            lower=amounts["lower"],
+            upper=amounts["upper"],
+            confidence={},
+        )
         published = formatted(estimate, publication)
         differences.check(row.id, f"{name} texts", texts(published), wanted[name])
 

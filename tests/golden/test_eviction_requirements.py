@@ -1,13 +1,13 @@
 """Eviction requirements against the reference, and where we are laxer (updater.md 8, D14)."""
 
 import msgspec
-from golden_data import Differences, rows
 
 from common.api.autoscaling import EvictionRequirement, RecommendedPodResources
 from common.api.core import Container, Pod, PodSpec
 from common.api.meta import ObjectMeta
 from common.recommendation.actual import actual_requests
 from common.recommendation.processing import parse_recommendation
+from golden_data import Differences, rows
 from updater.eviction_requirements import requirements_met
 
 

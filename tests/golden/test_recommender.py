@@ -6,13 +6,12 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from golden_data import Differences, Row, rows
-from recommender_golden import Op, check_history, feed, pod_facts, series
 
 from common.api.autoscaling import CheckpointStatus, VerticalPodAutoscaler
 from common.api.meta import LabelSelector
 from common.labels import from_label_selector
 from common.resources import parse_quantities
+from golden_data import Differences, Row, rows
 from recommender.checkpoints import decode, object_name
 from recommender.instants import instant
 from recommender.model.aggregates import AggregationRules
@@ -22,6 +21,7 @@ from recommender.post_processing import Publication, publish
 from recommender.recommend import Estimation, considered, recommend
 from recommender.sources.facts import container_rules, vpa_key
 from recommender.status import Findings, next_status, patch
+from recommender_golden import Op, check_history, feed, pod_facts, series
 
 LIFETIME = AggregationRules().lifetime
 

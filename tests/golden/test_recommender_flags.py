@@ -3,12 +3,12 @@
 from datetime import timedelta
 from typing import Any
 
-from golden_data import Differences, lists
 from prometheus_client import Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
 from common.flags import ACCEPTED_WITHOUT_EFFECT, boolean, declared, duration, show
 from common.quantity import Quantity
+from golden_data import Differences, lists
 from recommender.collectors import BatchHistogram, PlainCounter
 from recommender.metrics import Metrics
 from recommender.settings import Settings

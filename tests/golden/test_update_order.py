@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
-from golden_data import Differences, Row, close, rows
 
 from common.api.autoscaling import RecommendedPodResources, VerticalPodAutoscaler
 from common.api.core import Pod
@@ -13,6 +12,7 @@ from common.features import FeatureGates
 from common.recommendation.actual import actual_requests, containers_of
 from common.recommendation.capping import ContainerAmounts, cap_for_pod
 from common.recommendation.processing import parse_recommendation
+from golden_data import Differences, Row, close, rows
 from updater.candidate import oom_threshold
 from updater.resize import lower_somewhere
 from updater.update_order import (

@@ -5,10 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from fake_api import FakeApi, Reply
-from golden_data import lists
 from prometheus_client import CollectorRegistry
-from updater_harness import Present
 
 from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import UpdateMode
@@ -17,6 +14,8 @@ from common.flags import ACCEPTED_WITHOUT_EFFECT, declared, show
 from common.kube.events import EventRecorder
 from common.quantity import Quantity
 from common.target.owners import Controller
+from fake_api import FakeApi, Reply
+from golden_data import lists
 from updater.actuation import Actuator
 from updater.attempts import Attempts, PodMemory
 from updater.cycle import Pass
@@ -29,6 +28,7 @@ from updater.sending import Turns
 from updater.settings import Settings
 from updater.snapshot import AutoscaledPods, ClusterSnapshot
 from updater.work import Rules
+from updater_harness import Present
 
 COMPONENT = "updater"
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

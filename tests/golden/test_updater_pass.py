@@ -7,9 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
-from golden_data import Differences, Row, rows
 from prometheus_client import CollectorRegistry
-from updater_harness import Present
 
 from common.api.autoscaling import ResourcePolicy, VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
@@ -21,6 +19,7 @@ from common.patches import Operation
 from common.recommendation.policy import container_policy, is_off
 from common.target.controlling import SelectedVpa, controlling
 from common.target.owners import Controller
+from golden_data import Differences, Row, rows
 from updater.attempts import Attempts
 from updater.cycle import Pass
 from updater.decision import Reason
@@ -31,6 +30,7 @@ from updater.sending import Turns
 from updater.snapshot import AutoscaledPods, ClusterSnapshot, update_mode
 from updater.update_order import Thresholds
 from updater.work import Rules
+from updater_harness import Present
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WEB = Controller("default", "ReplicaSet", "web", "apps/v1")

@@ -9,8 +9,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from webhook_client import Connection
-from webhook_harness import FakeCluster, Harness, pod_request
 
 from admission.app import LARGEST_BODY, Match
 from admission.tls import KeyPair
@@ -18,6 +16,8 @@ from builders import recommendation, vpa
 from certs import authority
 from common.runtime.clock import SystemClock
 from common.runtime.web import WebServer
+from webhook_client import Connection
+from webhook_harness import FakeCluster, Harness, pod_request
 
 HOSTS = ["127.0.0.1"]
 POD = {"metadata": {"generateName": "web-"}, "spec": {"containers": [{"name": "app"}]}}

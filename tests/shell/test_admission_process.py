@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_api import FakeApi, Reply, listing, named, status
-from webhook_client import Connection
-from webhook_harness import pod_request, vpa_request
 
 from certs import authority
 from certs.store import Directory
 from common.kube import endpoints
 from common.runtime.clock import SystemClock
 from common.runtime.web import listen
+from fake_api import FakeApi, Reply, listing, named, status
+from webhook_client import Connection
+from webhook_harness import pod_request, vpa_request
 
 LISTED = (
     *(endpoints.DEPLOYMENTS, endpoints.REPLICA_SETS, endpoints.STATEFUL_SETS),

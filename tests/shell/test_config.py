@@ -14,13 +14,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from fake_api import FakeApi, Reply, named, status
 from kubernetes_asyncio.config import incluster_config
 
 from common.errors import ConfigError
 from common.kube.client import KubeClient
 from common.kube.config import load
 from common.kube.endpoints import PODS
+from fake_api import FakeApi, Reply, named, status
 
 
 def authority() -> tuple[str, str]:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sandbox_client import CRDS
 
 from common.runtime.clock import SystemClock
 from sandbox.apiserver.server import ApiServer, serve
@@ -22,6 +21,7 @@ from sandbox.cluster import running_cluster
 from sandbox.objects.store import Store
 from sandbox.scenario import parse_scenario
 from sandbox.version import KubernetesVersion
+from sandbox_client import CRDS
 
 OLDEST_MINOR = 30
 KUBECTL = shutil.which("kubectl")

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from fake_api import FakeApi, Reply, status
 
 from common.errors import ConfigError, LeadershipLostError, ServerError
 from common.kube.client import KubeClient
 from common.kube.lease import AdmissionStatus, LeaderElection, StatusLease
+from fake_api import FakeApi, Reply, status
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 COLLECTION = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"

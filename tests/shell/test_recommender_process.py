@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from fake_api import FakeApi, Reply, listing, named, status
-from recommender_harness import CHECKPOINTS, METRICS, checkpoint_of, prepare, status_of, usage
 
 from common.runtime.clock import SystemClock
 from common.runtime.web import listen
+from fake_api import FakeApi, Reply, listing, named, status
+from recommender_harness import CHECKPOINTS, METRICS, checkpoint_of, prepare, status_of, usage
 
 WEB = status_of("web")
 

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from recorded_cases import Recorded, recorded
-from sandbox_client import Answer, Api, api_server
 
+from recorded_cases import Recorded, recorded
 from sandbox.virtual_time import run
+from sandbox_client import Answer, Api, api_server
 
 MINORS = (33, 35, 36)
 VOLATILE = frozenset(

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from sandbox_client import Api, api_server, pod
 
 from common.errors import ForbiddenError, KubeError, NotFoundError, UnauthorizedError
 from common.kube.client import KubeClient
@@ -18,6 +17,7 @@ from sandbox.listener import Listener
 from sandbox.objects.store import Store
 from sandbox.tls import make_credentials
 from sandbox.version import KubernetesVersion
+from sandbox_client import Api, api_server, pod
 
 
 @pytest.fixture

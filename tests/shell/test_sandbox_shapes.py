@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from sandbox_client import Api, api_server
 
 JUNK: tuple[Any, ...] = (None, 5, "x", [None], {"a": 1})

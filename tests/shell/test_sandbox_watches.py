@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from sandbox_client import Api, api_server, pod
 
 from sandbox.apiserver.server import ApiServer
 from sandbox.virtual_time import run
+from sandbox_client import Api, api_server, pod
 
 PODS = "/api/v1/namespaces/golden/pods"
 

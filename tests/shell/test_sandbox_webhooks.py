@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import web
-from recorded_cases import Recorded, answer, recorded, refusal
 
 from certs.authority import Bundle, create, rsa_key
 from common.runtime.clock import SystemClock
+from recorded_cases import Recorded, answer, recorded, refusal
 from sandbox.admission.chain import Admission, AdmissionRequest, Operation, UserInfo
 from sandbox.errors import ApiError
 from sandbox.objects.resources import (

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from fake_api import FakeApi, Reply, listing, named, status
 
 from builders import vpa
 from common.api.autoscaling import TargetReference, VerticalPodAutoscaler, VpaSpec
 from common.api.meta import ObjectMeta
 from common.kube.targets import ControllerCaches, TargetError, Targets
 from common.target.owners import Controller
+from fake_api import FakeApi, Reply, listing, named, status
 
 GROUP = "/apis/example.test"
 SCALE = "/apis/example.test/v1/namespaces/default/rockets/r/scale"

@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from golden_data import lists
 
 from common.errors import ConfigError
 from common.flags import (
@@ -19,6 +18,7 @@ from common.flags import (
     show,
 )
 from common.runtime.settings import CommonSettings, LeaderElectionSettings
+from golden_data import lists
 
 
 @dataclass(frozen=True, kw_only=True)
