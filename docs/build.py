@@ -316,7 +316,7 @@ LABELS: Mapping[tuple[str, str], str] = {
     ("recommender", "vpa_size_log2"): _SIZE,
     ("recommender", "kind"): f"What was to be written: {_values(('status', 'checkpoint'))}",
     ("recommender", "reason"): "Of failed writes the API server's word, such as `Forbidden`; of "
-    f"discarded OOM kills {_values((*DISCARDED, 'learnt_before', 'overflow'))}.",
+    f"discarded OOM kills {_values((*DISCARDED, 'learnt_before', 'in_the_future', 'overflow'))}.",
     ("updater", "vpa_size_log2"): _SIZE,
     ("updater", "update_mode"): _values(UpdateMode),
     ("updater", "vpa_name"): _VPA,

@@ -92,11 +92,12 @@ CITED = re.compile(r"\b[ADQ]\d{1,2}\b")
 
 CYCLE, RESIZE = "tests/unit/updater/test_cycle.py", "tests/unit/updater/test_resize.py"
 RECOMMENDER, UPDATER = "tests/shell/test_recommender_cycle.py", "tests/shell/test_updater_cycle.py"
+TROUBLE = "tests/shell/test_recommender_trouble.py"
 OOM, WEBHOOK = "tests/unit/recommender/test_oom.py", "tests/unit/admission/test_webhook.py"
 HEALTH = "tests/unit/common/runtime/test_health.py"
 # Where to see a difference whose id stands neither in code nor in tests: a file, and a text in it.
 SHOWN_IN = {
-    "Q11": (RECOMMENDER, "test_a_refused_write_stops_no_other"),
+    "Q11": (TROUBLE, "test_a_refused_write_stops_no_other"),
     "Q19": (OOM, "test_each_kill_is_told_once"),
     "Q24": ("recommender/__main__.py", "await every(settings.interval"),
     "Q32": ("tests/unit/recommender/test_usage.py", "test_the_pods_of_a_vpa_are_counted_anew_q32"),
@@ -104,6 +105,10 @@ SHOWN_IN = {
     "X2": (OOM, "test_kills_in_a_pod_that_is_seen_once"),
     "X3": (RECOMMENDER, "test_a_checkpoint_is_written_only_when_something_happened"),
     "X4": (RECOMMENDER, "test_checkpoints_without_a_vpa_are_deleted"),
+    "X31": (TROUBLE, "test_a_restart_without_history_or_usage_keeps_what_is_published"),
+    "X32": (RECOMMENDER, "that_comes_later_is_read_before_it_is_overwritten"),
+    "X33": (TROUBLE, "test_usage_from_the_future_must_not_wipe_the_past"),
+    "X34": ("tests/unit/admission/test_app.py", "negative: the API server would refuse the pod"),
     "D1": (RESIZE, "deferred for ever"),
     "D2": (RESIZE, "error for ever"),
     "D3": (RESIZE, "infeasible, nothing lower"),
