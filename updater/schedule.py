@@ -17,6 +17,7 @@ from updater.sending import Turns
 from updater.snapshot import (
     Caches,
     ClusterSnapshot,
+    Patience,
     freeze,
     key_of,
     live_pods,
@@ -152,18 +153,19 @@ class Updater:
 
     async def _take(self) -> ClusterSnapshot:
         """Freeze the cluster; afterwards nobody looks at the caches again."""
+        patience = Patience.within(self._rules.interval.total_seconds())
         with self._timed("ListVPAs"):
             vpas = tuple(
                 vpa
                 for vpa in self._caches.vpas.snapshot.items()
                 if vpa.metadata.namespace not in self._ignored_namespaces
             )
-            selected, unresolved = await select_vpas(vpas, self._targets)
+            selected, unresolved = await select_vpas(vpas, self._targets, patience)
             self._tell_skipped(passed_over(vpas, self._rules.features) | unresolved)
         with self._timed("ListPods"):
             pods = live_pods(self._caches.pods.snapshot)
         with self._timed("FilterPods"):
-            matched = await match_pods(pods, selected, self._targets)
+            matched = await match_pods(pods, selected, self._targets, patience)
         with self._timed("AdmissionInit"):
             return freeze(
                 selected,

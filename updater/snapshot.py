@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 LIVE_PODS = Endpoint("", "v1", "pods", "Pod", LivePod)
 _PODS_ON_NODES = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 _CHECK_SECONDS = 5.0
+_LONGEST_LOOK_UP = 5.0  # seconds
+_TOO_SLOW = "no answer in time"
 _SLICE = 1000  # pods matched before other tasks get their turn
 _NEW_PODS_ONLY = (UpdateMode.OFF, UpdateMode.INITIAL)
 
@@ -109,6 +111,27 @@ class Caches:
         return found is not None and found.spec == vpa.spec
 
 
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a pass waits for scale subresources; what is known already takes no time.
+
+    A custom API that hangs must not stop the updates of everything else.
+    """
+
+    each: float  # seconds for one look-up
+    until: float  # the event loop's time; from then on nobody is waited for
+
+    @classmethod
+    def within(cls, interval: float) -> Self:
+        """An eighth of the interval for each, five seconds at most; half of it for all."""
+        until = asyncio.get_running_loop().time() + interval / 2
+        return cls(min(interval / 8, _LONGEST_LOOK_UP), until)
+
+    def limit(self) -> asyncio.Timeout:
+        now = asyncio.get_running_loop().time()
+        return asyncio.timeout_at(min(now + self.each, self.until))
+
+
 def update_mode(vpa: VerticalPodAutoscaler) -> UpdateMode | None:
     """The mode of a VPA, Recreate unless it says otherwise; None: written by a newer version.
 
@@ -147,7 +170,7 @@ def passed_over(
 
 
 async def select_vpas(
-    vpas: Collection[VerticalPodAutoscaler], targets: Targets
+    vpas: Collection[VerticalPodAutoscaler], targets: Targets, patience: Patience
 ) -> tuple[list[SelectedVpa], dict[tuple[str, str], str]]:
     """The VPAs that a pod may belong to, with the selectors of their targets.
 
@@ -169,7 +192,10 @@ async def select_vpas(
         if update_mode(vpa) is UpdateMode.OFF and not has_startup_boost(vpa):
             continue
         try:
-            selector = await targets.selector(vpa)
+            async with patience.limit():
+                selector = await targets.selector(vpa)
+        except TimeoutError:
+            unresolved[key_of(vpa)] = _TOO_SLOW
         except (TargetError, KubeError) as error:
             unresolved[key_of(vpa)] = str(error)
         else:
@@ -178,7 +204,10 @@ async def select_vpas(
 
 
 async def match_pods(
-    pods: Iterable[LivePod], selected: Iterable[SelectedVpa], targets: Targets
+    pods: Iterable[LivePod],
+    selected: Iterable[SelectedVpa],
+    targets: Targets,
+    patience: Patience,
 ) -> dict[tuple[str, str], list[LivePod]]:
     """The pods that each VPA controls, keyed by the VPA's namespace and name.
 
@@ -199,7 +228,7 @@ async def match_pods(
         if controller is None or controller.namespace not in namespaces:
             continue
         if controller not in topmost:
-            topmost[controller] = await _topmost(controller, targets)
+            topmost[controller] = await _topmost(controller, targets, patience)
         top = topmost[controller]
         if top is None:
             continue
@@ -210,15 +239,18 @@ async def match_pods(
     return matched
 
 
-async def _topmost(controller: Controller, targets: Targets) -> Controller | None:
+async def _topmost(
+    controller: Controller, targets: Targets, patience: Patience
+) -> Controller | None:
     try:
-        return await targets.topmost(controller)
-    except (TargetError, KubeError) as error:
+        async with patience.limit():
+            return await targets.topmost(controller)
+    except (TargetError, KubeError, TimeoutError) as error:
         logger.debug(
             "pods skipped, their owner can't be found",
             extra={
                 "controller": f"{controller.kind}/{controller.namespace}/{controller.name}",
-                "error": str(error),
+                "error": str(error) or _TOO_SLOW,
             },
         )
         return None

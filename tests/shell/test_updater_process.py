@@ -210,6 +210,21 @@ async def test_one_call_without_an_answer_holds_up_nobody(tmp_path: Path, flag: 
             assert await process.ended() == 0
 
 
+async def test_a_target_that_does_not_answer_costs_its_own_vpa(tmp_path: Path) -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        api.on("GET /apis/slow.example.com", Reply(chunks=[], hold=True))
+        target = {"apiVersion": "slow.example.com/v1", "kind": "Snail", "name": "web"}
+        (ordinary,) = objects()["verticalpodautoscalers"]
+        vpas = listing(named("a-snail", spec={"targetRef": target}), ordinary)
+        api.on(f"GET {endpoints.VPAS.collection()}", vpas)
+        async with running(api, tmp_path) as process:
+            await api.asked(f"POST {evictions('web-a')}")
+            await process.logged("no answer in time")
+            process.process.send_signal(signal.SIGTERM)
+            assert await process.ended() == 0
+
+
 async def test_a_call_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:
     async with FakeApi() as api:
         prepare(api)
