@@ -27,7 +27,7 @@ from common.runtime.clock import Clock
 logger = logging.getLogger(__name__)
 
 _DICTS = LEASES.as_dicts()
-_RELEASE_SECONDS = 2.0
+_RELEASE_SECONDS = 1.0
 
 
 def micro_time(moment: datetime) -> str:

@@ -84,8 +84,9 @@ async def running(api: FakeApi, folder: Path, *arguments: str) -> AsyncIterator[
             await started.wait()
 
 
-async def ended(process: Process) -> int:
-    async with asyncio.timeout(5):
+async def ended(process: Process, *, within: float = 5) -> int:
+    """Its exit code; five seconds are what is promised after a signal."""
+    async with asyncio.timeout(within):
         return await process.process.wait()
 
 
@@ -148,7 +149,7 @@ async def test_what_an_operator_can_put_right_is_one_line(
     tmp_path: Path, arguments: list[str], complaint: str
 ) -> None:
     async with FakeApi() as api, running(api, tmp_path, *arguments) as process:
-        assert await ended(process) == 2
+        assert await ended(process, within=30) == 2
         await process.logged(complaint)
         assert len(process.log) == 1
 
