@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from common.errors import ConfigError
 from common.flags import flag, names
+from common.runtime.settings import ClientSettings, LoggingSettings
 
 DEFAULT_SECRET = "vpa-tls-certs"  # noqa: S105 - the name of a Secret, not its content
 _SERVICE = "vpa-webhook"
@@ -11,7 +12,7 @@ _MOST_DAYS = 1_000_000  # the reference's certificates live for 100,000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(LoggingSettings, ClientSettings):
     """Makes the webhook's CA and serving certificate, unless good ones are there.
 
     They go into a Secret, into a directory, or into both; a valid pair is kept.
@@ -49,43 +50,11 @@ class Settings:
         parse=int,
         help="How long the certificates are valid.",
     )
-    kubeconfig: str = flag(
-        "--kubeconfig",
-        default="",
-        parse=str,
-        help="Path of a kubeconfig; without it the process expects to run in a pod.",
-    )
-    kube_api_qps: float = flag(
-        "--kube-api-qps",
-        default=50.0,
-        parse=float,
-        help="Requests per second to the API server, on average.",
-    )
-    kube_api_burst: float = flag(
-        "--kube-api-burst",
-        default=100.0,
-        parse=float,
-        help="Requests to the API server that may be sent at once.",
-    )
-    verbosity: int = flag(
-        "--v",
-        short="-v",
-        default=4,
-        parse=int,
-        help="Log detail as klog counts it: 0 warnings, 1-4 information, 5 and more debugging.",
-    )
-    logging_format: str = flag(
-        "--logging-format",
-        default="text",
-        parse=str,
-        help="How log lines look: text (klog's form) or json.",
-    )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 1 <= self.days <= _MOST_DAYS:
             raise ConfigError(f"--days must be from 1 to {_MOST_DAYS}")
-        if self.logging_format not in ("text", "json"):
-            raise ConfigError(f"--logging-format: {self.logging_format!r} is not text or json")
 
     @property
     def secret(self) -> str:

@@ -4,13 +4,12 @@ import asyncio
 import logging
 import os
 import sys
-import uuid
 
 from common.errors import DecodeError, KubeError
 from common.flags import read_flags
 from common.kube import config
 from common.kube.client import KubeClient
-from common.kube.lease import LeaderElection
+from common.kube.lease import leader_election
 from common.runtime import logs
 from common.runtime.clock import Clock, SystemClock
 from common.runtime.health import Health, OpsServer
@@ -33,7 +32,7 @@ from recommender.sources.followed import Followed
 
 logger = logging.getLogger(__name__)
 
-_PROGRAM = "recommender"
+_PROGRAM = "vpa-recommender"
 _MISSED_CYCLES = 5  # after so many intervals without a cycle the process is no longer healthy
 _RETRY_SECONDS = 5.0  # between two attempts to read the history
 
@@ -63,7 +62,7 @@ async def recommend(settings: Settings, clock: Clock) -> None:
     health = Health(clock, settings.interval * _MISSED_CYCLES)
     async with KubeClient(
         connection,
-        user_agent="vpa-recommender",
+        user_agent=_PROGRAM,
         qps=settings.kube_api_qps,
         burst=settings.kube_api_burst,
     ) as client:
@@ -76,13 +75,13 @@ async def recommend(settings: Settings, clock: Clock) -> None:
             profiling=settings.profiling,
         )
         recommender = assemble(settings, followed, metrics, clock)
-        election = _election(settings, client, clock)
+        campaign = leader_election(settings, settings.leader_elect_resource_name, client, clock)
         background = [ops.run, *followed.background]
-        if election is not None:
-            background.append(election.run)
+        if campaign is not None:
+            background.append(campaign.run)
 
         async def work(stop: asyncio.Event) -> None:
-            if election is not None and not await unless_stopped(election.wait_leading, stop=stop):
+            if campaign is not None and not await unless_stopped(campaign.wait_leading, stop=stop):
                 return
             if not await unless_stopped(followed.wait_synced, stop=stop):
                 return
@@ -149,21 +148,6 @@ def assemble(settings: Settings, followed: Followed, metrics: Metrics, clock: Cl
             workers=workers,
         ),
         metrics=metrics,
-        clock=clock,
-    )
-
-
-def _election(settings: Settings, client: KubeClient, clock: Clock) -> LeaderElection | None:
-    if not settings.leader_elect:
-        return None
-    return LeaderElection(
-        client,
-        namespace=settings.leader_elect_resource_namespace,
-        name=settings.leader_elect_resource_name,
-        identity=f"{os.uname().nodename}_{uuid.uuid4()}",
-        lease_duration=settings.leader_elect_lease_duration,
-        renew_deadline=settings.leader_elect_renew_deadline,
-        retry_period=settings.leader_elect_retry_period,
         clock=clock,
     )
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from common.errors import ConfigError
 from common.flags import flag
+from common.runtime.settings import LoggingSettings
 from sandbox.version import KubernetesVersion
 
 
@@ -19,8 +19,8 @@ def _port(text: str) -> int:
     return port
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+@dataclass(frozen=True, kw_only=True)
+class Settings(LoggingSettings):
     """A small Kubernetes cluster in one process, on loopback."""
 
     kubeconfig: Path = flag(
@@ -48,13 +48,3 @@ class Settings:
         parse=int,
         help="Log detail as klog counts it: 0 warnings, 1-4 information, 5 and more debugging.",
     )
-    logging_format: str = flag(
-        "--logging-format",
-        default="text",
-        parse=str,
-        help="How log lines look: text (klog's form) or json.",
-    )
-
-    def __post_init__(self) -> None:
-        if self.logging_format not in ("text", "json"):
-            raise ConfigError(f"--logging-format: {self.logging_format!r} is not text or json")

@@ -4,9 +4,7 @@ import asyncio
 import gc
 import logging
 import os
-import socket
 import sys
-import uuid
 from collections.abc import Mapping, Sequence
 
 import prometheus_client
@@ -15,7 +13,7 @@ from common.flags import read_flags
 from common.kube import config
 from common.kube.client import KubeClient
 from common.kube.events import EventRecorder
-from common.kube.lease import LeaderElection, StatusLease
+from common.kube.lease import StatusLease, leader_election
 from common.kube.targets import Targets
 from common.runtime import logs, service
 from common.runtime.clock import Clock, SystemClock
@@ -52,11 +50,11 @@ async def serve(settings: Settings, clock: Clock, *, environ: Mapping[str, str])
         events = EventRecorder(client, PROGRAM, clock=clock)
         health = Health(clock, 5 * settings.interval)
         metrics = Metrics(prometheus_client.REGISTRY)
-        election = _election(settings, client, clock)
+        campaign = leader_election(settings, settings.leader_elect_resource_name, client, clock)
 
         async def main(stop: asyncio.Event) -> None:
-            if election is not None and not await service.unless_stopped(
-                election.wait_leading, stop=stop
+            if campaign is not None and not await service.unless_stopped(
+                campaign.wait_leading, stop=stop
             ):
                 return
             if not await service.unless_stopped(_synced(caches), stop=stop):
@@ -95,8 +93,8 @@ async def serve(settings: Settings, clock: Clock, *, environ: Mapping[str, str])
         )
         background: list[service.Background] = [ops.run, events.run]
         background += [cache.run for cache in caches.all()]
-        if election is not None:
-            background.append(election.run)
+        if campaign is not None:
+            background.append(campaign.run)
         await service.serve(main, background=tuple(background))
 
 
@@ -129,25 +127,9 @@ def _admission(
     return by_lease(lease, max_age=settings.status_lease_timeout)
 
 
-def _election(settings: Settings, client: KubeClient, clock: Clock) -> LeaderElection | None:
-    if not settings.leader_elect:
-        return None
-    return LeaderElection(
-        client,
-        namespace=settings.leader_elect_resource_namespace,
-        name=settings.leader_elect_resource_name,
-        identity=f"{socket.gethostname()}_{uuid.uuid4()}",
-        lease_duration=settings.leader_elect_lease_duration,
-        renew_deadline=settings.leader_elect_renew_deadline,
-        retry_period=settings.leader_elect_retry_period,
-        clock=clock,
-    )
-
-
 async def _main(argv: Sequence[str]) -> None:
     settings = read_flags(Settings, argv, program=PROGRAM, environ=os.environ)
     logs.configure(settings.verbosity, settings.logging_format)
-    prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call] # half typed
     await serve(settings, SystemClock(), environ=os.environ)
 
 

@@ -8,6 +8,8 @@ import contextlib
 import enum
 import logging
 import math
+import socket
+import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -23,6 +25,7 @@ from common.errors import (
 from common.kube.client import KubeClient
 from common.kube.endpoints import LEASES
 from common.runtime.clock import Clock
+from common.runtime.settings import LeaderElectionSettings
 
 logger = logging.getLogger(__name__)
 
@@ -313,3 +316,25 @@ class LeaderElection:
         except (KubeError, DecodeError, TimeoutError) as error:
             told = str(error) or "no answer in time"
             logger.info("lease not given back", extra={"lease": self._name, "error": told})
+
+
+def leader_election(
+    settings: LeaderElectionSettings, name: str, client: KubeClient, clock: Clock
+) -> LeaderElection | None:
+    """The election for the lease ``name`` as the flags ask for it; None without ``--leader-elect``.
+
+    Raises:
+        ConfigError: the durations don't fit each other.
+    """
+    if not settings.leader_elect:
+        return None
+    return LeaderElection(
+        client,
+        namespace=settings.leader_elect_resource_namespace,
+        name=name,
+        identity=f"{socket.gethostname()}_{uuid.uuid4()}",
+        lease_duration=settings.leader_elect_lease_duration,
+        renew_deadline=settings.leader_elect_renew_deadline,
+        retry_period=settings.leader_elect_retry_period,
+        clock=clock,
+    )

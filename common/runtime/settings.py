@@ -9,8 +9,8 @@ from common.flags import boolean, duration, flag, names
 
 
 @dataclass(frozen=True, kw_only=True)
-class CommonSettings:
-    """Names and defaults are upstream's: pkg/utils/../common/flags.go; updater.md 12.3."""
+class ClientSettings:
+    """How a program reaches the API server."""
 
     kubeconfig: str = flag(
         "--kubeconfig",
@@ -30,6 +30,35 @@ class CommonSettings:
         parse=float,
         help="Requests to the API server that may be sent at once.",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoggingSettings:
+    """How much a program says, and in which form."""
+
+    verbosity: int = flag(
+        "--v",
+        short="-v",
+        default=4,
+        parse=int,
+        help="Log detail as klog counts it: 0 warnings, 1-4 information, 5 and more debugging.",
+    )
+    logging_format: str = flag(
+        "--logging-format",
+        default="text",
+        parse=str,
+        help="How log lines look: text (klog's form) or json.",
+    )
+
+    def __post_init__(self) -> None:
+        if self.logging_format not in ("text", "json"):
+            raise ConfigError(f"--logging-format: {self.logging_format!r} is not text or json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommonSettings(LoggingSettings, ClientSettings):
+    """Names and defaults are upstream's: pkg/utils/../common/flags.go; updater.md 12.3."""
+
     vpa_object_namespace: str = flag(
         "--vpa-object-namespace",
         default="",
@@ -55,27 +84,13 @@ class CommonSettings:
         help="Comma-separated Gate=true or Gate=false; gates: "
         "CPUStartupBoost, InPlace, PerVPAConfig, AllAlpha, AllBeta, all off.",
     )
-    verbosity: int = flag(
-        "--v",
-        short="-v",
-        default=4,
-        parse=int,
-        help="Log detail as klog counts it: 0 warnings, 1-4 information, 5 and more debugging.",
-    )
-    logging_format: str = flag(
-        "--logging-format",
-        default="text",
-        parse=str,
-        help="How log lines look: text (klog's form) or json.",
-    )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.vpa_object_namespace and self.ignored_vpa_object_namespaces:
             raise ConfigError(
                 "--vpa-object-namespace and --ignored-vpa-object-namespaces exclude each other"
             )
-        if self.logging_format not in ("text", "json"):
-            raise ConfigError(f"--logging-format: {self.logging_format!r} is not text or json")
 
 
 @dataclass(frozen=True, kw_only=True)
