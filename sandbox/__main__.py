@@ -16,6 +16,7 @@ from common.errors import ConfigError
 from common.flags import read_flags
 from common.runtime import logs
 from common.runtime.service import run, serve
+from sandbox.apiserver.memory import relax_garbage_collection
 from sandbox.cluster import Cluster, running_cluster
 from sandbox.scenario import Scenario, load_scenario, parse_scenario
 from sandbox.settings import Settings
@@ -41,6 +42,7 @@ async def _main(argv: Sequence[str]) -> None:
 
     async def stay(stop: asyncio.Event) -> None:
         async with running_cluster(scenario, port=settings.port) as cluster:
+            relax_garbage_collection()
             write_kubeconfig(path, cluster.kubeconfig)
             print(_ready(cluster, scenario, path), flush=True)
             await stop.wait()

@@ -367,7 +367,7 @@ async def world(
                 yield made
             except BaseException:
                 for process in made.running:
-                    print(f"--- {process.name}\n{''.join(process.log)}")  # noqa: T201
+                    print(f"--- {process.name}\n{''.join(process.log)}")  # noqa: T201 - shown when a test fails
                 raise
             finally:
                 for process in made.running:

@@ -41,16 +41,6 @@ def actual_requests(pod: Pod, name: str) -> dict[str, Quantity]:
     return parse_quantities(resources.requests if resources is not None else None)
 
 
-def actual_limits(pod: Pod, name: str) -> dict[str, Quantity]:
-    """Present limits of a container.
-
-    Raises:
-        QuantityError: one of them is no quantity.
-    """
-    resources = actual_resources(pod, name)
-    return parse_quantities(resources.limits if resources is not None else None)
-
-
 def containers_of(pod: Pod) -> tuple[ContainerResources, ...]:
     """The regular containers of a pod, in order; init containers are none of ours.
 

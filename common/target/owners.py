@@ -113,11 +113,6 @@ def controller_of(meta: ObjectMeta) -> Controller | None:
     return _controlling_owner(meta.namespace, (meta.owner_references or ())[::-1])
 
 
-def first_controller_of(meta: ObjectMeta) -> Controller | None:
-    """The parent of a controller: the first owner that says it controls."""
-    return _controlling_owner(meta.namespace, meta.owner_references or ())
-
-
 def topmost(
     start: Controller, lookup: Callable[[Controller], Answer]
 ) -> Topmost | OwnerError | NeedsLookup:

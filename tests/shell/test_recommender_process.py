@@ -1,93 +1,21 @@
 """``python -P -m recommender`` as its own process, against an API server that keeps still."""
 
-import asyncio
-import json
 import signal
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 
 from common.runtime.clock import SystemClock
-from common.runtime.web import listen
+from component import Process, running_component
 from fake_api import FakeApi, Reply, listing, named, status
 from recommender_harness import CHECKPOINTS, METRICS, checkpoint_of, prepare, status_of, usage
 
 WEB = status_of("web")
 
 
-class Process:
-    """The running process, and what it has said."""
-
-    def __init__(self, process: asyncio.subprocess.Process, ops: int) -> None:
-        self.process = process
-        self.ops = ops
-        self.log: list[str] = []
-        self._told = asyncio.Condition()
-
-    async def read_log(self) -> None:
-        assert self.process.stderr is not None
-        while line := await self.process.stderr.readline():
-            async with self._told:
-                self.log.append(line.decode())
-                self._told.notify_all()
-
-    async def logged(self, sentence: str) -> None:
-        async with asyncio.timeout(20), self._told:
-            await self._told.wait_for(lambda: any(sentence in line for line in self.log))
-
-    async def get(self, path: str) -> tuple[int, str]:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.ops)
-        writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
-        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
-        writer.close()
-        return int(head.split()[1]), body.decode()
-
-
-def kubeconfig(folder: Path, api: FakeApi) -> Path:
-    path = folder / "kubeconfig"
-    cluster = {"name": "fake", "cluster": {"server": f"http://127.0.0.1:{api.port}"}}
-    context = {"name": "fake", "context": {"cluster": "fake", "user": "nobody"}}
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "fake",
-        "clusters": [cluster],
-        "contexts": [context],
-        "users": [{"name": "nobody", "user": {}}],
-    }
-    path.write_text(json.dumps(content))
-    return path
-
-
-@asynccontextmanager
-async def running(api: FakeApi, folder: Path, *arguments: str) -> AsyncIterator[Process]:
-    with listen("127.0.0.1:0") as found:
-        ops = int(found.getsockname()[1])
-    started = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "recommender", f"--kubeconfig={kubeconfig(folder, api)}"),
-        *(f"--address=127.0.0.1:{ops}", "--recommender-interval=200ms"),
-        *arguments,
-        cwd=folder,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    process = Process(started, ops)
-    async with asyncio.TaskGroup() as group:
-        group.create_task(process.read_log())
-        try:
-            yield process
-        finally:
-            if started.returncode is None:
-                started.kill()
-            await started.wait()
-
-
-async def ended(process: Process, *, within: float = 5) -> int:
-    """Its exit code; five seconds are what is promised after a signal."""
-    async with asyncio.timeout(within):
-        return await process.process.wait()
+def running(api: FakeApi, folder: Path, *arguments: str) -> AbstractAsyncContextManager[Process]:
+    return running_component("recommender", api, folder, "--recommender-interval=200ms", *arguments)
 
 
 async def test_a_life_from_the_first_cycle_to_sigterm(tmp_path: Path) -> None:
@@ -103,7 +31,7 @@ async def test_a_life_from_the_first_cycle_to_sigterm(tmp_path: Path) -> None:
             assert "vpa_recommender_aggregate_container_states_count 1.0" in metrics
             assert 'vpa_recommender_metric_server_responses{client_name="default' in metrics
             process.process.send_signal(signal.SIGTERM)
-            assert await ended(process) == 0
+            assert await process.ended() == 0
             assert not any("Traceback" in line for line in process.log)
 
 
@@ -115,7 +43,7 @@ async def test_history_that_cannot_be_read_holds_everything_up(tmp_path: Path) -
             await process.logged("history not loaded, trying again")
             assert METRICS not in api.routes
             process.process.send_signal(signal.SIGTERM)
-            assert await ended(process) == 0
+            assert await process.ended() == 0
 
 
 async def test_an_api_server_that_is_away_is_waited_for(tmp_path: Path) -> None:
@@ -131,7 +59,7 @@ async def test_an_api_server_that_is_away_is_waited_for(tmp_path: Path) -> None:
             assert len(lines) == 2  # away, and back
             await api.stop()
             process.process.send_signal(signal.SIGTERM)
-            assert await ended(process) == 0
+            assert await process.ended() == 0
             assert not any("Traceback" in line for line in process.log)
 
 
@@ -149,7 +77,7 @@ async def test_what_an_operator_can_put_right_is_one_line(
     tmp_path: Path, arguments: list[str], complaint: str
 ) -> None:
     async with FakeApi() as api, running(api, tmp_path, *arguments) as process:
-        assert await ended(process, within=30) == 2
+        assert await process.ended(within=30) == 2
         await process.logged(complaint)
         assert len(process.log) == 1
 
@@ -161,7 +89,7 @@ async def test_a_silent_metrics_server_does_not_hold_up_the_end(tmp_path: Path) 
         async with running(api, tmp_path) as process:
             await api.asked(METRICS)
             process.process.send_signal(signal.SIGTERM)
-            assert await ended(process) == 0
+            assert await process.ended() == 0
 
 
 async def test_a_killed_process_goes_on_from_its_checkpoint(tmp_path: Path) -> None:

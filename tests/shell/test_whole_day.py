@@ -169,7 +169,7 @@ async def live(clock: VirtualClock, folder: Path) -> None:
             for _ in range(HOURS):
                 await asyncio.sleep(3600)
                 told = (f"{app} {journal.requests(app)}" for app in ("shop", "cache"))
-                print(f"{clock.now():%H:%M}  {'  '.join(told)}")  # noqa: T201
+                print(f"{clock.now():%H:%M}  {'  '.join(told)}")  # noqa: T201 - a figure for who asks with -s
             for cache in caches:
                 cache.cancel()
         everybody_got_what_they_need(journal)
@@ -204,4 +204,4 @@ def test_a_day_in_seconds(tmp_path: Path) -> None:
     began = time.perf_counter()
     virtual_time.run(lambda clock: live(clock, tmp_path), epoch=epoch)
     took = time.perf_counter() - began
-    print(f"{HOURS} hours in {took:.1f} s: {HOURS * 3600 / took:.0f} times as fast")  # noqa: T201
+    print(f"{HOURS} hours in {took:.1f} s: {HOURS * 3600 / took:.0f} times as fast")  # noqa: T201 - a figure for who asks with -s

@@ -133,7 +133,7 @@ def test_example_e_a_checkpoint_rounds() -> None:
 )
 def test_what_cannot_be_a_histogram_is_refused(bad: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"bucket|total"):
-        Saved(**{"weights": {}, "total": 1.0, "reference": 0, **bad})  # type: ignore[arg-type]
+        Saved(**{"weights": {}, "total": 1.0, "reference": 0, **bad})  # type: ignore[arg-type]  # fields by name
 
 
 def test_merging_leaves_the_source_alone() -> None:

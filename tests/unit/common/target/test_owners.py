@@ -17,7 +17,6 @@ from common.target.owners import (
     Topmost,
     Unknown,
     controller_of,
-    first_controller_of,
     topmost,
 )
 
@@ -98,11 +97,12 @@ def test_of_several_controllers_a_pod_has_the_last_and_a_controller_the_first() 
         ),
     )
     assert controller_of(meta) == REPLICA_SET
-    assert first_controller_of(meta) == DEPLOYMENT
+    job = Controller("shop", "Job", "job", "batch/v1")
+    known = {job: Found(meta.owner_references), DEPLOYMENT: Found()}
+    assert topmost(job, known.__getitem__) == Topmost(DEPLOYMENT)
 
 
 @pytest.mark.parametrize("owners", [None, (), (reference(DEPLOYMENT, controls=False),)])
 def test_nobody_controls(owners: tuple[OwnerReference, ...] | None) -> None:
     meta = ObjectMeta(namespace="shop", owner_references=owners)
     assert controller_of(meta) is None
-    assert first_controller_of(meta) is None
