@@ -4,25 +4,21 @@ The scenario is the first argument; without one the cluster has a single node.
 """
 
 import asyncio
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import yaml
-
-from common.errors import ConfigError
 from common.flags import read_flags
 from common.runtime import logs
 from common.runtime.service import run, serve
 from sandbox.apiserver.memory import relax_garbage_collection
 from sandbox.cluster import Cluster, running_cluster
+from sandbox.kubeconfigs import remove_ours, write_kubeconfig
 from sandbox.scenario import Scenario, load_scenario, parse_scenario
 from sandbox.settings import Settings
 
 PROGRAM = "sandbox"
-_CONTEXT = "sandbox"  # as the kubeconfigs of ours call it
 
 
 def main() -> None:
@@ -49,39 +45,6 @@ async def _main(argv: Sequence[str]) -> None:
         remove_ours(path)
 
     await serve(stay)
-
-
-def remove_ours(path: Path) -> None:
-    """Remove a kubeconfig that an earlier sandbox left, and no other.
-
-    Raises:
-        ConfigError: the file is somebody else's, or can't be read.
-    """
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        if not isinstance(content, dict) or content.get("current-context") != _CONTEXT:
-            raise ConfigError(f"--kubeconfig: {path} exists and is not a sandbox's; not replaced")
-        path.unlink()
-    except FileNotFoundError:
-        return
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        told = " ".join(str(error).split())
-        raise ConfigError(f"--kubeconfig: {path} exists and can't be replaced: {told}") from error
-
-
-def write_kubeconfig(path: Path, text: str) -> None:
-    """Write the file whole or not at all, for its owner's eyes only.
-
-    Raises:
-        ConfigError: the folder is missing, or not ours to write to.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.touch(mode=0o600)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise ConfigError(f"--kubeconfig: {path}: {error.strerror}") from error
 
 
 def _ready(cluster: Cluster, scenario: Scenario, path: Path) -> str:

@@ -8,21 +8,19 @@ virtual-time loop.
 import asyncio
 import contextlib
 import ssl
-from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from common.errors import ConflictError
 from common.kube.client import KubeClient
 from common.kube.connection import Connection, StaticCredentials, client_context
-from common.kube.endpoints import NAMESPACES, Endpoint
 from common.runtime.clock import Clock, SystemClock
 from sandbox.apiserver.audit import Entry
 from sandbox.apiserver.server import ApiServer, Serving, serve
 from sandbox.controllers.control_plane import control_plane
-from sandbox.kubelet.metrics_server import GROUP, VERSION, MetricsServer
+from sandbox.furnishing import METRICS_HOST, announce_metrics, create_namespaces
+from sandbox.kubelet.metrics_server import MetricsServer
 from sandbox.kubelet.pod_lifecycle import Simulation
 from sandbox.kubelet.service import Kubelets
 from sandbox.listener import Listener
@@ -30,13 +28,6 @@ from sandbox.objects.store import Store
 from sandbox.scenario import Scenario
 from sandbox.tls import NAMES, make_credentials
 
-_METRICS_NAMESPACE = "kube-system"
-_METRICS_SERVICE = "metrics-server"
-_METRICS_HOST = f"{_METRICS_SERVICE}.{_METRICS_NAMESPACE}.svc"
-_SERVICES = Endpoint("", "v1", "services", "Service", dict[str, Any])
-_API_SERVICES = Endpoint(
-    "apiregistration.k8s.io", "v1", "apiservices", "APIService", dict[str, Any], namespaced=False
-)
 _UNLIMITED = 0.0  # requests per second: the components of the cluster don't wait
 
 Component = Callable[[], Awaitable[None]]
@@ -119,7 +110,7 @@ async def running_cluster(
     clock = clock or SystemClock()
     api = ApiServer(Store(), scenario.version, clock, rng=rng)
     # Certificates are checked against the machine's clock, whatever ours says.
-    credentials = make_credentials(SystemClock().now(), names=(*NAMES, _METRICS_HOST))
+    credentials = make_credentials(SystemClock().now(), names=(*NAMES, METRICS_HOST))
     async with contextlib.AsyncExitStack() as stack:
         serving = await stack.enter_async_context(serve(api, port=port, credentials=credentials))
         access = Access(serving, client_context(ca_data=serving.authority))
@@ -140,7 +131,8 @@ async def running_cluster(
             components = (plane.run, kubelets.run, metrics.run)
             tasks = [group.create_task(_endless(run)) for run in components]
             async with access.client("sandbox") as client:
-                await _furnish(client, scenario, listener.port, serving.authority)
+                await create_namespaces(client, scenario.namespaces)
+                await announce_metrics(client, listener.port, serving.authority)
             await kubelets.wait_ready()
             try:
                 yield cluster
@@ -159,39 +151,6 @@ def _simulation(scenario: Scenario, clock: Clock) -> Simulation:
         epoch=clock.now(),
         usage=scenario.usage,
         faults=scenario.faults,
-    )
-
-
-async def _furnish(client: KubeClient, scenario: Scenario, port: int, authority: str) -> None:
-    """Create what the scenario asks for, and announce the metrics API."""
-    for name in scenario.namespaces:
-        with contextlib.suppress(ConflictError):
-            await client.create(NAMESPACES.as_dicts(), {"metadata": {"name": name}})
-    await client.create(
-        _SERVICES,
-        {
-            "metadata": {"name": _METRICS_SERVICE},
-            "spec": {"type": "ExternalName", "externalName": "localhost"},
-        },
-        namespace=_METRICS_NAMESPACE,
-    )
-    await client.create(
-        _API_SERVICES,
-        {
-            "metadata": {"name": f"{VERSION}.{GROUP}"},
-            "spec": {
-                "group": GROUP,
-                "version": VERSION,
-                "groupPriorityMinimum": 100,
-                "versionPriority": 100,
-                "service": {
-                    "namespace": _METRICS_NAMESPACE,
-                    "name": _METRICS_SERVICE,
-                    "port": port,
-                },
-                "caBundle": b64encode(authority.encode()).decode(),
-            },
-        },
     )
 
 

@@ -1,6 +1,7 @@
-"""A certificate authority and a serving certificate, made in a millisecond for loopback."""
+"""A certificate authority and what it signs, made in a millisecond for loopback."""
 
 import ssl
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from ipaddress import ip_address
@@ -14,13 +15,14 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _EARLIER = timedelta(hours=1)
 _LIFETIME = timedelta(days=3650)
+_PEM = serialization.Encoding.PEM
 NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
-_ADDRESSES = ("127.0.0.1", "::1")
+ADDRESSES = ("127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """What a TLS server needs, and what its clients trust; all PEM."""
+    """What one side of TLS shows, and the authority that the other side trusts; all PEM."""
 
     authority: str
     certificate: str
@@ -38,39 +40,75 @@ class Credentials:
         return context
 
 
+class Authority:
+    """A certificate authority that lives as long as the cluster that it was made for."""
+
+    def __init__(self, now: datetime, *, name: str = "sandbox-authority") -> None:
+        self._now = now
+        self._name = _name(name)
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        own = (
+            _builder(self._name, self._name, self._key, now)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_usage(signs=True), critical=True)
+            .sign(self._key, hashes.SHA256())
+        )
+        self.certificate = own.public_bytes(_PEM).decode()
+        self.key = private_text(self._key)
+
+    def serving(self, name: str, *, hosts: Iterable[str]) -> Credentials:
+        """A certificate of a server that is reached by ``hosts``: names and addresses."""
+        alternatives = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
+        return self._issue(_name(name), ExtendedKeyUsageOID.SERVER_AUTH, alternatives)
+
+    def client(self, user: str, *, groups: Iterable[str] = ()) -> Credentials:
+        """A certificate by which an API server knows ``user`` as a member of ``groups``."""
+        return self._issue(_name(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH)
+
+    def _issue(
+        self,
+        subject: x509.Name,
+        purpose: x509.ObjectIdentifier,
+        alternatives: x509.SubjectAlternativeName | None = None,
+    ) -> Credentials:
+        key = ec.generate_private_key(ec.SECP256R1())
+        builder = (
+            _builder(subject, self._name, key, self._now)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage(signs=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
+                critical=False,
+            )
+        )
+        if alternatives is not None:
+            builder = builder.add_extension(alternatives, critical=False)
+        certificate = builder.sign(self._key, hashes.SHA256())
+        return Credentials(
+            authority=self.certificate,
+            certificate=certificate.public_bytes(_PEM).decode(),
+            key=private_text(key),
+        )
+
+
 def make_credentials(now: datetime, *, names: tuple[str, ...] = NAMES) -> Credentials:
     """Make a new authority and a certificate for loopback addresses and ``names``."""
-    authority_key = ec.generate_private_key(ec.SECP256R1())
-    authority_name = _name("sandbox-authority")
-    authority = (
-        _builder(authority_name, authority_name, authority_key, now)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs=True), critical=True)
-        .sign(authority_key, hashes.SHA256())
-    )
+    return Authority(now).serving("sandbox", hosts=(*names, *ADDRESSES))
+
+
+def make_key_pair() -> tuple[str, str]:
+    """A private key and its public one, PEM, as ServiceAccount tokens are signed with."""
     key = ec.generate_private_key(ec.SECP256R1())
-    hosts = [*map(x509.DNSName, names)]
-    addresses = [x509.IPAddress(ip_address(text)) for text in _ADDRESSES]
-    certificate = (
-        _builder(_name("sandbox"), authority_name, key, now)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName([*hosts, *addresses]), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()),
-            critical=False,
-        )
-        .sign(authority_key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    return Credentials(
-        authority=authority.public_bytes(pem).decode(),
-        certificate=certificate.public_bytes(pem).decode(),
-        key=key.private_bytes(
-            pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        ).decode(),
-    )
+    public = key.public_key().public_bytes(_PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return private_text(key), public.decode()
+
+
+def private_text(key: ec.EllipticCurvePrivateKey) -> str:
+    """The key as PEM, not encrypted."""
+    return key.private_bytes(
+        _PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
 
 
 def _builder(
@@ -88,8 +126,20 @@ def _builder(
     )
 
 
-def _name(text: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+def _name(text: str, organizations: Iterable[str] = ()) -> x509.Name:
+    return x509.Name(
+        [
+            *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations),
+            x509.NameAttribute(NameOID.COMMON_NAME, text),
+        ]
+    )
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 def _usage(*, signs: bool) -> x509.KeyUsage:

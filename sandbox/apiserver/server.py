@@ -5,13 +5,10 @@ What it does and what it doesn't is in ``sandbox/README.md``.
 
 import asyncio
 import contextlib
-from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
-
-import yaml
 
 from common.runtime.clock import Clock
 from sandbox.admission.chain import Admission
@@ -29,6 +26,7 @@ from sandbox.apiserver.subresources import Subresources
 from sandbox.apiserver.watching import Watch, Watches
 from sandbox.apiserver.writing import Writes
 from sandbox.errors import ApiError
+from sandbox.kubeconfigs import kubeconfig_text
 from sandbox.listener import Listener
 from sandbox.objects import crds
 from sandbox.objects.registry import Registry
@@ -249,20 +247,7 @@ class Serving:
 
     def kubeconfig_for(self, token: str, *, namespace: str = "default") -> str:
         """A kubeconfig, as YAML, for the bearer of a token."""
-        name = "sandbox"
-        authority = b64encode(self.authority.encode()).decode()
-        cluster = {"server": self.url, "certificate-authority-data": authority}
-        context = {"cluster": name, "user": name, "namespace": namespace}
-        return yaml.safe_dump(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "clusters": [{"name": name, "cluster": cluster}],
-                "users": [{"name": name, "user": {"token": token}}],
-                "contexts": [{"name": name, "context": context}],
-                "current-context": name,
-            }
-        )
+        return kubeconfig_text(self.url, self.authority, {"token": token}, namespace=namespace)
 
 
 @contextlib.asynccontextmanager

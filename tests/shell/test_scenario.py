@@ -16,8 +16,8 @@ from common.kube.client import KubeClient
 from common.kube.config import load
 from common.kube.endpoints import NAMESPACES, NODES
 from sandbox import virtual_time
-from sandbox.__main__ import remove_ours, write_kubeconfig
 from sandbox.cluster import running_cluster
+from sandbox.kubeconfigs import remove_ours, write_kubeconfig
 from sandbox.scenario import parse_scenario
 from sandbox.virtual_time import EPOCH, VirtualClock
 
