@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # -P: the working directory must not shadow the installed packages.
 PY := $(BIN)/python -P
-PACKAGES := common recommender updater admission certs sandbox demo
+PACKAGES := common recommender updater admission certs sandbox controlplane demo
 KEEP ?=
 
 .DEFAULT_GOAL := help

@@ -1,0 +1,1 @@
+"""A real control plane on loopback: etcd and Kubernetes' own servers, with simulated nodes."""

@@ -1,0 +1,99 @@
+"""The API server's audit log, read as the sandbox's own: one entry for each answered call."""
+
+import sys
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from common.api.base import Wire
+from sandbox.apiserver.audit import AuditLog, Entry
+
+
+class _User(Wire, frozen=True, kw_only=True):
+    username: str = ""
+
+
+class _Object(Wire, frozen=True, kw_only=True):
+    api_group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+class _Response(Wire, frozen=True, kw_only=True):
+    code: int = 0
+
+
+class _Event(Wire, frozen=True, kw_only=True):
+    """A line of the log; audit.k8s.io/v1, Event."""
+
+    stage: str
+    verb: str
+    stage_timestamp: datetime
+    user: _User = _User()
+    user_agent: str = ""
+    object_ref: _Object | None = None
+    response_status: _Response | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is the answer; a watch is answered when it starts."""
+        return self.stage == ("ResponseStarted" if self.verb == "watch" else "ResponseComplete")
+
+
+_decode = msgspec.json.Decoder(_Event).decode
+
+
+class AuditFile:
+    """Reads a log that grows; every line is read once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._log = AuditLog(entries=sys.maxsize)
+
+    def find(self, wanted: Mapping[str, str]) -> tuple[Entry, ...]:
+        """All calls so far that match, oldest first; keys as of ``AuditLog.find``."""
+        self._read()
+        return tuple(self._log.find(wanted))
+
+    def _read(self) -> None:
+        if not self._path.exists():
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return  # it is being written
+                self._offset += len(line)
+                entry = parse_entry(line)
+                if entry is not None:
+                    self._log.record(entry)
+
+
+def parse_entry(line: bytes) -> Entry | None:
+    """One line of the log; None for what is no answered call of a resource.
+
+    A refused watch has no start of an answer in the log, only its end.
+    """
+    event = _decode(line)
+    of, response = event.object_ref, event.response_status
+    refused_watch = event.verb == "watch" and response is not None and response.code >= 400
+    counts = event.stage == "ResponseComplete" if refused_watch else event.counts
+    if not counts or of is None or response is None:
+        return None
+    return Entry(
+        time=event.stage_timestamp,
+        verb=event.verb,
+        group=of.api_group,
+        resource=of.resource,
+        subresource=of.subresource,
+        namespace=of.namespace,
+        name=of.name,
+        user=event.user.username,
+        user_agent=event.user_agent,
+        code=response.code,
+    )

@@ -1,0 +1,254 @@
+"""A whole cluster around a real API server: its servers are processes, its nodes are simulated."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any, NoReturn
+
+import msgspec
+
+from common.errors import NotFoundError
+from common.kube.client import KubeClient
+from common.kube.connection import Connection, client_context
+from common.kube.endpoints import Endpoint
+from common.runtime.clock import Clock, SystemClock
+from controlplane import binaries as found
+from controlplane.audit import AuditFile
+from controlplane.binaries import Binaries
+from controlplane.commands import Ports
+from controlplane.files import Files, write_files
+from controlplane.processes import ProcessUsage, free_ports
+from controlplane.servers import READY_WITHIN, NotReadyError, Servers
+from sandbox.apiserver.audit import Entry
+from sandbox.furnishing import METRICS_HOST, announce_metrics, create_namespaces
+from sandbox.kubelet.metrics_server import MetricsServer
+from sandbox.kubelet.pod_lifecycle import Simulation
+from sandbox.kubelet.service import Kubelets
+from sandbox.listener import Listener
+from sandbox.scenario import Scenario
+from sandbox.version import KubernetesVersion
+
+_SERVICE_ACCOUNTS = Endpoint("", "v1", "serviceaccounts", "ServiceAccount", dict[str, Any])
+_UNLIMITED = 0.0  # requests per second
+_LOOK_EVERY = 0.05  # seconds
+
+Component = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlPlane:
+    """A running cluster, and the handles that tests and programs have on it.
+
+    Names are those of :class:`sandbox.cluster.Cluster` where both have the thing.
+    """
+
+    authority: str  # PEM
+    kubeconfig: str  # YAML, the administrator's
+    connection: Connection  # the administrator's
+    kubelets: Kubelets
+    version: KubernetesVersion  # as the API server tells it
+    servers: Servers
+    files: Files
+    _audit: AuditFile = field(repr=False)
+
+    @property
+    def url(self) -> str:
+        return self.servers.ports.url
+
+    def client(self, user_agent: str) -> KubeClient:
+        """A client of the administrator, without limits."""
+        return _client(self.connection, user_agent)
+
+    async def stop_api_server(self) -> None:
+        """Kill it; who watches learns by a broken connection."""
+        await self.servers.api.kill()
+
+    async def start_api_server(self) -> None:
+        """Start it on the same port, with the same data; returns when it is ready.
+
+        Raises:
+            ProcessEndedError: it ended at once; the message holds the end of its log.
+            NotReadyError: it did not say that it is ready.
+        """
+        await self.servers.start_api(self.connection)
+
+    async def restart_api_server(self) -> None:
+        """Kill it and start it again."""
+        await self.stop_api_server()
+        await self.start_api_server()
+
+    async def forget_history(self) -> None:
+        """Forget every change so far: watches that start at an old version get 410.
+
+        The API server keeps recent changes in memory, so it starts anew.
+        """
+        await self.stop_api_server()
+        await self.servers.compact()
+        await self.start_api_server()
+
+    def audit(self, **wanted: str) -> tuple[Entry, ...]:
+        """All calls that the API server has answered, oldest first.
+
+        Keys are those of :meth:`sandbox.apiserver.audit.AuditLog.find`: ``verb``, ``resource``, ….
+        """
+        return self._audit.find(wanted)
+
+    async def metrics_text(self) -> str:
+        """The API server's own metrics, as Prometheus reads them."""
+        async with self.client("controlplane") as client:
+            return (await client.request("GET", "/metrics")).decode()
+
+    def usage(self) -> Mapping[str, ProcessUsage]:
+        """What each server has used since its last start, by its name."""
+        return self.servers.usage()
+
+
+@contextlib.asynccontextmanager
+async def running_control_plane(
+    scenario: Scenario,
+    *,
+    folder: Path,
+    binaries: Binaries | None = None,
+    port: int = 0,
+    metrics: bool = True,
+) -> AsyncIterator[ControlPlane]:
+    """Run a cluster while the context is entered; on entry it is ready.
+
+    Ready means: the API server says so, the nodes are registered, the scenario's namespaces
+    exist with their default service accounts, and, unless ``metrics`` is False, the metrics
+    API is announced. ``folder`` gets keys, data and logs, and must be new; ``port`` 0 takes a
+    free one. The scenario's version doesn't count: it is what the programs are.
+
+    Raises:
+        ConfigError: programs are missing, or there are no free ports.
+        ProcessEndedError: a server ended at once; the message holds the end of its log.
+        NotReadyError: the cluster was not ready in time.
+    """
+    binaries = binaries or found.find()
+    clock = SystemClock()
+    ports = _ports(port)
+    files = Files.within(folder)
+    written = write_files(files, url=ports.url, now=clock.now(), hosts=(METRICS_HOST,))
+    admin = _connection(ports, files, "admin")
+    servers = Servers.of(binaries, files, ports)
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(servers.running(admin))
+        client = await stack.enter_async_context(_client(admin, "controlplane"))
+        kubelet_client = _client(_connection(ports, files, "kubelets"), "kubelet")
+        version = await _version(client)
+        kubelets = Kubelets(
+            await stack.enter_async_context(kubelet_client),
+            clock,
+            shapes=scenario.nodes,
+            simulation=_simulation(scenario, version, clock),
+        )
+        components: list[Component] = [kubelets.run, *(server.watch for server in servers.all)]
+        announce: Component | None = None
+        if metrics:
+            server = MetricsServer(kubelets, clock, window=scenario.metrics_window)
+            listener = await stack.enter_async_context(
+                Listener(server, tls=written.kubelets.server_context())
+            )
+            components.append(server.run)
+            announce = partial(announce_metrics, client, listener.port, written.authority)
+        plane = ControlPlane(
+            authority=written.authority,
+            kubeconfig=written.kubeconfig,
+            connection=admin,
+            kubelets=kubelets,
+            version=version,
+            servers=servers,
+            files=files,
+            _audit=AuditFile(files.audit_log),
+        )
+        failure: Exception | None = None
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_endless(run)) for run in components]
+            await create_namespaces(client, scenario.namespaces)
+            if announce is not None:
+                await announce()
+            await kubelets.wait_ready()
+            await _accounts(client, ("default", *scenario.namespaces))
+            try:
+                yield plane
+            except Exception as error:  # noqa: BLE001 - raised again, outside of the group
+                failure = error
+            for task in tasks:
+                task.cancel()
+        if failure is not None:
+            raise failure
+
+
+def _ports(port: int) -> Ports:
+    etcd, peers, api, controllers, scheduler = free_ports(5)
+    return Ports(
+        etcd=etcd,
+        etcd_peers=peers,
+        api_server=port or api,
+        controller_manager=controllers,
+        scheduler=scheduler,
+    )
+
+
+def _connection(ports: Ports, files: Files, user: str) -> Connection:
+    context: ssl.SSLContext = client_context(ca_file=str(files.certificate("ca")))
+    context.load_cert_chain(files.certificate(user), files.key(user))
+    return Connection(ports.url, ssl_context=context)
+
+
+def _client(connection: Connection, user_agent: str) -> KubeClient:
+    return KubeClient(
+        connection,
+        user_agent=user_agent,
+        qps=_UNLIMITED,
+        burst=_UNLIMITED,
+        rng=Random(0),  # noqa: S311 - spreads retries, guards no secret
+    )
+
+
+async def _version(client: KubeClient) -> KubernetesVersion:
+    told = msgspec.json.decode(await client.request("GET", "/version"))
+    return KubernetesVersion(int(told["minor"].rstrip("+")))
+
+
+def _simulation(scenario: Scenario, version: KubernetesVersion, clock: Clock) -> Simulation:
+    return Simulation(
+        minor=version.minor,
+        timing=scenario.timing,
+        epoch=clock.now(),
+        usage=scenario.usage,
+        faults=scenario.faults,
+    )
+
+
+async def _accounts(client: KubeClient, namespaces: tuple[str, ...]) -> None:
+    """Wait for what no pod can be created without: its namespace's default ServiceAccount."""
+    try:
+        async with asyncio.timeout(READY_WITHIN):
+            for namespace in namespaces:
+                await _account(client, namespace)
+    except TimeoutError as error:
+        raise NotReadyError(
+            f"no default ServiceAccount appeared within {READY_WITHIN:.0f} s"
+        ) from error
+
+
+async def _account(client: KubeClient, namespace: str) -> None:
+    while True:
+        try:
+            await client.get(_SERVICE_ACCOUNTS, "default", namespace=namespace)
+        except NotFoundError:
+            await asyncio.sleep(_LOOK_EVERY)
+        else:
+            return
+
+
+async def _endless(run: Component) -> NoReturn:
+    """A component that returns leaves a cluster that stands still: that is a failure."""
+    await run()
+    raise RuntimeError(f"component ended: {run!r}")

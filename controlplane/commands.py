@@ -1,0 +1,127 @@
+"""The servers' command lines: what makes this control plane one for tests, and what is default."""
+
+from dataclasses import dataclass
+
+from controlplane.binaries import Binaries
+from controlplane.files import FRONT_PROXY, Files
+
+_HOST = "127.0.0.1"
+_ISSUER = "https://kubernetes.default.svc.cluster.local"
+_SERVICES = "10.96.0.0/16"
+# An address that reaches nobody (RFC 5737). The server would look for one of the machine's
+# otherwise, and not start on a machine without a network; nobody is told it.
+_ADVERTISED = "192.0.2.1"
+_QPS = 2000  # the controllers' own limits, 20 to 50, would be what a benchmark measures
+_NEVER_ROTATE = 1_000_000  # MB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """Where the servers listen, on loopback."""
+
+    etcd: int
+    etcd_peers: int
+    api_server: int
+    controller_manager: int
+    scheduler: int
+
+    @property
+    def etcd_url(self) -> str:
+        return f"http://{_HOST}:{self.etcd}"
+
+    @property
+    def url(self) -> str:
+        """Of the API server."""
+        return f"https://{_HOST}:{self.api_server}"
+
+
+def etcd(binaries: Binaries, files: Files, ports: Ports) -> list[str]:
+    """etcd: its data is thrown away, so it never waits for the disk."""
+    peers = f"http://{_HOST}:{ports.etcd_peers}"
+    return [
+        str(binaries.path("etcd")),
+        f"--data-dir={files.data}",
+        f"--listen-client-urls={ports.etcd_url}",
+        f"--advertise-client-urls={ports.etcd_url}",
+        f"--listen-peer-urls={peers}",
+        f"--initial-advertise-peer-urls={peers}",
+        f"--initial-cluster=default={peers}",
+        "--unsafe-no-fsync",
+        f"--quota-backend-bytes={4 * 1024**3}",
+        "--log-level=warn",
+    ]
+
+
+def api_server(binaries: Binaries, files: Files, ports: Ports) -> list[str]:
+    """kube-apiserver: RBAC, tokens, aggregation and an audit log; default admission plugins.
+
+    There is no kube-proxy: without aggregator routing, a Service of type ExternalName reaches
+    webhooks and aggregated APIs on loopback.
+    """
+    return [
+        str(binaries.path("kube-apiserver")),
+        f"--bind-address={_HOST}",
+        f"--secure-port={ports.api_server}",
+        f"--advertise-address={_ADVERTISED}",
+        "--endpoint-reconciler-type=none",
+        f"--etcd-servers={ports.etcd_url}",
+        f"--service-cluster-ip-range={_SERVICES}",
+        f"--tls-cert-file={files.certificate('kube-apiserver')}",
+        f"--tls-private-key-file={files.key('kube-apiserver')}",
+        f"--client-ca-file={files.certificate('ca')}",
+        "--authorization-mode=Node,RBAC",
+        f"--service-account-issuer={_ISSUER}",
+        f"--service-account-key-file={files.service_account_public_key}",
+        f"--service-account-signing-key-file={files.service_account_key}",
+        f"--requestheader-client-ca-file={files.certificate('front-proxy-ca')}",
+        f"--requestheader-allowed-names={FRONT_PROXY}",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--proxy-client-cert-file={files.certificate('front-proxy')}",
+        f"--proxy-client-key-file={files.key('front-proxy')}",
+        "--enable-aggregator-routing=false",
+        f"--kubelet-client-certificate={files.certificate('kubelet-client')}",
+        f"--kubelet-client-key={files.key('kubelet-client')}",
+        "--kubelet-preferred-address-types=InternalIP",
+        f"--audit-policy-file={files.audit_policy}",
+        f"--audit-log-path={files.audit_log}",
+        f"--audit-log-maxsize={_NEVER_ROTATE}",
+        "--audit-log-mode=blocking",
+        "--allow-privileged=true",
+        "--profiling=false",
+    ]
+
+
+def controller_manager(binaries: Binaries, files: Files, ports: Ports) -> list[str]:
+    """kube-controller-manager, not limited; each controller has a user of its own."""
+    return [
+        *_client(binaries, files, "kube-controller-manager", ports.controller_manager),
+        f"--service-account-private-key-file={files.service_account_key}",
+        f"--root-ca-file={files.certificate('ca')}",
+        f"--cluster-signing-cert-file={files.certificate('ca')}",
+        f"--cluster-signing-key-file={files.key('ca')}",
+        "--use-service-account-credentials=true",
+        "--concurrent-deployment-syncs=20",
+        "--concurrent-replicaset-syncs=20",
+    ]
+
+
+def scheduler(binaries: Binaries, files: Files, ports: Ports) -> list[str]:
+    """kube-scheduler, not limited."""
+    return _client(binaries, files, "kube-scheduler", ports.scheduler)
+
+
+def _client(binaries: Binaries, files: Files, name: str, port: int) -> list[str]:
+    kubeconfig = files.kubeconfig(name)
+    return [
+        str(binaries.path(name)),
+        f"--bind-address={_HOST}",
+        f"--secure-port={port}",
+        f"--kubeconfig={kubeconfig}",
+        f"--authentication-kubeconfig={kubeconfig}",
+        f"--authorization-kubeconfig={kubeconfig}",
+        "--leader-elect=false",
+        f"--kube-api-qps={_QPS}",
+        f"--kube-api-burst={2 * _QPS}",
+    ]

@@ -1,0 +1,129 @@
+"""The files that the servers read: certificates, keys, kubeconfigs, the audit policy."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import yaml
+
+from sandbox.kubeconfigs import certificate_user, kubeconfig_text
+from sandbox.tls import ADDRESSES, NAMES, Authority, Credentials, make_key_pair
+
+ADMIN = "kubernetes-admin"
+MASTERS = "system:masters"  # the group that RBAC lets do everything
+KUBELETS = "system:node:sandbox"  # as the sandbox calls them, too
+FRONT_PROXY = "front-proxy-client"
+_FIRST_SERVICE = "10.96.0.1"  # the Service kubernetes has the network's first address
+
+# Every request, without its body; when it has been answered, and watches when they start.
+AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "omitManagedFields": True,
+    "rules": [{"level": "Metadata"}],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """A folder of which every file has its place."""
+
+    folder: Path  # absolute: the servers have another working directory
+
+    @classmethod
+    def within(cls, folder: Path) -> "Files":
+        return cls(folder.absolute())
+
+    def certificate(self, name: str) -> Path:
+        return self.folder / "pki" / f"{name}.crt"
+
+    def key(self, name: str) -> Path:
+        return self.folder / "pki" / f"{name}.key"
+
+    def kubeconfig(self, name: str) -> Path:
+        return self.folder / f"{name}.kubeconfig"
+
+    def log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
+
+    @property
+    def data(self) -> Path:
+        """What etcd keeps."""
+        return self.folder / "etcd"
+
+    @property
+    def service_account_key(self) -> Path:
+        return self.key("service-accounts")
+
+    @property
+    def service_account_public_key(self) -> Path:
+        return self.folder / "pki" / "service-accounts.pub"
+
+    @property
+    def audit_policy(self) -> Path:
+        return self.folder / "audit-policy.yaml"
+
+    @property
+    def audit_log(self) -> Path:
+        return self.folder / "audit.log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What the rest of the program needs of that which was written."""
+
+    authority: str  # PEM
+    kubeconfig: str  # YAML, the administrator's
+    kubelets: Credentials  # a server's certificate for what runs beside the API server
+
+
+def write_files(files: Files, *, url: str, now: datetime, hosts: tuple[str, ...] = ()) -> Written:
+    """Make keys and certificates for an API server at ``url`` and write all files.
+
+    ``hosts`` are names of Services whose servers run in our process.
+    """
+    (files.folder / "pki").mkdir(parents=True, exist_ok=True)
+    authority = Authority(now, name="kubernetes-ca")
+    front = Authority(now, name="front-proxy-ca")
+    _write(files.certificate("ca"), authority.certificate)
+    _write(files.key("ca"), authority.key)
+    _write(files.certificate("front-proxy-ca"), front.certificate)
+    own = authority.serving("kube-apiserver", hosts=(*NAMES, *ADDRESSES, _FIRST_SERVICE))
+    _write_pair(files, "kube-apiserver", own)
+    _write_pair(files, "front-proxy", front.client(FRONT_PROXY))
+    private, public = make_key_pair()
+    _write(files.service_account_key, private)
+    _write(files.service_account_public_key, public)
+    users = {
+        "admin": authority.client(ADMIN, groups=[MASTERS]),
+        "kubelets": authority.client(KUBELETS, groups=[MASTERS]),
+        "kubelet-client": authority.client("kube-apiserver-kubelet-client", groups=[MASTERS]),
+        "kube-controller-manager": authority.client("system:kube-controller-manager"),
+        "kube-scheduler": authority.client("system:kube-scheduler"),
+    }
+    texts: dict[str, str] = {}
+    for name, credentials in users.items():
+        _write_pair(files, name, credentials)
+        texts[name] = kubeconfig_text(
+            url,
+            credentials.authority,
+            certificate_user(credentials.certificate, credentials.key),
+        )
+        _write(files.kubeconfig(name), texts[name])
+    _write(files.audit_policy, yaml.safe_dump(AUDIT_POLICY))
+    return Written(
+        authority=authority.certificate,
+        kubeconfig=texts["admin"],
+        kubelets=authority.serving("kubelets", hosts=("localhost", *ADDRESSES, *hosts)),
+    )
+
+
+def _write_pair(files: Files, name: str, credentials: Credentials) -> None:
+    _write(files.certificate(name), credentials.certificate)
+    _write(files.key(name), credentials.key)
+
+
+def _write(path: Path, text: str) -> None:
+    path.touch(mode=0o600)
+    path.write_text(text, encoding="utf-8")
