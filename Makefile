@@ -8,7 +8,7 @@ PACKAGES := common recommender updater admission certs sandbox controlplane demo
 KEEP ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint types contracts unit docs demo bench bench-sandbox bench-decisions clean
+.PHONY: help venv test lint types contracts unit docs controlplane demo bench bench-sandbox bench-decisions clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -43,6 +43,9 @@ unit: venv
 
 docs: venv ## write docs/flags.md and docs/metrics.md anew from the code
 	$(PY) docs/build.py
+
+controlplane: ## build etcd and Kubernetes' own servers, unless they are there
+	@tests/controlplane/build.sh
 
 demo: venv ## five workloads get right-sized; KEEP=1 leaves the cluster running
 	@$(PY) -m demo $(if $(KEEP),--keep)
