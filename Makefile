@@ -6,9 +6,10 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python -P
 PACKAGES := common recommender updater admission certs sandbox controlplane demo
 KEEP ?=
+CLUSTER ?= controlplane
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint types contracts unit docs controlplane demo bench bench-sandbox bench-decisions clean
+.PHONY: help venv test lint types contracts unit e2e docs controlplane demo bench bench-sandbox bench-decisions clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -39,7 +40,10 @@ contracts: venv
 	$(BIN)/lint-imports
 
 unit: venv
-	$(PY) -m pytest --numprocesses=auto --dist=worksteal --cov --cov-report=term
+	$(PY) -m pytest --ignore=tests/e2e --numprocesses=auto --dist=worksteal --cov --cov-report=term
+
+e2e: venv $(if $(filter controlplane,$(CLUSTER)),controlplane) ## our manifests in a whole cluster; CLUSTER=controlplane (default) or sandbox
+	$(PY) -m pytest tests/e2e --cluster=$(CLUSTER) --verbose
 
 docs: venv ## write docs/flags.md and docs/metrics.md anew from the code
 	$(PY) docs/build.py

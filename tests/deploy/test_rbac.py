@@ -1,54 +1,14 @@
 """Each service account may do what its component declares that it calls, and nothing else."""
 
-from collections.abc import Iterable, Iterator
-from itertools import product
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable
 
 import pytest
-import yaml
 
 import admission.access
 import recommender.access
 import updater.access
 from common.kube.endpoints import LEASES, Access, Permission
-
-RBAC = Path(__file__).parents[2] / "deploy" / "rbac"
-
-
-def objects(*kinds: str) -> list[dict[str, Any]]:
-    found = [
-        item
-        for path in sorted(RBAC.glob("*.yaml"))
-        for item in yaml.safe_load_all(path.read_text())
-    ]
-    return [item for item in found if item["kind"] in kinds]
-
-
-def bound_roles(account: str) -> Iterator[dict[str, Any]]:
-    """The roles that are bound to a service account."""
-    roles = {
-        (item["kind"], item["metadata"]["name"]): item for item in objects("ClusterRole", "Role")
-    }
-    for binding in objects("ClusterRoleBinding", "RoleBinding"):
-        reference = binding["roleRef"]
-        for subject in binding["subjects"]:
-            if (subject["kind"], subject["name"]) == ("ServiceAccount", account):
-                yield roles[reference["kind"], reference["name"]]
-
-
-def granted(roles: Iterable[dict[str, Any]]) -> set[Permission]:
-    return {
-        permission
-        for role in roles
-        for rule in role["rules"]
-        for permission in product(
-            rule["apiGroups"],
-            rule["resources"],
-            rule["verbs"],
-            rule.get("resourceNames", [""]),
-        )
-    }
+from granted import bound_roles, granted, objects
 
 
 def declared(access: Iterable[Access]) -> set[Permission]:

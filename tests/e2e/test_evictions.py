@@ -1,0 +1,60 @@
+"""The updater's promises about pods that it replaces."""
+
+from e2e.installation import ADMISSION, UPDATER
+from e2e.world import BUDGETS, LARGE, Case, requests
+
+
+async def test_pods_that_request_too_much_are_evicted_and_come_back_small(case: Case) -> None:
+    await case.deploy("web", replicas=3, requests=LARGE)
+    before = {pod["metadata"]["name"] for pod in await case.running("web", replicas=3)}
+    await case.autoscale("web", "Recreate")
+    pods = await case.fits("web", replicas=3)
+    assert sorted(case.evictions()) == sorted(before), "each pod once"
+    assert not case.resizes()
+    assert all(requests(pod)["cpu"] != LARGE["cpu"] for pod in pods)
+    events = await case.world.kubectl("get", "events", namespace=case.namespace)
+    assert "EvictedByVPA" in events
+
+
+async def test_an_eviction_respects_a_disruption_budget(case: Case) -> None:
+    world = case.world
+    await case.deploy("web", requests=LARGE)
+    budget = {
+        "metadata": {"name": "web"},
+        "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}},
+    }
+    await case.create(BUDGETS, budget)
+    before = {pod["metadata"]["uid"] for pod in await case.running("web")}
+    await case.autoscale("web", "Recreate")
+
+    async def refused() -> list[str]:
+        return case.evictions(code=429)
+
+    await world.until(refused, "the budget refuses an eviction")
+    await world.passes(UPDATER, 3)
+    assert await case.uids("web") == before
+    assert not case.evictions()
+    await case.edit(BUDGETS, "web", minAvailable=1)
+    await case.fits("web")
+    assert not await case.uids("web") & before
+
+
+async def test_nothing_is_evicted_while_the_webhook_is_not_alive(case: Case) -> None:
+    """A pod that is evicted now would come back as large as it was."""
+    world = case.world
+    await case.deploy("web", requests=LARGE)
+    before = {pod["metadata"]["uid"] for pod in await case.running("web")}
+    async with world.installation.without(ADMISSION):
+
+        async def held_back() -> bool:
+            printed = await world.kubectl(
+                "logs", f"deployment/{UPDATER}", "--tail=-1", namespace="kube-system"
+            )
+            return "vpa-admission-controller" in printed
+
+        await world.until(held_back, "the updater says that the Lease is old")
+        await case.autoscale("web", "Recreate")
+        await case.recommended("web")
+        await world.passes(UPDATER, 8)
+        assert await case.uids("web") == before
+    await case.fits("web")

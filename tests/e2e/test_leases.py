@@ -1,0 +1,61 @@
+"""Leases: the webhook's sign of life, and who leads."""
+
+import pytest
+
+from e2e.installation import ADMISSION, RECOMMENDER, SYSTEM, UPDATER
+from e2e.world import LARGE, Case, World
+
+_ELECTION = (
+    "--leader-elect",
+    "--leader-elect-lease-duration=6s",
+    "--leader-elect-renew-deadline=4s",
+    "--leader-elect-retry-period=1s",
+)
+
+
+async def test_the_webhook_renews_its_status_lease(world: World) -> None:
+    before = await world.lease(ADMISSION)
+
+    async def renewed() -> bool:
+        return bool((await world.lease(ADMISSION))["renewTime"] > before["renewTime"])
+
+    await world.until(renewed, "the Lease is renewed", seconds=20)
+
+
+@pytest.mark.parametrize(
+    ("component", "lease"),
+    [(RECOMMENDER, "vpa-recommender-lease"), (UPDATER, "vpa-updater")],
+)
+async def test_a_standby_takes_over_when_the_leaders_pod_is_deleted(
+    case: Case, component: str, lease: str
+) -> None:
+    world = case.world
+
+    async def holder() -> str:
+        return str((await world.lease(lease)).get("holderIdentity") or "")
+
+    async def leader() -> str:
+        """The pod whose log names the Lease's holder as its own identity."""
+        identity = await holder()
+        for pod in await world.component_pods(component):
+            name: str = pod["metadata"]["name"]
+            log = await world.kubectl("logs", name, namespace=SYSTEM)
+            if identity and any(
+                "became the leader" in line and identity in line for line in log.splitlines()
+            ):
+                return name
+        return ""
+
+    async with world.installation.changed(component, *_ELECTION, replicas=2):
+        name = await world.until(leader, "one of two leads")
+        first = await holder()
+        await world.kubectl("delete", "pod", name, "--wait=false", namespace=SYSTEM)
+
+        async def other() -> str:
+            identity = await holder()
+            return identity if identity != first else ""
+
+        await world.until(other, "another one leads")
+        await case.deploy("web", requests=LARGE)
+        await case.autoscale("web", "Recreate")
+        await case.fits("web")

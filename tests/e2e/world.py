@@ -1,0 +1,298 @@
+"""What a case works with: the installed cluster, and a namespace of its own in it."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from common.errors import KubeError, NotFoundError
+from common.kube.client import KubeClient, PatchType
+from common.kube.endpoints import CHECKPOINTS, DEPLOYMENTS, LEASES, PODS, VPAS, Endpoint
+from e2e.clusters import Cluster
+from e2e.installation import COMPONENTS, METRICS_SERVER, OPS_PORTS, SYSTEM, Installation
+from e2e.kubectl import Kubectl
+from sandbox.apiserver.audit import Entry
+from workloads import autoscaler
+
+T = TypeVar("T")
+
+Object = dict[str, Any]
+
+BUDGETS: Endpoint[Object] = Endpoint(
+    "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", dict[str, Any]
+)
+LARGE = {"cpu": "800m", "memory": "1Gi"}  # requests of a pod that uses little
+_ACCOUNT = f"system:serviceaccount:{SYSTEM}:"
+_LOOK_EVERY = 0.2  # seconds
+
+
+@dataclass(frozen=True)
+class World:
+    """The cluster with our components in it."""
+
+    kind: str
+    cluster: Cluster
+    client: KubeClient
+    kubectl: Kubectl
+    installation: Installation
+    calls: set[Entry] = field(default_factory=set)  # one of each sort that our accounts made
+
+    async def until(
+        self, condition: Callable[[], Awaitable[T]], promise: str, *, seconds: float = 60
+    ) -> T:
+        """Wait until something is true, and return it. An API server that is away isn't.
+
+        Raises:
+            AssertionError: it has not become true in time; the message has the promise.
+        """
+        found: object = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while True:
+                    try:
+                        if answer := await condition():
+                            return answer
+                        found = answer
+                    except (KubeError, ConnectionError) as error:
+                        found = error
+                    await asyncio.sleep(_LOOK_EVERY)  # what is waited for sets no event here
+        raise AssertionError(f"after {seconds:.0f} s not yet: {promise}; last seen: {found!r}")
+
+    # The components
+
+    async def component_pods(self, name: str) -> list[Object]:
+        """Pods of a component that are there to stay."""
+        return await self.pods(SYSTEM, name)
+
+    async def pods(self, namespace: str, app: str) -> list[Object]:
+        """Pods with a label ``app`` that are there to stay."""
+        found = await self.client.list(
+            PODS.as_dicts(), namespace=namespace, label_selector=f"app={app}"
+        )
+        return [pod for pod in found.items if "deletionTimestamp" not in pod["metadata"]]
+
+    async def runs(self) -> dict[str, int]:
+        """How often each container of ours was restarted, by the uid of its pod."""
+        return {
+            pod["metadata"]["uid"]: pod["status"]["containerStatuses"][0]["restartCount"]
+            for name in COMPONENTS
+            for pod in await self.component_pods(name)
+        }
+
+    async def ops(self, name: str, path: str = "/metrics") -> str:
+        """The body of an answer of a component's ops address; its first pod is asked."""
+        (pod, *_) = await self.component_pods(name)
+        reader, writer = await asyncio.open_connection(pod["status"]["podIP"], OPS_PORTS[name])
+        writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+        body = (await reader.read()).partition(b"\r\n\r\n")[2]
+        writer.close()
+        return body.decode()
+
+    async def cycles(self, name: str) -> int:
+        """How many cycles have ended, successful or not."""
+        for line in (await self.ops(name)).splitlines():
+            if "execution_latency_seconds_count" in line and 'step="total"' in line:
+                return int(float(line.rpartition(" ")[2]))
+        return 0
+
+    async def passes(self, name: str, times: int = 3) -> None:
+        """Wait until a component has ended so many more cycles."""
+        wanted = await self.cycles(name) + times
+
+        async def ended() -> bool:
+            return await self.cycles(name) >= wanted
+
+        await self.until(ended, f"{times} more cycles of {name}")
+
+    async def lease(self, name: str) -> Object:
+        """The spec of a Lease in kube-system."""
+        found = await self.client.get(LEASES.as_dicts(), name, namespace=SYSTEM)
+        spec: Object = found["spec"]
+        return spec
+
+    # What they did
+
+    def done(self, component: str, **wanted: str) -> list[Entry]:
+        """The calls of a component's account, oldest first; keys as in the audit log."""
+        return list(self.cluster.audit(user=f"{_ACCOUNT}{component}", **wanted))
+
+    def note_calls(self) -> None:
+        """Remember what our accounts called, because the audit log doesn't keep everything."""
+        start = datetime.min.replace(tzinfo=UTC)
+        for name in COMPONENTS:
+            self.calls.update(replace(entry, time=start) for entry in self.done(name))
+
+    async def describe(self, namespace: str) -> str:
+        """What one wants to see when a case has failed."""
+        asked = [
+            (namespace, ["get", "verticalpodautoscalers,pods", "-o", "yaml"]),
+            (namespace, ["get", "events"]),
+            (SYSTEM, ["get", "pods", "-o", "wide"]),
+            (SYSTEM, ["get", "events"]),
+            *(
+                (SYSTEM, ["logs", f"--selector=app={name}", "--tail=60", "--prefix"])
+                for name in (*COMPONENTS, METRICS_SERVER)
+            ),
+        ]
+        told = []
+        for where, words in asked:
+            _, printed = await self.kubectl.try_(*words, namespace=where, within=20)
+            told.append(f"--- kubectl -n {where} {' '.join(words)}\n{printed}")
+        return "\n".join(told)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A namespace that one case has for itself."""
+
+    world: World
+    namespace: str
+
+    # What an operator does
+
+    async def deploy(
+        self,
+        name: str,
+        *,
+        replicas: int = 2,
+        requests: Mapping[str, str] = LARGE,
+        limits: Mapping[str, str] | None = None,
+        uses: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        container: Mapping[str, Any] | None = None,
+    ) -> None:
+        """A Deployment of simulated pods with the label ``app``.
+
+        ``uses`` is what each pod uses (30m and 60Mi unless said), ``annotations`` steer the
+        simulated kubelet (sandbox/scenarios/README.md), ``container`` adds fields.
+        """
+        usage = {"cpu": "30m", "memory": "60Mi", **(uses or {})}
+        labels = {"app": name}
+        metadata = {
+            "labels": labels,
+            "annotations": {
+                **{f"usage.sandbox/{key}": value for key, value in usage.items()},
+                **(annotations or {}),
+            },
+        }
+        resources = {"requests": dict(requests), **({"limits": dict(limits)} if limits else {})}
+        main = {
+            "name": "app",
+            "image": "registry.example/app",
+            "resources": resources,
+            **(container or {}),
+        }
+        spec = {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": metadata, "spec": {"containers": [main]}},
+        }
+        await self.create(DEPLOYMENTS, {"metadata": {"name": name}, "spec": spec})
+
+    async def autoscale(self, name: str, mode: str = "Recreate", **spec: Any) -> None:
+        """A VPA on the Deployment of the same name."""
+        await self.create(VPAS, autoscaler(name, mode, **spec))
+
+    async def create(self, endpoint: Endpoint[Any], manifest: Object) -> Object:
+        """Create any object; the API server's answer."""
+        return await self.world.client.create(
+            endpoint.as_dicts(), manifest, namespace=self.namespace
+        )
+
+    async def edit(self, endpoint: Endpoint[Any], name: str, **spec: Any) -> None:
+        """Change fields of an object's spec."""
+        await self.world.client.patch(
+            endpoint.as_dicts(),
+            name,
+            {"spec": spec},
+            patch_type=PatchType.MERGE,
+            namespace=self.namespace,
+        )
+
+    # What the cluster shows
+
+    async def pods(self, app: str) -> list[Object]:
+        """Pods of a Deployment that are there to stay."""
+        return await self.world.pods(self.namespace, app)
+
+    async def uids(self, app: str) -> set[str]:
+        """Which pods there are."""
+        return {pod["metadata"]["uid"] for pod in await self.pods(app)}
+
+    async def running(self, app: str, replicas: int = 2) -> list[Object]:
+        """Wait until so many pods, and no others, are ready."""
+
+        async def complete() -> list[Object]:
+            pods = await self.pods(app)
+            return pods if len(pods) == replicas and all(map(is_ready, pods)) else []
+
+        return await self.world.until(complete, f"{replicas} ready pods of {app}")
+
+    async def target(self, name: str) -> dict[str, str]:
+        """What a VPA recommends for its first container; empty if nothing."""
+        vpa = await self.world.client.get(VPAS.as_dicts(), name, namespace=self.namespace)
+        status = vpa.get("status") or {}
+        for one in (status.get("recommendation") or {}).get("containerRecommendations") or ():
+            target: dict[str, str] = one["target"]
+            return target
+        return {}
+
+    async def recommended(self, name: str) -> dict[str, str]:
+        """Wait for a recommendation."""
+        return await self.world.until(lambda: self.target(name), f"a recommendation for {name}")
+
+    async def fits(self, app: str, replicas: int = 2) -> list[Object]:
+        """Wait until every pod requests, and has, what is recommended."""
+
+        async def fitting() -> list[Object]:
+            target, pods = await self.target(app), await self.pods(app)
+            good = len(pods) == replicas and all(runs_with(pod, target) for pod in pods)
+            return pods if target and good else []
+
+        return await self.world.until(fitting, f"{replicas} pods of {app} with their target")
+
+    async def checkpoint(self, vpa: str, container: str = "app") -> Object:
+        """The status of a checkpoint; empty if there is none."""
+        try:
+            found = await self.world.client.get(
+                CHECKPOINTS.as_dicts(), f"{vpa}-{container}", namespace=self.namespace
+            )
+        except NotFoundError:
+            return {}
+        return found.get("status") or {}
+
+    def evictions(self, *, code: int = 201) -> list[str]:
+        """Names of the pods whose eviction by the updater was answered so."""
+        return self._answered("create", "eviction", code)
+
+    def resizes(self, *, code: int = 200) -> list[str]:
+        """Names of the pods whose resize by the updater was answered so."""
+        return self._answered("patch", "resize", code)
+
+    def _answered(self, verb: str, subresource: str, code: int) -> list[str]:
+        wanted = {"verb": verb, "subresource": subresource, "code": str(code)}
+        found = self.world.done("vpa-updater", resource="pods", namespace=self.namespace, **wanted)
+        return [entry.name for entry in found]
+
+
+def requests(pod: Object) -> dict[str, str]:
+    """What the first container of a pod requests."""
+    found: dict[str, str] = pod["spec"]["containers"][0].get("resources", {}).get("requests", {})
+    return found
+
+
+def is_ready(pod: Object) -> bool:
+    """Whether all containers are."""
+    statuses = pod["status"].get("containerStatuses") or ()
+    return bool(statuses) and all(status["ready"] for status in statuses)
+
+
+def runs_with(pod: Object, wanted: Mapping[str, str]) -> bool:
+    """Whether a pod asks for these requests, and its kubelet says that it has them."""
+    if not is_ready(pod):
+        return False
+    reported = pod["status"]["containerStatuses"][0].get("resources", {}).get("requests", {})
+    asked = requests(pod)
+    return all(asked.get(name) == reported.get(name) == wanted[name] for name in wanted)
