@@ -10,7 +10,9 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import NoReturn
 
 from common.kube.client import KubeClient
@@ -18,8 +20,10 @@ from common.kube.connection import Connection, StaticCredentials, client_context
 from common.runtime.clock import Clock, SystemClock
 from sandbox.apiserver.audit import Entry
 from sandbox.apiserver.server import ApiServer, Serving, serve
+from sandbox.clocks import ShiftedClock
 from sandbox.controllers.control_plane import control_plane
 from sandbox.furnishing import METRICS_HOST, announce_metrics, create_namespaces
+from sandbox.kubelet.local.site import Site
 from sandbox.kubelet.metrics_server import MetricsServer
 from sandbox.kubelet.pod_lifecycle import Simulation
 from sandbox.kubelet.service import Kubelets
@@ -88,6 +92,31 @@ class Cluster(Access):
         """
         return tuple(self.api.audit.find(wanted))
 
+    @property
+    def clock(self) -> ShiftedClock:
+        """The clock of everything here; who puts it forward or back moves all of them."""
+        return self.api.clock
+
+    async def stop_api_server(self) -> None:
+        """Let the API server die: connections break, new ones are refused, the data stays."""
+        await self.serving.listener.pause()
+
+    async def start_api_server(self) -> None:
+        """Start it again, on the same port; who watched before may have to list again."""
+        self.api.store.restart()
+        await self.serving.listener.resume()
+
+    async def restart_api_server(self) -> None:
+        """As after a crash: same port, same data."""
+        await self.stop_api_server()
+        await self.start_api_server()
+
+    async def forget_history(self) -> None:
+        """A compaction and a restart: watches and pages from before get 410."""
+        await self.stop_api_server()
+        self.api.store.compact()
+        await self.start_api_server()
+
 
 @contextlib.asynccontextmanager
 async def running_cluster(
@@ -96,19 +125,24 @@ async def running_cluster(
     clock: Clock | None = None,
     port: int = 0,
     rng: Random | None = None,
+    metrics: bool = True,
+    folder: Path | None = None,
 ) -> AsyncIterator[Cluster]:
     """Run a cluster while the context is entered; on entry it is ready.
 
     Ready means: the nodes are registered, the namespaces exist, and the metrics API is
     announced (it has no metrics before its first window is over). Controllers and scheduler
-    may still be listing; they miss nothing by that. ``port`` 0 takes a free one.
+    may still be listing; they miss nothing by that. ``port`` 0 takes a free one. Without
+    ``metrics`` there is no metrics API: a metrics server of its own may serve it then. What
+    containers that really run leave on the disk is in ``folder``, or in a temporary one.
 
     Raises:
         ConfigError: the port can't be had.
     """
     scenario = scenario or Scenario()
-    clock = clock or SystemClock()
-    api = ApiServer(Store(), scenario.version, clock, rng=rng)
+    clock = ShiftedClock.of(clock or SystemClock())
+    api = ApiServer(Store(), scenario.version, clock, rng=rng, serves_resize=scenario.serves_resize)
+    api.faults.replace(scenario.api_faults)
     # Certificates are checked against the machine's clock, whatever ours says.
     credentials = make_credentials(SystemClock().now(), names=(*NAMES, METRICS_HOST))
     async with contextlib.AsyncExitStack() as stack:
@@ -120,19 +154,26 @@ async def running_cluster(
             clock,
             shapes=scenario.nodes,
             simulation=_simulation(scenario, clock),
+            site=Site(
+                server=serving.url,
+                authority=serving.authority,
+                folder=folder or Path(stack.enter_context(TemporaryDirectory(prefix="kubelets-"))),
+                tls=credentials.server_context(),
+            ),
         )
-        metrics = MetricsServer(kubelets, clock, window=scenario.metrics_window)
+        metrics_server = MetricsServer(kubelets, clock, window=scenario.metrics_window)
         listener = await stack.enter_async_context(
-            Listener(metrics, tls=credentials.server_context())
+            Listener(metrics_server, tls=credentials.server_context())
         )
-        cluster = Cluster(access.serving, access.trusted, api, kubelets, metrics)
+        cluster = Cluster(access.serving, access.trusted, api, kubelets, metrics_server)
         failure: Exception | None = None
         async with asyncio.TaskGroup() as group:
-            components = (plane.run, kubelets.run, metrics.run)
+            components = (plane.run, kubelets.run, metrics_server.run)
             tasks = [group.create_task(_endless(run)) for run in components]
             async with access.client("sandbox") as client:
                 await create_namespaces(client, scenario.namespaces)
-                await announce_metrics(client, listener.port, serving.authority)
+                if metrics:
+                    await announce_metrics(client, listener.port, serving.authority)
             await kubelets.wait_ready()
             try:
                 yield cluster
@@ -151,6 +192,7 @@ def _simulation(scenario: Scenario, clock: Clock) -> Simulation:
         epoch=clock.now(),
         usage=scenario.usage,
         faults=scenario.faults,
+        images=scenario.images,
     )
 
 

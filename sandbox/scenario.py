@@ -5,8 +5,8 @@ Everything has a default, so an empty file is a cluster, too. The format is show
 """
 
 import ipaddress
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib import resources
 from pathlib import Path
@@ -15,9 +15,11 @@ import yaml
 
 from common.errors import ConfigError
 from sandbox import description
+from sandbox.apiserver.faults import ApiFault
 from sandbox.description import Section
 from sandbox.kubelet.faults import FaultRule, Faults
 from sandbox.kubelet.loads import UsageRule
+from sandbox.kubelet.local.command import parse_images
 from sandbox.kubelet.node import NodeShape
 from sandbox.kubelet.pod_resources import Totals
 from sandbox.kubelet.timing import Timing
@@ -39,6 +41,9 @@ class Scenario:
     metrics_window: timedelta = timedelta(seconds=15)
     usage: tuple[UsageRule, ...] = ()
     faults: tuple[FaultRule, ...] = ()
+    api_faults: tuple[ApiFault, ...] = ()
+    serves_resize: bool = True
+    images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # run as local processes
 
 
 def load_scenario(name: str) -> Scenario:
@@ -84,6 +89,9 @@ def parse_scenario(text: str) -> Scenario:
         metrics_window=timedelta(seconds=metrics.take("window", _window, 15.0)),
         usage=tuple(UsageRule.parse(one, seed=seed) for one in section.sections("usage")),
         faults=tuple(_fault(one) for one in section.sections("faults")),
+        api_faults=tuple(ApiFault.parse(one) for one in section.sections("api-faults")),
+        serves_resize=section.take("serve-resize", description.truth, default=True),
+        images=section.take("images", parse_images, {}),
     )
     metrics.close()
     section.close()

@@ -1,24 +1,25 @@
-"""Addresses of pods; nobody can be reached at them."""
+"""Addresses of pods; at those of simulated ones nobody can be reached."""
 
 import ipaddress
 import itertools
 
-_NETWORK = ipaddress.ip_network("10.244.0.0/14")
+_SIMULATED = "10.244.0.0/14"
 _FIRST = 10
 
 
 class Addresses:
-    """Hands out addresses of the pod network, each to one pod at a time."""
+    """Hands out addresses of a network, each to one pod at a time."""
 
-    def __init__(self) -> None:
-        hosts = range(_FIRST, _NETWORK.num_addresses - 1)
+    def __init__(self, network: str = _SIMULATED) -> None:
+        self._network = ipaddress.ip_network(network)
+        hosts = range(_FIRST, self._network.num_addresses - 1)
         self._next = itertools.cycle(hosts)
         self._used: set[str] = set()
 
     def take(self) -> str:
         """An address that nobody has; the least recently used ones come last."""
         while True:
-            address = str(_NETWORK[next(self._next)])
+            address = str(self._network[next(self._next)])
             if address not in self._used:
                 self._used.add(address)
                 return address

@@ -59,6 +59,10 @@ class Container:
     ready_at: datetime | None = None  # None: never
     restart_at: datetime | None = None
     exit_at: datetime | None = None
+    local: bool = False  # a process of this machine; how it fares is told by ``facts``
+    started_up: bool = True  # of a process: its startup probe has succeeded
+    answers: bool = True  # of a process: its readiness probe succeeds
+    doomed: bool = False  # of a process: it is to end, and may run again
 
     @property
     def name(self) -> str:
@@ -72,6 +76,8 @@ class Container:
         """Ready is a running container past its delay, or an init container that has done well."""
         if self.kind is Kind.INIT:
             return self.ended is not None and self.ended.exit_code == 0
+        if self.local:
+            return self.running and self.started_up and self.answers
         return self.running and self.ready_at is not None and now >= self.ready_at
 
     @property
@@ -95,6 +101,9 @@ class Container:
         never = ready_after == float("inf")
         self.ready_at = None if never else now + timedelta(seconds=ready_after)
         self.exit_at = None if exit_after is None else now + timedelta(seconds=exit_after)
+        self.doomed = False
+        self.started_up = self.spec.startup_probe is None
+        self.answers = self.spec.readiness_probe is None
 
     def end(self, now: datetime, *, exit_code: int, reason: str = "") -> None:
         """End the present run; without a reason the exit code tells it."""

@@ -238,9 +238,12 @@ def node_object(shape: NodeShape) -> dict[str, Any]:
 
 
 def node_status(
-    shape: NodeShape, *, minor: int, ready: bool, since: datetime, now: datetime
+    shape: NodeShape, *, minor: int, ready: bool, since: datetime, now: datetime, port: int
 ) -> dict[str, Any]:
-    """``status`` of the Node; ``since`` is when the conditions last changed."""
+    """``status`` of the Node; ``since`` is when the conditions last changed.
+
+    ``port`` is where the kubelet's own endpoint listens.
+    """
     told = [
         ("MemoryPressure", False, "KubeletHasSufficientMemory", "kubelet has sufficient memory"),
         ("DiskPressure", False, "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
@@ -270,7 +273,7 @@ def node_status(
             {"type": "InternalIP", "address": shape.address},
             {"type": "Hostname", "address": shape.name},
         ],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
         "nodeInfo": {
             "machineID": shape.name,
             "systemUUID": shape.name,

@@ -6,7 +6,7 @@ what is to be written is computed from the state by ``sandbox.kubelet.status``.
 """
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -54,6 +54,7 @@ class Simulation:
     epoch: datetime  # when it began
     usage: Sequence[UsageRule] = ()
     faults: Sequence[FaultRule] = ()
+    images: Mapping[str, Sequence[str]] = field(default_factory=dict)  # run as local processes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +83,7 @@ class PodRun:
     started: datetime | None = None  # when the kubelet first saw it
     refusal: Refusal | None = None  # why the node didn't take it
     starts_at: datetime | None = None  # None once everything has been started
+    held: bool = False  # the start waits for a fact: volumes, or the end of a process
     ends_at: datetime | None = None  # of a pod that is being deleted
     ended: bool = False  # the API object can go
     containers: dict[str, Container] = field(default_factory=dict)
@@ -124,6 +126,11 @@ class PodRun:
     def mains(self) -> list[Container]:
         return [one for one in self.containers.values() if one.kind is Kind.MAIN]
 
+    @property
+    def is_local(self) -> bool:
+        """Whether some container is a process of this machine."""
+        return any(one.local for one in self.containers.values())
+
     def moment(self, container: Container, now: datetime) -> Moment:
         """Where the container stands in its life, for a usage model."""
         meta = self.object.metadata
@@ -160,7 +167,8 @@ class PodRun:
             known = self.containers.get(spec.name)
             load = load_of(pod, spec.name, self.simulation.usage)
             if known is None:
-                self.containers[spec.name] = Container(spec=spec, kind=kind, load=load)
+                local = spec.image_name in self.simulation.images
+                self.containers[spec.name] = Container(spec=spec, kind=kind, load=load, local=local)
             else:
                 known.spec, known.load = spec, load
 
@@ -177,6 +185,7 @@ class PodRun:
             {**{name: one.spec.wanted for name, one in self.containers.items()}, **self.desired}
         )
         self.ip = ip
+        self.held = self.is_local
         delay = _either(self.faults.start_delay, self.simulation.timing.start_delay)
         self.starts_at = now + timedelta(seconds=delay)
 
@@ -204,6 +213,8 @@ class PodRun:
             self.actuated[told.name] = actual
             requests = told.allocated_resources or actual.requests
             allocated[told.name] = ResourceRequirements(requests=requests, limits=actual.limits)
+            if container.local and container.running:  # its process went with the kubelet
+                self.end(container, now, exit_code=_OOM_EXIT, reason="ContainerStatusUnknown")
             if not container.running and self.phase is Phase.RUNNING and container.ended:
                 container.restart_at = now
         self.allocate(allocated)
@@ -243,7 +254,10 @@ class PodRun:
         return min(self._plans(now), default=None)
 
     def _plans(self, now: datetime) -> Iterator[datetime]:
-        plans = [self.starts_at, self.actuate_at] if not self.deleting else [self.ends_at]
+        if self.deleting:
+            plans = [None if self._processes else self.ends_at]
+        else:
+            plans = [None if self.held else self.starts_at, self.actuate_at]
         for container in self.containers.values():
             if not self.deleting:
                 plans += [container.exit_at, container.restart_at]
@@ -253,12 +267,15 @@ class PodRun:
 
     def _start(self, now: datetime) -> None:
         """Init containers one after the other, sidecars among them, then all the others."""
-        if self.starts_at is None or self.starts_at > now:
+        if self.starts_at is None or self.starts_at > now or self.held:
             return
         for container in self.containers.values():
             if container.kind is Kind.INIT and container.ended is None:
                 if not container.running:
                     self._run(container, now)
+                    if container.local:
+                        self.held = True
+                        return
                     delay = timedelta(seconds=self.simulation.timing.init_delay)
                     container.exit_at = now + delay
                 if container.exit_at is None or container.exit_at > now:
@@ -280,7 +297,7 @@ class PodRun:
             now,
             pod_uid=self.uid,
             ready_after=_either(self.faults.ready_delay, usual) if main else usual,
-            exit_after=self.faults.exit_after if main else None,
+            exit_after=self.faults.exit_after if main and not container.local else None,
         )
         self.actuated[container.name] = self.allocated.get(container.name, NO_RESOURCES)
         self.notice("Started", f"Started container {container.name}", container=container.name)
@@ -307,9 +324,15 @@ class PodRun:
             return
         codes = [one.ended.exit_code if one.ended else None for one in self.mains]
         if None not in codes:
-            self._finish(Phase.FAILED if any(codes) else Phase.SUCCEEDED)
+            self.finish(Phase.FAILED if any(codes) else Phase.SUCCEEDED)
 
-    def _finish(self, phase: Phase) -> None:
+    @property
+    def _processes(self) -> bool:
+        """Whether processes still run; an end waits for theirs."""
+        return any(one.local and one.running for one in self.containers.values())
+
+    def finish(self, phase: Phase) -> None:
+        """Nothing of the pod runs any more, or is to."""
         self.phase = phase
         self.pending = self.in_progress = self.actuate_at = None
         self.released = True
@@ -340,7 +363,7 @@ class PodRun:
         if self.ends_at is None:
             grace = self.object.metadata.deletion_grace_period_seconds
             delay = _either(self.faults.stop_delay, self.simulation.timing.stop_delay)
-            delay = min(delay, 30 if grace is None else grace)
+            delay = 0 if self.is_local else min(delay, 30 if grace is None else grace)
             self.ends_at = now + timedelta(seconds=delay)
             for container in self.containers.values():
                 if container.running:
@@ -348,11 +371,13 @@ class PodRun:
                     self.notice("Killing", message, container=container.name)
         if self.ends_at > now:
             return
-        self.ends_at = None
         for container in self.containers.values():
-            if container.running:
+            if container.running and not container.local:
                 container.end(now, exit_code=_SIGTERM_EXIT)
-        self._finish(Phase.FAILED if self.phase is Phase.RUNNING else self.phase)
+        if self._processes:
+            return
+        self.ends_at = None
+        self.finish(Phase.FAILED if self.phase is Phase.RUNNING else self.phase)
         self.ended = True
 
 

@@ -3,7 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
@@ -21,12 +24,16 @@ from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import EVENTS, LEASES, NODES, Endpoint
 from common.runtime.clock import Clock
 from sandbox.kubelet.addresses import Addresses
+from sandbox.kubelet.endpoint import KubeletEndpoint
 from sandbox.kubelet.events import event
+from sandbox.kubelet.local.pods import Fact, LocalPods
+from sandbox.kubelet.local.site import LOOPBACK, Site
 from sandbox.kubelet.node import Node, NodeShape, node_object, node_status
 from sandbox.kubelet.pod_lifecycle import PodRun, Simulation
 from sandbox.kubelet.status import status_patch
 from sandbox.kubelet.usages import NodeUsage, PodUsage, node_usage, pod_usages
 from sandbox.kubelet.wire import RunnablePod
+from sandbox.listener import Listener
 from sandbox.times import micro_time
 from sandbox.work_queue import WorkQueue
 
@@ -35,6 +42,7 @@ logger = logging.getLogger(__name__)
 RUNNABLE_PODS = Endpoint("", "v1", "pods", "Pod", RunnablePod)
 
 _LEASE_NAMESPACE = "kube-node-lease"
+_NO_ENDPOINT = 10250  # the usual port, where nobody listens
 _WORKERS = 16  # pods that are written at the same time
 _RETRY = 1.0  # seconds after which a write that failed is tried again
 _SHORTEST = 0.001  # seconds; a timer may be a little early for the clock
@@ -42,7 +50,12 @@ _PASSING = (UnreachableError, TooManyRequestsError, ServerError)
 
 
 class Kubelets:
-    """Registers nodes and runs the pods that are bound to them; ``run`` is endless."""
+    """Registers nodes and runs the pods that are bound to them; ``run`` is endless.
+
+    With a ``site`` they have an HTTPS endpoint, which all nodes share, and containers whose image
+    ``simulation.images`` names run as processes of this machine: until ``run`` ends, and not
+    a moment longer. Without one everything is simulated.
+    """
 
     def __init__(
         self,
@@ -51,8 +64,14 @@ class Kubelets:
         *,
         shapes: Iterable[NodeShape],
         simulation: Simulation,
+        site: Site | None = None,
     ) -> None:
+        if site is None:
+            simulation = replace(simulation, images={})
+        else:
+            shapes = [replace(shape, address=LOOPBACK) for shape in shapes]
         self.simulation = simulation
+        self.port = _NO_ENDPOINT
         self.nodes = {shape.name: Node(shape, simulation) for shape in shapes}
         self._client = client
         self._clock = clock
@@ -62,6 +81,12 @@ class Kubelets:
         self._events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._event_number = 0
         self._addresses = Addresses()
+        self._site = site
+        self._local: LocalPods | None = None
+        if site is not None:
+            self._local = LocalPods(
+                site, client, clock, images=simulation.images, learn=self._learn
+            )
         self._began = clock.now()
         self._registered = asyncio.Event()
         self._cache = Cache(
@@ -73,6 +98,17 @@ class Kubelets:
 
     async def run(self) -> NoReturn:
         """Register the nodes, then follow their pods, for ever."""
+        async with AsyncExitStack() as stack:
+            if self._site is not None and self._local is not None:
+                endpoint = KubeletEndpoint(self, self._clock)
+                listener = Listener(endpoint, tls=self._site.tls)
+                self.port = listener.port
+                await stack.enter_async_context(listener)
+                stack.push_async_callback(self._local.close)
+            await self._run()
+        raise RuntimeError("a kubelet's task ended")
+
+    async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             await self._register()
             group.create_task(self._cache.run())
@@ -82,7 +118,6 @@ class Kubelets:
             group.create_task(self._beat())
             group.create_task(self._look_for_the_hungry())
             group.create_task(self._retry_deferred())
-        raise RuntimeError("a kubelet's task ended")
 
     async def wait_ready(self) -> None:
         """Until all nodes are registered and all pods are known."""
@@ -118,6 +153,7 @@ class Kubelets:
             ready=True,
             since=self._began,
             now=self._clock.now(),
+            port=self.port,
         )
         await self._patch(NODES.object(node.name, subresource="status"), {"status": status})
 
@@ -175,12 +211,40 @@ class Kubelets:
         if new is None or node is None:
             return
         uid = new.metadata.uid
-        address = "" if uid in self._homes else self._addresses.take()
+        addresses = self._addresses_of(new)
+        address = "" if uid in self._homes else addresses.take()
         self._homes[uid] = node
         node.observe(new, now, new_ip=address)
         if address:
-            self._addresses.keep(address, node.pods[uid].ip)
+            addresses.keep(address, node.pods[uid].ip)
         self._enqueue(node)
+
+    def _addresses_of(self, pod: RunnablePod) -> Addresses:
+        containers = (*(pod.spec.init_containers or ()), *pod.spec.containers)
+        if self._local and any(one.image_name in self.simulation.images for one in containers):
+            return self._local.addresses
+        return self._addresses
+
+    def _learn(self, uid: str, fact: Fact) -> None:
+        """Something has happened to a process."""
+        node = self._homes.get(uid)
+        if node is not None and uid in node.pods:
+            fact(node.pods[uid], self._clock.now())
+            self._queue.add(uid)
+
+    def log(self, namespace: str, name: str, container: str, *, previous: bool) -> Path | None:
+        """Where a container's log is; None if it has none."""
+        for node in self.nodes.values():
+            for pod in node.pods.values():
+                meta, run = pod.object.metadata, pod.containers.get(container)
+                if (meta.namespace, meta.name) == (namespace, name) and run and self._local:
+                    path = self._local.log(pod.uid, container, run.restarts - previous)
+                    return path if run.local and path.exists() else None
+        return None
+
+    def is_over(self, path: Path) -> bool:
+        """Whether nothing will be written to this log any more."""
+        return self._local is None or self._local.is_over(path)
 
     def _forget(self, uid: str) -> None:
         node = self._homes.pop(uid, None)
@@ -190,7 +254,9 @@ class Kubelets:
             return
         pod = node.pods.get(uid)
         if pod is not None:
-            self._addresses.give_back(pod.ip)
+            self._addresses_of(pod.object).give_back(pod.ip)
+            if self._local is not None:
+                self._local.forget(uid)
         node.forget(uid, self._clock.now())
         self._enqueue(node)
 
@@ -226,6 +292,8 @@ class Kubelets:
         if due is not None:
             delay = max(_SHORTEST, (due - now) / timedelta(seconds=1))
             self._queue.add_later(uid, delay)
+        if self._local is not None and pod.is_local:
+            self._local.follow(pod)
         self._collect(pod, node)
         await self._write(pod, node)
         if pod.ended:

@@ -72,7 +72,7 @@ def _container(pod: PodRun, container: Container, now: datetime) -> dict[str, An
         "lastState": {"terminated": container.last.json} if container.last else {},
         "restartCount": container.restarts,
         "ready": container.is_ready(now),
-        "started": container.running,
+        "started": container.running and container.started_up,
     }
     if container.container_id:
         told["containerID"] = container.container_id

@@ -46,14 +46,16 @@ def pod_usages(node: Node, *, now: datetime, window: float) -> Iterator[PodUsage
                 namespace=meta.namespace,
                 name=meta.name,
                 labels=meta.labels or {},
-                containers={one.name: _usage(pod, one, node, now, window) for one in running},
+                containers={
+                    one.name: container_usage(pod, one, node, now, window) for one in running
+                },
             )
 
 
 def node_usage(node: Node, *, now: datetime, window: float) -> NodeUsage:
     """Everything that runs on the node, however young."""
     usages = [
-        _usage(pod, container, node, now, window)
+        container_usage(pod, container, node, now, window)
         for pod in node.running
         for container in pod.containers.values()
         if container.running
@@ -65,7 +67,10 @@ def node_usage(node: Node, *, now: datetime, window: float) -> NodeUsage:
     return NodeUsage(name=node.name, labels=node.shape.all_labels, usage=total)
 
 
-def _usage(pod: PodRun, container: Container, node: Node, now: datetime, window: float) -> Usage:
+def container_usage(
+    pod: PodRun, container: Container, node: Node, now: datetime, window: float
+) -> Usage:
+    """What one running container used over the last ``window`` seconds."""
     resources = pod.resources_of(container)
     limit = memory_limit(resources)
     return throttled(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -17,11 +18,67 @@ from common.api.meta import ObjectMeta
 NO_RESOURCES = ResourceRequirements()
 
 
+class HttpGet(Wire, frozen=True, kw_only=True):
+    """What a probe asks by HTTP; ``port`` is a number, or the name of one."""
+
+    path: str = "/"
+    port: int | str = 0
+    host: str = ""
+    scheme: str = "HTTP"
+
+
+class TcpSocket(Wire, frozen=True, kw_only=True):
+    """Where a probe opens a connection."""
+
+    port: int | str = 0
+    host: str = ""
+
+
 class Probe(Wire, frozen=True, kw_only=True):
-    """A readiness probe; it succeeds once its initial delay is over."""
+    """A probe; of a simulated container it succeeds once its initial delay is over."""
 
     initial_delay_seconds: int = 0
     period_seconds: int = 10
+    timeout_seconds: int = 1
+    success_threshold: int = 1
+    failure_threshold: int = 3
+    http_get: HttpGet | None = None
+    tcp_socket: TcpSocket | None = None
+
+
+class ContainerPort(Wire, frozen=True, kw_only=True):
+    """A port that has a name, which probes may use."""
+
+    name: str = ""
+    container_port: int = 0
+
+
+class FieldRef(Wire, frozen=True, kw_only=True):
+    """A field of the pod itself: ``status.podIP``."""
+
+    field_path: str = ""
+
+
+class EnvSource(Wire, frozen=True, kw_only=True):
+    """Where the value of a variable comes from; other sources than a field aren't supported."""
+
+    field_ref: FieldRef | None = None
+
+
+class EnvVar(Wire, frozen=True, kw_only=True):
+    """A variable of a container's environment."""
+
+    name: str
+    value: str = ""
+    value_from: EnvSource | None = None
+
+
+class VolumeMount(Wire, frozen=True, kw_only=True):
+    """Where a container sees a volume."""
+
+    name: str
+    mount_path: str = ""
+    sub_path: str = ""
 
 
 class ContainerSpec(Wire, frozen=True, kw_only=True):
@@ -32,12 +89,24 @@ class ContainerSpec(Wire, frozen=True, kw_only=True):
     resources: ResourceRequirements | None = None
     resize_policy: tuple[ContainerResizePolicy, ...] | None = None
     restart_policy: str | None = None
+    args: tuple[str, ...] | None = None
+    env: tuple[EnvVar, ...] | None = None
+    ports: tuple[ContainerPort, ...] | None = None
+    volume_mounts: tuple[VolumeMount, ...] | None = None
+    startup_probe: Probe | None = None
     readiness_probe: Probe | None = None
+    liveness_probe: Probe | None = None
 
     @property
     def wanted(self) -> ResourceRequirements:
         """The resources; an absent block is an empty one."""
         return self.resources or NO_RESOURCES
+
+    @property
+    def image_name(self) -> str:
+        """``registry.example/team/app`` of ``registry.example/team/app:1.2@sha256:…``."""
+        head, slash, last = self.image.partition("@")[0].rpartition("/")
+        return head + slash + last.partition(":")[0]
 
     @property
     def is_sidecar(self) -> bool:
@@ -56,6 +125,9 @@ class RunnablePodSpec(Wire, frozen=True, kw_only=True):
     priority: int | None = None
     overhead: Mapping[str, QuantityJson] | None = None
     resources: ResourceRequirements | None = None  # of the whole pod
+    volumes: tuple[Mapping[str, Any], ...] | None = None
+    service_account_name: str = ""
+    termination_grace_period_seconds: int | None = None
 
 
 class RunnableStatus(ContainerStatus, frozen=True, kw_only=True):

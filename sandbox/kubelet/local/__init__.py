@@ -1,0 +1,6 @@
+"""Containers that really run, as processes of this machine.
+
+``command`` (what is started; without I/O), ``volumes`` and ``folders`` (what it finds on disk),
+``process`` and ``launcher`` (one run of one container), ``probes``, ``logs``, and ``pods``, which
+makes processes follow the state machine of ``sandbox.kubelet.pod_lifecycle``.
+"""

@@ -1,0 +1,187 @@
+"""What is in a pod's volumes: read from the API server, and read again and again."""
+
+import asyncio
+from base64 import b64decode
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from common.errors import NotFoundError
+from common.kube.client import KubeClient
+from common.kube.endpoints import SECRETS, Endpoint
+from common.runtime.clock import Clock
+from sandbox.kubelet.local.command import Place, field_of
+from sandbox.kubelet.local.folders import File, write_volume
+from sandbox.kubelet.wire import RunnablePod
+
+CONFIG_MAPS = Endpoint("", "v1", "configmaps", "ConfigMap", dict[str, Any])
+SERVICE_ACCOUNTS = Endpoint("", "v1", "serviceaccounts", "ServiceAccount", dict[str, Any])
+
+TOKEN_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path
+_HOUR = 3600
+_OLD = 0.8  # share of a token's life after which it is renewed
+_DEFAULT_MODE = 0o644
+
+_Json = Mapping[str, Any]
+
+
+class VolumeError(Exception):
+    """A volume can't be made; the sentence names it."""
+
+
+@dataclass(slots=True)
+class _Token:
+    text: str
+    renew_at: datetime
+
+
+@dataclass(slots=True, kw_only=True)
+class Volumes:
+    """The volumes of one pod, below ``folder``."""
+
+    pod: RunnablePod
+    place: Place
+    folder: Path
+    client: KubeClient
+    clock: Clock
+    _tokens: dict[tuple[str, int], _Token] = field(default_factory=dict)
+
+    def path(self, name: str) -> Path:
+        """Where a volume lies."""
+        return self.folder / name
+
+    async def write(self) -> None:
+        """Make the files say what the API server says now.
+
+        Raises:
+            VolumeError: something that isn't optional is missing, or not supported.
+            KubeError: the API server couldn't be asked.
+        """
+        for volume in self.pod.spec.volumes or ():
+            name = volume["name"]
+            try:
+                files = await self._files(volume)
+                if files is None:
+                    self.path(name).mkdir(parents=True, exist_ok=True)
+                else:
+                    await asyncio.to_thread(write_volume, self.path(name), files)
+            except (ValueError, OSError, LookupError) as error:
+                raise VolumeError(
+                    f'MountVolume.SetUp failed for volume "{name}": {error}'
+                ) from error
+
+    async def _files(self, volume: _Json) -> dict[str, File] | None:
+        """The files of one volume; None for an empty folder that belongs to the pod."""
+        match volume:
+            case {"emptyDir": _}:
+                return None
+            case {"secret": source}:
+                return await self._secret(source, source.get("secretName", ""), _mode(source))
+            case {"configMap": source}:
+                return await self._config_map(source, _mode(source))
+            case {"downwardAPI": source}:
+                return dict(self._fields(source.get("items") or (), _mode(source)))
+            case {"projected": source}:
+                return await self._projected(source, _mode(source))
+        kinds = ", ".join(sorted(volume.keys() - {"name"}))
+        raise ValueError(f"volumes of this kind aren't supported: {kinds}")
+
+    async def _projected(self, source: _Json, mode: int) -> dict[str, File]:
+        files: dict[str, File] = {}
+        for one in source.get("sources") or ():
+            match one:
+                case {"serviceAccountToken": token}:
+                    text = await self._token(token)
+                    files[token["path"]] = File(text.encode(), 0o600)
+                case {"secret": secret}:
+                    files.update(await self._secret(secret, secret.get("name", ""), mode))
+                case {"configMap": config_map}:
+                    files.update(await self._config_map(config_map, mode))
+                case {"downwardAPI": downward}:
+                    files.update(self._fields(downward.get("items") or (), mode))
+                case _:
+                    kinds = ", ".join(sorted(one))
+                    raise ValueError(f"projections of this kind aren't supported: {kinds}")
+        return files
+
+    async def _secret(self, source: _Json, name: str, mode: int) -> dict[str, File]:
+        found = await self._read(SECRETS, name, source)
+        data = {key: b64decode(text) for key, text in (found.get("data") or {}).items()}
+        return _chosen(data, source, mode)
+
+    async def _config_map(self, source: _Json, mode: int) -> dict[str, File]:
+        found = await self._read(CONFIG_MAPS, source.get("name", ""), source)
+        data = {key: text.encode() for key, text in (found.get("data") or {}).items()}
+        data |= {key: b64decode(text) for key, text in (found.get("binaryData") or {}).items()}
+        return _chosen(data, source, mode)
+
+    async def _read(self, endpoint: Endpoint[dict[str, Any]], name: str, source: _Json) -> _Json:
+        namespace = self.pod.metadata.namespace
+        try:
+            return await self.client.get(endpoint, name, namespace=namespace)
+        except NotFoundError:
+            if source.get("optional"):
+                return {}
+            kind = endpoint.kind.lower()
+            raise LookupError(f'{kind} "{name}" not found') from None
+
+    def _fields(self, items: Iterable[_Json], mode: int) -> Iterable[tuple[str, File]]:
+        for item in items:
+            reference = item.get("fieldRef")
+            if reference is None:
+                raise ValueError(f"{item.get('path')}: only fieldRef is supported")
+            text = field_of(self.pod, reference.get("fieldPath", ""), self.place)
+            yield item["path"], File(text.encode(), item.get("mode", mode))
+
+    async def _token(self, source: _Json) -> str:
+        """A token of the pod's service account, renewed once 80 % of its life are over."""
+        audience, seconds = source.get("audience", ""), source.get("expirationSeconds", _HOUR)
+        known = self._tokens.get((audience, seconds))
+        now = self.clock.now()
+        if known is not None and now < known.renew_at:
+            return known.text
+        meta = self.pod.metadata
+        account = self.pod.spec.service_account_name or "default"
+        request = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {
+                "audiences": [audience] if audience else [],
+                "expirationSeconds": seconds,
+                "boundObjectRef": {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "name": meta.name,
+                    "uid": meta.uid,
+                },
+            },
+        }
+        path = SERVICE_ACCOUNTS.object(account, meta.namespace, "token")
+        answer = msgspec.json.decode(await self.client.request("POST", path, body=request))
+        status = answer["status"]
+        expires = datetime.fromisoformat(status["expirationTimestamp"])
+        life = max(timedelta(), expires - now)
+        self._tokens[audience, seconds] = _Token(status["token"], now + life * _OLD)
+        return str(status["token"])
+
+
+def _mode(source: _Json) -> int:
+    return int(source.get("defaultMode", _DEFAULT_MODE))
+
+
+def _chosen(data: Mapping[str, bytes], source: _Json, mode: int) -> dict[str, File]:
+    """All keys, or those that ``items`` name, at the paths that they name."""
+    items = source.get("items")
+    if not items:
+        return {key: File(content, mode) for key, content in data.items()}
+    files = {}
+    for item in items:
+        if item["key"] in data:
+            files[item["path"]] = File(data[item["key"]], item.get("mode", mode))
+        elif not source.get("optional"):
+            raise LookupError(f"references non-existent config key: {item['key']}")
+    return files
