@@ -27,7 +27,7 @@ def user_named(username: str) -> UserInfo:
 
 
 class Authenticator:
-    """Knows the tokens. There is no authorization behind it: who has one may do everything."""
+    """Knows the tokens, and who comes without one."""
 
     def __init__(self) -> None:
         self._users: dict[str, UserInfo] = {}
@@ -43,13 +43,15 @@ class Authenticator:
         self._users.pop(token, None)
 
     def authenticate(self, authorization: str) -> UserInfo:
-        """The user that an ``Authorization`` header stands for.
+        """The user that an ``Authorization`` header stands for; anonymous without a bearer token.
 
         Raises:
-            ApiError: 401, there is no bearer token, or nobody knows it.
+            ApiError: 401, nobody knows the token.
         """
         scheme, _, token = authorization.partition(" ")
-        user = self._users.get(token.strip()) if scheme.lower() == "bearer" else None
+        if scheme.lower() != "bearer" or not token.strip():
+            return ANONYMOUS
+        user = self._users.get(token.strip())
         if user is None:
             raise unauthorized()
         return user

@@ -6,7 +6,7 @@ What it does and what it doesn't is in ``sandbox/README.md``.
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -15,7 +15,8 @@ from sandbox.admission.chain import Admission
 from sandbox.apiserver.aggregation import Aggregation
 from sandbox.apiserver.answers import Answer, lowered, raw_headers, refusal, unknown_path
 from sandbox.apiserver.audit import AuditLog, Entry
-from sandbox.apiserver.auth import ADMIN, ANONYMOUS, Authenticator
+from sandbox.apiserver.auth import ADMIN, Authenticator
+from sandbox.apiserver.authorization import Attributes, Authorizer
 from sandbox.apiserver.bootstrap import fill_new_cluster
 from sandbox.apiserver.deletion import Deletions
 from sandbox.apiserver.forms import Presenter, negotiate
@@ -39,7 +40,6 @@ Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
-_OPEN_PATHS = ("/healthz", "/livez", "/readyz", "/version")
 _LARGEST_BODY = 3 * 1024 * 1024  # bytes, as a real API server has it
 
 
@@ -67,6 +67,7 @@ class ApiServer:
         self.clock = clock
         self.audit = AuditLog()
         self.authenticator = Authenticator()
+        self.authorizer = Authorizer(store)
         self.registry = Registry()
         self.admission = Admission(store, version, clock, checks_nodes=checks_nodes)
         self._aggregation = Aggregation(store, clock)
@@ -109,12 +110,22 @@ class ApiServer:
         if scope["type"] != "http":
             raise RuntimeError(f"not served: {scope['type']}")
         headers = lowered(scope["headers"])
+        path = scope["raw_path"].decode("latin-1")
+        place = parse_place(path)
+        request: Request | None = None
+        verb = ""
         try:
-            request = await self._request(scope, headers, receive)
+            request = self._request(scope, path, headers)
+            asked = Attributes.of(request, place)
+            verb = asked.verb
+            self.authorizer.check(request.user, asked)
+            if request.method != "GET":
+                request = replace(request, body=await _body(receive))
         except ApiError as error:
+            if request is not None and place is not None and place.plural:
+                self._note(request, place, verb, error.code)
             await _answer(send, refusal(error))
             return
-        place = parse_place(request.path)
         if place is None or not place.plural:
             await _answer(send, await self._other(request, place))
             return
@@ -130,26 +141,18 @@ class ApiServer:
         """End every watch; what they have queued is still sent."""
         self._watches.stop()
 
-    async def _request(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> Request:
-        """Authenticate, then read the body.
+    def _request(self, scope: Scope, path: str, headers: Mapping[str, str]) -> Request:
+        """The request without its body, which is read when it is known to be allowed.
 
         Raises:
-            ApiError: 401, 413.
+            ApiError: 401.
         """
-        path = scope["raw_path"].decode("latin-1")
-        authorization = headers.get("authorization", "")
-        user = (
-            ANONYMOUS
-            if path.rstrip("/") in _OPEN_PATHS and not authorization
-            else self.authenticator.authenticate(authorization)
-        )
         return Request(
             method=scope["method"],
             path=path,
             query=parse_query(scope["query_string"]),
             headers=headers,
-            user=user,
-            body=await _body(receive) if scope["method"] != "GET" else b"",
+            user=self.authenticator.authenticate(headers.get("authorization", "")),
         )
 
     async def _other(self, request: Request, place: Place | None) -> Answer:

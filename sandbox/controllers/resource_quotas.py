@@ -16,6 +16,7 @@ from sandbox.admission.quotas import object_usage, pod_usage, quota_status
 from sandbox.controllers.actor import Actor
 from sandbox.controllers.scheduler import SCHEDULABLE_PODS
 from sandbox.controllers.view import QUOTAS
+from sandbox.objects.access_resources import ACCESS
 from sandbox.objects.resources import BUILTIN
 
 Json = dict[str, Any]
@@ -53,7 +54,7 @@ class ResourceQuotas:
 
     async def _count(self, group_resource: str, namespace: str) -> int:
         """How many objects of a built-in kind there are; none of a kind that isn't served."""
-        for one in BUILTIN:
+        for one in (*BUILTIN, *ACCESS):
             if one.group_resource == group_resource:
                 endpoint = Endpoint(one.group, one.version, one.plural, one.kind, dict[str, Any])
                 try:

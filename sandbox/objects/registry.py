@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from sandbox.objects.access_resources import ACCESS
 from sandbox.objects.crds import CustomVersion
 from sandbox.objects.resources import BUILTIN, Resource
 
@@ -9,7 +10,7 @@ from sandbox.objects.resources import BUILTIN, Resource
 class Registry:
     """Looks resources up by group, version and plural name."""
 
-    def __init__(self, resources: Iterable[Resource] = BUILTIN) -> None:
+    def __init__(self, resources: Iterable[Resource] = (*BUILTIN, *ACCESS)) -> None:
         self._resources: dict[tuple[str, str, str], Resource] = {}
         self._custom: dict[tuple[str, str, str], CustomVersion] = {}
         for resource in resources:

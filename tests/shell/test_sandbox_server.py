@@ -43,7 +43,7 @@ async def test_the_kubeconfig_leads_to_the_server(serving: Serving, tmp_path: Pa
 
 
 async def test_a_token_makes_a_user_until_it_is_revoked(serving: Serving, tmp_path: Path) -> None:
-    user = "system:serviceaccount:kube-system:vpa-updater"
+    user = "system:node:sandbox"
     token = serving.authenticator.issue(user)
     async with await client_of(serving.kubeconfig_for(token), tmp_path) as client:
         await client.list(PODS)
@@ -135,8 +135,8 @@ async def test_a_service_account_gets_a_token() -> None:
         path = "/api/v1/namespaces/golden/serviceaccounts"
         await api.make(path, {"metadata": {"name": "robot"}})
         answer = await api("POST", f"{path}/robot/token", {"spec": {}})
-        api.token = answer.json["status"]["token"]
-        await api.read(path)
+        token = answer.json["status"]["token"]
+        assert (await api("GET", path, authorization=f"Bearer {token}")).status == 403
         newest = (await api.read("/sandbox/audit?verb=list"))["items"][-1]
         assert newest["user"] == "system:serviceaccount:golden:robot"
 

@@ -127,11 +127,17 @@ def test_groups_follow_from_names(name: str, groups: tuple[str, ...]) -> None:
     assert user_named(name).groups == groups
 
 
-@pytest.mark.parametrize("header", ["", "Bearer", "Bearer other", "Basic token"])
-def test_only_bearers_of_known_tokens_are_somebody(header: str) -> None:
+@pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic token"])
+def test_who_brings_no_bearer_token_is_anonymous(header: str) -> None:
+    user = Authenticator().authenticate(header)
+    assert user.username == "system:anonymous"
+    assert user.groups == ("system:unauthenticated",)
+
+
+def test_only_bearers_of_known_tokens_are_somebody() -> None:
     authenticator = Authenticator()
     authenticator.issue("jane", token="token")
     assert authenticator.authenticate("Bearer token").username == "jane"
     with pytest.raises(ApiError) as caught:
-        authenticator.authenticate(header)
+        authenticator.authenticate("Bearer other")
     assert caught.value.code == 401

@@ -7,11 +7,12 @@ import pytest
 
 from sandbox.apiserver.table_cells import plain
 from sandbox.apiserver.tables import columns_of, definitions, row_of
+from sandbox.objects.access_resources import ACCESS
 from sandbox.objects.resources import BUILTIN
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HOUR_AGO = "2026-01-01T11:00:00Z"
-KINDS = {resource.kind: resource for resource in BUILTIN if not resource.stored_as}
+KINDS = {one.kind: one for one in (*BUILTIN, *ACCESS) if not one.stored_as}
 
 
 def cell(kind: str, column: str, obj: dict[str, Any]) -> Any:

@@ -1,0 +1,51 @@
+"""Resources about access: the objects of RBAC, and the reviews, which are asked and not stored."""
+
+from sandbox.objects.resources import REVIEW_VERBS, Resource
+
+RBAC = "rbac.authorization.k8s.io"
+AUTHORIZATION = "authorization.k8s.io"
+AUTHENTICATION = "authentication.k8s.io"
+
+CLUSTER_ROLES = Resource(
+    group=RBAC,
+    plural="clusterroles",
+    singular="clusterrole",
+    kind="ClusterRole",
+    namespaced=False,
+)
+CLUSTER_ROLE_BINDINGS = Resource(
+    group=RBAC,
+    plural="clusterrolebindings",
+    singular="clusterrolebinding",
+    kind="ClusterRoleBinding",
+    namespaced=False,
+)
+ROLES = Resource(group=RBAC, plural="roles", singular="role", kind="Role")
+ROLE_BINDINGS = Resource(
+    group=RBAC, plural="rolebindings", singular="rolebinding", kind="RoleBinding"
+)
+
+
+def _review(group: str, kind: str, *, namespaced: bool = False) -> Resource:
+    return Resource(
+        group=group,
+        plural=f"{kind.lower()}s",
+        singular=kind.lower(),
+        kind=kind,
+        namespaced=namespaced,
+        verbs=REVIEW_VERBS,
+    )
+
+
+ACCESS: tuple[Resource, ...] = (
+    CLUSTER_ROLES,
+    CLUSTER_ROLE_BINDINGS,
+    ROLES,
+    ROLE_BINDINGS,
+    _review(AUTHENTICATION, "SelfSubjectReview"),
+    _review(AUTHENTICATION, "TokenReview"),
+    _review(AUTHORIZATION, "LocalSubjectAccessReview", namespaced=True),
+    _review(AUTHORIZATION, "SelfSubjectAccessReview"),
+    _review(AUTHORIZATION, "SelfSubjectRulesReview"),
+    _review(AUTHORIZATION, "SubjectAccessReview"),
+)
