@@ -26,6 +26,7 @@ from controlplane.processes import ProcessUsage, free_ports
 from controlplane.servers import READY_WITHIN, NotReadyError, Servers
 from sandbox.apiserver.audit import Entry
 from sandbox.furnishing import METRICS_HOST, announce_metrics, create_namespaces
+from sandbox.kubelet.local.site import Site
 from sandbox.kubelet.metrics_server import MetricsServer
 from sandbox.kubelet.pod_lifecycle import Simulation
 from sandbox.kubelet.service import Kubelets
@@ -146,6 +147,12 @@ async def running_control_plane(
             clock,
             shapes=scenario.nodes,
             simulation=_simulation(scenario, version, clock),
+            site=Site(
+                server=ports.url,
+                authority=written.authority,
+                folder=files.folder,
+                tls=written.kubelets.server_context(),
+            ),
         )
         components: list[Component] = [kubelets.run, *(server.watch for server in servers.all)]
         announce: Component | None = None
@@ -223,6 +230,7 @@ def _simulation(scenario: Scenario, version: KubernetesVersion, clock: Clock) ->
         epoch=clock.now(),
         usage=scenario.usage,
         faults=scenario.faults,
+        images=scenario.images,
     )
 
 
