@@ -9,7 +9,7 @@ KEEP ?=
 CLUSTER ?= controlplane
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint types contracts unit e2e docs controlplane demo bench bench-sandbox bench-decisions clean
+.PHONY: help venv test lint types contracts unit e2e docs controlplane demo bench bench-sandbox bench-decisions bench-e2e clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -51,8 +51,8 @@ docs: venv ## write docs/flags.md and docs/metrics.md anew from the code
 controlplane: ## build etcd and Kubernetes' own servers, unless they are there
 	@tests/controlplane/build.sh
 
-demo: venv ## five workloads get right-sized; KEEP=1 leaves the cluster running
-	@$(PY) -m demo $(if $(KEEP),--keep)
+demo: venv $(if $(filter controlplane,$(CLUSTER)),controlplane) ## five workloads get right-sized; KEEP=1 keeps the cluster, CLUSTER=controlplane takes a real one
+	@$(PY) -m demo $(if $(KEEP),--keep) $(if $(CLUSTER),--cluster=$(CLUSTER))
 
 bench: bench-sandbox bench-decisions ## all benchmarks
 
@@ -62,6 +62,10 @@ bench-sandbox: venv ## start-up, list, patch rate and memory of the sandbox
 bench-decisions: venv ## quantities and histograms
 	$(PY) benchmarks/quantity.py
 	$(PY) benchmarks/histograms.py
+
+# Options: make bench-e2e BENCH='--pods=50 --vpas=25 -o json'
+bench-e2e: venv controlplane ## our components on a real control plane, 2,000 pods and 1,000 VPAs
+	@PYTHONPATH=. $(PY) -m benchmarks.e2e $(BENCH)
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage build *.egg-info

@@ -1,0 +1,257 @@
+"""Our components on a real control plane: ``make bench-e2e``.
+
+Boots etcd and Kubernetes' own servers on loopback, with simulated kubelets; installs ``deploy/``'s
+definitions and access rules with kubectl; runs recommender, updater and admission as processes
+with the tokens of their service accounts. Then three rounds, one after the other: the
+recommender alone, evictions by the updater, resizes in place by the updater. Actions are counted
+and timed by the API server's audit log, and checked against its metrics and against the objects.
+
+Kubelets, the metrics server and this programme share one process, and everything shares the
+machine's cores: figures compare with those of the same machine only.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import uvloop
+
+from benchmarks.e2e_figures import Histogram, used_by
+from benchmarks.e2e_rounds import (
+    IN_PLACE,
+    RECOMMENDER,
+    UPDATER,
+    Round,
+    evictions,
+    recommendations,
+    resizes,
+)
+from benchmarks.e2e_world import ROOT, Size, TooSlowError, World, running_world
+from common.errors import VpaError
+from controlplane import binaries
+from controlplane.processes import ProcessUsage
+
+_PODS_PER_SECOND = 50  # what an updater should do at least; its pass ends with its interval
+_BENCH = "bench, kubelets, metrics"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """All that was measured."""
+
+    versions: dict[str, str]
+    size: Size
+    flags: dict[str, str]
+    boot: float  # seconds
+    recommendations: Round
+    evictions: Round
+    resizes: Round
+    webhook: Histogram  # seconds, pods created in the round of evictions
+    used: dict[str, ProcessUsage]  # at the end
+
+    @property
+    def complaints(self) -> list[str]:
+        """What was not as it should be; timings are never wrong."""
+        pods, vpas = self.size.pods, self.size.vpas
+        checks = {
+            "a recommendation on every VPA": self.recommendations.counted == vpas,
+            "bounds on every VPA": self.recommendations.right == vpas,
+            "evictions the same in audit log and metrics": self.evictions.counted
+            >= self.evictions.actions,
+            "a patched replacement for every evicted pod": self.evictions.right
+            >= self.evictions.actions,
+            "one answer of the webhook for every eviction": self.webhook.count
+            >= self.evictions.actions,
+            "resizes the same in audit log and metrics": self.resizes.counted
+            >= self.resizes.actions,
+            "every pod resized": self.resizes.right == pods,
+        }
+        return [what for what, holds in checks.items() if not holds]
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs; seconds and MiB."""
+        rounds = {
+            name: {
+                **asdict(one),
+                "per_second": one.rate,
+                "cores": {process: one.cores(process) for process in one.cpu},
+            }
+            for name, one in self._rounds()
+        }
+        return {
+            "versions": self.versions,
+            "pods": self.size.pods,
+            "vpas": self.size.vpas,
+            "flags": self.flags,
+            "boot_seconds": self.boot,
+            **rounds,
+            "webhook": {
+                "count": self.webhook.count,
+                "p50_seconds": self.webhook.quantile(0.5),
+                "p99_seconds": self.webhook.quantile(0.99),
+                "buckets": {str(bound): count for bound, count in self.webhook.buckets.items()},
+            },
+            "rss_mib": {name: one.memory_mib for name, one in self.used.items()},
+            "complaints": self.complaints,
+        }
+
+    def show(self) -> None:
+        """Print a table."""
+        told = ", ".join(f"{name} {version}" for name, version in self.versions.items())
+        print(f"{told}\n{self.size.pods} pods, {self.size.vpas} VPAs")
+        for name, flags in self.flags.items():
+            print(f"    {name}: {flags}")
+        print(f"\n{self.boot:9.1f} s    boot to ready")
+        for name, one in self._rounds():
+            _show_round(name, one)
+        print(f"\nwebhook, {self.webhook.count} new pods, as the API server sees it")
+        for part in (0.5, 0.99):
+            value = self.webhook.quantile(part)
+            text = "none" if value is None else f"{1000 * value:9.1f} ms  "
+            print(f"{text} p{100 * part:.0f}, interpolated inside its bucket")
+        print("\nmemory at the end (recommender: at its own)")
+        for name, usage in self.used.items():
+            print(f"{usage.memory_mib:9.0f} MiB  {name}")
+        for complaint in self.complaints:
+            print(f"NOT SO: {complaint}")
+
+    def _rounds(self) -> list[tuple[str, Round]]:
+        return [
+            ("recommendations", self.recommendations),
+            ("evictions", self.evictions),
+            ("resizes", self.resizes),
+        ]
+
+
+def _show_round(name: str, one: Round) -> None:
+    own, server = one.component, "kube-apiserver"
+    print(
+        f"\n{one.actions} {name}, {one.counted} by objects or metrics, {one.right} as they should"
+    )
+    print(f"{one.seconds:9.2f} s    {one.rate:.0f} per second, {one.calls} calls of the {own}")
+    for process in (own, server):
+        each = 1000 * one.cpu.get(process, 0.0) / one.actions
+        print(f"{one.cores(process):9.2f} cores {process}, {each:.2f} ms of CPU for each")
+    if one.server_ms is not None:
+        print(f"{one.server_ms:9.2f} ms   of one action inside the API server, on average")
+
+
+async def measure(size: Size, folder: Path, limits: tuple[str, ...]) -> Figures:
+    """Run everything; all processes have ended when this returns or raises.
+
+    Raises:
+        VpaError: a server or a component ended, or was not ready.
+        TooSlowError: something that was waited for did not happen.
+    """
+    interval = timedelta(seconds=max(5, size.pods / _PODS_PER_SECOND))
+    async with running_world(size, folder, limits) as (world, boot):
+        _tell(f"control plane is ready after {boot:.1f} s")
+        await world.install()
+        await world.fill()
+        _tell(f"{size.pods} pods run and are measured")
+        recommended = await recommendations(world)
+        _tell(f"recommendations: {recommended.seconds:.2f} s")
+        await world.start_admission()
+        evicted, webhook = await evictions(world, interval)
+        _tell(f"evictions: {evicted.rate:.0f} per second")
+        resized = await resizes(world, interval)
+        _tell(f"resizes: {resized.rate:.0f} per second")
+        common = " ".join(limits)
+        return Figures(
+            versions=await _versions(world),
+            size=size,
+            flags={
+                "all": common or "the default limits of requests",
+                "recommender": " ".join(RECOMMENDER),
+                "updater": " ".join(UPDATER),
+                "updater, in place": " ".join(IN_PLACE),
+            },
+            boot=boot,
+            recommendations=recommended,
+            evictions=evicted,
+            resizes=resized,
+            webhook=webhook,
+            used={**world.used(), _BENCH: used_by(os.getpid())},
+        )
+
+
+async def _versions(world: World) -> dict[str, str]:
+    told = msgspec.json.decode(await world.client.request("GET", "/version"))
+    return {
+        "Kubernetes": told["gitVersion"],
+        "etcd": _said(str(binaries.find().path("etcd")), "--version").partition(": ")[2],
+        "Python": platform.python_version(),
+        "commit": _said("git", "-C", str(ROOT), "describe", "--always", "--dirty"),
+    }
+
+
+def _said(*command: str) -> str:
+    """The first line of what a program prints; empty if it can't."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return done.stdout.partition("\n")[0]
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+async def _until_signal(size: Size, folder: Path, limits: tuple[str, ...]) -> Figures:
+    """Measure; SIGTERM ends it in order, as Ctrl-C does."""
+    here = asyncio.current_task()
+    if here is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, here.cancel)
+    return await measure(size, folder, limits)
+
+
+def main() -> int:
+    """Measure and print; the exit code tells whether everything was done, never how fast."""
+    parser = argparse.ArgumentParser(description="Benchmark VPA on a real control plane.")
+    parser.add_argument("--pods", type=int, default=2000)
+    parser.add_argument("--vpas", type=int, default=1000)
+    parser.add_argument(
+        "--kube-api-qps",
+        type=int,
+        default=1000,
+        help="the components' flag; their own default is 50, and would be what is measured",
+    )
+    parser.add_argument("--patience", type=float, default=300, help="seconds for any one wait")
+    parser.add_argument("--folder", type=Path, help="a new folder that is kept, with all logs")
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    asked = parser.parse_args()
+    if asked.vpas < 1 or asked.pods < 2 * asked.vpas or asked.pods % asked.vpas:
+        parser.error("--pods must be a multiple of --vpas, twice as many at least")
+    size = Size(vpas=asked.vpas, replicas=asked.pods // asked.vpas, patience=asked.patience)
+    limits = (f"--kube-api-qps={asked.kube_api_qps}", f"--kube-api-burst={2 * asked.kube_api_qps}")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = asked.folder or Path(temporary)
+        try:
+            figures = uvloop.run(_until_signal(size, folder.resolve(), limits))
+        except (VpaError, TooSlowError) as error:
+            _tell(f"bench-e2e: {error}")
+            return 1
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            _tell("bench-e2e: stopped")
+            return 130
+    if asked.output == "json":
+        print(json.dumps(figures.as_json(), indent=2))
+    else:
+        figures.show()
+    return 1 if figures.complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,312 @@
+"""What ``e2e.py`` measures in: a real control plane, a thousand workloads, our three components."""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from benchmarks.e2e_figures import used_by
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.api.core import Pod
+from common.errors import KubeError
+from common.kube.client import KubeClient, PatchType
+from common.kube.endpoints import DEPLOYMENTS, MUTATING_WEBHOOKS, POD_METRICS, PODS, VPAS
+from common.resources import CPU
+from controlplane.cluster import ControlPlane, running_control_plane
+from controlplane.processes import ProcessUsage
+from demo.processes import Processes, Running, free_port
+from recommender.workers import spread
+from sandbox.apiserver.audit import Entry
+from sandbox.kubeconfigs import kubeconfig_text
+from sandbox.scenario import Scenario, parse_scenario
+
+NAMESPACE = "shop"
+ROOT = Path(__file__).parents[1]
+MANIFESTS = ("deploy/crd", "deploy/rbac")
+ACCOUNTS = {
+    "recommender": "vpa-recommender",
+    "updater": "vpa-updater",
+    "admission": "vpa-admission-controller",
+}
+STOPPED_WITHIN = 10.0  # seconds; the components promise five
+_CONNECTIONS = 16
+_PODS_OF_NODE = 80
+_LOOK_EVERY = 0.5  # seconds; a look costs this process time that the kubelets need
+_TOKEN_SECONDS = 24 * 3600
+
+# What the pods ask for, and use: far below the lower bound of any recommendation.
+REQUESTS = {"cpu": "50m", "memory": "64Mi"}
+_SCENARIO = """
+nodes: [{{count: {nodes}, cpu: 128, memory: 512Gi}}]
+namespaces: [{namespace}]
+timing: {{start-delay: 100ms, stop-delay: 100ms, resize-delay: 100ms}}
+metrics: {{window: 1s}}
+usage: [{{match: {{}}, cpu: 200m, memory: 300Mi}}]
+"""
+
+
+class TooSlowError(Exception):
+    """Something did not happen in time; the text says what."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How much there is in the cluster: Deployments of equal size, a VPA on each."""
+
+    vpas: int
+    replicas: int
+    patience: float  # seconds that any single wait may take
+
+    @property
+    def pods(self) -> int:
+        return self.vpas * self.replicas
+
+    def scenario(self) -> Scenario:
+        """Nodes with room for all pods, and for the replacements of a round of evictions."""
+        nodes = self.pods // _PODS_OF_NODE + 2
+        return parse_scenario(_SCENARIO.format(nodes=nodes, namespace=NAMESPACE))
+
+
+@dataclass(slots=True)
+class World:
+    """A cluster, and the components that have been started beside it."""
+
+    plane: ControlPlane
+    client: KubeClient
+    size: Size
+    folder: Path
+    processes: Processes
+    limits: tuple[str, ...]  # flags of every component: its requests per second
+    last: dict[str, ProcessUsage] = field(default_factory=dict)  # of components, at their end
+
+    async def start(self, name: str, *flags: str) -> Running:
+        """Start a component with the rights of its service account and nothing more."""
+        account = ACCOUNTS[name]
+        answer = await self.client.request(
+            "POST",
+            f"/api/v1/namespaces/kube-system/serviceaccounts/{account}/token",
+            body={
+                "apiVersion": "authentication.k8s.io/v1",
+                "kind": "TokenRequest",
+                "spec": {"expirationSeconds": _TOKEN_SECONDS},
+            },
+        )
+        token = msgspec.json.decode(answer)["status"]["token"]
+        kubeconfig = self.folder / f"{name}.kubeconfig"
+        text = kubeconfig_text(self.plane.url, self.plane.authority, {"token": token})
+        kubeconfig.write_text(text, encoding="utf-8")
+        address = f"--address=127.0.0.1:{free_port()}"
+        command = [name, f"--kubeconfig={kubeconfig}", address, *self.limits, *flags]
+        return await self.processes.start(name, command)
+
+    async def stop(self, running: Running) -> None:
+        """End a component in order; what it has used is kept."""
+        self.last[running.name] = used_by(running.process.pid)
+        self.processes.running.remove(running)
+        running.process.terminate()
+        try:
+            async with asyncio.timeout(STOPPED_WITHIN):
+                await running.process.wait()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                running.process.kill()
+            await running.process.wait()
+
+    async def start_admission(self) -> Running:
+        """Make certificates, start the webhook, and wait until it is registered."""
+        folder = self.folder / "certs"
+        await self.run(
+            *(sys.executable, "-P", "-m", "certs"), f"--output-dir={folder}", "--host=127.0.0.1"
+        )
+        port = free_port()
+        running = await self.start(
+            "admission",
+            f"--port={port}",
+            "--register-by-url",
+            "--webhook-address=https://127.0.0.1",
+            f"--webhook-port={port}",
+            f"--client-ca-file={folder / 'caCert.pem'}",
+            f"--tls-cert-file={folder / 'serverCert.pem'}",
+            f"--tls-private-key={folder / 'serverKey.pem'}",
+        )
+        await self.until("the webhook is registered", self._registered)
+        return running
+
+    async def _registered(self) -> bool:
+        try:
+            await self.client.get(MUTATING_WEBHOOKS, "vpa-webhook-config")
+        except KubeError:
+            return False
+        return True
+
+    async def run(self, *command: str) -> None:
+        """Run a program that ends by itself.
+
+        Raises:
+            TooSlowError: it failed, or did not end; the text holds what it said.
+        """
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        try:
+            async with asyncio.timeout(self.size.patience):
+                told, _ = await process.communicate()
+        except TimeoutError as error:
+            process.kill()
+            await process.wait()
+            raise TooSlowError(f"{command[0]} did not end") from error
+        if process.returncode:
+            raise TooSlowError(f"{command[0]} failed: {told.decode(errors='replace')}")
+
+    async def until(self, what: str, condition: Callable[[], Awaitable[bool]]) -> None:
+        """Wait for what can only be looked at.
+
+        Raises:
+            TooSlowError: it did not come true in time.
+            ProcessDiedError: a component ended meanwhile.
+        """
+        try:
+            async with asyncio.timeout(self.size.patience):
+                while not await condition():
+                    self.processes.check()
+                    await asyncio.sleep(_LOOK_EVERY)
+        except TimeoutError as error:
+            raise TooSlowError(f"not so after {self.size.patience:.0f} s: {what}") from error
+
+    # What there is in the cluster
+
+    async def install(self) -> None:
+        """Apply definitions and access rules with kubectl, as an operator would."""
+        kubeconfig = self.folder / "admin.kubeconfig"
+        kubeconfig.write_text(self.plane.kubeconfig, encoding="utf-8")
+        files = [f"--filename={ROOT / manifests}" for manifests in MANIFESTS]
+        await self.run("kubectl", f"--kubeconfig={kubeconfig}", "apply", "--wait", *files)
+        crd = "crd/verticalpodautoscalers.autoscaling.k8s.io"
+        await self.run(
+            *("kubectl", f"--kubeconfig={kubeconfig}"), "wait", "--for=condition=Established", crd
+        )
+
+    async def fill(self) -> None:
+        """Create workloads and VPAs; returns when all pods run and their usage is known."""
+
+        async def one(name: str) -> None:
+            await self.client.create(
+                DEPLOYMENTS.as_dicts(), deployment(name, self.size.replicas), namespace=NAMESPACE
+            )
+            await self.client.create(VPAS.as_dicts(), autoscaler(name), namespace=NAMESPACE)
+
+        await spread(self.names(), one, workers=_CONNECTIONS)
+        await self.until("all pods run", self.all_run)
+        await self.until("the usage of all pods is known", self._usage_known)
+
+    def names(self) -> Iterable[str]:
+        """Of the Deployments, and of their VPAs."""
+        return (f"web-{index:05}" for index in range(self.size.vpas))
+
+    async def pods(self) -> tuple[Pod, ...]:
+        """The pods that are there to stay."""
+        listing = await self.client.list(PODS, namespace=NAMESPACE)
+        return tuple(pod for pod in listing.items if pod.metadata.deletion_timestamp is None)
+
+    async def vpas(self) -> tuple[VerticalPodAutoscaler, ...]:
+        return (await self.client.list(VPAS, namespace=NAMESPACE)).items
+
+    async def all_run(self) -> bool:
+        pods = await self.pods()
+        return len(pods) == self.size.pods and all(pod.status.phase == "Running" for pod in pods)
+
+    async def _usage_known(self) -> bool:
+        try:
+            listing = await self.client.list(POD_METRICS, namespace=NAMESPACE)
+        except KubeError:
+            return False
+        return len(listing.items) == self.size.pods
+
+    async def change_all(self, spec: dict[str, Any]) -> None:
+        """Patch the spec of every VPA."""
+
+        async def one(name: str) -> None:
+            await self.client.patch(
+                VPAS, name, {"spec": spec}, patch_type=PatchType.MERGE, namespace=NAMESPACE
+            )
+
+        await spread(self.names(), one, workers=_CONNECTIONS)
+
+    def answered(self, component: str, resource: str, verb: str, sub: str = "") -> Sequence[Entry]:
+        """Calls of a component that the API server carried out, as its audit log has them."""
+        user = f"system:serviceaccount:kube-system:{ACCOUNTS[component]}"
+        calls = self.plane.audit(user=user, resource=resource, verb=verb, subresource=sub)
+        return [call for call in calls if call.code < 300]
+
+    def calls(self, component: str, first: datetime, last: datetime) -> int:
+        """How often a component was answered between two moments, watches aside."""
+        user = f"system:serviceaccount:kube-system:{ACCOUNTS[component]}"
+        calls = self.plane.audit(user=user)
+        return sum(call.verb != "watch" and first <= call.time <= last for call in calls)
+
+    def used(self) -> dict[str, ProcessUsage]:
+        """What every process has used so far, this one with kubelets and metrics included."""
+        components = {one.name: used_by(one.process.pid) for one in self.processes.running}
+        return {**self.plane.usage(), **self.last, **components}
+
+
+@contextlib.asynccontextmanager
+async def running_world(
+    size: Size, folder: Path, limits: tuple[str, ...]
+) -> AsyncIterator[tuple[World, float]]:
+    """Run the control plane; yields it with the seconds from nothing to ready."""
+    loop = asyncio.get_running_loop()
+    (folder / "logs").mkdir(parents=True)
+    began = loop.time()
+    async with running_control_plane(size.scenario(), folder=folder / "plane") as plane:
+        boot = loop.time() - began
+        processes = Processes(folder / "logs")
+        async with plane.client("bench") as client:
+            try:
+                yield World(plane, client, size, folder, processes, limits), boot
+            finally:
+                await processes.stop()
+
+
+def deployment(name: str, replicas: int) -> dict[str, Any]:
+    """A workload whose pods ask for too little."""
+    labels = {"app": name}
+    container = {
+        "name": "app",
+        "image": "registry.example/shop/web:1.27.3",
+        "resources": {"requests": REQUESTS},
+    }
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }
+
+
+def autoscaler(name: str) -> dict[str, Any]:
+    """A VPA on the Deployment of the same name, which evicts."""
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+            "updatePolicy": {"updateMode": "Recreate"},
+        },
+    }
+
+
+def requested_cpu(pod: Pod) -> object:
+    """As the pod's spec has it."""
+    resources = pod.spec.containers[0].resources
+    return ((resources and resources.requests) or {}).get(CPU)
