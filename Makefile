@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python -P
 PACKAGES := common recommender updater admission certs sandbox controlplane demo
 KEEP ?=
-CLUSTER ?= controlplane
+CLUSTER ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help venv test lint types contracts unit e2e docs controlplane demo bench bench-sandbox bench-decisions bench-e2e clean
@@ -42,8 +42,8 @@ contracts: venv
 unit: venv
 	$(PY) -m pytest --ignore=tests/e2e --numprocesses=auto --dist=worksteal --cov --cov-report=term
 
-e2e: venv $(if $(filter controlplane,$(CLUSTER)),controlplane) ## our manifests in a whole cluster; CLUSTER=controlplane (default) or sandbox
-	$(PY) -m pytest tests/e2e --cluster=$(CLUSTER) --verbose
+e2e: venv $(if $(filter sandbox,$(CLUSTER)),,controlplane) ## our manifests in a whole cluster; CLUSTER=controlplane (default) or sandbox
+	$(PY) -m pytest tests/e2e --cluster=$(or $(CLUSTER),controlplane) --verbose
 
 docs: venv ## write docs/flags.md and docs/metrics.md anew from the code
 	$(PY) docs/build.py

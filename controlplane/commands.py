@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from controlplane.binaries import Binaries
 from controlplane.files import FRONT_PROXY, Files
 
-_HOST = "127.0.0.1"
+HOST = "127.0.0.1"
 _ISSUER = "https://kubernetes.default.svc.cluster.local"
 _SERVICES = "10.96.0.0/16"
 # An address that reaches nobody (RFC 5737). The server would look for one of the machine's
@@ -27,17 +27,17 @@ class Ports:
 
     @property
     def etcd_url(self) -> str:
-        return f"http://{_HOST}:{self.etcd}"
+        return f"http://{HOST}:{self.etcd}"
 
     @property
     def url(self) -> str:
         """Of the API server."""
-        return f"https://{_HOST}:{self.api_server}"
+        return f"https://{HOST}:{self.api_server}"
 
 
 def etcd(binaries: Binaries, files: Files, ports: Ports) -> list[str]:
     """etcd: its data is thrown away, so it never waits for the disk."""
-    peers = f"http://{_HOST}:{ports.etcd_peers}"
+    peers = f"http://{HOST}:{ports.etcd_peers}"
     return [
         str(binaries.path("etcd")),
         f"--data-dir={files.data}",
@@ -60,7 +60,7 @@ def api_server(binaries: Binaries, files: Files, ports: Ports) -> list[str]:
     """
     return [
         str(binaries.path("kube-apiserver")),
-        f"--bind-address={_HOST}",
+        f"--bind-address={HOST}",
         f"--secure-port={ports.api_server}",
         f"--advertise-address={_ADVERTISED}",
         "--endpoint-reconciler-type=none",
@@ -116,7 +116,7 @@ def _client(binaries: Binaries, files: Files, name: str, port: int) -> list[str]
     kubeconfig = files.kubeconfig(name)
     return [
         str(binaries.path(name)),
-        f"--bind-address={_HOST}",
+        f"--bind-address={HOST}",
         f"--secure-port={port}",
         f"--kubeconfig={kubeconfig}",
         f"--authentication-kubeconfig={kubeconfig}",

@@ -93,6 +93,12 @@ class Servers:
             ) from error
 
     async def _ready(self, client: KubeClient) -> bool:
+        """Ask; a port that isn't open yet is no news, and the client would warn of it."""
+        try:
+            _, writer = await asyncio.open_connection(commands.HOST, self.ports.api_server)
+        except OSError:
+            return False
+        writer.close()
         try:
             answer = await client.request("GET", "/readyz", retry=False, seconds=_TRY)
         except KubeError:

@@ -21,7 +21,15 @@ from common.kube.endpoints import MUTATING_WEBHOOKS, VPAS
 from demo.apply import apply
 from demo.observe import NAMESPACE, Observer
 from demo.processes import Processes, free_port
-from demo.settings import ADMISSION, RECOMMENDER, UPDATER, Settings
+from demo.settings import (
+    ADMISSION,
+    CONTROL_PLANE,
+    RECOMMENDER,
+    SANDBOX,
+    UPDATER,
+    Settings,
+    cluster_command,
+)
 from demo.story import CHAPTERS, Amounts, Progress, Verdict, WorkloadState, given_back
 from demo.table import LiveTable, PlainLines, View, summary
 
@@ -30,6 +38,10 @@ SETTLED_FOR = 10.0  # seconds that every chapter must stay at its end
 START_WITHIN = 30.0  # seconds
 LOWERED_CPU = "2"  # what toobig's maxAllowed is lowered to
 _WEBHOOK = "vpa-webhook-config"
+_STARTING = {
+    SANDBOX: "Starting a sandbox cluster on loopback.",
+    CONTROL_PLANE: "Starting a real control plane on loopback, with simulated nodes.",
+}
 
 
 @dataclass(slots=True)
@@ -109,16 +121,9 @@ async def _cluster(
 ) -> AsyncIterator[KubeClient]:
     """Start a cluster, and create the new kinds and the examples in it."""
     kubeconfig = folder / "kubeconfig"
-    view.say("Starting a sandbox cluster on loopback.")
-    await processes.start(
-        "sandbox",
-        [
-            "sandbox",
-            "demo.yaml",
-            f"--kubeconfig={kubeconfig}",
-            f"--kubernetes-version={settings.kubernetes_version}",
-        ],
-    )
+    view.say(_STARTING[settings.cluster])
+    command = cluster_command(settings, kubeconfig=kubeconfig, folder=folder)
+    await processes.start(settings.cluster, command)
     async with asyncio.timeout(START_WITHIN):
         while not kubeconfig.exists():
             processes.check()

@@ -7,10 +7,13 @@ from pathlib import Path
 from common.errors import ConfigError
 from common.flags import boolean, duration, flag
 
+SANDBOX = "sandbox"
+CONTROL_PLANE = "controlplane"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Five workloads get right-sized in a sandbox cluster on loopback, within three minutes."""
+    """Five workloads get right-sized in a cluster on loopback, within three minutes."""
 
     keep: bool = flag(
         "--keep",
@@ -43,6 +46,13 @@ class Settings:
         parse=Path,
         help="The checkout, whose deploy/ and examples/ are applied.",
     )
+    cluster: str = flag(
+        "--cluster",
+        default=SANDBOX,
+        parse=str,
+        help="What it runs on: sandbox, or controlplane for a real API server "
+        "(see make controlplane).",
+    )
     kubernetes_version: str = flag(
         "--kubernetes-version",
         default="1.36",
@@ -51,6 +61,8 @@ class Settings:
     )
 
     def __post_init__(self) -> None:
+        if self.cluster not in (SANDBOX, CONTROL_PLANE):
+            raise ConfigError(f"--cluster: {self.cluster!r} is not {SANDBOX} or {CONTROL_PLANE}")
         if self.output not in ("table", "json"):
             raise ConfigError(f"--output: {self.output!r} is not table or json")
         for needed in ("deploy/crd", "examples"):
@@ -58,6 +70,14 @@ class Settings:
                 raise ConfigError(
                     f"--root: {self.root.resolve()} has no {needed}; run this from the checkout"
                 )
+
+
+def cluster_command(settings: Settings, *, kubeconfig: Path, folder: Path) -> list[str]:
+    """The module that runs the cluster, and its arguments; ``folder`` is for what it keeps."""
+    common = [settings.cluster, "demo.yaml", f"--kubeconfig={kubeconfig}"]
+    if settings.cluster == SANDBOX:
+        return [*common, f"--kubernetes-version={settings.kubernetes_version}"]
+    return [*common, f"--folder={folder / CONTROL_PLANE}"]
 
 
 # A VPA's defaults take hours on purpose. These are documented flags, nothing else: the code

@@ -12,7 +12,8 @@ def _version(text: str) -> KubernetesVersion | None:
     return KubernetesVersion.parse(text) if text else None
 
 
-def _port(text: str) -> int:
+def port_number(text: str) -> int:
+    """A TCP port; 0 means any free one."""
     port = int(text)
     if not 0 <= port <= 65535:
         raise ValueError(f"not a port: {text!r}")
@@ -32,7 +33,7 @@ class Settings(LoggingSettings):
     port: int = flag(
         "--port",
         default=0,
-        parse=_port,
+        parse=port_number,
         help="Port of the API server on 127.0.0.1; 0 takes a free one.",
     )
     kubernetes_version: KubernetesVersion | None = flag(

@@ -1,0 +1,82 @@
+"""What the programs that run a cluster share: a scenario in, a kubeconfig out, stay until told."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from common.flags import read_flags
+from common.runtime.service import serve
+from sandbox.kubeconfigs import remove_ours, write_kubeconfig
+from sandbox.scenario import Scenario, load_scenario, parse_scenario
+
+T = TypeVar("T")
+
+
+class Running(Protocol):
+    """A cluster, as far as its user is told of it."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def kubeconfig(self) -> str: ...
+
+
+R = TypeVar("R", bound=Running)
+
+
+def read_command(settings: type[T], argv: Sequence[str], *, program: str) -> tuple[Scenario, T]:
+    """Read ``[SCENARIO] FLAGS``; without a scenario the cluster has a single node.
+
+    Raises:
+        ConfigError: a flag is wrong, or the scenario is.
+    """
+    named = bool(argv) and not argv[0].startswith("-")
+    flags = read_flags(settings, argv[1:] if named else argv, program=f"{program} [SCENARIO]")
+    return load_scenario(argv[0]) if named else parse_scenario(""), flags
+
+
+async def stay(
+    cluster: AbstractAsyncContextManager[R],
+    kubeconfig: Path,
+    *,
+    title: Callable[[R], str],
+    nodes: int,
+) -> None:
+    """Run a cluster until SIGTERM or SIGINT, with its kubeconfig in a file while it is ready.
+
+    ``title`` says what is ready, once it is.
+
+    Raises:
+        ConfigError: the file is somebody else's, or can't be written.
+    """
+    path = _free_place(kubeconfig)
+
+    async def main(stop: asyncio.Event) -> None:
+        async with cluster as running:
+            write_kubeconfig(path, running.kubeconfig)
+            told = ready(title(running), running.url, path, nodes=nodes)
+            print(told, flush=True)  # noqa: T201 - a program's answer to its user
+            await stop.wait()
+        remove_ours(path)
+
+    await serve(main)
+
+
+def _free_place(kubeconfig: Path) -> Path:
+    path = kubeconfig.expanduser().absolute()
+    remove_ours(path)
+    return path
+
+
+def ready(title: str, url: str, kubeconfig: Path, *, nodes: int) -> str:
+    """What a user is told, and can copy."""
+    return (
+        f"{title}, {nodes} node{'' if nodes == 1 else 's'}\n"
+        f"  server:     {url}\n"
+        f"  kubeconfig: {kubeconfig}\n"
+        f"\n"
+        f"  export KUBECONFIG={kubeconfig}\n"
+    )
