@@ -7,7 +7,7 @@ import yaml
 
 from sandbox import errors
 from sandbox.apiserver.requests import Place, Request
-from sandbox.objects import crds, defaults, micro_times, structural_schema
+from sandbox.objects import crds, defaults, fields, micro_times, structural_schema
 from sandbox.objects.crds import CustomVersion
 from sandbox.objects.metadata import tidy
 from sandbox.objects.resources import Resource
@@ -72,6 +72,24 @@ def checked_metadata(obj: Json, resource: Resource, place: Place) -> Json:
     return meta
 
 
+def drop_unknown(
+    obj: Json,
+    resource: Resource,
+    custom: CustomVersion | None,
+    old: Json | None,
+    *,
+    minor: int,
+) -> list[str]:
+    """Remove, in place, the fields that the kind doesn't have; returns where they were.
+
+    ``old`` is the stored object of a built-in kind: what equals it isn't looked at.
+    """
+    if custom is None:
+        return fields.drop_unknown(resource, obj, old, minor=minor)
+    in_metadata = fields.drop_unknown_metadata(obj, minor=minor)
+    return in_metadata + sorted(structural_schema.prune(obj, custom.schema))
+
+
 def understand(
     obj: Json,
     resource: Resource,
@@ -79,35 +97,26 @@ def understand(
     *,
     subresource: str,
     completes: bool = True,
-    field_validation: str,
-) -> list[str]:
-    """Complete or prune ``obj`` in place, in the shape in which it is stored.
+) -> None:
+    """Complete ``obj`` in place, in the shape in which it is stored.
 
-    Returns warnings about unknown fields of a custom resource; ``field_validation`` is the
-    request's parameter. Built-in kinds keep unknown fields. ``completes`` False says that
-    nothing can be missing.
+    ``completes`` False says that nothing can be missing.
 
     Raises:
-        ApiError: 400, a value can't be read, or an unknown field under ``Strict``.
+        ApiError: 400, a value can't be read.
     """
     tidy(obj)
-    if custom is None:
-        check_shape(resource, obj)
-        if completes and subresource in _COMPLETED:
-            for name in obj.keys() - {"metadata", "status"}:
-                _drop_nulls(obj[name])
-            defaults.fill(resource, obj)
-        micro_times.normalize(resource, obj)
-        if crds.is_definition(resource):
-            crds.fill_defaults(obj)
-        return []
-    unknown = structural_schema.prune(obj, custom.schema)
-    structural_schema.fill_defaults(obj, custom.schema)
-    texts = [f'unknown field "{path}"' for path in unknown]
-    if texts and field_validation == "Strict":
-        text = f"strict decoding error: {', '.join(texts)}"
-        raise errors.cannot_be_handled(resource, text)
-    return texts if field_validation in ("", "Warn") else []
+    if custom is not None:
+        structural_schema.fill_defaults(obj, custom.schema)
+        return
+    check_shape(resource, obj)
+    if completes and subresource in _COMPLETED:
+        for name in obj.keys() - {"metadata", "status"}:
+            _drop_nulls(obj[name])
+        defaults.fill(resource, obj)
+    micro_times.normalize(resource, obj)
+    if crds.is_definition(resource):
+        crds.fill_defaults(obj)
 
 
 def _drop_nulls(value: Any) -> None:

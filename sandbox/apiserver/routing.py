@@ -20,7 +20,8 @@ from sandbox.apiserver.forms import Form, Presenter, negotiate
 from sandbox.apiserver.reading import Reads
 from sandbox.apiserver.requests import Place, Request
 from sandbox.apiserver.subresources import Subresources, access_review
-from sandbox.apiserver.writing import Writes, Written
+from sandbox.apiserver.writes import Written
+from sandbox.apiserver.writing import Writes
 from sandbox.objects.registry import Registry
 from sandbox.objects.resources import EVENTS, Resource
 from sandbox.objects.store import Store, Stored

@@ -16,7 +16,8 @@ from sandbox.apiserver.decoding import read_body
 from sandbox.apiserver.deletion import DeleteOptions, Deletions
 from sandbox.apiserver.requests import Place, Request
 from sandbox.apiserver.scales import SCALE, paths_of, scale_of, with_replicas
-from sandbox.apiserver.writing import Writes, Written
+from sandbox.apiserver.writes import Written
+from sandbox.apiserver.writing import Writes
 from sandbox.objects.registry import Registry
 from sandbox.objects.resources import PODS, Resource
 from sandbox.objects.store import Store

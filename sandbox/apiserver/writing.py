@@ -5,7 +5,6 @@ kind, validating admission, store (kubernetes-resize.md 1.3).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -15,17 +14,18 @@ from common.errors import Cause
 from common.runtime.clock import Clock
 from sandbox import errors
 from sandbox.admission.chain import Admission, AdmissionRequest, Operation
-from sandbox.apiserver.decoding import checked_metadata, read_body, understand
+from sandbox.apiserver.decoding import checked_metadata, drop_unknown, read_body, understand
 from sandbox.apiserver.deletion import DeleteOptions, Deletions
 from sandbox.apiserver.event_expiry import EventExpiry
 from sandbox.apiserver.requests import Place, Request, dry_run
+from sandbox.apiserver.strictness import check_choice, quoted, refuse_or_warn
+from sandbox.apiserver.writes import Write, Written, options_of
 from sandbox.objects import crds
 from sandbox.objects.event_versions import to_core, to_new
 from sandbox.objects.metadata import (
     carry_over,
     generated_name,
     grows_generation,
-    manager_of,
     record_manager,
     stamp_new,
 )
@@ -42,53 +42,6 @@ Json = dict[str, Any]
 Change = Callable[[Json], Json]
 
 _TRIES = 5  # of an update that names no version, when others are faster
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """What a write leads to: the object as it is, or as it would be (dry run)."""
-
-    status: int
-    object: Stored | Json
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(slots=True, kw_only=True)
-class _Write:
-    """One request on its way, with what is known about it so far."""
-
-    request: Request
-    resource: Resource
-    place: Place
-    warnings: list[str] = field(default_factory=list)
-
-    @property
-    def storing(self) -> Resource:
-        """The resource under which the objects are stored."""
-        return EVENTS if self.resource.stored_as else self.resource
-
-    @property
-    def manager(self) -> str:
-        return self.request.query.get("fieldManager") or manager_of(self.request.user_agent)
-
-    def done(self, status: int, obj: Stored | Json) -> Written:
-        return Written(status=status, object=obj, warnings=tuple(self.warnings))
-
-    def asked(self, operation: Operation, obj: Json, old: Json | None) -> AdmissionRequest:
-        """The request as admission sees it."""
-        return AdmissionRequest(
-            operation=operation,
-            resource=self.resource,
-            subresource=self.place.subresource,
-            user=self.request.user,
-            namespace=self.place.namespace,
-            name=self.place.name or obj["metadata"].get("name", ""),
-            object=obj,
-            old_object=old,
-            dry_run=self.request.is_dry_run,
-            options=_options(f"{operation.capitalize()}Options", self.request),
-            warnings=self.warnings,
-        )
 
 
 class Writes:
@@ -117,10 +70,13 @@ class Writes:
 
     async def create(self, request: Request, resource: Resource, place: Place) -> Written:
         """Handle a POST on a collection."""
-        write = _Write(request=request, resource=resource, place=place)
-        return await self._create(write, read_body(request, resource))
+        write = Write(request=request, resource=resource, place=place)
+        check_choice(write.field_validation, "CreateOptions")
+        body = read_body(request, resource)
+        write.read_text()
+        return await self._create(write, body)
 
-    async def _create(self, write: _Write, obj: Json) -> Written:
+    async def _create(self, write: Write, obj: Json) -> Written:
         resource, place, storing = write.resource, write.place, write.storing
         meta = checked_metadata(obj, resource, place)
         if meta.get("resourceVersion"):
@@ -153,8 +109,10 @@ class Writes:
 
     async def replace(self, request: Request, resource: Resource, place: Place) -> Written:
         """Handle a PUT on an object or on its ``/status`` or ``/resize``."""
-        write = _Write(request=request, resource=resource, place=place)
+        write = Write(request=request, resource=resource, place=place)
+        check_choice(write.field_validation, "UpdateOptions")
         body = read_body(request, resource)
+        write.read_text()
         meta = checked_metadata(body, resource, place)
         if meta.get("name", "") != place.name:
             raise errors.bad_request(
@@ -183,11 +141,19 @@ class Writes:
     async def patch(self, request: Request, resource: Resource, place: Place) -> Written:
         """Handle a PATCH on an object or on its ``/status`` or ``/resize``."""
         content_type = request.headers.get("content-type", "")
+        write = Write(request=request, resource=resource, place=place)
+        check_choice(write.field_validation, "PatchOptions")
         if request.content_type == ContentType.APPLY:  # would create: refuse it before a 404
             apply_patch(content_type, {}, b"{}", resource=resource)
 
+        def patched_from(old: Json) -> Json:
+            return apply_patch(content_type, old, request.body, resource=resource)
+
         def change(old: Json) -> Json:
-            patched = apply_patch(content_type, old, request.body, resource=resource)
+            patched = patched_from(old)
+            write.quote = lambda: quoted(request.body, request.content_type, patched_from(old))
+            if not write.repeated:
+                write.read_text()
             meta = checked_metadata(patched, resource, place)
             causes = [
                 errors.field_invalid(f"metadata.{name}", meta.get(name), "field is immutable")
@@ -198,15 +164,15 @@ class Writes:
                 raise errors.invalid(resource.kind, place.name, causes, group=resource.group)
             return patched
 
-        return await self.change(request, resource, place, change)
+        return await self.update(write, change)
 
     async def change(
         self, request: Request, resource: Resource, place: Place, change: Change
     ) -> Written:
         """Update an object by a function of what it is; ``change`` may be called again."""
-        return await self.update(_Write(request=request, resource=resource, place=place), change)
+        return await self.update(Write(request=request, resource=resource, place=place), change)
 
-    async def update(self, write: _Write, change: Change) -> Written:
+    async def update(self, write: Write, change: Change) -> Written:
         """Update until nobody was faster; a client that names a version gets 409 at once."""
         for _ in range(_TRIES - 1):
             try:
@@ -218,7 +184,7 @@ class Writes:
         except _OvertakenError as error:
             raise errors.conflict(write.resource, write.place.name) from error
 
-    async def _update(self, write: _Write, change: Change) -> Written:
+    async def _update(self, write: Write, change: Change) -> Written:
         resource, place, storing = write.resource, write.place, write.storing
         before = self._store.get(storing, place.namespace, place.name)
         if before is None:
@@ -296,7 +262,7 @@ class Writes:
             name=stored.name,
             old_object=stored.object(storing),
             dry_run=dry,
-            options=_options("DeleteOptions", request),
+            options=options_of("DeleteOptions", request),
         )
         await self._admission.mutate(asked)
         await self._admission.validate(asked)
@@ -313,18 +279,38 @@ class Writes:
             raise RuntimeError("admission has lost the object")
         return obj
 
-    def _understood(self, write: _Write, obj: Json, old: Json | None) -> Json:
+    def _understood(self, write: Write, obj: Json, old: Json | None) -> Json:
+        custom = self._registry.custom(write.resource)
+        known = None if write.resource.stored_as else old
+        unknown = drop_unknown(obj, write.resource, custom, known, minor=self._version.minor)
         if write.resource.stored_as:
             obj = to_core(obj)
-        write.warnings += understand(
+        understand(
             obj,
             write.storing,
-            self._registry.custom(write.resource),
+            custom,
             subresource=write.place.subresource,
             completes=not _same_pod_spec(write.storing, obj, old),
-            field_validation=write.request.query.get("fieldValidation", ""),
         )
+        if unknown or write.repeated:
+            self._tell_problems(write, unknown)
         return obj
+
+    def _tell_problems(self, write: Write, unknown: list[str]) -> None:
+        """Warn of fields that are unknown or there twice, or refuse them."""
+        texts = [f'unknown field "{path}"' for path in unknown]
+        repeated = write.repeated
+        if not write.resource.custom:
+            if write.quote is not None or write.request.content_type == "application/yaml":
+                texts.sort()  # a real server has made JSON of it, in that order
+            else:
+                repeated = [
+                    one for one in repeated if one.replace("duplicate", "unknown", 1) not in texts
+                ]
+        problems = [*repeated, *texts]
+        write.warnings += refuse_or_warn(
+            write.resource, write.field_validation, problems, write.quote
+        )
 
     def _check_namespace(self, resource: Resource, name: str) -> None:
         if not resource.namespaced:
@@ -358,7 +344,7 @@ class Writes:
             if self._store.get(resource, meta.get("namespace", ""), name) is None:
                 return name
 
-    def _record(self, write: _Write, obj: Json) -> None:
+    def _record(self, write: Write, obj: Json) -> None:
         record_manager(
             obj,
             manager=write.manager,
@@ -379,13 +365,3 @@ def _same_pod_spec(resource: Resource, obj: Json, old: Json | None) -> bool:
 
 def _storing(resource: Resource) -> Resource:
     return EVENTS if resource.stored_as else resource
-
-
-def _options(kind: str, request: Request) -> Json:
-    options: Json = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
-    for name in ("fieldManager", "fieldValidation"):
-        if request.query.get(name):
-            options[name] = request.query[name]
-    if request.is_dry_run:
-        options["dryRun"] = ["All"]
-    return options

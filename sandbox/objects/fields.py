@@ -1,0 +1,158 @@
+"""Which fields the built-in kinds have: what a real server's strict decoding refuses.
+
+``fields.json`` is recorded from a real API server by ``tests/conformance/record_fields.py``. It
+names the type of each field: ``string``, ``any``, the name of a type with fields, ``[X`` for a
+list and ``{X`` for a map of X. It is read when the first object is checked, and each type
+becomes a :class:`Fields` when the first object brings it.
+
+Source: sigs.k8s.io/json, which k8s.io/apimachinery decodes with: names are case-sensitive, and
+an unknown field counts even when it is null.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from sandbox.objects.resources import Resource
+
+DATA = Path(__file__).with_name("fields.json")
+
+_SINCE = {  # minors, of what isn't served by all versions that this server can be
+    ("Container", "restartPolicyRules"): 34,
+    ("EnvVarSource", "fileKeyRef"): 34,
+    ("PodSpec", "hostnameOverride"): 34,
+    ("PodSpec", "schedulingGroup"): 36,
+    ("PodStatus", "allocatedResources"): 35,
+    ("PodStatus", "resources"): 35,
+    ("VolumeProjection", "podCertificate"): 34,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fields:
+    """The fields of one type; ``below`` has those whose values have fields themselves."""
+
+    names: frozenset[str]
+    below: Mapping[str, "Below"]
+
+
+@dataclass(slots=True)
+class Below:
+    """What a field holds: ``form`` is empty, ``[`` for a list or ``{`` for a map of ``type``."""
+
+    form: str
+    type: str
+    minor: int
+    _fields: Fields | None = field(default=None, init=False)
+
+    @property
+    def fields(self) -> Fields:
+        if self._fields is None:
+            self._fields = _fields(self.type, self.minor)
+        return self._fields
+
+
+def kind_key(api_version: str, kind: str) -> str:
+    """How ``fields.json`` names a kind: ``apps/v1/Deployment``."""
+    return f"{api_version}/{kind}"
+
+
+def drop_unknown(
+    resource: Resource, obj: dict[str, Any], old: Mapping[str, Any] | None, *, minor: int
+) -> list[str]:
+    """Remove, in place, what the kind doesn't have; returns the paths in the body's order.
+
+    ``old`` is the stored object, if any: what equals it isn't looked at. A kind that isn't
+    recorded, and a value of another type than declared, are left as they are.
+    """
+    fields = of_kind(kind_key(resource.api_version, resource.kind), minor)
+    if fields is None:
+        return []
+    news = obj if old is None else {k: v for k, v in obj.items() if k not in old or old[k] != v}
+    if _known(news, fields):
+        return []
+    removed: list[str] = []
+    _drop(obj, fields, "", removed)
+    return removed
+
+
+def drop_unknown_metadata(obj: dict[str, Any], *, minor: int) -> list[str]:
+    """Remove, in place, unknown metadata of an object of any kind; returns the paths."""
+    fields = _fields("ObjectMeta", minor)
+    meta = obj.get("metadata")
+    removed: list[str] = []
+    if not _known(meta, fields):
+        _drop(meta, fields, "metadata.", removed)
+    return removed
+
+
+@cache
+def of_kind(key: str, minor: int) -> Fields | None:
+    """The fields of a kind in a version of Kubernetes; None for one that isn't recorded."""
+    name = _data()["kinds"].get(key)
+    return None if name is None else _fields(name, minor)
+
+
+@cache
+def _fields(name: str, minor: int) -> Fields:
+    types = _data()["types"]
+    own = {key: held for key, held in types[name].items() if _SINCE.get((name, key), 0) <= minor}
+    below = {}
+    for key, held in own.items():
+        target = held.lstrip("[{")
+        if target in types:
+            below[key] = Below(held.removesuffix(target), target, minor)
+    return Fields(names=frozenset(own), below=below)
+
+
+@cache
+def _data() -> dict[str, Any]:
+    data: dict[str, Any] = msgspec.json.decode(DATA.read_bytes())
+    return data
+
+
+def _known(value: Any, fields: Fields) -> bool:
+    """Whether nothing in ``value`` is unknown; fast, as it nearly always is so."""
+    if not isinstance(value, dict):
+        return True
+    if not value.keys() <= fields.names:
+        return False
+    for name in value.keys() & fields.below.keys():
+        below, item = fields.below[name], value[name]
+        if not all(_known(one, below.fields) for one in _items(item, below.form)):
+            return False
+    return True
+
+
+def _items(value: Any, form: str) -> Any:
+    if form == "[":
+        return value if isinstance(value, list) else ()
+    if form == "{":
+        return value.values() if isinstance(value, dict) else ()
+    return (value,)
+
+
+def _drop(value: Any, fields: Fields, path: str, removed: list[str]) -> None:
+    if not isinstance(value, dict):
+        return
+    for name in tuple(value):
+        if name not in fields.names:
+            del value[name]
+            removed.append(path + name)
+            continue
+        below = fields.below.get(name)
+        if below is None:
+            continue
+        item, place = value[name], path + name
+        if below.form == "[" and isinstance(item, list):
+            for index, one in enumerate(item):
+                _drop(one, below.fields, f"{place}[{index}].", removed)
+        elif below.form == "{" and isinstance(item, dict):
+            for key, one in item.items():
+                _drop(one, below.fields, f"{place}.{key}.", removed)
+        elif not below.form:
+            _drop(item, below.fields, f"{place}.", removed)
