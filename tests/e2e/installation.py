@@ -1,5 +1,6 @@
 """Our manifests in a cluster: installed with kubectl, changed for a case, and put back."""
 
+import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -46,7 +47,7 @@ class Installation:
             )
 
     async def restore(self) -> None:
-        """Undo whatever was patched or scaled."""
+        """Undo whatever was scaled, and other changes of what the manifests say."""
         await self.apply()
         await self.ready()
 
@@ -62,20 +63,34 @@ class Installation:
     @asynccontextmanager
     async def changed(self, name: str, *arguments: str, replicas: int = 1) -> AsyncIterator[None]:
         """A component with more arguments, and with so many replicas."""
-        operations = [
-            f'{{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"{one}"}}'
-            for one in arguments
+        path = "/spec/template/spec/containers/0/args/-"
+        operations: list[dict[str, str | int]] = [
+            {"op": "add", "path": path, "value": argument} for argument in arguments
         ]
-        operations.append(f'{{"op":"replace","path":"/spec/replicas","value":{replicas}}}')
-        patch = f"--patch=[{','.join(operations)}]"
+        operations.append({"op": "replace", "path": "/spec/replicas", "value": replicas})
+        async with self.patched(name, json.dumps(operations), kind="json"):
+            yield
+
+    @asynccontextmanager
+    async def patched(
+        self, name: str, patch: str, *, kind: str = "strategic"
+    ) -> AsyncIterator[None]:
+        """A component whose Deployment is patched."""
+        target = f"deployment/{name}"
+        before = json.loads(await self._kubectl("get", target, "-o", "json", namespace=SYSTEM))
+        back = json.dumps([{"op": "replace", "path": "/spec", "value": before["spec"]}])
         try:
-            await self._kubectl(
-                "patch", f"deployment/{name}", "--type=json", patch, namespace=SYSTEM
-            )
+            await self._patch(target, patch, kind)
             await self.ready(name)
             yield
         finally:
-            await self.restore()
+            # Applying the manifests would keep what they say nothing about.
+            await self._patch(target, back, "json")
+            await self.ready(name)
+
+    async def _patch(self, target: str, patch: str, kind: str) -> None:
+        words = ("patch", target, f"--type={kind}", f"--patch={patch}")
+        await self._kubectl(*words, namespace=SYSTEM)
 
     async def scale(self, name: str, replicas: int) -> None:
         """Scale, and wait until so many pods are ready, or all are gone."""

@@ -23,6 +23,8 @@ Object = dict[str, Any]
 BUDGETS: Endpoint[Object] = Endpoint(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", dict[str, Any]
 )
+QUOTAS: Endpoint[Object] = Endpoint("", "v1", "resourcequotas", "ResourceQuota", dict[str, Any])
+LIMIT_RANGES: Endpoint[Object] = Endpoint("", "v1", "limitranges", "LimitRange", dict[str, Any])
 LARGE = {"cpu": "800m", "memory": "1Gi"}  # requests of a pod that uses little
 _ACCOUNT = f"system:serviceaccount:{SYSTEM}:"
 _LOOK_EVERY = 0.2  # seconds
@@ -281,6 +283,12 @@ def requests(pod: Object) -> dict[str, str]:
     """What the first container of a pod requests."""
     found: dict[str, str] = pod["spec"]["containers"][0].get("resources", {}).get("requests", {})
     return found
+
+
+def restarts(pod: Object) -> int:
+    """How often the first container was restarted."""
+    count: int = pod["status"]["containerStatuses"][0]["restartCount"]
+    return count
 
 
 def is_ready(pod: Object) -> bool:

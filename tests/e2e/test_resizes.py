@@ -1,0 +1,159 @@
+"""The updater's promises about pods that it resizes where they are."""
+
+import pytest
+
+from common.kube.endpoints import VPAS
+from e2e.installation import UPDATER
+from e2e.world import LARGE, LIMIT_RANGES, QUOTAS, Case, Object, requests, restarts
+
+_SMALL = {"cpu": "100m", "memory": "256Mi"}
+_BUSY = {"cpu": "600m", "memory": "200Mi"}
+_EXACT = {"resources": {"requests": LARGE, "limits": LARGE}}  # makes a pod Guaranteed
+
+_STATES = ("deferred", "infeasible", "error", "stuck", "unknown-reason", "silent")
+
+
+def _state(value: str) -> dict[str, str]:
+    return {"kubelet.sandbox/resize": value}
+
+
+@pytest.mark.parametrize("mode", ["InPlace", "InPlaceOrRecreate"])
+async def test_a_pod_is_resized_without_a_restart_in_mode(case: Case, mode: str) -> None:
+    await case.deploy("web", requests=LARGE)
+    before = {pod["metadata"]["uid"] for pod in await case.running("web")}
+    await case.autoscale("web", mode)
+    pods = await case.fits("web")
+    assert {pod["metadata"]["uid"] for pod in pods} == before
+    assert not any(map(restarts, pods))
+    assert not case.evictions()
+    events = await case.world.kubectl("get", "events", namespace=case.namespace)
+    assert "InPlaceResizedByVPA" in events
+
+
+@pytest.mark.parametrize("state", _STATES)
+async def test_mode_in_place_never_evicts_when_the_kubelet_is(case: Case, state: str) -> None:
+    await case.deploy("web", requests=LARGE, annotations=_state(state))
+    before = {pod["metadata"]["uid"] for pod in await case.running("web")}
+    await case.autoscale("web", "InPlace")
+
+    async def sent() -> list[str]:
+        return case.resizes()
+
+    await case.world.until(sent, "a resize is accepted")
+    await case.world.passes(UPDATER, 12)  # the time-outs of the other mode are over
+    assert await case.uids("web") == before
+    assert not case.evictions()
+
+
+@pytest.mark.parametrize("state", _STATES)
+async def test_mode_in_place_or_recreate_evicts_at_last_when_the_kubelet_is(
+    case: Case, state: str
+) -> None:
+    await case.deploy("web", requests=LARGE, annotations=_state(state))
+    before = {pod["metadata"]["uid"] for pod in await case.running("web")}
+    await case.autoscale("web", "InPlaceOrRecreate")
+    await case.fits("web")
+    assert case.resizes(), "in place comes first"
+    assert not await case.uids("web") & before
+
+
+async def test_what_no_node_can_hold_is_refused_and_fits_once_the_maximum_is_lower(
+    case: Case,
+) -> None:
+    world = case.world
+    await case.deploy("web", replicas=2, requests=_SMALL, uses={"cpu": "15900m"})
+    before = {pod["metadata"]["uid"] for pod in await case.running("web")}
+    await case.autoscale("web", "InPlace")
+
+    async def refused() -> list[str]:
+        return case.resizes(code=403)
+
+    await world.until(refused, "the API server refuses the resize")
+    told = len(case.resizes(code=403))
+    await world.passes(UPDATER, 4)
+    assert len(case.resizes(code=403)) <= told + 1, "the same is not sent again and again"
+    policy = {"containerPolicies": [{"containerName": "*", "maxAllowed": {"cpu": "2"}}]}
+    await case.edit(VPAS, "web", resourcePolicy=policy)
+    pods = await case.fits("web")
+    assert {pod["metadata"]["uid"] for pod in pods} == before
+    assert not case.evictions()
+
+
+async def test_a_quota_holds_a_resize_back_and_never_costs_a_pod(case: Case) -> None:
+    world = case.world
+    quota = {"metadata": {"name": "small"}, "spec": {"hard": {"requests.cpu": "300m"}}}
+    await case.create(QUOTAS, quota)
+
+    async def counted() -> Object:
+        found = await world.client.get(QUOTAS, "small", namespace=case.namespace)
+        status: Object = found.get("status") or {}
+        return status.get("hard") or {}
+
+    await world.until(counted, "the quota is in force")
+    await case.deploy("web", requests=_SMALL, uses=_BUSY)
+    before = {pod["metadata"]["uid"] for pod in await case.running("web")}
+    await case.autoscale("web", "InPlaceOrRecreate")
+
+    async def refused() -> list[str]:
+        return case.resizes(code=403)
+
+    await world.until(refused, "the quota refuses a resize")
+    await world.passes(UPDATER, 5)
+    assert await case.uids("web") == before
+    assert not case.evictions()
+    await case.edit(QUOTAS, "small", hard={"requests.cpu": "4"})
+    pods = await case.fits("web")
+    assert {pod["metadata"]["uid"] for pod in pods} == before
+
+
+async def test_a_resize_stays_within_a_limit_range(case: Case) -> None:
+    limits = [{"type": "Container", "max": {"cpu": "300m"}}]
+    await case.create(LIMIT_RANGES, {"metadata": {"name": "most"}, "spec": {"limits": limits}})
+    await case.deploy("web", requests=_SMALL, uses={"cpu": "290m", "memory": "60Mi"})
+    await case.running("web")
+    await case.autoscale("web", "InPlace")
+
+    async def at_the_maximum() -> bool:
+        pods = await case.pods("web")
+        return all(requests(pod)["cpu"] == "300m" for pod in pods)
+
+    await case.world.until(at_the_maximum, "every pod requests the maximum")
+    assert not case.resizes(code=403)
+    assert not case.resizes(code=422)
+
+
+async def test_a_resize_that_would_change_the_qos_class_is_not_sent(case: Case) -> None:
+    policy = {"containerName": "*", "controlledValues": "RequestsOnly"}
+    await case.deploy("web", container=_EXACT)
+    before = {pod["metadata"]["uid"] for pod in await case.running("web")}
+    await case.autoscale("web", "InPlace", resourcePolicy={"containerPolicies": [policy]})
+    await case.recommended("web")
+    await case.world.passes(UPDATER, 8)
+    assert await case.uids("web") == before
+    assert not case.resizes() + case.resizes(code=422) + case.evictions()
+
+
+async def test_limits_of_memory_shrink_in_place_and_the_class_stays_guaranteed(
+    case: Case,
+) -> None:
+    await case.deploy("web", container=_EXACT)
+    before = {pod["metadata"]["uid"] for pod in await case.running("web")}
+    await case.autoscale("web", "InPlace")
+    pods = await case.fits("web")
+    assert {pod["metadata"]["uid"] for pod in pods} == before
+    assert not any(map(restarts, pods))
+    for pod in pods:
+        resources = pod["spec"]["containers"][0]["resources"]
+        assert resources["limits"] == resources["requests"]
+        assert pod["status"]["qosClass"] == "Guaranteed"
+
+
+async def test_a_container_that_asks_for_it_is_restarted_by_its_resize(case: Case) -> None:
+    policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+    await case.deploy("web", requests=LARGE, container={"resizePolicy": policy})
+    before = {pod["metadata"]["uid"] for pod in await case.running("web")}
+    await case.autoscale("web", "InPlace")
+    pods = await case.fits("web")
+    assert {pod["metadata"]["uid"] for pod in pods} == before
+    assert [restarts(pod) for pod in pods] == [1, 1]
+    assert not case.evictions()
