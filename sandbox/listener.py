@@ -8,6 +8,8 @@ import asyncio
 import logging
 import socket
 import ssl
+from collections.abc import Awaitable, Callable, MutableMapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,6 +19,12 @@ from uvicorn.server import ServerState
 from common.errors import ConfigError
 
 logger = logging.getLogger(__name__)
+
+_Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+_Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+DROP = "sandbox.drop"
+"""An extension of the ASGI scope: a function that breaks the connection of the request."""
 
 _KEEP_ALIVE = 3600  # seconds; virtual ones pass quickly
 _GRACE = 1.0  # seconds for requests at hand, once the listener closes
@@ -37,8 +45,10 @@ class Listener:
         """
         self._socket = _bound(port)
         self._tls = tls
+        self._app = app
         self._config = uvicorn.Config(
-            app,
+            self._answer,
+            interface="asgi3",
             lifespan="off",
             proxy_headers=False,
             http="httptools",
@@ -63,11 +73,38 @@ class Listener:
 
     async def __aenter__(self) -> Self:
         self._config.load()
+        await self.resume()
+        return self
+
+    async def pause(self) -> None:
+        """Break all connections and refuse new ones; the port stays ours.
+
+        A socket that is bound and doesn't listen keeps the port: else a client that redials
+        could be given it as its own, and connect to itself.
+        """
+        port = self.port
+        self.close()
+        self._socket = _bound(port)
+        await self._cut()
+
+    async def resume(self) -> None:
+        """Accept connections (again), on the same port."""
         self._server = await asyncio.get_running_loop().create_server(
             self._protocol, sock=self._socket, ssl=self._tls, backlog=2048
         )
         logger.debug("listening", extra={"port": self.port})
-        return self
+
+    async def _answer(
+        self, scope: MutableMapping[str, Any], receive: _Receive, send: _Send
+    ) -> None:
+        scope.setdefault("extensions", {})[DROP] = partial(self._drop, scope.get("client"))
+        await self._app(scope, receive, send)
+
+    def _drop(self, client: tuple[str, int] | None) -> None:
+        for connection in list(self._state.connections):
+            transport = getattr(connection, "transport", None)
+            if transport is not None and getattr(connection, "client", None) == client:
+                transport.abort()
 
     def _protocol(self) -> asyncio.Protocol:
         protocol: asyncio.Protocol = self._config.http_protocol_class(  # type: ignore[call-arg]  # a class, or its name before load()
@@ -82,6 +119,9 @@ class Listener:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+        await self._cut()
+
+    async def _cut(self) -> None:
         for connection in list(self._state.connections):
             transport = getattr(connection, "transport", None)
             if transport is not None:

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -19,13 +20,17 @@ from sandbox.apiserver.auth import ADMIN, Authenticator
 from sandbox.apiserver.authorization import Attributes, Authorizer
 from sandbox.apiserver.bootstrap import fill_new_cluster
 from sandbox.apiserver.deletion import Deletions
+from sandbox.apiserver.disturbance import Disturbance, dropper
+from sandbox.apiserver.faults import NOTHING, ApiFaults
 from sandbox.apiserver.forms import Presenter, negotiate
 from sandbox.apiserver.reading import Reads
 from sandbox.apiserver.requests import Place, Request, parse_place, parse_query
 from sandbox.apiserver.routing import Routing
 from sandbox.apiserver.subresources import Subresources
+from sandbox.apiserver.switches import Switches
 from sandbox.apiserver.watching import Watch, Watches
 from sandbox.apiserver.writing import Writes
+from sandbox.clocks import ShiftedClock
 from sandbox.errors import ApiError
 from sandbox.kubeconfigs import kubeconfig_text
 from sandbox.listener import Listener
@@ -62,9 +67,12 @@ class ApiServer:
         serves_resize: bool = True,
     ) -> None:
         rng = rng or Random()  # noqa: S311 - names and UIDs, no secrets
+        clock = ShiftedClock.of(clock)
         self.store = store
         self.version = version
         self.clock = clock
+        self.faults = ApiFaults(clock, rng)
+        self._switches = Switches(self.faults, clock)
         self.audit = AuditLog()
         self.authenticator = Authenticator()
         self.authorizer = Authorizer(store)
@@ -129,7 +137,14 @@ class ApiServer:
         if place is None or not place.plural:
             await _answer(send, await self._other(request, place))
             return
-        await self._resource(request, place, receive, send)
+        effect = self.faults.effect_on(request, place, verb)
+        if effect is NOTHING:
+            await self._resource(request, place, receive, send)
+            return
+        disturbance = Disturbance(effect=effect, place=place, verb=verb, drop=dropper(scope))
+        refused = await disturbance.run(partial(self._resource, request, place), receive, send)
+        if refused is not None:
+            self._note(request, place, verb, refused)
 
     async def close(self) -> None:
         """End the watches, and close the connections to webhooks and aggregated servers."""
@@ -161,7 +176,7 @@ class ApiServer:
                 behind = self._aggregation.find(place.group, place.version)
                 if behind is not None:
                     return await self._aggregation.forward(behind, request)
-            return await self._routing.other(request)
+            return self._switches.answer(request) or await self._routing.other(request)
         except ApiError as error:
             return refusal(error)
 
@@ -242,6 +257,7 @@ class Serving:
     authority: str  # PEM
     token: str  # the administrator's
     authenticator: Authenticator
+    listener: Listener
 
     @property
     def kubeconfig(self) -> str:
@@ -276,6 +292,7 @@ async def serve(
                     authority=credentials.authority,
                     token=token,
                     authenticator=api.authenticator,
+                    listener=listener,
                 )
             finally:
                 api.stop_watches()

@@ -106,6 +106,7 @@ class Store:
         self._owned: dict[str, set[tuple[str, str]]] = {}
         self._version = 0
         self._compacted = 0  # what happened up to this version is forgotten
+        self._restarted = 0  # and no watch can begin before this one
 
     @property
     def version(self) -> int:
@@ -225,8 +226,9 @@ class Store:
             ApiError: 410, the history no longer reaches back so far.
         """
         table = self._table(resource)
-        if version < table.floor:
-            raise errors.expired(f"too old resource version: {version} ({table.floor})")
+        floor = max(table.floor, self._restarted)
+        if version < floor:
+            raise errors.expired(f"too old resource version: {version} ({floor})")
         return iter([c for c in table.history if c.stored.version > version])
 
     def subscribe(self, resource: Resource, listener: Listener) -> Callable[[], None]:
@@ -244,6 +246,14 @@ class Store:
         for table in self._tables.values():
             table.history.clear()
             table.floor = self._version
+
+    def restart(self) -> None:
+        """Forget what only watches need, as an API server does that starts anew.
+
+        Its watch cache begins with the state that it finds, so that who has seen less has to
+        list again; pages are read from etcd, and go on.
+        """
+        self._restarted = self._version
 
     def _table(self, resource: Resource) -> _Table:
         table = self._tables.get(resource.storage_key)
