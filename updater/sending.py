@@ -45,7 +45,7 @@ class PassOverError(Exception):
 
 
 class Sender:
-    """Sends evictions and resizes, one at a time, as the rate limits allow."""
+    """Sends evictions and resizes, as the rate limits allow."""
 
     def __init__(
         self,

@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 from prometheus_client import CollectorRegistry
 
-from common.api.autoscaling import UpdateMode
+from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
+from common.api.core import Pod
 from common.errors import (
     Cause,
     ForbiddenError,
@@ -20,6 +21,7 @@ from common.runtime.rate_limit import RateLimiter
 from updater.attempts import Attempts
 from updater.decision import Reason, leave, wait
 from updater.sending import Turns
+from updater.snapshot import ClusterSnapshot
 from updater_harness import HALF, NAMES, NOW, Hands, Present, run, snapshot
 
 REFUSED = InvalidError("refused", reason="Invalid")
@@ -253,3 +255,48 @@ async def test_others_have_their_turn_while_a_pass_has_nothing_to_send() -> None
     await run(many, Hands())
     task.cancel()
     assert turns >= 20
+
+
+def vpas(count: int) -> ClusterSnapshot:
+    """As many VPAs, two pods each, all to be evicted."""
+    each = [
+        snapshot(UpdateMode.RECREATE, names=[f"web-{index}-a", f"web-{index}-b"])
+        for index in range(count)
+    ]
+    return ClusterSnapshot(
+        autoscaled=tuple(scaled for one in each for scaled in one.autoscaled),
+        living=frozenset(uid for one in each for uid in one.living),
+    )
+
+
+async def test_ten_vpas_wait_for_the_api_server_at_a_time_and_pods_of_one_in_turn() -> None:
+    together = asyncio.Barrier(10)
+
+    class Slow(Hands):
+        async def evict(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None:
+            await Hands.evict(self, pod, vpa, reason)
+            await together.wait()  # passes ten at a time, and no fewer
+
+    hands = Slow()
+    async with asyncio.timeout(10):
+        await run(vpas(10), hands)
+    assert len(hands.evicted) == 20
+    assert {name[-1] for name in hands.evicted[:10]} == {"a"}
+
+
+async def test_the_end_of_a_pass_waits_for_what_was_sent_and_remembers_it() -> None:
+    present, others_are_done = Present(), asyncio.Event()
+
+    class Slow(Hands):
+        async def evict(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None:
+            await Hands.evict(self, pod, vpa, reason)
+            present.fresh = False
+            for _ in range(100):  # far longer than the others need to see it
+                await asyncio.sleep(0)
+            others_are_done.set()
+
+    hands = Slow()
+    attempts = await run(vpas(10), hands, present=present)
+    assert others_are_done.is_set()
+    assert hands.evicted == ["web-0-a"]
+    assert attempts.of("uid-web-0-a").evicted
