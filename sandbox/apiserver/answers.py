@@ -68,5 +68,10 @@ def _latin(value: str) -> bytes:
 
 
 def lowered(raw: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
-    """Request headers by lower-case name."""
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
+    """Request headers by lower-case name; the values of a repeated one, joined by commas."""
+    found = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
+    if len(found) < len(raw):
+        for name in found:
+            values = [value for other, value in raw if other.decode("latin-1") == name]
+            found[name] = ",".join(value.decode("latin-1") for value in values)
+    return found

@@ -115,8 +115,8 @@ class Rule:
 class _Decision:
     """What the rules say about a combination, whatever the name, and for which names."""
 
-    always: bool
-    names: frozenset[str]
+    always: str  # which binding allows it; empty when none does
+    names: Mapping[str, str]  # the same for single names
     problems: str  # bindings of the user that lead nowhere
 
 
@@ -126,6 +126,18 @@ class _Grant:
 
     namespace: str
     role: tuple[str, str]  # kind, name
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether something is allowed, and in the words of a real server why or why not."""
+
+    allowed: bool
+    reason: str = ""
+
+
+_OF_MASTERS = Verdict(True)
 
 
 class Authorizer:
@@ -145,18 +157,17 @@ class Authorizer:
         Raises:
             ApiError: 403, no rule allows it.
         """
-        reason = self.refusal(user, asked)
-        if reason is not None:
-            raise denied(user, asked, reason)
+        verdict = self.decide(user, asked)
+        if not verdict.allowed:
+            raise denied(user, asked, verdict.reason)
 
-    def refusal(self, user: UserInfo, asked: Attributes) -> str | None:
-        """None when it is allowed; otherwise what is wrong with the user's bindings, or ``""``."""
+    def decide(self, user: UserInfo, asked: Attributes) -> Verdict:
+        """Decide about a request, or about one that somebody thinks of."""
         if MASTERS in user.groups:
-            return None
+            return _OF_MASTERS
         decision = self._decision(user, asked)
-        if decision.always or asked.name in decision.names:
-            return None
-        return decision.problems
+        reason = decision.always or decision.names.get(asked.name, "")
+        return Verdict(True, reason) if reason else Verdict(False, decision.problems)
 
     def rules(self, user: UserInfo, namespace: str) -> Iterator[Rule]:
         """Every rule that holds for a user in a namespace, and in the whole cluster."""
@@ -182,7 +193,7 @@ class Authorizer:
         return known
 
     def _decide(self, user: UserInfo, asked: Attributes) -> _Decision:
-        names: set[str] = set()
+        names: dict[str, str] = {}
         problems: dict[str, None] = {}
         for grant, rules in self._reached(user, asked.namespace):
             if rules is None:
@@ -192,9 +203,10 @@ class Authorizer:
                 if not rule.fits(asked):
                     continue
                 if not rule.names or asked.path:
-                    return _Decision(True, frozenset(), "")
-                names |= rule.names
-        return _Decision(False, frozenset(names - {""}), _aggregated(tuple(problems)))
+                    return _Decision(grant.reason, {}, "")
+                names = {**dict.fromkeys(rule.names, grant.reason), **names}
+        names.pop("", None)
+        return _Decision("", names, _aggregated(problems))
 
     def _reached(
         self, user: UserInfo, namespace: str
@@ -213,9 +225,15 @@ class Authorizer:
         for resource in (CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS):
             for stored in self._store.list(resource):
                 binding = stored.object(resource)
-                role = binding.get("roleRef") or {}
-                grant = _Grant(stored.namespace, (role.get("kind", ""), role.get("name", "")))
+                reference = binding.get("roleRef") or {}
+                role = (reference.get("kind", ""), reference.get("name", ""))
+                place = f"/{stored.namespace}" if stored.namespace else ""
                 for subject in binding.get("subjects") or ():
+                    reason = (
+                        f'RBAC: allowed by {resource.kind} "{stored.name}{place}" of {role[0]} '
+                        f'"{role[1]}" to {_described(subject)}'
+                    )
+                    grant = _Grant(stored.namespace, role, reason)
                     index.setdefault(_subject(subject, stored), []).append(grant)
         return index
 
@@ -293,6 +311,12 @@ def _subject(subject: Mapping[str, str], binding: Stored) -> str:
         namespace = subject.get("namespace") or binding.namespace
         return f"User system:serviceaccount:{namespace}:{subject.get('name', '')}"
     return f"{subject.get('kind', '')} {subject.get('name', '')}"
+
+
+def _described(subject: Mapping[str, str]) -> str:
+    kind, name = subject.get("kind", ""), subject.get("name", "")
+    place = f"/{subject.get('namespace', '')}" if kind == "ServiceAccount" else ""
+    return f'{kind} "{name}{place}"'
 
 
 def _url_fits(pattern: str, path: str) -> bool:

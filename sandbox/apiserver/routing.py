@@ -7,6 +7,7 @@ import msgspec
 from common.runtime.clock import Clock
 from sandbox import errors
 from sandbox.apiserver import discovery, openapi
+from sandbox.apiserver.access_reviews import AccessReviews
 from sandbox.apiserver.aggregation import Aggregation
 from sandbox.apiserver.answers import (
     Answer,
@@ -19,9 +20,10 @@ from sandbox.apiserver.audit import AuditLog
 from sandbox.apiserver.forms import Form, Presenter, negotiate
 from sandbox.apiserver.reading import Reads
 from sandbox.apiserver.requests import Place, Request
-from sandbox.apiserver.subresources import Subresources, access_review
+from sandbox.apiserver.subresources import Subresources
 from sandbox.apiserver.writes import Written
 from sandbox.apiserver.writing import Writes
+from sandbox.objects.access_resources import AUTHENTICATION, AUTHORIZATION
 from sandbox.objects.registry import Registry
 from sandbox.objects.resources import EVENTS, Resource
 from sandbox.objects.store import Store, Stored
@@ -29,7 +31,7 @@ from sandbox.version import KubernetesVersion
 
 _HEALTH = ("/healthz", "/livez", "/readyz")
 _GROUP_VERSION_PARTS = 2
-_REVIEWS = "authorization.k8s.io"
+_REVIEWS = (AUTHENTICATION, AUTHORIZATION)
 
 
 class Routing:
@@ -43,6 +45,7 @@ class Routing:
         reads: Reads,
         writes: Writes,
         subresources: Subresources,
+        reviews: AccessReviews,
         presenter: Presenter,
         aggregation: Aggregation,
         audit: AuditLog,
@@ -55,6 +58,7 @@ class Routing:
         self._reads = reads
         self._writes = writes
         self._subresources = subresources
+        self._reviews = reviews
         self._presenter = presenter
         self._aggregation = aggregation
         self._audit = audit
@@ -166,10 +170,10 @@ class Routing:
         Raises:
             ApiError: whatever was wrong.
         """
-        if resource.group == _REVIEWS:
+        if resource.group in _REVIEWS:
             if verb != "create" or place.name:
                 raise errors.method_not_allowed()
-            return access_review(request, resource)
+            return self._reviews.answer(request, resource, place)
         if not place.subresource and verb not in resource.verbs:
             raise errors.method_not_allowed()
         if place.subresource:

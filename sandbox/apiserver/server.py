@@ -13,10 +13,11 @@ from typing import Any
 
 from common.runtime.clock import Clock
 from sandbox.admission.chain import Admission
+from sandbox.apiserver.access_reviews import AccessReviews
 from sandbox.apiserver.aggregation import Aggregation
 from sandbox.apiserver.answers import Answer, lowered, raw_headers, refusal, unknown_path
 from sandbox.apiserver.audit import AuditLog, Entry
-from sandbox.apiserver.auth import ADMIN, Authenticator
+from sandbox.apiserver.auth import ADMIN, Authenticator, impersonated
 from sandbox.apiserver.authorization import Attributes, Authorizer
 from sandbox.apiserver.bootstrap import fill_new_cluster
 from sandbox.apiserver.deletion import Deletions
@@ -28,6 +29,7 @@ from sandbox.apiserver.requests import Place, Request, parse_place, parse_query
 from sandbox.apiserver.routing import Routing
 from sandbox.apiserver.subresources import Subresources
 from sandbox.apiserver.switches import Switches
+from sandbox.apiserver.tokens import ServiceAccountTokens
 from sandbox.apiserver.watching import Watch, Watches
 from sandbox.apiserver.writing import Writes
 from sandbox.clocks import ShiftedClock
@@ -74,8 +76,16 @@ class ApiServer:
         self.faults = ApiFaults(clock, rng)
         self._switches = Switches(self.faults, clock)
         self.audit = AuditLog()
-        self.authenticator = Authenticator()
+        tokens = ServiceAccountTokens(store, clock, rng)
+        self.authenticator = Authenticator(tokens)
         self.authorizer = Authorizer(store)
+        reviews = AccessReviews(
+            store,
+            authenticator=self.authenticator,
+            authorizer=self.authorizer,
+            tokens=tokens,
+            clock=clock,
+        )
         self.registry = Registry()
         self.admission = Admission(store, version, clock, checks_nodes=checks_nodes)
         self._aggregation = Aggregation(store, clock)
@@ -101,9 +111,10 @@ class ApiServer:
                 self.registry,
                 writes=writes,
                 deletions=deletions,
-                authenticator=self.authenticator,
+                reviews=reviews,
                 clock=clock,
             ),
+            reviews=reviews,
             presenter=presenter,
             aggregation=self._aggregation,
             audit=self.audit,
@@ -160,14 +171,15 @@ class ApiServer:
         """The request without its body, which is read when it is known to be allowed.
 
         Raises:
-            ApiError: 401.
+            ApiError: 401; 403, the caller may not speak for somebody else.
         """
+        caller = self.authenticator.authenticate(headers.get("authorization", ""))
         return Request(
             method=scope["method"],
             path=path,
             query=parse_query(scope["query_string"]),
             headers=headers,
-            user=self.authenticator.authenticate(headers.get("authorization", "")),
+            user=impersonated(caller, headers, self.authorizer),
         )
 
     async def _other(self, request: Request, place: Place | None) -> Answer:

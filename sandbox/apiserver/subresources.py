@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -10,8 +9,8 @@ import msgspec
 from common.runtime.clock import Clock
 from sandbox import errors
 from sandbox.admission.eviction import evict
+from sandbox.apiserver.access_reviews import AccessReviews
 from sandbox.apiserver.answers import Answer, json_answer, text_answer
-from sandbox.apiserver.auth import Authenticator
 from sandbox.apiserver.decoding import read_body
 from sandbox.apiserver.deletion import DeleteOptions, Deletions
 from sandbox.apiserver.requests import Place, Request
@@ -26,8 +25,6 @@ from sandbox.times import rfc3339
 
 Json = dict[str, Any]
 
-_TOKEN_SECONDS = 3600
-
 
 class Subresources:
     """Serves them for one API server."""
@@ -39,14 +36,14 @@ class Subresources:
         *,
         writes: Writes,
         deletions: Deletions,
-        authenticator: Authenticator,
+        reviews: AccessReviews,
         clock: Clock,
     ) -> None:
         self._store = store
         self._registry = registry
         self._writes = writes
         self._deletions = deletions
-        self._authenticator = authenticator
+        self._reviews = reviews
         self._clock = clock
 
     async def handle(
@@ -57,8 +54,10 @@ class Subresources:
             return await self._scale(request, resource, place, verb)
         if place.subresource == "log" and verb == "get":
             return self._log(place)
-        if place.subresource in ("binding", "eviction", "token") and verb == "create":
-            answers = {"binding": self._bind, "eviction": self._evict, "token": self._token}
+        if place.subresource == "token" and verb == "create":
+            return self._reviews.token(request, place)
+        if place.subresource in ("binding", "eviction") and verb == "create":
+            answers = {"binding": self._bind, "eviction": self._evict}
             return await answers[place.subresource](request, resource, place)
         return None
 
@@ -140,27 +139,6 @@ class Subresources:
         )
         return json_answer(status, status=201)
 
-    async def _token(self, request: Request, resource: Resource, place: Place) -> Answer:
-        """A token of a service account, as ``kubectl create token`` asks for it."""
-        if self._store.get(resource, place.namespace, place.name) is None:
-            raise errors.not_found(resource, place.name)
-        body = read_body(request, resource) if request.body else {}
-        spec = body.get("spec") or {}
-        seconds = spec.get("expirationSeconds") or _TOKEN_SECONDS
-        user = f"system:serviceaccount:{place.namespace}:{place.name}"
-        status = {
-            "token": self._authenticator.issue(user),
-            "expirationTimestamp": rfc3339(self._clock.now() + timedelta(seconds=seconds)),
-        }
-        answer = {
-            "kind": "TokenRequest",
-            "apiVersion": "authentication.k8s.io/v1",
-            "metadata": {"name": place.name, "namespace": place.namespace},
-            "spec": spec,
-            "status": status,
-        }
-        return json_answer(answer, status=201)
-
     def _log(self, place: Place) -> Answer:
         """There are no processes, so there is no output: the states of the containers instead."""
         stored = self._store.get(PODS, place.namespace, place.name)
@@ -173,15 +151,6 @@ class Subresources:
             for one in status.get("containerStatuses") or ()
         ]
         return text_answer("".join(lines))
-
-
-def access_review(request: Request, resource: Resource) -> Answer:
-    """Every access is allowed: there is no authorization here."""
-    review = read_body(request, resource)
-    review["kind"], review["apiVersion"] = resource.kind, resource.api_version
-    review.setdefault("metadata", {})
-    review["status"] = {"allowed": True, "reason": "the sandbox allows everything"}
-    return json_answer(review, status=201)
 
 
 def _set_scheduled(pod: Json, now: str) -> None:

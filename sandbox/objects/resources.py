@@ -121,6 +121,13 @@ SERVICES = Resource(
     fields=("spec.clusterIP", "spec.type"),
 )
 SECRETS = Resource(plural="secrets", singular="secret", kind="Secret", fields=("type",))
+SERVICE_ACCOUNTS = Resource(
+    plural="serviceaccounts",
+    singular="serviceaccount",
+    kind="ServiceAccount",
+    short_names=("sa",),
+    subresources=("token",),
+)
 LIMIT_RANGES = Resource(
     plural="limitranges",
     singular="limitrange",
@@ -267,13 +274,7 @@ BUILTIN: tuple[Resource, ...] = (
     REPLICATION_CONTROLLERS,
     RESOURCE_QUOTAS,
     SECRETS,
-    Resource(
-        plural="serviceaccounts",
-        singular="serviceaccount",
-        kind="ServiceAccount",
-        short_names=("sa",),
-        subresources=("token",),
-    ),
+    SERVICE_ACCOUNTS,
     SERVICES,
     Resource(
         group="apps",

@@ -122,25 +122,6 @@ async def test_scaling_by_put_and_by_patch() -> None:
         assert (found["spec"]["replicas"], found["metadata"]["generation"]) == (0, 3)
 
 
-async def test_everything_is_allowed_and_said_so() -> None:
-    async with api_server() as api:
-        for name in ("selfsubjectaccessreviews", "subjectaccessreviews"):
-            answer = await api("POST", f"/apis/authorization.k8s.io/v1/{name}", {"spec": {}})
-            assert (answer.status, answer.json["status"]["allowed"]) == (201, True)
-            assert (await api("GET", f"/apis/authorization.k8s.io/v1/{name}")).status == 405
-
-
-async def test_a_service_account_gets_a_token() -> None:
-    async with api_server() as api:
-        path = "/api/v1/namespaces/golden/serviceaccounts"
-        await api.make(path, {"metadata": {"name": "robot"}})
-        answer = await api("POST", f"{path}/robot/token", {"spec": {}})
-        token = answer.json["status"]["token"]
-        assert (await api("GET", path, authorization=f"Bearer {token}")).status == 403
-        newest = (await api.read("/sandbox/audit?verb=list"))["items"][-1]
-        assert newest["user"] == "system:serviceaccount:golden:robot"
-
-
 async def test_logs_say_that_nothing_runs() -> None:
     async with api_server() as api:
         await api.make(DEFAULT_PODS, pod())

@@ -1,11 +1,16 @@
 """Paths, parameters, versions and accepted forms of requests."""
 
+from random import Random
+
 import pytest
 
+from common.runtime.clock import SystemClock
 from sandbox.apiserver.auth import ADMIN, Authenticator, user_named
 from sandbox.apiserver.forms import Form, negotiate
 from sandbox.apiserver.requests import Place, parse_place, parse_query
+from sandbox.apiserver.tokens import ServiceAccountTokens
 from sandbox.errors import ApiError
+from sandbox.objects.store import Store
 from sandbox.version import KubernetesVersion
 
 
@@ -127,15 +132,19 @@ def test_groups_follow_from_names(name: str, groups: tuple[str, ...]) -> None:
     assert user_named(name).groups == groups
 
 
+def authenticator_of_nobody() -> Authenticator:
+    return Authenticator(ServiceAccountTokens(Store(), SystemClock(), Random(1)))
+
+
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic token"])
 def test_who_brings_no_bearer_token_is_anonymous(header: str) -> None:
-    user = Authenticator().authenticate(header)
+    user = authenticator_of_nobody().authenticate(header)
     assert user.username == "system:anonymous"
     assert user.groups == ("system:unauthenticated",)
 
 
 def test_only_bearers_of_known_tokens_are_somebody() -> None:
-    authenticator = Authenticator()
+    authenticator = authenticator_of_nobody()
     authenticator.issue("jane", token="token")
     assert authenticator.authenticate("Bearer token").username == "jane"
     with pytest.raises(ApiError) as caught:
