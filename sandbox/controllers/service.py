@@ -9,6 +9,7 @@ from common.kube.events import EventRecorder
 from common.runtime.clock import Clock
 from sandbox.controllers.actor import Actor
 from sandbox.controllers.budgets import Budgets
+from sandbox.controllers.cron_jobs import CronJobs
 from sandbox.controllers.daemon_sets import DaemonSets
 from sandbox.controllers.deployments import Deployments
 from sandbox.controllers.jobs import Jobs
@@ -23,6 +24,7 @@ Wake = Callable[[str, str], None]
 USER_AGENT = "kube-controller-manager"
 
 ACCOUNTS = (
+    "cronjob-controller",
     "daemon-set-controller",
     "deployment-controller",
     "disruption-controller",
@@ -61,6 +63,7 @@ class Controllers:
             ("StatefulSet", StatefulSets(self._actor("statefulset-controller")).reconcile),
             ("DaemonSet", daemons.reconcile),
             ("Job", Jobs(self._actor("job-controller")).reconcile),
+            ("CronJob", CronJobs(self._actor("cronjob-controller")).reconcile),
             ("PodDisruptionBudget", Budgets(self._actor("disruption-controller")).reconcile),
             ("ResourceQuota", ResourceQuotas(self._actor("resourcequota-controller")).reconcile),
         ):

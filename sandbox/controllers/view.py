@@ -9,6 +9,7 @@ from common.api.core import Pod
 from common.kube.cache import Cache, Change
 from common.kube.client import KubeClient
 from common.kube.endpoints import (
+    CRON_JOBS,
     DAEMON_SETS,
     DEPLOYMENTS,
     JOBS,
@@ -110,6 +111,7 @@ class View:
                 STATEFUL_SETS,
                 DAEMON_SETS,
                 JOBS,
+                CRON_JOBS,
                 REPLICATION_CONTROLLERS,
                 BUDGETS,
                 QUOTAS,

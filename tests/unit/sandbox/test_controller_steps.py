@@ -217,18 +217,29 @@ JOBS = [
     ("starts", [], {"completions": 3, "parallelism": 2}, (2, "")),
     ("goes on", ["Succeeded", "Running"], {"completions": 3, "parallelism": 2}, (1, "")),
     ("the last one", ["Succeeded"] * 2, {"completions": 3, "parallelism": 2}, (1, "")),
-    ("done", ["Succeeded"] * 3, {"completions": 3, "parallelism": 2}, (0, "Complete")),
+    ("done", ["Succeeded"] * 3, {"completions": 3, "parallelism": 2}, (0, "CompletionsReached")),
     ("a failed one is replaced", ["Failed"], {"completions": 1, "backoffLimit": 1}, (1, "")),
-    ("too many failed", ["Failed"] * 2, {"completions": 1, "backoffLimit": 1}, (0, "Failed")),
+    (
+        "too many failed",
+        ["Failed"] * 2,
+        {"completions": 1, "backoffLimit": 1},
+        (0, "BackoffLimitExceeded"),
+    ),
+    ("suspended", [], {"completions": 1, "suspend": True}, (0, "")),
     ("one of a work queue is done", ["Succeeded", "Running"], {"parallelism": 2}, (0, "")),
-    ("a work queue is done", ["Succeeded", "Succeeded"], {"parallelism": 2}, (0, "Complete")),
+    (
+        "a work queue is done",
+        ["Succeeded", "Succeeded"],
+        {"parallelism": 2},
+        (0, "CompletionsReached"),
+    ),
 ]
 
 
 @pytest.mark.parametrize(("name", "phases", "spec", "want"), JOBS, ids=[case[0] for case in JOBS])
 def test_jobs(name: str, phases: list[str], spec: Any, want: tuple[int, str]) -> None:
     pods = [pod(f"p-{i}", phase=phase) for i, phase in enumerate(phases)]
-    state = job_state({"spec": spec}, pods)
+    state = job_state({"spec": spec}, pods, NOW)
     assert (state.missing, state.over) == want
 
 
