@@ -9,7 +9,7 @@ KEEP ?=
 CLUSTER ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint types contracts unit e2e docs controlplane demo bench bench-sandbox bench-decisions bench-e2e clean
+.PHONY: help venv test lint types contracts unit record e2e docs controlplane demo bench bench-sandbox bench-decisions bench-e2e clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -44,6 +44,9 @@ unit: venv
 
 e2e: venv $(if $(filter sandbox,$(CLUSTER)),,controlplane) ## our manifests in a whole cluster; CLUSTER=controlplane (default) or sandbox
 	$(PY) -m pytest tests/e2e --cluster=$(or $(CLUSTER),controlplane) --verbose
+
+record: venv ## record anew what a real API server answers (tests/conformance/recorded)
+	PYTHONPATH=tests $(PY) -m recorded_requests
 
 docs: venv ## write docs/flags.md and docs/metrics.md anew from the code
 	$(PY) docs/build.py

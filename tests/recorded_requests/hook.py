@@ -1,0 +1,71 @@
+"""The admission webhook that recorder and replay put before an API server.
+
+What it answers is in the path that the configuration names, so it keeps no state.
+"""
+
+import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI, Response
+from fastapi import Request as Asked
+
+from common.runtime.clock import SystemClock
+from recorded_requests.runner import Hook
+from sandbox.listener import Listener
+from sandbox.tls import make_credentials
+
+app = FastAPI()
+
+
+def _patched(*operations: dict[str, Any]) -> dict[str, Any]:
+    patch = base64.b64encode(msgspec.json.encode(operations)).decode()
+    return {"allowed": True, "patchType": "JSONPatch", "patch": patch}
+
+
+_LABEL = {"op": "add", "path": "/metadata/labels", "value": {"hook": "was-here"}}
+_CPU = {"op": "replace", "path": "/spec/containers/0/resources/requests/cpu", "value": "150m"}
+REPLIES: dict[str, dict[str, Any]] = {
+    "allow": {"allowed": True},
+    "deny": {"allowed": False},
+    "deny-message": {"allowed": False, "status": {"message": "not today"}},
+    "deny-reason": {"allowed": False, "status": {"reason": "Expired", "message": "no"}},
+    "deny-403": {"allowed": False, "status": {"code": 403, "message": "no"}},
+    "deny-200": {"allowed": False, "status": {"code": 200, "message": "no"}},
+    "warn": {"allowed": True, "warnings": ["mind the gap", "and the other"]},
+    "label": _patched(_LABEL),
+    "cpu": _patched(_CPU),
+    "bad-path": _patched({"op": "replace", "path": "/spec/nothing/here", "value": 1}),
+    "bad-object": _patched({"op": "replace", "path": "/spec/containers", "value": "none"}),
+    "no-patch-type": {"allowed": True, "patch": _patched(_LABEL)["patch"]},
+    "other-patch-type": {**_patched(_LABEL), "patchType": "MergePatch"},
+    "audit": {"allowed": True, "auditAnnotations": {"a": "b"}},
+}
+
+
+@app.post("/{name}")
+async def answer(name: str, asked: Asked) -> Response:
+    review = msgspec.json.decode(await asked.body())
+    if name == "error":
+        return Response(status_code=500, content=b"broken")
+    if name == "no-json":
+        return Response(content=b"hello", media_type="text/plain")
+    uid = "other" if name == "other-uid" else review["request"]["uid"]
+    reply = {"uid": uid, **REPLIES.get(name, {"allowed": True})}
+    body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": reply}
+    if name == "no-response":
+        del body["response"]
+    if name == "other-version":
+        body["apiVersion"] = "admission.k8s.io/v2"
+    return Response(content=msgspec.json.encode(body), media_type="application/json")
+
+
+@asynccontextmanager
+async def webhook() -> AsyncIterator[Hook]:
+    """The webhook, on a free port of loopback."""
+    credentials = make_credentials(SystemClock().now())
+    async with Listener(app, tls=credentials.server_context()) as listener:
+        authority = base64.b64encode(credentials.authority.encode()).decode()
+        yield Hook(listener.url, authority)

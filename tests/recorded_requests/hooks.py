@@ -1,0 +1,115 @@
+"""Admission webhooks, as a user sees them."""
+
+from typing import Any
+
+from recorded_requests.case import (
+    NS,
+    Case,
+    Request,
+    case,
+    named,
+    pod,
+    post,
+)
+from recorded_requests.hook import REPLIES
+
+PODS = f"{NS}/pods"
+HOOKS = "/apis/admissionregistration.k8s.io/v1"
+
+
+def hooks() -> list[Case]:
+    """Admission webhooks, as a user sees them."""
+
+    def hook(kind: str, reply: str, **fields: Any) -> Request:
+        body = named(
+            "{ns}",
+            webhooks=[
+                {
+                    "name": "hook.example.com",
+                    "clientConfig": {"url": f"{{webhook}}/{reply}", "caBundle": "{authority}"},
+                    "rules": [
+                        {
+                            "apiGroups": [""],
+                            "apiVersions": ["v1"],
+                            "operations": ["CREATE", "UPDATE"],
+                            "resources": ["pods", "pods/resize"],
+                        }
+                    ],
+                    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "{ns}"}},
+                    "sideEffects": "None",
+                    "admissionReviewVersions": ["v1"],
+                    **fields,
+                }
+            ],
+        )
+        return post(f"{HOOKS}/{kind}webhookconfigurations", body)
+
+    def configured(case_name: str, **fields: Any) -> Case:
+        request = hook("mutating", "allow", **fields)
+        return case(f"hook-configuration-{case_name}", request)
+
+    kinds = [*REPLIES, "error", "no-json", "other-uid", "no-response", "other-version"]
+    return [
+        configured("defaults"),
+        configured("no-side-effects", sideEffects="Some"),
+        configured("no-versions", admissionReviewVersions=[]),
+        configured("bad-timeout", timeoutSeconds=31),
+        configured("bad-failure-policy", failurePolicy="Perhaps"),
+        configured("bad-name", name="hook"),
+        configured("http", clientConfig={"url": "http://127.0.0.1/x"}),
+        configured(
+            "url-and-service",
+            clientConfig={"url": "https://127.0.0.1/x", "service": {"name": "a", "namespace": "b"}},
+        ),
+        configured("nowhere", clientConfig={}),
+        configured(
+            "bad-operation",
+            rules=[
+                {
+                    "apiGroups": [""],
+                    "apiVersions": ["v1"],
+                    "operations": ["READ"],
+                    "resources": ["pods"],
+                }
+            ],
+        ),
+        configured(
+            "bad-bundle",
+            clientConfig={"url": "https://127.0.0.1/x", "caBundle": "bm90IGEgY2VydGlmaWNhdGU="},
+        ),
+        *(
+            _hooked(hook(kind, reply), f"hook-{kind}-{reply}")
+            for kind in ("mutating", "validating")
+            for reply in kinds
+        ),
+        _hooked(hook("mutating", "error", failurePolicy="Ignore"), "hook-mutating-error-ignored"),
+    ]
+
+
+def _hooked(configuration: Request, name: str) -> Case:
+    """A pod that meets a webhook.
+
+    A configuration counts a moment after it was stored. A marker says when: a second webhook of
+    it, which denies what nobody else asks for, ``ready`` config maps.
+    """
+    hooks = configuration.body["webhooks"]
+    marker = {
+        **hooks[0],
+        "name": "ready.example.com",
+        "clientConfig": {**hooks[0]["clientConfig"], "url": "{webhook}/deny"},
+        "rules": [
+            {
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "operations": ["CREATE"],
+                "resources": ["configmaps"],
+            }
+        ],
+        "failurePolicy": "Fail",
+    }
+    both = post(configuration.path, {**configuration.body, "webhooks": [*hooks, marker]})
+    counts = post(f"{NS}/configmaps?dryRun=All", named("ready"), until=("code", 400))
+    return case(name, counts, post(PODS, pod()), before=[both])
+
+
+CASES = [*hooks()]

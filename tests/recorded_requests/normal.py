@@ -1,0 +1,87 @@
+"""What two servers never agree on, taken out of an answer."""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+# Left out whole. ``managedFields`` are sets of fields that the sandbox doesn't keep.
+_VOLATILE = frozenset(
+    {
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "managedFields",
+        "storageVersionHash",
+        "continue",
+        "token",
+        "clusterIP",
+        "clusterIPs",
+        "caBundle",
+        "remainingItemCount",
+        "description",  # of a column: the field's documentation
+    }
+)
+_UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
+_HASH = re.compile(r"\b[a-z0-9]{9,10}-[bcdfghjklmnpqrstvwxz2456789]{5}\b")
+_PORT = re.compile(r"127\.0\.0\.1:\d+")
+_AGE = re.compile(r"^\d+(ms|s|m)$")  # in a table
+
+
+def normal(body: Any, versions: Iterable[str] = ()) -> Any:
+    """A copy without identities, times, ports and generated names."""
+    known = sorted({version for version in versions if len(version) > 1}, key=len, reverse=True)
+    versions_in_text = re.compile(rf"\b({'|'.join(known)})\b") if known else None
+    return _normal(body, versions_in_text)
+
+
+def _normal(value: Any, versions: re.Pattern[str] | None) -> Any:
+    if isinstance(value, dict):
+        result = {
+            key: _normal(item, versions) for key, item in value.items() if key not in _VOLATILE
+        }
+        if "cells" in value:
+            cells = result["cells"]
+            result["cells"] = [
+                _AGE.sub("<age>", cell) if isinstance(cell, str) else cell for cell in cells
+            ]
+        prefix = value.get("generateName")
+        if prefix and str(value.get("name", "")).startswith(prefix):
+            result["name"] = f"{prefix}<generated>"
+        if "labels" in result and isinstance(result["labels"], dict):
+            for label in ("pod-template-hash", "controller-revision-hash"):
+                if label in result["labels"]:
+                    result["labels"][label] = "<hash>"
+        return result
+    if isinstance(value, list):
+        return [_normal(item, versions) for item in value]
+    if not isinstance(value, str):
+        return value
+    text = _PORT.sub("127.0.0.1:<port>", _TIME.sub("<time>", _UID.sub("<uid>", value)))
+    return versions.sub("<version>", text) if versions and " " in text else text
+
+
+def differences(got: Any, want: Any, path: str = "") -> list[str]:
+    """Where two answers differ, one line each."""
+    if isinstance(got, dict) and isinstance(want, dict):
+        return [
+            line
+            for key in sorted({*got, *want})
+            for line in differences(
+                got.get(key, _NOTHING), want.get(key, _NOTHING), f"{path}.{key}"
+            )
+        ]
+    if isinstance(got, list) and isinstance(want, list) and len(got) == len(want):
+        return [
+            line
+            for index, (mine, theirs) in enumerate(zip(got, want, strict=True))
+            for line in differences(mine, theirs, f"{path}[{index}]")
+        ]
+    return [] if got == want else [f"{path}: got {_shown(got)}, want {_shown(want)}"]
+
+
+_NOTHING = object()
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is _NOTHING else repr(value)

@@ -1,0 +1,386 @@
+"""Pods: what is filled in, what is refused, and what may change later."""
+
+from typing import Any
+
+from recorded_requests.case import (
+    JSON_PATCH,
+    MERGE,
+    NS,
+    STRATEGIC,
+    Case,
+    Object,
+    amounts,
+    case,
+    container,
+    delete,
+    get,
+    patch,
+    pod,
+    post,
+    put,
+)
+
+PODS = f"{NS}/pods"
+POD = f"{NS}/pods/p"
+PROBE = {"httpGet": {"path": "/", "port": 8080}}
+
+
+def created(name: str, body: Any, *, query: str = "") -> Case:
+    return case(f"pod-create-{name}", post(f"{PODS}{query}", body))
+
+
+def with_container(**fields: Any) -> Object:
+    return pod("p", container(**fields))
+
+
+def changed(name: str, body: Any, content_type: str = STRATEGIC) -> Case:
+    return case(f"pod-change-{name}", patch(POD, body, content_type), before=[post(PODS, pod())])
+
+
+def bodies() -> dict[str, Any]:
+    """Bodies of pods, good and bad, by name."""
+    two = (container("a"), container("a"))
+    restart = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+    port = {"containerPort": 80}
+    mount = {"name": "v", "mountPath": "/v"}
+    env = {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    return {
+        "minimal": pod("p", container()),
+        "resources": pod(),
+        "limits-only": with_container(resources={"limits": {"cpu": "1", "memory": "1Gi"}}),
+        "quantities": with_container(resources=amounts({"cpu": "0.25", "memory": "65536Ki"})),
+        "labels": pod(meta={"labels": {"app": "x"}, "annotations": {"a": "b"}}),
+        "generate-name": {**pod(), "metadata": {"generateName": "p-"}},
+        "env": with_container(env=[{"name": "A", "value": "b"}, env]),
+        "ports": with_container(ports=[port]),
+        "probes": with_container(livenessProbe=PROBE, readinessProbe=PROBE),
+        "lifecycle-exec": with_container(lifecycle={"preStop": {"exec": {"command": ["x"]}}}),
+        "image-latest": {
+            "metadata": {"name": "p"},
+            "spec": {"schedulerName": "nobody", "containers": [{"name": "a", "image": "i:latest"}]},
+        },
+        "init": pod("p", container(), initContainers=[container("i")]),
+        "sidecar": pod("p", container(), initContainers=[container("i", restartPolicy="Always")]),
+        "volumes": pod(
+            "p", container(volumeMounts=[mount]), volumes=[{"name": "v", "emptyDir": {}}]
+        ),
+        "secret-volume": pod(
+            "p",
+            container(volumeMounts=[mount]),
+            volumes=[{"name": "v", "secret": {"secretName": "s"}}],
+        ),
+        "config-map-volume": pod(
+            "p",
+            container(volumeMounts=[mount]),
+            volumes=[{"name": "v", "configMap": {"name": "s"}}],
+        ),
+        "projected-volume": pod(
+            "p",
+            container(volumeMounts=[mount]),
+            volumes=[
+                {"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}
+            ],
+        ),
+        "host-path": pod("p", container(), volumes=[{"name": "v", "hostPath": {"path": "/x"}}]),
+        "host-network": pod("p", container(ports=[port]), hostNetwork=True),
+        "tolerations": pod("p", container(), tolerations=[{"operator": "Exists"}]),
+        "priority": pod("p", container(), priorityClassName="system-cluster-critical"),
+        "grace": pod("p", container(), terminationGracePeriodSeconds=5),
+        "affinity": pod(
+            "p", container(), nodeSelector={"a": "b"}, affinity={"podAntiAffinity": {}}
+        ),
+        "spread": pod(
+            "p",
+            container(),
+            topologySpreadConstraints=[
+                {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}
+            ],
+        ),
+        "security": pod(
+            "p",
+            container(securityContext={"runAsNonRoot": True}),
+            securityContext={"runAsUser": 1000},
+        ),
+        "resize-policy": with_container(resizePolicy=restart),
+        "status-ignored": {**pod(), "status": {"phase": "Running"}},
+        "gates": pod("p", container(), schedulingGates=[{"name": "g.example.com/a"}]),
+        "readiness-gates": pod(
+            "p", container(), readinessGates=[{"conditionType": "a.example.com/b"}]
+        ),
+        "pod-level": pod("p", container(), resources=amounts({"cpu": "1"}, cpu="2")),
+        # Refused ones.
+        "no-containers": {"metadata": {"name": "p"}, "spec": {}},
+        "empty": {},
+        "no-spec": {"metadata": {"name": "p"}},
+        "bad-name": {**pod(), "metadata": {"name": "P_x"}},
+        "no-name": {**pod(), "metadata": {}},
+        "long-name": {**pod(), "metadata": {"name": "p" * 254}},
+        "other-namespace": {**pod(), "metadata": {"name": "p", "namespace": "other"}},
+        "other-kind": {**pod(), "apiVersion": "v1", "kind": "Service"},
+        "other-version": {**pod(), "apiVersion": "v2", "kind": "Pod"},
+        "no-image": {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a"}]}},
+        "no-container-name": {"metadata": {"name": "p"}, "spec": {"containers": [{"image": "a"}]}},
+        "bad-container-name": pod("p", container("A_b")),
+        "same-names": pod("p", *two),
+        "same-name-init": pod("p", container("a"), initContainers=[container("a")]),
+        "bad-label": pod(meta={"labels": {"a b": "c"}}),
+        "bad-label-value": pod(meta={"labels": {"a": "c d"}}),
+        "bad-annotation": pod(meta={"annotations": {"a b": "c"}}),
+        "bad-finalizer": pod(meta={"finalizers": ["x"]}),
+        "request-above-limit": with_container(resources=amounts({"cpu": "2"}, cpu="1")),
+        "memory-above-limit": with_container(resources=amounts({"memory": "2Gi"}, memory="1Gi")),
+        "negative": with_container(resources=amounts({"cpu": "-1"})),
+        "bad-quantity": with_container(resources=amounts({"cpu": "many"})),
+        "unknown-resource": with_container(resources=amounts({"power": "1"})),
+        "extended-without-limit": with_container(resources=amounts({"example.com/gpu": "1"})),
+        "extended-fraction": with_container(
+            resources=amounts({"example.com/gpu": "500m"}, **{"example.com/gpu": "500m"})
+        ),
+        "bad-restart-policy": pod("p", container(), restartPolicy="Sometimes"),
+        "bad-pull-policy": with_container(imagePullPolicy="Perhaps"),
+        "bad-resize-policy": with_container(
+            resizePolicy=[{"resourceName": "disk", "restartPolicy": "NotRequired"}]
+        ),
+        "bad-resize-restart": with_container(
+            resizePolicy=[{"resourceName": "cpu", "restartPolicy": "Maybe"}]
+        ),
+        "resize-policy-twice": with_container(resizePolicy=restart * 2),
+        "resize-restart-never": {
+            **pod("p", container(resizePolicy=restart), restartPolicy="Never")
+        },
+        "bad-port": with_container(ports=[{"containerPort": 99999}]),
+        "same-port-names": with_container(
+            ports=[{"containerPort": 80, "name": "a"}, {"containerPort": 81, "name": "a"}]
+        ),
+        "bad-port-protocol": with_container(ports=[{"containerPort": 80, "protocol": "X"}]),
+        "bad-env": with_container(env=[{"name": "", "value": "x"}]),
+        "unknown-volume": with_container(volumeMounts=[mount]),
+        "same-volumes": pod("p", container(), volumes=[{"name": "v", "emptyDir": {}}] * 2),
+        "two-volume-kinds": pod(
+            "p", container(), volumes=[{"name": "v", "emptyDir": {}, "hostPath": {"path": "/x"}}]
+        ),
+        "negative-grace": pod("p", container(), terminationGracePeriodSeconds=-1),
+        "unknown-priority": pod("p", container(), priorityClassName="unheard-of"),
+        "unknown-service-account": pod("p", container(), serviceAccountName="nobody"),
+        "bad-node-selector": pod("p", container(), nodeSelector={"a b": "c"}),
+        "bad-toleration": pod("p", container(), tolerations=[{"operator": "Sometimes"}]),
+        "probe-without-handler": with_container(livenessProbe={"periodSeconds": 1}),
+        "spec-text": {"metadata": {"name": "p"}, "spec": "x"},
+        "containers-object": {"metadata": {"name": "p"}, "spec": {"containers": {}}},
+        "name-number": {"metadata": {"name": 1}, "spec": {}},
+        "labels-number": pod(meta={"labels": {"a": 1}}),
+        "not-json": b"{",
+        "array": [],
+        "null": b"null",
+        "owner-without-uid": pod(
+            meta={"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "o"}]}
+        ),
+        "two-controllers": pod(
+            meta={
+                "ownerReferences": [
+                    {"apiVersion": "v1", "kind": "Pod", "name": n, "uid": n, "controller": True}
+                    for n in ("a", "b")
+                ]
+            }
+        ),
+        "version-set": pod(meta={"resourceVersion": "1"}),
+        "pod-level-below-containers": pod(
+            "p", container(resources=amounts({"cpu": "2"})), resources=amounts({"cpu": "1"})
+        ),
+    }
+
+
+def changes() -> list[Case]:
+    """Patches and replacements of a stored pod."""
+    image = {"spec": {"containers": [{"name": "app", "image": "j:2"}]}}
+    cpu = {"spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "200m"}}}]}}
+    return [
+        changed("image", image),
+        changed("resources", cpu),
+        changed("label", {"metadata": {"labels": {"a": "b"}}}, MERGE),
+        changed("annotation", {"metadata": {"annotations": {"a": "b"}}}, MERGE),
+        changed(
+            "annotation-removed", [{"op": "remove", "path": "/metadata/annotations/a"}], JSON_PATCH
+        ),
+        changed("deadline", {"spec": {"activeDeadlineSeconds": 10}}),
+        changed("grace", {"spec": {"terminationGracePeriodSeconds": 1}}),
+        changed("node", {"spec": {"nodeName": "n"}}),
+        changed("toleration", {"spec": {"tolerations": [{"key": "a", "operator": "Exists"}]}}),
+        changed("restart-policy", {"spec": {"restartPolicy": "Never"}}),
+        changed("container-added", {"spec": {"containers": [container("b")]}}),
+        changed(
+            "container-name",
+            [{"op": "replace", "path": "/spec/containers/0/name", "value": "b"}],
+            JSON_PATCH,
+        ),
+        changed("name", {"metadata": {"name": "q"}}),
+        changed("uid", {"metadata": {"uid": "q"}}),
+        changed("creation-time", {"metadata": {"creationTimestamp": "2020-01-01T00:00:00Z"}}),
+        changed("bad-label", {"metadata": {"labels": {"a b": "c"}}}, MERGE),
+        changed("status-ignored", {"status": {"phase": "Failed"}}, MERGE),
+        changed("nothing", {}, MERGE),
+        changed("finalizer", {"metadata": {"finalizers": ["example.com/a"]}}, MERGE),
+        changed(
+            "owner",
+            {
+                "metadata": {
+                    "ownerReferences": [
+                        {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "u"}
+                    ]
+                }
+            },
+            MERGE,
+        ),
+        case("pod-put-missing", put(POD, pod())),
+        case("pod-put-without-version", put(POD, pod()), before=[post(PODS, pod())]),
+        case(
+            "pod-put-stale",
+            put(POD, pod(meta={"resourceVersion": "1"})),
+            before=[post(PODS, pod())],
+        ),
+        case("pod-put-other-name", put(POD, pod("q")), before=[post(PODS, pod())]),
+        case("pod-put-other-uid", put(POD, pod(meta={"uid": "x"})), before=[post(PODS, pod())]),
+        case("pod-put-empty", put(POD, {}), before=[post(PODS, pod())]),
+        case("pod-patch-missing", patch(POD, image)),
+        case("pod-post-twice", post(PODS, pod()), before=[post(PODS, pod())]),
+        case("pod-post-on-name", post(POD, pod())),
+        case("pod-status-put-missing", put(f"{POD}/status", pod())),
+        case(
+            "pod-status-patch",
+            patch(
+                f"{POD}/status",
+                {
+                    "status": {
+                        "phase": "Running",
+                        "conditions": [{"type": "Ready", "status": "True"}],
+                    }
+                },
+            ),
+            patch(
+                f"{POD}/status", {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+            ),
+            patch(f"{POD}/status", {"spec": {"nodeName": "n"}, "metadata": {"labels": {"a": "b"}}}),
+            patch(
+                f"{POD}/status", {"status": {"conditions": [{"$patch": "delete", "type": "Ready"}]}}
+            ),
+            before=[post(PODS, pod())],
+        ),
+        case(
+            "pod-binding",
+            post(f"{POD}/binding", {"target": {"kind": "Node", "name": "n"}}),
+            post(f"{POD}/binding", {"target": {"kind": "Node", "name": "m"}}),
+            get(POD),
+            before=[post(PODS, pod())],
+        ),
+        case(
+            "pod-binding-missing", post(f"{POD}/binding", {"target": {"kind": "Node", "name": "n"}})
+        ),
+        case(
+            "pod-binding-no-name",
+            post(f"{POD}/binding", {"target": {"kind": "Node"}}),
+            before=[post(PODS, pod())],
+        ),
+        case("pod-log-unscheduled", get(f"{POD}/log"), before=[post(PODS, pod())]),
+        case("pod-log-missing", get(f"{POD}/log")),
+        case("pod-unknown-subresource", get(f"{POD}/nothing"), before=[post(PODS, pod())]),
+        case("pod-dry-run", post(f"{PODS}?dryRun=All", pod()), get(POD)),
+    ]
+
+
+def deletions() -> list[Case]:
+    """Grace, preconditions, finalizers, dry runs."""
+    made = [post(PODS, pod())]
+    placed = [post(PODS, pod("p", container(), nodeName="nowhere"))]
+    return [
+        case("pod-delete", delete(POD), get(POD), before=made),
+        case("pod-delete-missing", delete(POD)),
+        case(
+            "pod-delete-placed",
+            delete(POD),
+            get(POD),
+            delete(f"{POD}?gracePeriodSeconds=0"),
+            get(POD),
+            before=placed,
+        ),
+        case("pod-delete-grace-query", delete(f"{POD}?gracePeriodSeconds=7"), before=placed),
+        case("pod-delete-grace-body", delete(POD, {"gracePeriodSeconds": 7}), before=placed),
+        case(
+            "pod-delete-grace-shorter",
+            delete(POD, {"gracePeriodSeconds": 7}),
+            delete(POD, {"gracePeriodSeconds": 3}),
+            delete(POD, {"gracePeriodSeconds": 9}),
+            before=placed,
+        ),
+        case("pod-delete-grace-negative", delete(POD, {"gracePeriodSeconds": -3}), before=placed),
+        case("pod-delete-dry-run", delete(f"{POD}?dryRun=All"), get(POD), before=made),
+        case("pod-delete-uid", delete(POD, {"preconditions": {"uid": "{uid}"}}), before=made),
+        case(
+            "pod-delete-version",
+            delete(POD, {"preconditions": {"resourceVersion": "{version}"}}),
+            before=made,
+        ),
+        case(
+            "pod-delete-finalizer",
+            delete(POD),
+            get(POD),
+            patch(POD, {"metadata": {"finalizers": None}}, MERGE),
+            get(POD),
+            before=[post(PODS, pod(meta={"finalizers": ["example.com/a"]}))],
+        ),
+        case(
+            "pod-delete-bad-propagation",
+            delete(POD, {"propagationPolicy": "Sideways"}),
+            before=made,
+        ),
+        case("pod-delete-bad-body", delete(POD, b"{"), before=made),
+        case(
+            "pod-delete-collection",
+            delete(f"{PODS}?labelSelector=a%3Db"),
+            get(f"{POD}"),
+            before=made,
+        ),
+        case("pod-delete-bad-grace", delete(f"{POD}?gracePeriodSeconds=x"), before=made),
+    ]
+
+
+def field_validation() -> list[Case]:
+    """Unknown and repeated fields."""
+    unknown = {**pod(), "colour": "red"}
+    unknown["spec"] = {**unknown["spec"], "hue": 1}
+    twice = (
+        b'{"metadata":{"name":"p"},"spec":{"containers":[{"name":"a","image":"i"}],'
+        b'"restartPolicy":"Never","restartPolicy":"Always"}}'
+    )
+    deep = pod("p", container(resizePolicies=[], resources={"request": {"cpu": "1"}}))
+    return [
+        case(f"fields-pod-{level.lower()}", post(f"{PODS}?fieldValidation={level}", unknown))
+        for level in ("Strict", "Warn", "Ignore", "Perhaps")
+    ] + [
+        case("fields-pod-default", post(PODS, unknown)),
+        case("fields-pod-deep-strict", post(f"{PODS}?fieldValidation=Strict", deep)),
+        case("fields-pod-twice-strict", post(f"{PODS}?fieldValidation=Strict", twice)),
+        case("fields-pod-twice-warn", post(f"{PODS}?fieldValidation=Warn", twice)),
+        case(
+            "fields-pod-patch-strict",
+            patch(f"{POD}?fieldValidation=Strict", {"spec": {"hue": 1}}),
+            before=[post(PODS, pod())],
+        ),
+        case(
+            "fields-pod-merge-strict",
+            patch(f"{POD}?fieldValidation=Strict", {"spec": {"hue": 1}}, MERGE),
+            before=[post(PODS, pod())],
+        ),
+        case(
+            "fields-pod-put-strict",
+            put(f"{POD}?fieldValidation=Strict", unknown),
+            before=[post(PODS, pod())],
+        ),
+    ]
+
+
+CASES = [
+    *(created(name, body) for name, body in bodies().items()),
+    *changes(),
+    *deletions(),
+    *field_validation(),
+]

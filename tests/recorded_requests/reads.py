@@ -1,0 +1,209 @@
+"""Reading: lists, pages, watches, tables, bare metadata, discovery."""
+
+from recorded_requests.case import APPS, NS, Case, case, get, named, patch, pod, post, workload
+
+PODS = f"{NS}/pods"
+MAPS = f"{NS}/configmaps"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+BARE = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+BARE_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+
+THREE = [
+    post(MAPS, named(name, meta={"labels": {"n": name}}, data={"a": name}))
+    for name in ("a", "b", "c")
+]
+# Every namespace has a config map of its own from a controller, with the same label nowhere.
+OURS = "labelSelector=n"
+
+
+def lists() -> list[Case]:
+    """Options of lists."""
+
+    def listed(name: str, query: str, *more: str) -> Case:
+        return case(f"list-{name}", *(get(f"{MAPS}?{one}") for one in (query, *more)), before=THREE)
+
+    return [
+        listed("all", OURS),
+        listed("pages", f"{OURS}&limit=2", f"{OURS}&limit=2&continue={{continue}}"),
+        listed("limit-exact", f"{OURS}&limit=3"),
+        listed("limit-zero", f"{OURS}&limit=0"),
+        listed("limit-text", "limit=x"),
+        listed("limit-negative", f"{OURS}&limit=-1"),
+        listed("bad-continue", "continue=abc&limit=2"),
+        listed("label", "labelSelector=n%3Da"),
+        listed("label-not", f"{OURS},n!%3Da"),
+        listed("label-in", "labelSelector=n%20in%20(a,b)"),
+        listed("label-notin", f"{OURS},n%20notin%20(a,b)"),
+        listed("label-missing", f"{OURS},!m"),
+        listed("label-broken", "labelSelector=n%20is%20a"),
+        listed("label-bad-value", "labelSelector=n%3Da%20b"),
+        listed("label-bad-key", "labelSelector=a%2Fb%2Fc%3Dd"),
+        listed("label-greater", "labelSelector=n%3E1"),
+        listed("field-name", "fieldSelector=metadata.name%3Da"),
+        listed("field-not-name", f"{OURS}&fieldSelector=metadata.name!%3Da"),
+        listed("field-unknown", "fieldSelector=data.a%3Da"),
+        listed("field-broken", "fieldSelector=metadata.name"),
+        listed("version-zero", f"{OURS}&resourceVersion=0"),
+        listed("version-text", "resourceVersion=x"),
+        listed("version-match-alone", "resourceVersionMatch=Exact"),
+        listed("version-match-exact-zero", "resourceVersion=0&resourceVersionMatch=Exact"),
+        listed("version-match-unknown", "resourceVersion=1&resourceVersionMatch=Perhaps"),
+        listed(
+            "version-match-exact", f"{OURS}&resourceVersion={{version}}&resourceVersionMatch=Exact"
+        ),
+        listed(
+            "version-match-not-older",
+            f"{OURS}&resourceVersion={{version}}&resourceVersionMatch=NotOlderThan",
+        ),
+        listed("continue-with-version", "limit=1&continue=abc&resourceVersion=5"),
+        listed("initial-events-without-watch", "sendInitialEvents=true"),
+        case(
+            "list-pods-field-node",
+            get(f"{PODS}?fieldSelector=spec.nodeName%3Dx"),
+            before=[post(PODS, pod())],
+        ),
+        case(
+            "list-pods-field-phase",
+            get(f"{PODS}?fieldSelector=status.phase%3DPending"),
+            before=[post(PODS, pod())],
+        ),
+        case(
+            "list-pods-field-phase-not",
+            get(f"{PODS}?fieldSelector=status.phase!%3DPending"),
+            before=[post(PODS, pod())],
+        ),
+        case("list-pods-field-unknown", get(f"{PODS}?fieldSelector=spec.hue%3Dx")),
+        case("list-unknown-resource", get(f"{NS}/unicorns")),
+        case("list-unknown-group", get("/apis/unicorns.example.com/v1/namespaces/{ns}/unicorns")),
+        case("list-unknown-version", get("/apis/apps/v9/namespaces/{ns}/deployments")),
+        case("list-missing-namespace", get("/api/v1/namespaces/{ns}-not/configmaps")),
+        case("get-missing", get(f"{MAPS}/x")),
+        case("get-version-future", get(f"{MAPS}/a?resourceVersion=999999999"), before=THREE),
+        case("get-version-text", get(f"{MAPS}/a?resourceVersion=x"), before=THREE),
+        case(
+            "get-version-zero",
+            get(f"{MAPS}/a?resourceVersion=0", until=("kind", "ConfigMap")),
+            before=THREE,
+        ),
+        case("post-collection-unknown", post(f"{NS}/unicorns", named("u"))),
+        case("post-missing-namespace", post("/api/v1/namespaces/{ns}-not/configmaps", named("x"))),
+        case("patch-collection", patch(MAPS, {})),
+        case("get-not-acceptable", get(MAPS, accept="text/html")),
+        case("get-yaml", get(f"{MAPS}/x", accept="application/yaml")),
+        case("post-content-type", post(MAPS, b"x", content_type="text/plain")),
+        case("get-nothing", get("/nothing")),
+        case("get-api-nothing", get("/api/v1/nothing")),
+    ]
+
+
+def watches() -> list[Case]:
+    """Watches that end after a second, and those that are refused."""
+    second = "watch=true&timeoutSeconds=1"
+
+    def watched(name: str, query: str) -> Case:
+        return case(f"watch-{name}", get(f"{MAPS}?{query}"), before=THREE)
+
+    return [
+        watched("from-zero", f"{second}&{OURS}&resourceVersion=0"),
+        watched("nothing-new", f"{second}&{OURS}&resourceVersion={{version}}"),
+        watched(
+            "initial-events",
+            f"{second}&{OURS}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
+        ),
+        watched(
+            "initial-events-without-bookmarks",
+            f"{second}&{OURS}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
+        ),
+        watched("initial-events-without-match", f"{second}&sendInitialEvents=true"),
+        watched("initial-events-false-without-match", f"{second}&sendInitialEvents=false"),
+        watched(
+            "initial-events-exact",
+            f"{second}&sendInitialEvents=true&resourceVersionMatch=Exact&resourceVersion=1",
+        ),
+        watched(
+            "match-without-initial-events",
+            f"{second}&resourceVersionMatch=NotOlderThan&resourceVersion=0",
+        ),
+        watched("version-text", f"{second}&resourceVersion=x"),
+        watched("broken-selector", f"{second}&labelSelector=a%20is%20b"),
+        watched("field-unknown", f"{second}&fieldSelector=data.a%3Db"),
+        watched("timeout-text", "watch=true&timeoutSeconds=x"),
+        case(
+            "watch-one",
+            get(f"{MAPS}?{second}&resourceVersion=0&fieldSelector=metadata.name%3Db"),
+            before=THREE,
+        ),
+        case(
+            "watch-table",
+            get(f"{MAPS}?{second}&resourceVersion=0&fieldSelector=metadata.name%3Db", accept=TABLE),
+            before=THREE,
+        ),
+        case(
+            "watch-bare",
+            get(f"{MAPS}?{second}&resourceVersion=0&fieldSelector=metadata.name%3Db", accept=BARE),
+            before=THREE,
+        ),
+        case("watch-unknown-resource", get(f"{NS}/unicorns?{second}")),
+    ]
+
+
+def forms() -> list[Case]:
+    """Tables, and metadata alone."""
+
+    def tables(name: str, path: str, *before: object) -> Case:
+        return case(f"table-{name}", get(path, accept=TABLE), before=before)  # type: ignore[arg-type]  # requests
+
+    idle = workload("w", replicas=0)
+    stateful = workload("w", replicas=0, serviceName="s")
+    return [
+        tables("config-maps", f"{MAPS}?{OURS}", *THREE),
+        tables("config-map", f"{MAPS}/a", *THREE),
+        tables("pods", PODS, post(PODS, pod())),
+        tables("pods-empty", PODS),
+        tables("missing", f"{PODS}/p"),
+        tables("deployments", f"{APPS}/deployments?dryRun=All", post(f"{APPS}/deployments", idle)),
+        tables("replicasets", f"{APPS}/replicasets", post(f"{APPS}/replicasets", idle)),
+        tables("statefulsets", f"{APPS}/statefulsets", post(f"{APPS}/statefulsets", stateful)),
+        tables(
+            "services",
+            f"{NS}/services",
+            post(
+                f"{NS}/services",
+                named("s", spec={"type": "ExternalName", "externalName": "x.example.com"}),
+            ),
+        ),
+        tables("secrets", f"{NS}/secrets", post(f"{NS}/secrets", named("s"))),
+        tables("service-accounts", f"{NS}/serviceaccounts"),
+        tables(
+            "limit-ranges",
+            f"{NS}/limitranges",
+            post(f"{NS}/limitranges", named("l", spec={"limits": []})),
+        ),
+        tables(
+            "leases",
+            "/apis/coordination.k8s.io/v1/namespaces/{ns}/leases",
+            post(
+                "/apis/coordination.k8s.io/v1/namespaces/{ns}/leases",
+                named("l", spec={"holderIdentity": "me"}),
+            ),
+        ),
+        tables("namespace", "/api/v1/namespaces/{ns}"),
+        tables("events", f"{NS}/events"),
+        tables("jobs", "/apis/batch/v1/namespaces/{ns}/jobs"),
+        tables("cron-jobs", "/apis/batch/v1/namespaces/{ns}/cronjobs"),
+        tables("without-objects", f"{MAPS}?{OURS}&includeObject=None", *THREE),
+        tables("with-objects", f"{MAPS}?{OURS}&includeObject=Object", *THREE),
+        tables("bad-include", f"{MAPS}?includeObject=Some", *THREE),
+        case("bare-list", get(f"{MAPS}?{OURS}", accept=BARE_LIST), before=THREE),
+        case("bare-one", get(f"{MAPS}/a", accept=BARE), before=THREE),
+        case("bare-list-as-one", get(f"{MAPS}?{OURS}", accept=BARE), before=THREE),
+        case("bare-or-json", get(f"{MAPS}/a", accept=f"{BARE},application/json"), before=THREE),
+        case(
+            "bare-unknown",
+            get(f"{MAPS}/a", accept="application/json;as=Poem;v=v1;g=meta.k8s.io"),
+            before=THREE,
+        ),
+    ]
+
+
+CASES = [*lists(), *watches(), *forms()]
