@@ -18,7 +18,9 @@ from common.flags import read_flags
 from common.kube.client import KubeClient, PatchType
 from common.kube.config import load
 from common.kube.endpoints import MUTATING_WEBHOOKS, VPAS
+from demo import audit
 from demo.apply import apply
+from demo.audit import PodCalls
 from demo.observe import NAMESPACE, Observer
 from demo.processes import Processes, free_port
 from demo.settings import (
@@ -122,7 +124,7 @@ async def _cluster(
     """Start a cluster, and create the new kinds and the examples in it."""
     kubeconfig = folder / "kubeconfig"
     view.say(_STARTING[settings.cluster])
-    command = cluster_command(settings, kubeconfig=kubeconfig, folder=folder)
+    command = cluster_command(settings, kubeconfig=kubeconfig)
     await processes.start(settings.cluster, command)
     async with asyncio.timeout(START_WITHIN):
         while not kubeconfig.exists():
@@ -195,7 +197,7 @@ async def _watch(
     The components are started when the workloads run and their usage is known, as they would
     be installed into a cluster that has been there before them.
     """
-    story, observer = Story(), Observer(client)
+    story, observer = Story(), Observer(client, _pod_calls(settings, client))
     async with asyncio.TaskGroup() as group:
         caches = [group.create_task(cache.run()) for cache in (observer.pods, observer.vpas)]
         await observer.pods.wait_synced()
@@ -223,6 +225,12 @@ async def _watch(
         for cache in caches:
             cache.cancel()
     return story
+
+
+def _pod_calls(settings: Settings, client: KubeClient) -> PodCalls:
+    if settings.cluster == SANDBOX:
+        return audit.of_sandbox(client, NAMESPACE)
+    return audit.of_control_plane(settings.plane.audit_log, NAMESPACE)
 
 
 async def _usage_known(

@@ -3,8 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import msgspec
-
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.base import QuantityJson
 from common.api.core import ContainerStatus, Pod, ResourceRequirements
@@ -13,6 +11,7 @@ from common.kube.cache import Cache, Change
 from common.kube.client import KubeClient
 from common.kube.endpoints import POD_METRICS, PODS, VPAS
 from common.quantity import parse_milli, parse_value
+from demo.audit import Call, PodCalls
 from demo.story import CHAPTERS, Amounts, PodState, WorkloadState
 
 NAMESPACE = "demo"
@@ -21,28 +20,12 @@ _NODE_CAPACITY_STATUS = 403
 _INFEASIBLE = "Infeasible"
 
 
-class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One call in the sandbox's audit log."""
-
-    verb: str
-    resource: str
-    subresource: str = ""
-    namespace: str = ""
-    name: str = ""
-    code: int = 0  # HTTP status of the answer
-
-
-class AuditPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The answer of the sandbox's audit endpoint."""
-
-    items: tuple[AuditEntry, ...] = ()
-
-
 @dataclass(slots=True)
 class Observer:
     """Follows pods and VPAs, and remembers what pods that are gone went through."""
 
     client: KubeClient
+    pod_calls: PodCalls
     pods: Cache[Pod] = field(init=False)
     vpas: Cache[VerticalPodAutoscaler] = field(init=False)
     _restarts: dict[str, dict[str, int]] = field(default_factory=dict)  # workload, UID -> count
@@ -55,13 +38,8 @@ class Observer:
 
     async def states(self) -> dict[str, WorkloadState]:
         """The state of every workload of the story, now."""
-        page = msgspec.json.decode(
-            await self.client.request(
-                "GET", "/sandbox/audit", query={"namespace": NAMESPACE, "resource": "pods"}
-            ),
-            type=AuditPage,
-        )
-        return {chapter.name: self._state(chapter.name, page.items) for chapter in CHAPTERS}
+        calls = await self.pod_calls()
+        return {chapter.name: self._state(chapter.name, calls) for chapter in CHAPTERS}
 
     async def has_usage(self, pods: int) -> bool:
         """Whether the metrics API knows what this many pods use."""
@@ -71,7 +49,7 @@ class Observer:
             return False
         return len(listing.items) >= pods
 
-    def _state(self, workload: str, audit: Iterable[AuditEntry]) -> WorkloadState:
+    def _state(self, workload: str, audit: Iterable[Call]) -> WorkloadState:
         calls = [entry for entry in audit if entry.name.startswith(f"{workload}-")]
         evictions = [entry for entry in calls if entry.subresource == "eviction"]
         resizes = [entry for entry in calls if entry.subresource == "resize"]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from common.errors import ConfigError
 from common.flags import boolean, duration, flag
+from controlplane.files import Files
 
 SANDBOX = "sandbox"
 CONTROL_PLANE = "controlplane"
@@ -71,13 +72,18 @@ class Settings:
                     f"--root: {self.root.resolve()} has no {needed}; run this from the checkout"
                 )
 
+    @property
+    def plane(self) -> Files:
+        """What a real control plane keeps."""
+        return Files.within(self.folder / CONTROL_PLANE)
 
-def cluster_command(settings: Settings, *, kubeconfig: Path, folder: Path) -> list[str]:
-    """The module that runs the cluster, and its arguments; ``folder`` is for what it keeps."""
+
+def cluster_command(settings: Settings, *, kubeconfig: Path) -> list[str]:
+    """The module that runs the cluster, and its arguments."""
     common = [settings.cluster, "demo.yaml", f"--kubeconfig={kubeconfig}"]
     if settings.cluster == SANDBOX:
         return [*common, f"--kubernetes-version={settings.kubernetes_version}"]
-    return [*common, f"--folder={folder / CONTROL_PLANE}"]
+    return [*common, f"--folder={settings.plane.folder}"]
 
 
 # A VPA's defaults take hours on purpose. These are documented flags, nothing else: the code

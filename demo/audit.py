@@ -1,0 +1,60 @@
+"""Who asked for what, as the cluster itself noted it."""
+
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+
+from common.kube.client import KubeClient
+from controlplane.audit import AuditFile
+
+
+class Call(Protocol):
+    """One answered call of a resource."""
+
+    @property
+    def subresource(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def code(self) -> int:
+        """HTTP status of the answer."""
+        ...
+
+
+PodCalls: TypeAlias = Callable[[], Coroutine[Any, Any, Sequence[Call]]]
+"""Asks for all calls so far that concern pods of the story's namespace."""
+
+
+class _Entry(msgspec.Struct, frozen=True, kw_only=True):
+    subresource: str = ""
+    name: str = ""
+    code: int = 0
+
+
+class _Page(msgspec.Struct, frozen=True, kw_only=True):
+    items: tuple[_Entry, ...] = ()
+
+
+def of_sandbox(client: KubeClient, namespace: str) -> PodCalls:
+    """The sandbox has an endpoint for it."""
+
+    async def calls() -> Sequence[Call]:
+        query = {"namespace": namespace, "resource": "pods"}
+        answer = await client.request("GET", "/sandbox/audit", query=query)
+        return msgspec.json.decode(answer, type=_Page).items
+
+    return calls
+
+
+def of_control_plane(log: Path, namespace: str) -> PodCalls:
+    """A real API server writes a log."""
+    file = AuditFile(log)
+
+    async def calls() -> Sequence[Call]:
+        return file.find({"namespace": namespace, "resource": "pods"})
+
+    return calls
