@@ -109,6 +109,38 @@ def admit_resize(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What of a node's configuration stands against resizes."""
+
+    static_memory: bool = False  # the memory manager's policy
+    swap: bool = False  # containers that may swap are not resized in memory
+    windows: bool = False
+    gate_off: bool = False  # an old kubelet without the feature
+
+
+def never(
+    setup: Setup, *, minor: int, guaranteed: bool, memory_changes: bool, swaps: bool
+) -> ResizeAnswer | None:
+    """Why a node will never carry out a resize, whatever its size; None where nothing is.
+
+    ``swaps`` is whether a container that may swap would change its memory request in place.
+
+    Source: pkg/kubelet/allocation/{handlers,features_windows}.go, kubernetes-resize.md 3.1.
+    """
+    message = ""
+    if setup.windows:
+        message = "In-place pod resize is not supported on Windows"
+    elif setup.gate_off:
+        message = "InPlacePodVerticalScaling is disabled"
+    elif setup.static_memory and guaranteed and (memory_changes or minor <= 34):
+        policy = 'Memory Manager policy "Static"' if minor >= 35 else "Memory Manager static policy"
+        message = f"Resize is infeasible for Guaranteed Pods alongside {policy}"
+    elif setup.swap and swaps:
+        message = "In-place resize of containers with swap is not supported."
+    return ResizeAnswer(answer=Answer.INFEASIBLE, message=message) if message else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
     """What decides the turn of a pending resize."""
 

@@ -17,7 +17,7 @@ from common.flags import show
 from common.labels import EVERYTHING, LabelSelectorError, Selector, parse_selector
 from common.runtime.clock import Clock
 from sandbox.kubelet.usage import Usage
-from sandbox.kubelet.usages import NodeUsage, PodUsage
+from sandbox.kubelet.usages import NodeUsage, PodUsage, Taken
 from sandbox.times import rfc3339
 
 Scope = MutableMapping[str, Any]
@@ -151,7 +151,7 @@ class MetricsServer:
     def _pod(self, usage: PodUsage) -> dict[str, Any]:
         metadata = {"name": usage.name, "namespace": usage.namespace}
         return {
-            **self._common(metadata, usage.labels),
+            **self._common(metadata, usage.labels, usage.taken),
             "containers": [
                 {"name": name, "usage": _amounts(used)} for name, used in usage.containers.items()
             ],
@@ -159,16 +159,19 @@ class MetricsServer:
 
     def _node(self, usage: NodeUsage) -> dict[str, Any]:
         return {
-            **self._common({"name": usage.name}, usage.labels),
+            **self._common({"name": usage.name}, usage.labels, usage.taken),
             "usage": _amounts(usage.usage),
         }
 
-    def _common(self, metadata: dict[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
+    def _common(
+        self, metadata: dict[str, Any], labels: Mapping[str, str], taken: Taken | None
+    ) -> dict[str, Any]:
         metadata["creationTimestamp"] = rfc3339(self._clock.now())
         if labels:
             metadata["labels"] = dict(labels)
-        timestamp = rfc3339(self._sampled or self._clock.now())
-        return {"metadata": metadata, "timestamp": timestamp, "window": show(self._window)}
+        timestamp = rfc3339(taken.at if taken else self._sampled or self._clock.now())
+        window = taken.window if taken else self._window
+        return {"metadata": metadata, "timestamp": timestamp, "window": show(window)}
 
 
 class _FieldTerms:

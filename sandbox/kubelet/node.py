@@ -14,13 +14,15 @@ from sandbox.kubelet.allocation import (
     Answer,
     ResizeAnswer,
     Room,
+    Setup,
     Waiting,
     admit,
     admit_resize,
+    never,
     turn,
 )
 from sandbox.kubelet.pod_lifecycle import Phase, PodRun, Simulation
-from sandbox.kubelet.pod_resources import NOTHING, Totals, changed, total_requests
+from sandbox.kubelet.pod_resources import NOTHING, Totals, changed, may_swap, total_requests
 from sandbox.kubelet.wire import NO_RESOURCES, RunnablePod
 from sandbox.times import rfc3339
 
@@ -42,6 +44,7 @@ class NodeShape:
     labels: Mapping[str, str] = field(default_factory=dict)
     address: str = "10.0.0.1"
     static_cpu: bool = False  # the CPU manager's policy
+    setup: Setup = Setup()  # noqa: RUF009 - a value, and frozen
 
     @property
     def all_labels(self) -> Mapping[str, str]:
@@ -190,17 +193,25 @@ class Node:
         return answer.answer
 
     def _decide(self, pod: PodRun) -> ResizeAnswer:
-        desired = pod.desired
-        cpu_changes = any(
-            "cpu" in changed(pod.allocated.get(name, NO_RESOURCES), wanted)
-            for name, wanted in desired.items()
+        changes = {
+            name: changed(pod.allocated.get(name, NO_RESOURCES), wanted)
+            for name, wanted in pod.desired.items()
+        }
+        refused = never(
+            self.shape.setup,
+            minor=self.simulation.minor,
+            guaranteed=pod.qos == "Guaranteed",
+            memory_changes=any("memory" in names for names in changes.values()),
+            swaps=may_swap(pod.object.spec, pod.allocated),
         )
+        if refused is not None:
+            return refused
         return admit_resize(
             total_requests(pod.object.spec),
             self.room(pod),
             minor=self.simulation.minor,
             guaranteed=pod.qos == "Guaranteed",
-            cpu_changes=cpu_changes,
+            cpu_changes=any("cpu" in names for names in changes.values()),
             static_cpu=self.shape.static_cpu,
         )
 

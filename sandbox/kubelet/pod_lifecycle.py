@@ -21,8 +21,8 @@ from sandbox.kubelet.pod_resources import (
     Totals,
     desired,
     memory_limit,
+    occupied,
     qos_class,
-    total_requests,
 )
 from sandbox.kubelet.timing import Timing
 from sandbox.kubelet.usage import Moment
@@ -192,7 +192,12 @@ class PodRun:
     def allocate(self, resources: dict[str, ResourceRequirements]) -> None:
         """Grant resources; they count on the node from now on."""
         self.allocated = resources
-        self.occupied = total_requests(self.object.spec, resources)
+        self.weigh()
+
+    def weigh(self) -> None:
+        """What it counts on its node: what runs is given back when it has been lowered."""
+        running = {one.name: self.resources_of(one) for one in self.containers.values()}
+        self.occupied = occupied(self.object.spec, self.allocated, running)
 
     def adopt(self, now: datetime) -> bool:
         """Go on where an earlier kubelet left off; False if it hadn't begun."""

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 from common.api.base import QuantityJson
 from common.api.core import ResourceRequirements
-from common.quantity import parse_milli, parse_value
+from common.quantity import Quantity, parse_milli, parse_value
 from sandbox.kubelet.wire import NO_RESOURCES, ContainerSpec, RunnablePodSpec
 
 WHOLE_POD = ""
 """The name under which the pod-level block stands beside the containers' names."""
 
 _RESIZABLE = ("cpu", "memory")
+_CRITICAL = 2_000_000_000  # priority of system-cluster-critical; system-node-critical has more
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,70 @@ def total_requests(
         block = amounts(chosen.get(WHOLE_POD, spec.resources).requests)
         total = Totals(block.get("cpu", total.cpu), block.get("memory", total.memory))
     return total + Totals.of(spec.overhead)
+
+
+def occupied(
+    spec: RunnablePodSpec,
+    allocated: Mapping[str, ResourceRequirements],
+    running: Mapping[str, ResourceRequirements],
+) -> Totals:
+    """What a pod counts on its node: what was granted, or what still runs where that is more."""
+    granted = total_requests(spec, allocated)
+    return granted.highest(total_requests(spec, {**allocated, **running}))
+
+
+def may_swap(spec: RunnablePodSpec, allocated: Mapping[str, ResourceRequirements]) -> bool:
+    """Whether a container that may swap would change its memory request without a restart.
+
+    With ``LimitedSwap``, containers of Burstable pods may swap, if they request memory, less
+    than their limit, and the pod isn't critical. Before or after the change is enough.
+
+    Source: ``disallowResizeForSwappableContainers``, k8s.io/kubernetes
+    pkg/kubelet/allocation/allocation_manager.go, and ``GetContainerSwapBehavior``.
+    """
+    if qos_class(spec) != "Burstable" or is_critical(spec):
+        return False
+    for one in (*spec.containers, *(spec.init_containers or ())):
+        old, new = allocated.get(one.name, one.wanted), one.wanted
+        requests = [amounts(block.requests).get("memory", 0) for block in (old, new)]
+        restarts = any(
+            policy.resource_name == "memory" and policy.restart_policy == "RestartContainer"
+            for policy in one.resize_policy or ()
+        )
+        if requests[0] == requests[1] or restarts:
+            continue
+        limits = [memory_limit(block) for block in (old, new)]
+        if any(
+            request and request != limit for request, limit in zip(requests, limits, strict=True)
+        ):
+            return True
+    return False
+
+
+def is_critical(spec: RunnablePodSpec) -> bool:
+    """Whether the pod has one of the two ``system-…-critical`` priorities."""
+    return (spec.priority or 0) >= _CRITICAL
+
+
+def rounded_up(resources: ResourceRequirements, step: int) -> ResourceRequirements:
+    """CPU as a runtime reads it back that counts in ``step`` millicores.
+
+    At or below the kernel's minimum (2 millicores of request, 10 of limit) the granted value is
+    reported as it is (kubernetes-resize.md 3.2).
+    """
+    return ResourceRequirements(
+        requests=_rounded(resources.requests, step, least=2),
+        limits=_rounded(resources.limits, step, least=10),
+    )
+
+
+def _rounded(
+    quantities: Mapping[str, QuantityJson] | None, step: int, *, least: int
+) -> Mapping[str, QuantityJson] | None:
+    cpu = amounts(quantities).get("cpu", 0)
+    if quantities is None or cpu <= least:
+        return quantities
+    return {**quantities, "cpu": str(Quantity.from_milli(-(-cpu // step) * step))}
 
 
 def _requests(resources: ResourceRequirements) -> Totals:

@@ -21,6 +21,7 @@ from sandbox.kubelet.pod_resources import changed, memory_limit, same
 from sandbox.kubelet.wire import NO_RESOURCES, resources_json
 
 _KILLED = 137
+_LOOKS_AT_CONTAINERS = 34  # before, only the pod's usage stood against a lower memory limit
 _RUNTIME_FAILED = "failed to update container resources: the runtime refused"
 
 
@@ -120,9 +121,13 @@ def actuate(pod: PodRun, now: datetime) -> None:
 
 
 def _complete(pod: PodRun) -> None:
-    if any(one.restart_at is not None for one in pod.containers.values()):
-        pod.actuate_at = max(one.restart_at for one in pod.containers.values() if one.restart_at)
+    restarts = [
+        one.restart_at for one in pod.containers.values() if one.restart_at and not one.waiting
+    ]
+    if restarts:  # but a container in its back-off doesn't run, so it isn't waited for
+        pod.actuate_at = max(restarts)
         return
+    pod.weigh()
     if pod.in_progress is not None:
         generation = pod.in_progress.generation
         pod.in_progress = None
@@ -157,6 +162,8 @@ def _failure(pod: PodRun, updated: list[Container], now: datetime) -> str:
     """Why the runtime can't take the new values; empty where it can."""
     if pod.faults.resize is ResizeFault.ERROR:
         return pod.faults.resize_message or _RUNTIME_FAILED
+    if pod.faults.guard_shrinks is False:
+        return ""
     running = [one for one in pod.containers.values() if one.running and one.kind is not Kind.INIT]
     used = {one.name: pod.memory_demand(one, now) for one in running}
     failures = []
@@ -171,7 +178,9 @@ def _failure(pod: PodRun, updated: list[Container], now: datetime) -> str:
                 f"below current usage ({sum(used.values())})"
             )
     pod_failure = _pod_failure(pod, sum(used.values()))
-    if failures and pod_failure:
+    if pod.simulation.minor < _LOOKS_AT_CONTAINERS:
+        failures = [pod_failure] if pod_failure else []
+    elif failures and pod_failure:
         failures.insert(0, pod_failure)
     if not failures:
         return ""

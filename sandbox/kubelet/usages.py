@@ -2,13 +2,21 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sandbox.kubelet.containers import Container, Kind
 from sandbox.kubelet.node import Node
 from sandbox.kubelet.pod_lifecycle import PodRun
 from sandbox.kubelet.pod_resources import cpu_limit, memory_limit
 from sandbox.kubelet.usage import Usage, throttled
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """When usage was measured, and over which time before."""
+
+    at: datetime
+    window: timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +27,7 @@ class PodUsage:
     name: str
     labels: Mapping[str, str]
     containers: Mapping[str, Usage]
+    taken: Taken | None = None  # None: with the sample that it is part of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +37,7 @@ class NodeUsage:
     name: str
     labels: Mapping[str, str]
     usage: Usage
+    taken: Taken | None = None
 
 
 def pod_usages(node: Node, *, now: datetime, window: float) -> Iterator[PodUsage]:
