@@ -44,25 +44,3 @@ async def test_a_checkpoint_is_written_and_read_back_by_the_next_recommender(cas
     after = await world.until(written_again, "the new recommender writes", seconds=100)
     assert after["firstSampleStart"] == before["firstSampleStart"]
     assert after["totalSamplesCount"] >= before["totalSamplesCount"]
-
-
-async def test_a_checkpoint_recommends_when_the_pods_are_gone(case: Case) -> None:
-    """The only way from history to a recommendation is the checkpoint: nothing runs."""
-    world = case.world
-    await case.deploy("web", replicas=1, uses={"memory": "2Gi"})
-    await case.autoscale("web", "Off")
-    learnt = await case.recommended("web")
-
-    async def written() -> bool:
-        return bool(await case.checkpoint("web"))
-
-    await world.until(written, "a checkpoint", seconds=100)
-    async with world.installation.without(RECOMMENDER):
-        await world.kubectl("scale", "deployment/web", "--replicas=0", namespace=case.namespace)
-        await case.running("web", replicas=0)
-        await world.kubectl(
-            "patch", "vpa/web", "--subresource=status", "--type=merge",
-            '--patch={"status":{"recommendation":null}}', namespace=case.namespace,
-        )  # fmt: skip
-        assert not await case.target("web")
-    assert set(await case.recommended("web")) == set(learnt)

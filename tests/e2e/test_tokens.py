@@ -46,9 +46,9 @@ async def test_a_component_goes_on_when_its_token_became_invalid_and_was_replace
             runs = await world.runs()
             await world.client.delete(SECRETS, first, namespace=SYSTEM)
 
-            async def refused() -> int:
-                found = world.cluster.audit(code="401", userAgent=RECOMMENDER)
-                return len(found)
+            async def refused() -> bool:
+                target = f"deployment/{RECOMMENDER}"
+                return "Unauthorized" in await world.kubectl("logs", target, namespace=SYSTEM)
 
             await world.until(refused, "the old token is refused")
             await world.client.patch(
