@@ -322,3 +322,59 @@ async def test_top_shows_what_a_whole_cluster_uses(tmp_path: Path) -> None:
                 code, said = await kubectl.run("top", "pods", "--no-headers")
                 used = [] if code else [line.split()[1:] for line in said.splitlines()]
         assert "node" in await kubectl("top", "nodes")
+
+
+async def test_dry_runs_and_diffs_tell_what_would_change(kubectl: Kubectl) -> None:
+    dry = ("apply", "--dry-run=server", "-f", "-")
+    assert await kubectl(*dry, stdin=DEPLOYMENT) == "deployment.apps/web created (server dry run)\n"
+    code, said = await kubectl.run("diff", "-f", "-", stdin=DEPLOYMENT)
+    assert (code, "+  progressDeadlineSeconds: 600\n" in said) == (1, True)
+    await kubectl("apply", "-f", "-", stdin=DEPLOYMENT)
+    assert await kubectl.run("diff", "-f", "-", stdin=DEPLOYMENT) == (0, "")
+    newer = DEPLOYMENT.replace("web:1", "web:2")
+    code, said = await kubectl.run("diff", "-f", "-", stdin=newer)
+    changed = [line for line in said.splitlines() if line[:2] in ("+ ", "- ")]
+    assert [line.split() for line in changed] == [
+        ["-", "generation:", "1"],
+        ["+", "generation:", "2"],
+        ["-", "-", "image:", "registry.example/web:1"],
+        ["+", "-", "image:", "registry.example/web:2"],
+    ]
+    assert "configured (server dry run)" in await kubectl(*dry, stdin=newer)
+
+
+async def test_apply_refuses_misspelled_fields_of_built_in_kinds(kubectl: Kubectl) -> None:
+    misspelled = DEPLOYMENT.replace("image:", "imag: x, image:")
+    problem = 'unknown field "spec.template.spec.containers[0].imag"'
+    code, said = await kubectl.run("apply", "-f", "-", stdin=misspelled)
+    assert code == 1
+    assert f"strict decoding error: {problem}" in said
+    said = await kubectl("apply", "--validate=warn", "-f", "-", stdin=misspelled)
+    assert said == f"Warning: {problem}\ndeployment.apps/web created\n"
+
+
+async def test_server_side_apply_is_told_to_be_missing(kubectl: Kubectl) -> None:
+    code, said = await kubectl.run("apply", "--server-side", "-f", "-", stdin=DEPLOYMENT)
+    assert code == 1
+    assert said.startswith("error: Server-side apply not available on the server: ")
+
+
+async def test_rollouts_are_followed_restarted_and_undone(tmp_path: Path) -> None:
+    async with running_cluster(parse_scenario(QUICK_CLUSTER)) as cluster:
+        (tmp_path / "kubeconfig").write_text(cluster.kubeconfig)
+        kubectl = Kubectl(folder=tmp_path, server=cluster.api)
+        await kubectl("apply", "-f", "-", stdin=DEPLOYMENT)
+        follow = ("rollout", "status", "deploy/web", "--timeout=20s")
+        done = 'deployment "web" successfully rolled out'
+        assert (await kubectl(*follow)).splitlines()[-1] == done
+        assert (
+            await kubectl("rollout", "restart", "deploy/web") == "deployment.apps/web restarted\n"
+        )
+        assert (await kubectl(*follow)).splitlines()[-1] == done
+        history = (await kubectl("rollout", "history", "deploy/web")).split()
+        assert history[-4:] == ["1", "<none>", "2", "<none>"]
+        assert await kubectl("rollout", "undo", "deploy/web") == (
+            "deployment.apps/web rolled back\n"
+        )
+        history = (await kubectl("rollout", "history", "deploy/web")).split()
+        assert history[-4:] == ["2", "<none>", "3", "<none>"]
