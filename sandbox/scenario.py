@@ -17,6 +17,7 @@ from common.errors import ConfigError
 from sandbox import description
 from sandbox.apiserver.faults import ApiFault
 from sandbox.description import Section
+from sandbox.kubelet.allocation import Setup
 from sandbox.kubelet.faults import FaultRule, Faults
 from sandbox.kubelet.loads import UsageRule
 from sandbox.kubelet.local.command import parse_images
@@ -126,7 +127,13 @@ def _group(section: Section, before: int) -> Iterator[NodeShape]:
     reserved_section.close()
     pods = section.take("pods", description.whole, 110)
     labels: dict[str, str] = section.take("labels", description.labels, {})
-    static_cpu = section.take("cpu-manager", _cpu_manager, default=False)
+    static_cpu = section.take("cpu-manager", _is_static, default=False)
+    setup = Setup(
+        static_memory=section.take("memory-manager", _is_static, default=False),
+        swap=section.take("swap", description.truth, default=False),
+        windows=labels.get("kubernetes.io/os") == "windows",
+        gate_off=not section.take("resize", description.truth, default=True),
+    )
     section.close()
     for index in range(count):
         number = before + index
@@ -138,6 +145,7 @@ def _group(section: Section, before: int) -> Iterator[NodeShape]:
             labels=labels,
             address=str(_NODE_NETWORK[number + 1]),
             static_cpu=static_cpu,
+            setup=setup,
         )
 
 
@@ -166,7 +174,7 @@ def _window(value: object) -> float:
     return seconds
 
 
-def _cpu_manager(value: object) -> bool:
+def _is_static(value: object) -> bool:
     if value not in ("none", "static"):
         raise ValueError(f"neither none nor static: {value!r}")
     return value == "static"

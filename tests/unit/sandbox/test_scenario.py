@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import ConfigError
+from sandbox.kubelet.allocation import Setup
 from sandbox.kubelet.faults import NEVER, ResizeFault
 from sandbox.kubelet.pod_resources import Totals
 from sandbox.kubelet.usage import Constant
@@ -20,7 +21,13 @@ kubernetes-version: "1.33"
 seed: 3
 nodes:
   - {name: big, count: 2, cpu: 8, memory: 32Gi, pods: 20, labels: {zone: a}, cpu-manager: static}
-  - {cpu: 500m, memory: 1Gi, reserved: {cpu: 100m, memory: 256Mi}}
+  - cpu: 500m
+    memory: 1Gi
+    reserved: {cpu: 100m, memory: 256Mi}
+    memory-manager: static
+    swap: true
+    resize: false
+    labels: {kubernetes.io/os: windows}
 namespaces: [shop, demo]
 timing: {start-delay: 250ms, retry-deferred: 3}
 metrics: {window: 30s}
@@ -32,6 +39,9 @@ faults:
     resize: stuck
     ready-delay: never
     exit-code: 3
+serve-resize: false
+api-faults:
+  - {match: {resource: pods/eviction}, share: 0.2, refuse: 429}
 """
 
 
@@ -52,6 +62,11 @@ def test_every_field_is_read() -> None:
     assert (big.capacity, big.pods, big.static_cpu) == (Totals(8000, 32 * GIB), 20, True)
     assert big.all_labels["zone"] == "a"
     assert small.allocatable == Totals(400, GIB * 3 // 4)
+    assert big.setup == Setup()
+    assert small.setup == Setup(static_memory=True, swap=True, windows=True, gate_off=True)
+    assert scenario.serves_resize is False
+    (api_fault,) = scenario.api_faults
+    assert (api_fault.calls.resource, api_fault.effect.refuse) == ("pods/eviction", 429)
     assert scenario.namespaces == ("shop", "demo")
     assert (scenario.timing.start_delay, scenario.timing.retry_deferred) == (0.25, 3.0)
     assert scenario.metrics_window == timedelta(seconds=30)
