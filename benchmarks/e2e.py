@@ -210,11 +210,16 @@ def _tell(text: str) -> None:
 
 
 async def _until_signal(size: Size, folder: Path, limits: tuple[str, ...]) -> Figures:
-    """Measure; SIGTERM ends it in order, as Ctrl-C does."""
-    here = asyncio.current_task()
-    if here is not None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, here.cancel)
+    """Measure; Ctrl-C and SIGTERM end it in order, and a second one doesn't disturb that."""
+    loop, measuring = asyncio.get_running_loop(), asyncio.current_task()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, _cancel_once, measuring)
     return await measure(size, folder, limits)
+
+
+def _cancel_once(task: asyncio.Task[Any] | None) -> None:
+    if task is not None and not task.cancelling():
+        task.cancel()
 
 
 def main() -> int:
