@@ -200,6 +200,11 @@ class Kubelets:
         self.nodes[name].thaw(self._clock.now())
         self._enqueue(self.nodes[name])
 
+    async def reshape(self, shape: NodeShape) -> None:
+        """Give the node of this name another size; its pods run on, whether they fit or not."""
+        self.nodes[shape.name].shape = shape
+        await self._write_node(self.nodes[shape.name])
+
     # Pods
 
     def _changed(self, change: Change[RunnablePod]) -> None:

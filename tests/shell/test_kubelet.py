@@ -2,14 +2,18 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from common.errors import NotFoundError
+import pytest
+
+from common.errors import ForbiddenError, NotFoundError
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import EVENTS, LEASES, NODES, POD_METRICS, PODS
 from sandbox import virtual_time
 from sandbox.cluster import Cluster, running_cluster
+from sandbox.kubelet.pod_resources import Totals
 from sandbox.kubelet.service import Kubelets
 from sandbox.scenario import parse_scenario
 from sandbox.virtual_time import VirtualClock
@@ -161,6 +165,41 @@ def test_resizes_that_find_no_room_wait_for_it() -> None:
         reasons = [one.reason for one in events.items if one.involved_object.name == "web"]
         for reason in ("Started", "ResizeDeferred", "ResizeStarted", "ResizeCompleted"):
             assert reasons.count(reason) == 1, reasons
+
+    in_cluster(test)
+
+
+@pytest.mark.parametrize("version", ["1.35", "1.36"])
+def test_a_node_that_shrank_refuses_a_decrease_that_is_still_too_large(version: str) -> None:
+    async def test(cluster: Cluster, client: KubeClient, clock: VirtualClock) -> None:
+        await create(client, "web")
+        await asyncio.sleep(5)
+        await resize(client, "web", "900m")
+        await asyncio.sleep(5)
+        shape = cluster.kubelets.nodes["node-0"].shape
+        await cluster.kubelets.reshape(replace(shape, capacity=Totals(500, 4 * 1024**3)))
+        if version == "1.36":
+            with pytest.raises(ForbiddenError) as caught:
+                await resize(client, "web", "700m")
+            assert [cause.reason for cause in caught.value.causes] == ["NodeCapacity"]
+            return
+        await resize(client, "web", "700m")
+        await asyncio.sleep(5)
+        assert condition(await pod(client, "web"), "PodResizePending")["reason"] == "Infeasible"
+
+    in_cluster(test, scenario=f'{SCENARIO}kubernetes-version: "{version}"')
+
+
+def test_a_node_that_is_deleted_leaves_its_pods_without_resizes() -> None:
+    async def test(cluster: Cluster, client: KubeClient, clock: VirtualClock) -> None:
+        await create(client, "web")
+        await asyncio.sleep(5)
+        cluster.kubelets.freeze("node-0")
+        await client.delete(NODES, "node-0")
+        with pytest.raises(ForbiddenError) as caught:
+            await resize(client, "web", "200m")
+        assert str(caught.value) == 'pods "web" is forbidden: node "node-0" not found'
+        assert not caught.value.causes
 
     in_cluster(test)
 
