@@ -24,6 +24,7 @@ from sandbox.apiserver.deletion import Deletions
 from sandbox.apiserver.disturbance import Disturbance, dropper
 from sandbox.apiserver.faults import NOTHING, ApiFaults
 from sandbox.apiserver.forms import Presenter, negotiate
+from sandbox.apiserver.pod_logs import PodLogs
 from sandbox.apiserver.reading import Reads
 from sandbox.apiserver.requests import Place, Request, parse_place, parse_query
 from sandbox.apiserver.routing import Routing
@@ -100,6 +101,7 @@ class ApiServer:
             clock=clock,
             rng=rng,
         )
+        self._logs = PodLogs(store)
         self._watches = Watches(store, presenter, version=version, rng=rng)
         self._routing = Routing(
             store=store,
@@ -205,12 +207,19 @@ class ApiServer:
             elif verb == "watch":
                 await self._watch(request, resource, place, receive, send)
                 return
+            elif verb == "get" and await self._logged(request, place, send):
+                self._note(request, place, verb, 200)
+                return
             else:
                 answer = await self._routing.resource(request, resource, place, verb)
         except ApiError as error:
             verb, answer = place.verb(request.method, watch=False), refusal(error)
         self._note(request, place, verb, answer.status)
         await _answer(send, answer)
+
+    async def _logged(self, request: Request, place: Place, send: Send) -> bool:
+        """Answer with the log of a container that really runs; False if it isn't about one."""
+        return place.subresource == "log" and await self._logs.stream(request, place, send)
 
     async def _watch(
         self, request: Request, resource: Resource, place: Place, receive: Receive, send: Send

@@ -62,7 +62,7 @@ SECRET = {"metadata": {"name": "key"}, "stringData": {"word": "old"}}
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
     """Wait for what another process does, which sets no event here."""
     async with asyncio.timeout(20):
-        while not await holds():
+        while not await holds():  # noqa: ASYNC110 - it is another process
             await asyncio.sleep(0.05)
 
 
@@ -136,6 +136,11 @@ async def test_a_process_waits_for_its_secret_gets_ready_restarts_and_ends_with_
         first = f"hello shop {root} --from=world $(MISSING) world\n"
         assert (await asked(cluster, log)).startswith(first)
         assert "container_cpu_usage_seconds_total" in await asked(cluster, "/metrics/resource")
+
+        path = PODS.object("web", "shop", "log")
+        told = await client.request("GET", path, query={"tailLines": 1, "timestamps": "true"})
+        assert told.count(b"\n") == 1
+        assert told.startswith(b"20")
 
         await client.patch(
             SECRETS,

@@ -1,0 +1,84 @@
+"""Logs of containers that really run: the answer of the pod's kubelet, passed on as it comes.
+
+Source: k8s.io/kubernetes pkg/registry/core/pod/strategy.go, ``LogLocation``.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import aiohttp
+from yarl import URL
+
+from sandbox.apiserver.requests import Place, Request
+from sandbox.errors import bad_request
+from sandbox.objects.resources import NODES, PODS
+from sandbox.objects.store import Store
+
+Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+
+_PATIENCE = aiohttp.ClientTimeout(total=None, sock_connect=5)  # who follows a log waits long
+_PASSED_ON = (
+    *("follow", "limitBytes", "previous", "sinceSeconds", "sinceTime"),
+    *("tailLines", "timestamps"),
+)
+
+
+class PodLogs:
+    """Asks kubelets; their certificates are not verified, as real API servers do by default."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def stream(self, request: Request, place: Place, send: Send) -> bool:
+        """Answer with a container's log; False if no kubelet has one.
+
+        Raises:
+            ApiError: 400, the pod has several containers and none is named, or the kubelet
+                refuses, for example because there is no previous run.
+        """
+        url = self._url(request, place)
+        if url is None:
+            return False
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=_PATIENCE, trust_env=False) as session,
+                session.get(url, ssl=False) as answer,
+            ):
+                if answer.status == 400:
+                    raise bad_request((await answer.text()).strip())
+                if answer.status != 200:
+                    return False
+                headers = [(b"content-type", b"text/plain")]
+                await send({"type": "http.response.start", "status": 200, "headers": headers})
+                async for chunk in answer.content.iter_any():
+                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        except aiohttp.ClientConnectorError:
+            return False
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        return True
+
+    def _url(self, request: Request, place: Place) -> URL | None:
+        pod = self._store.get(PODS, place.namespace, place.name)
+        if pod is None:
+            return None
+        spec = pod.object(PODS).get("spec") or {}
+        names = [one["name"] for one in spec.get("containers") or ()]
+        container = request.query.get("container") or (names[0] if len(names) == 1 else "")
+        node = self._store.get(NODES, "", spec.get("nodeName") or "")
+        if node is None:
+            return None
+        if not container:
+            told = f"a container name must be specified for pod {place.name}, choose one of: "
+            raise bad_request(f"{told}[{' '.join(names)}]")
+        status = node.object(NODES).get("status") or {}
+        port = status.get("daemonEndpoints", {}).get("kubeletEndpoint", {}).get("Port")
+        for address in status.get("addresses") or ():
+            if address["type"] == "InternalIP" and port:
+                return URL.build(
+                    scheme="https",
+                    host=address["address"],
+                    port=port,
+                    path=f"/containerLogs/{place.namespace}/{place.name}/{container}",
+                    query={key: request.query[key] for key in _PASSED_ON if key in request.query},
+                )
+        return None
