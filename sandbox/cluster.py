@@ -22,6 +22,8 @@ from sandbox.apiserver.audit import Entry
 from sandbox.apiserver.server import ApiServer, Serving, serve
 from sandbox.clocks import ShiftedClock
 from sandbox.controllers.control_plane import control_plane
+from sandbox.controllers.service import USER_AGENT
+from sandbox.controllers.service_accounts import ServiceAccounts
 from sandbox.furnishing import METRICS_HOST, announce_metrics, create_namespaces
 from sandbox.kubelet.local.site import Site
 from sandbox.kubelet.metrics_server import MetricsServer
@@ -141,7 +143,14 @@ async def running_cluster(
     """
     scenario = scenario or Scenario()
     clock = ShiftedClock.of(clock or SystemClock())
-    api = ApiServer(Store(), scenario.version, clock, rng=rng, serves_resize=scenario.serves_resize)
+    api = ApiServer(
+        Store(),
+        scenario.version,
+        clock,
+        rng=rng,
+        serves_resize=scenario.serves_resize,
+        gives_accounts=True,
+    )
     api.faults.replace(scenario.api_faults)
     # Certificates are checked against the machine's clock, whatever ours says.
     credentials = make_credentials(SystemClock().now(), names=(*NAMES, METRICS_HOST))
@@ -149,6 +158,14 @@ async def running_cluster(
         serving = await stack.enter_async_context(serve(api, port=port, credentials=credentials))
         access = Access(serving, client_context(ca_data=serving.authority))
         plane = await stack.enter_async_context(control_plane(access.client, clock))
+        accounts = ServiceAccounts(
+            await stack.enter_async_context(
+                access.client(
+                    USER_AGENT, user="system:serviceaccount:kube-system:service-account-controller"
+                )
+            ),
+            authority=serving.authority,
+        )
         kubelets = Kubelets(
             await stack.enter_async_context(access.client("kubelet", user="system:node:sandbox")),
             clock,
@@ -168,10 +185,11 @@ async def running_cluster(
         cluster = Cluster(access.serving, access.trusted, api, kubelets, metrics_server)
         failure: Exception | None = None
         async with asyncio.TaskGroup() as group:
-            components = (plane.run, kubelets.run, metrics_server.run)
+            components = (plane.run, accounts.run, kubelets.run, metrics_server.run)
             tasks = [group.create_task(_endless(run)) for run in components]
             async with access.client("sandbox") as client:
                 await create_namespaces(client, scenario.namespaces)
+                await accounts.ensure(("default", "kube-system", *scenario.namespaces))
                 if metrics:
                     await announce_metrics(client, listener.port, serving.authority)
             await kubelets.wait_ready()

@@ -16,10 +16,12 @@ from sandbox.admission import quotas
 from sandbox.admission.limit_ranger import apply_defaults, broken_bounds
 from sandbox.admission.node_checks import check_node
 from sandbox.admission.request import AdmissionRequest, Operation, UserInfo
+from sandbox.admission.service_accounts import PodAccounts
 from sandbox.admission.webhook_rules import Answer, CallError, Webhook, is_exempt
 from sandbox.admission.webhooks import WebhookCaller
 from sandbox.errors import ApiError, field_forbidden, forbidden, internal, invalid
 from sandbox.objects import defaults
+from sandbox.objects.pod_resources import qos_class
 from sandbox.objects.resources import (
     LIMIT_RANGES,
     MUTATING_WEBHOOKS,
@@ -42,7 +44,8 @@ logger = logging.getLogger(__name__)
 class Admission:
     """The admission chain of one API server.
 
-    ``checks_nodes`` False is an API server of 1.36 without the plugin PodResizeValidator.
+    ``checks_nodes`` False is an API server of 1.36 without the plugin PodResizeValidator;
+    without ``accounts`` it is one without the plugin ServiceAccount.
     """
 
     def __init__(
@@ -52,7 +55,9 @@ class Admission:
         clock: Clock,
         *,
         checks_nodes: bool = True,
+        accounts: PodAccounts | None = None,
     ) -> None:
+        self._accounts = accounts
         self._store = store
         self._version = version
         self._clock = clock
@@ -70,6 +75,8 @@ class Admission:
             ApiError: a webhook refused, or could not be called and may not be missed.
         """
         self._apply_limit_ranges(request)
+        if self._accounts is not None:
+            self._accounts.admit(request)
         if is_exempt(request.resource):
             return request.object
         hooks = self._webhooks(MUTATING_WEBHOOKS)
@@ -191,6 +198,8 @@ class Admission:
     def _apply_limit_ranges(self, request: AdmissionRequest) -> None:
         if request.object is not None and self._limits_apply(request):
             apply_defaults(request.object, self._limit_ranges(request.namespace))
+            if request.operation is Operation.CREATE:  # a resize may not change its class
+                request.object["status"]["qosClass"] = str(qos_class(request.object))
 
     def _check_limit_ranges(self, request: AdmissionRequest) -> None:
         if request.object is None or not self._limits_apply(request):

@@ -13,6 +13,7 @@ from typing import Any
 
 from common.runtime.clock import Clock
 from sandbox.admission.chain import Admission
+from sandbox.admission.service_accounts import PodAccounts
 from sandbox.apiserver.access_reviews import AccessReviews
 from sandbox.apiserver.aggregation import Aggregation
 from sandbox.apiserver.answers import Answer, lowered, raw_headers, refusal, unknown_path
@@ -56,7 +57,8 @@ class ApiServer:
 
     ``checks_nodes`` False leaves the node check of resizes out (the plugin
     PodResizeValidator); ``serves_resize`` False makes ``/resize`` a 404, as on a server whose
-    feature gate is off.
+    feature gate is off. ``gives_accounts`` True turns the plugin ServiceAccount on: then no pod
+    comes in without an account, so somebody has to make the accounts.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class ApiServer:
         rng: Random | None = None,
         checks_nodes: bool = True,
         serves_resize: bool = True,
+        gives_accounts: bool = False,
     ) -> None:
         rng = rng or Random()  # noqa: S311 - names and UIDs, no secrets
         clock = ShiftedClock.of(clock)
@@ -88,7 +91,10 @@ class ApiServer:
             clock=clock,
         )
         self.registry = Registry()
-        self.admission = Admission(store, version, clock, checks_nodes=checks_nodes)
+        accounts = PodAccounts(store, rng) if gives_accounts else None
+        self.admission = Admission(
+            store, version, clock, checks_nodes=checks_nodes, accounts=accounts
+        )
         self._aggregation = Aggregation(store, clock)
         presenter = Presenter(self.registry, clock)
         deletions = Deletions(store, self.registry, clock)
