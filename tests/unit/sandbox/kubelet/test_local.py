@@ -152,7 +152,7 @@ def running(*, restart_policy: str = "Always") -> PodRun:
     run.observe(run.object)
     run.admit(NOW, None, ip="127.64.0.10")
     run.advance(NOW + timedelta(seconds=5))
-    assert not run.containers["app"].running
+    assert [one.running for one in run.mains] == [False]
     assert run.due(NOW) is None, "only the volumes can bring it on"
     facts.prepared(run, NOW)
     run.advance(NOW + timedelta(seconds=5))
