@@ -178,7 +178,7 @@ def _operations(webhook: str, response: Mapping[str, Any], *, mutating: bool) ->
     patch, kind = response.get("patch"), response.get("patchType")
     if not mutating:
         if patch or kind is not None:
-            text = "validating webhook may not return response.patch or response.patchType"
+            text = f"validating webhook may not return response.{'patch' if patch else 'patchType'}"
             raise _invalid(webhook, text)
         return ()
     if patch and kind is None:

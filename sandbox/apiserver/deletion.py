@@ -21,7 +21,7 @@ from sandbox.times import rfc3339
 
 _REMEMBERED_OWNERS = 1000
 _DEFAULT_GRACE = 30
-_POLICIES = ("", "Background", "Foreground", "Orphan")
+_POLICIES = ("", "Foreground", "Background", "Orphan")
 _FINISHED = ("Succeeded", "Failed")
 
 
@@ -45,7 +45,7 @@ class DeleteOptions:
         policy = body.get("propagationPolicy") or query.get("propagationPolicy", "")
         preconditions = body.get("preconditions") or {}
         if policy not in _POLICIES:
-            cause = errors.field_not_supported("propagationPolicy", policy, _POLICIES[1:])
+            cause = errors.field_not_supported("propagationPolicy", policy, (*_POLICIES[1:], "nil"))
             raise errors.invalid("DeleteOptions", "", [cause], group="meta.k8s.io")
         try:
             seconds = None if grace in (None, "") else max(0, int(str(grace)))

@@ -132,6 +132,9 @@ def _stateful_set(obj: Json) -> None:
     spec = obj.setdefault("spec", {})
     spec.setdefault("replicas", 1)
     spec.setdefault("podManagementPolicy", "OrderedReady")
+    spec.setdefault(
+        "persistentVolumeClaimRetentionPolicy", {"whenDeleted": "Retain", "whenScaled": "Retain"}
+    )
     strategy = spec.setdefault("updateStrategy", {})
     if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
         strategy.setdefault("rollingUpdate", {}).setdefault("partition", 0)

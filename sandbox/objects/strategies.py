@@ -14,6 +14,24 @@ from sandbox.objects.resources import Resource
 _KEEPS_STATUS_ON_CREATE = frozenset({"nodes"})
 _METADATA_THROUGH_STATUS = frozenset({"pods", "nodes"})
 _TOLERATED_SECONDS = 300
+# Counts that are written even when they are zero.
+_FIRST_STATUS: Mapping[str, Mapping[str, int]] = {
+    "daemonsets.apps": {
+        "currentNumberScheduled": 0,
+        "desiredNumberScheduled": 0,
+        "numberMisscheduled": 0,
+        "numberReady": 0,
+    },
+    "poddisruptionbudgets.policy": {
+        "currentHealthy": 0,
+        "desiredHealthy": 0,
+        "disruptionsAllowed": 0,
+        "expectedPods": 0,
+    },
+    "replicasets.apps": {"replicas": 0},
+    "replicationcontrollers": {"replicas": 0},
+    "statefulsets.apps": {"availableReplicas": 0, "replicas": 0},
+}
 _NODE_TROUBLE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
@@ -31,14 +49,7 @@ def prepare_create(resource: Resource, obj: dict[str, Any], rng: Random) -> None
         _allocate_address(obj["spec"], rng)
         obj["status"] = {"loadBalancer": {}}
     elif not resource.custom and resource.has_status:
-        obj.setdefault("status", {})
-    if key == "poddisruptionbudgets.policy":
-        obj["status"] = {
-            "disruptionsAllowed": 0,
-            "currentHealthy": 0,
-            "desiredHealthy": 0,
-            "expectedPods": 0,
-        }
+        obj.setdefault("status", dict(_FIRST_STATUS.get(key, {})))
 
 
 def _tolerate_node_trouble(spec: dict[str, Any]) -> None:

@@ -18,10 +18,12 @@ from sandbox.errors import (
     invalid,
 )
 from sandbox.objects import crds, structural_schema
+from sandbox.objects.metadata_rules import metadata_causes
 from sandbox.objects.pod_rules import pod_resource_causes
 from sandbox.objects.registry import Registry
 from sandbox.objects.resizing import validate_pod_update, validate_resize
 from sandbox.objects.resources import Resource
+from sandbox.objects.workload_rules import restart_causes, selector_causes
 from sandbox.version import KubernetesVersion
 
 Json = Mapping[str, Any]
@@ -34,6 +36,9 @@ _SUBDOMAIN_RULE = (
 )
 _LONGEST_NAME = 253
 _FREE_NAMES = frozenset({"rbac.authorization.k8s.io"})  # their names may hold colons
+_TEMPLATES = frozenset(
+    {"DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"}
+)
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 
 
@@ -51,13 +56,15 @@ class Validation:
             ApiError: 422 with every broken rule.
         """
         name = obj["metadata"].get("name", "")
-        causes = list(_name_causes(resource, name))
+        causes = [*_name_causes(resource, name), *metadata_causes(obj["metadata"])]
         if resource.custom:
             causes += self._schema_causes(resource, obj)
         else:
             causes += _NEW.get(resource.kind, _no_rules)(obj)
             if resource.kind == "Pod":
                 causes += pod_resource_causes(obj, self._version)
+            elif resource.kind in _TEMPLATES:
+                causes += self._template_causes(obj)
         if causes:
             raise invalid(resource.kind, name, causes, group=resource.group)
 
@@ -79,8 +86,18 @@ class Validation:
             return
         else:
             causes = list(_CHANGED.get(resource.kind, _no_change_rules)(old, new))
+            if resource.kind in _TEMPLATES:
+                causes += self._template_causes(new)
         if causes:
             raise invalid(resource.kind, new["metadata"]["name"], causes, group=resource.group)
+
+    def _template_causes(self, obj: Json) -> list[Cause]:
+        """What is wrong with the amounts in a controller's template."""
+        template = (obj.get("spec") or {}).get("template") or {}
+        return [
+            Cause(reason=one.reason, message=one.message, field=f"spec.template.{one.field}")
+            for one in pod_resource_causes(template, self._version)
+        ]
 
     def _schema_causes(self, resource: Resource, obj: Json) -> list[Cause]:
         custom = self._registry.custom(resource)
@@ -113,20 +130,20 @@ def _new_pod(pod: Json) -> Iterator[Cause]:
 
 def _new_workload(obj: Json) -> Iterator[Cause]:
     spec = obj.get("spec") or {}
+    yield from selector_causes(str(obj.get("kind", "")), spec)
     template = spec.get("template") or {}
-    labels = (template.get("metadata") or {}).get("labels") or {}
-    selector = spec.get("selector")
-    if not selector:
-        yield field_required("spec.selector")
-    elif any(labels.get(k) != v for k, v in (selector.get("matchLabels") or {}).items()):
-        text = "`selector` does not match template `labels`"
-        yield field_invalid("spec.template.metadata.labels", labels, text)
-    yield from _pod_spec(template.get("spec") or {}, "spec.template.spec")
+    yield from _template_spec(template)
+    yield from restart_causes(spec)
 
 
 def _new_old_workload(obj: Json) -> Iterator[Cause]:
     """A Job makes its own selector, and a ReplicationController may lack one."""
     template = (obj.get("spec") or {}).get("template") or {}
+    yield from _template_spec(template)
+
+
+def _template_spec(template: Json) -> Iterator[Cause]:
+    yield from metadata_causes(template.get("metadata") or {}, "spec.template.metadata")
     yield from _pod_spec(template.get("spec") or {}, "spec.template.spec")
 
 
@@ -134,7 +151,7 @@ def _pod_spec(spec: Json, path: str) -> Iterator[Cause]:
     if not spec.get("containers"):
         yield field_required(f"{path}.containers")
     policy = spec.get("restartPolicy")
-    if policy not in _RESTART_POLICIES:
+    if policy is not None and policy not in _RESTART_POLICIES:
         yield field_not_supported(f"{path}.restartPolicy", policy, _RESTART_POLICIES)
     seen: set[str] = set()
     for part in ("initContainers", "containers"):

@@ -97,7 +97,11 @@ def limits() -> list[Case]:
         ),
         case(
             "limits-resize-fills-in",
-            patch(RESIZE, resources(amounts({"cpu": "150m"}))),
+            patch(
+                f"{RESIZE}?dryRun=All",
+                resources(amounts({"cpu": "150m"})),
+                until=("spec.containers.0.resources.limits.cpu", "400m"),
+            ),
             before=[*placed(container(resources=amounts({"cpu": "100m"}))), limit_range(BOUNDS)],
         ),
         case(
