@@ -68,15 +68,19 @@ class Server:
             )
         self._started.set()
 
+    def end(self) -> None:
+        """Kill it, and wait for nothing."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+
     async def kill(self) -> None:
         """Kill it, and return when its ports are free."""
+        self.end()
         process, self._process = self._process, None
         self._started.clear()
-        if process is None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+        if process is not None:
+            await process.wait()
 
     async def watch(self) -> NoReturn:
         """Raise ProcessEndedError when it ends by itself; wait while it is killed."""

@@ -76,6 +76,8 @@ class Servers:
             yield
         finally:
             for server in reversed(self.all):
+                server.end()  # all of them, even if waiting for one is interrupted
+            for server in self.all:
                 await server.kill()
 
     async def start_api(self, admin: Connection) -> None:
