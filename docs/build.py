@@ -19,6 +19,7 @@ from prometheus_client.metrics import MetricWrapperBase
 import admission.metrics
 import admission.settings
 import certs.settings
+import controlplane.settings
 import demo.settings
 import recommender.metrics
 import recommender.settings
@@ -55,11 +56,13 @@ PROGRAMS: Mapping[str, type] = {
     "admission": admission.settings.Settings,
     "certs": certs.settings.Settings,
     "sandbox": sandbox.settings.Settings,
+    "controlplane": controlplane.settings.Settings,
     "demo": demo.settings.Settings,
 }
 ABOUT: Mapping[str, str] = {
     "certs": "Makes the webhook's certificates; the reference has a shell script.",
     "sandbox": "A small cluster for trials and tests; `python -P -m sandbox SCENARIO.yaml`.",
+    "controlplane": "The same around a real API server; `python -P -m controlplane SCENARIO.yaml`.",
     "demo": "What `make demo` runs.",
 }
 GATES: Mapping[str, str] = {
