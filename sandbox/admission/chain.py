@@ -198,8 +198,9 @@ class Admission:
     def _apply_limit_ranges(self, request: AdmissionRequest) -> None:
         if request.object is not None and self._limits_apply(request):
             apply_defaults(request.object, self._limit_ranges(request.namespace))
-            if request.operation is Operation.CREATE:  # a resize may not change its class
-                request.object["status"]["qosClass"] = str(qos_class(request.object))
+            status = request.object.get("status")
+            if status and request.operation is Operation.CREATE:  # a resize keeps the class
+                status["qosClass"] = str(qos_class(request.object))
 
     def _check_limit_ranges(self, request: AdmissionRequest) -> None:
         if request.object is None or not self._limits_apply(request):
