@@ -304,7 +304,7 @@ KNOWN: dict[str, tuple[str, ...]] = {
         "vpa-scale",
         "vpa-status-bad-quantity",
     ),
-    "discovery and health in a shorter form": (
+    "not yet matched: discovery errors, bindings, logs, status and replacements of pods": (
         "discovery-api",
         "discovery-unknown-version",
         "pod-binding",
