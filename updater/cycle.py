@@ -52,8 +52,8 @@ from updater.work import Hands, Present, Rules, Work
 
 logger = logging.getLogger(__name__)
 
-# How many VPAs are worked on at a time. An eviction takes an API server a tenth of a second,
-# however idle it is: it waits until what it knows of disruption budgets is certainly the latest.
+# How many VPAs are worked on at a time. A real API server took a tenth of a second for an eviction
+# on a busy machine (benchmarks/README.md); meanwhile the updater would only wait.
 _WORKERS = 10
 _IN_PLACE = (UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE)
 _NEW_PODS_ONLY = (UpdateMode.OFF, UpdateMode.INITIAL)
