@@ -13,14 +13,11 @@ KNOWN: dict[str, tuple[str, ...]] = {
         "fields-pod-merge-strict",
     ),
     "authorization, tokens and reviews: what the sandbox words differently or lacks": (
-        "access-allowed",
         "access-binding-no-role",
         "access-escalation",
-        "access-resource-names",
         "access-review-both",
         "access-role-changed-reference",
         "access-role-no-verbs",
-        "access-stars",
     ),
     "the decoder words its own refusals of broken JSON and wrong types": (
         "create-deployments-replicas-text",
