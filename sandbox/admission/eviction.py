@@ -59,6 +59,10 @@ def evict(
     """
     if (body.get("metadata") or {}).get("name", "") != name:
         raise bad_request("name in URL does not match name in Eviction object")
+    if body["metadata"].get("namespace") not in (None, "", namespace):
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
     options = dict(body.get("deleteOptions") or {})
     dry_run = dry_run or bool(options.get("dryRun"))
     stored = store.get(PODS, namespace, name)

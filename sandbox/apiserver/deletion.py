@@ -22,6 +22,7 @@ from sandbox.times import rfc3339
 _REMEMBERED_OWNERS = 1000
 _DEFAULT_GRACE = 30
 _POLICIES = ("", "Foreground", "Background", "Orphan")
+_IMMORTAL = ("default", "kube-public", "kube-system")
 _FINISHED = ("Succeeded", "Failed")
 
 
@@ -47,10 +48,15 @@ class DeleteOptions:
         if policy not in _POLICIES:
             cause = errors.field_not_supported("propagationPolicy", policy, (*_POLICIES[1:], "nil"))
             raise errors.invalid("DeleteOptions", "", [cause], group="meta.k8s.io")
+        if policy and body.get("orphanDependents") is not None:
+            text = "orphanDependents and deletionPropagation cannot be both set"
+            cause = errors.field_invalid("propagationPolicy", policy, text)
+            raise errors.invalid("DeleteOptions", "", [cause], group="meta.k8s.io")
         try:
             seconds = None if grace in (None, "") else max(0, int(str(grace)))
         except ValueError as error:
-            raise errors.bad_request(f"invalid gracePeriodSeconds: {grace!r}") from error
+            text = f'strconv.ParseInt: parsing "{grace}": invalid syntax'
+            raise errors.bad_request(text) from error
         return cls(
             grace=seconds,
             policy=policy,
@@ -72,18 +78,26 @@ class Deletions:
         """Compare the preconditions.
 
         Raises:
-            ApiError: 409, it is another object or another version of it.
+            ApiError: 409, it is another object or another version of it; 403, it is a
+                namespace that must stay.
         """
-        for kind, wanted, actual in (
-            ("UID", options.uid, stored.uid),
-            ("ResourceVersion", options.version, str(stored.version)),
+        if resource == NAMESPACES and stored.name in _IMMORTAL:
+            raise errors.forbidden(resource, stored.name, "this namespace may not be deleted")
+        subject = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+        for kind, wanted, actual, ending in (
+            ("UID", options.uid, stored.uid, "deleted and then recreated"),
+            ("ResourceVersion", options.version, str(stored.version), "modified"),
         ):
             if wanted and wanted != actual:
-                text = (
-                    f"Precondition failed: {kind} in precondition: {wanted}, "
-                    f"{kind} in object meta: {actual}"
+                raise errors.ApiError(
+                    409,
+                    "Conflict",
+                    f'Operation cannot be fulfilled on {subject} "{stored.name}": '
+                    f"the {kind} in the precondition ({wanted}) does not match the {kind} in "
+                    f"record ({actual}). The object might have been {ending}",
+                    details={"name": stored.name, "kind": resource.kind}
+                    | ({"group": resource.group} if resource.group else {}),
                 )
-                raise errors.conflict(resource, stored.name, text)
 
     def delete(
         self, resource: Resource, stored: Stored, options: DeleteOptions

@@ -171,7 +171,7 @@ def _in_text(value: str, schema: Schema, path: str) -> Iterator[Cause]:
         yield field_invalid(path, value, f"{path} in body should match '{schema['pattern']}'")
     if schema.get("format") == "date-time" and not _is_time(value):
         text = f'{path} in body must be of type date-time: "{value}"'
-        yield field_invalid(path, value, text)
+        yield field_type_invalid(path, value, text)
 
 
 def _in_number(value: float, schema: Schema, path: str) -> Iterator[Cause]:
