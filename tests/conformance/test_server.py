@@ -23,7 +23,7 @@ OUT_OF_SCOPE = {
     "resize-apply-conflict": "server-side apply is refused by the sandbox (415)",
     "resize-apply-force": "server-side apply is refused by the sandbox (415)",
     "resize-apply-no-field-manager": "server-side apply is refused by the sandbox (415)",
-    "resize-rbac-denied": "the sandbox has no authorization",
+    "resize-rbac-denied": "every request here is the administrator's",
     "resize-vap-denied-forbidden": "ValidatingAdmissionPolicies are not simulated",
     "resize-vap-denied-invalid": "ValidatingAdmissionPolicies are not simulated",
 }
