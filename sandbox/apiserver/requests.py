@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote
 
 from sandbox.admission.request import UserInfo
-from sandbox.errors import bad_request
+from sandbox.errors import bad_request, field_not_supported, invalid
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
@@ -68,19 +68,23 @@ class Request:
         """Whether nothing may be stored.
 
         Raises:
-            ApiError: 400, ``dryRun`` has another value than ``All``.
+            ApiError: 422, ``dryRun`` has another value than ``All``.
         """
-        return dry_run(self.query.get("dryRun", ""))
+        return dry_run(self.query.get("dryRun", ""), _OPTIONS.get(self.method, "CreateOptions"))
 
 
-def dry_run(text: str) -> bool:
-    """Read a ``dryRun`` parameter, whose only value is ``All``.
+_OPTIONS = {"DELETE": "DeleteOptions", "PATCH": "PatchOptions", "PUT": "UpdateOptions"}
+
+
+def dry_run(text: str, options: str) -> bool:
+    """Read a ``dryRun`` parameter of these ``options``, whose only value is ``All``.
 
     Raises:
-        ApiError: 400, it is something else.
+        ApiError: 422, it is something else.
     """
     if text not in ("", "All"):
-        raise bad_request(f'invalid dryRun: Unsupported value: "{text}": supported values: "All"')
+        cause = field_not_supported("dryRun", [text], ("All",))
+        raise invalid(options, "", [cause], group="meta.k8s.io")
     return text == "All"
 
 

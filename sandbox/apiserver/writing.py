@@ -114,11 +114,7 @@ class Writes:
         body = read_body(request, resource)
         write.read_text()
         meta = checked_metadata(body, resource, place)
-        if meta.get("name", "") != place.name:
-            raise errors.bad_request(
-                f"the name of the object ({meta.get('name', '')}) does not match the name on the "
-                f"URL ({place.name})"
-            )
+        _check_name(meta, place)
         exists = self._store.get(write.storing, place.namespace, place.name) is not None
         if not exists and resource.created_by_update and not place.subresource:
             meta.pop("resourceVersion", None)
@@ -155,6 +151,8 @@ class Writes:
             if not write.repeated:
                 write.read_text()
             meta = checked_metadata(patched, resource, place)
+            if not resource.custom:
+                _check_name(meta, place)
             causes = [
                 errors.field_invalid(f"metadata.{name}", meta.get(name), "field is immutable")
                 for name in ("name", "uid", "uid")  # a real server tells the second one twice
@@ -251,7 +249,7 @@ class Writes:
     ) -> tuple[Stored, bool]:
         body = read_body(request, resource) if request.body else {}
         options = DeleteOptions.read(body, request.query)
-        dry = request.is_dry_run or dry_run("".join(body.get("dryRun") or ()))
+        dry = request.is_dry_run or dry_run("".join(body.get("dryRun") or ()), "DeleteOptions")
         storing = _storing(resource)
         self._deletions.check(resource, stored, options)
         asked = AdmissionRequest(
@@ -356,6 +354,24 @@ class Writes:
 
 class _OvertakenError(Exception):
     """Somebody else wrote while admission was asked: the update starts again."""
+
+
+def _check_name(meta: Json, place: Place) -> None:
+    """The body must name the object that the URL names.
+
+    Raises:
+        ApiError: 400, it has another name or none.
+    """
+    name = meta.get("name") or ""
+    if not name:
+        raise errors.bad_request(
+            f"the name of the object ({place.name} based on URL) was undeterminable: "
+            "name must be provided"
+        )
+    if name != place.name:
+        raise errors.bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({place.name})"
+        )
 
 
 def _same_pod_spec(resource: Resource, obj: Json, old: Json | None) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from common.quantity import QuantityError
 from sandbox.errors import cannot_be_handled
 from sandbox.objects.pod_resources import canonical_amounts, complete_pod_resources
+from sandbox.objects.resizing import MIRROR_ANNOTATION
 from sandbox.objects.resources import Resource
 
 Json = dict[str, Any]
@@ -37,8 +38,9 @@ def fill(resource: Resource, obj: Json) -> None:
 def _pod(pod: Json) -> None:
     spec = pod.setdefault("spec", {})
     _pod_spec(spec)
-    spec.setdefault("serviceAccountName", spec.get("serviceAccount") or "default")
-    spec["serviceAccount"] = spec["serviceAccountName"]
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account or MIRROR_ANNOTATION not in (pod.get("metadata", {}).get("annotations") or {}):
+        spec["serviceAccountName"] = spec["serviceAccount"] = account or "default"
     spec.setdefault("priority", 0)
     spec.setdefault("enableServiceLinks", True)
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")

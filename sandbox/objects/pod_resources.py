@@ -147,8 +147,29 @@ def complete_pod_resources(pod: dict[str, Any]) -> None:
             requests = resources.setdefault("requests", {})
             for name, value in limits.items():
                 requests.setdefault(name, value)
+    _complete_pod_level(spec)
     if spec.get("overhead"):
         canonical_amounts(spec["overhead"])
+
+
+def _complete_pod_level(spec: dict[str, Any]) -> None:
+    """Beside pod-level limits, requests that miss: those of all containers, else the limit.
+
+    Source: ``defaultPodRequests``.
+    """
+    resources = spec.get("resources") or {}
+    limits = resources.get("limits")
+    if not limits:
+        return
+    requests = dict(resources.get("requests") or {})
+    inside = _pod_total({"spec": spec}, "requests", with_status=False)
+    for name in _COMPUTE:
+        if name in inside:
+            requests.setdefault(name, str(inside[name].canonical()))
+        elif name in limits:
+            requests.setdefault(name, limits[name])
+    if requests:
+        resources["requests"] = requests
 
 
 def same_amounts(left: Mapping[str, Any] | None, right: Mapping[str, Any] | None) -> bool:

@@ -16,6 +16,7 @@ from sandbox.version import KubernetesVersion
 
 _STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
 _RESIZABLE: Final = ("cpu", "memory")
+_POD_LEVEL: Final = ("cpu", "hugepages-", "memory")
 _RESIZE_POLICIES: Final = ("NotRequired", "RestartContainer")
 
 
@@ -67,6 +68,8 @@ def _resource_causes(holder: Mapping[str, Any], path: str) -> Iterator[Cause]:
 
 def _amount_causes(name: str, amount: Quantity, path: str) -> Iterator[Cause]:
     if "/" not in name and name not in _STANDARD and not name.startswith("hugepages-"):
+        text = "must be a standard resource type or fully qualified"
+        yield field_invalid(path, name, text)
         yield field_invalid(path, name, "must be a standard resource for containers")
     if amount.sign < 0:
         yield field_invalid(path, str(amount), "must be greater than or equal to 0")
@@ -119,6 +122,11 @@ def _pod_level_causes(pod: Mapping[str, Any]) -> Iterator[Cause]:
     spec = pod.get("spec") or {}
     if not spec.get("resources"):
         return
+    for part in ("limits", "requests"):
+        for name in in_order(resources_of(spec, part)):
+            if name not in _RESIZABLE and not name.startswith("hugepages-"):
+                where = f"spec.resources.{part}[{name}]"
+                yield field_not_supported(where, name, _POD_LEVEL)
     yield from _resource_causes(spec, "spec.resources")
     requests = resources_of(spec, "requests")
     inside = pod_requests({"spec": {**spec, "resources": None}})
@@ -129,3 +137,13 @@ def _pod_level_causes(pod: Mapping[str, Any]) -> Iterator[Cause]:
                 str(requests[name]),
                 f"must be greater than or equal to aggregate container requests of {inside[name]}",
             )
+    most = resources_of(spec, "limits")
+    for index, container in enumerate(spec.get("containers") or ()):
+        limits = resources_of(container, "limits")
+        for name in in_order(limits):
+            if name in most and limits[name] > most[name]:
+                yield field_invalid(
+                    f"spec.resources.containers[{index}][{name}].limits",
+                    str(limits[name]),
+                    f"must be less than or equal to pod limits of {most[name]}",
+                )

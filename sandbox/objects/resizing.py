@@ -183,12 +183,14 @@ def _pod_level_causes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterato
             yield field_forbidden(
                 f"spec.resources.{part}", f"pod-level resource {part} cannot be removed"
             )
+    if not _same_resources({"resources": _with_old_compute(old["spec"], new["spec"])}, old["spec"]):
+        yield field_forbidden("spec", "only cpu and memory resources are mutable at pod-level")
 
 
 def _moved_causes(old: Mapping[str, Any], new: Mapping[str, Any], kind: str) -> Iterator[Cause]:
     before, after = _names(old, kind), _names(new, kind)
     if len(before) != len(after):
-        yield field_forbidden(f"spec.{kind}", "containers may not be added or removed on resize")
+        yield field_forbidden(f"spec.{kind}", f"{kind} may not be added or removed on resize")
         return
     for index, (was, now) in enumerate(zip(before, after, strict=True)):
         if was != now:

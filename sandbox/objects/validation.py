@@ -20,6 +20,7 @@ from sandbox.errors import (
 from sandbox.objects import crds, structural_schema
 from sandbox.objects.metadata_rules import metadata_causes
 from sandbox.objects.pod_rules import pod_resource_causes
+from sandbox.objects.policy_rules import budget_causes, limit_range_causes, quota_causes
 from sandbox.objects.registry import Registry
 from sandbox.objects.resizing import validate_pod_update, validate_resize
 from sandbox.objects.resources import Resource
@@ -200,9 +201,12 @@ _NEW: Mapping[str, Callable[[Json], Iterator[Cause]]] = {
     "Event": _new_event,
     "Job": _new_old_workload,
     "Lease": _new_lease,
+    "LimitRange": limit_range_causes,
     "Pod": _new_pod,
+    "PodDisruptionBudget": budget_causes,
     "ReplicaSet": _new_workload,
     "ReplicationController": _new_old_workload,
+    "ResourceQuota": quota_causes,
     "StatefulSet": _new_workload,
 }
 _CHANGED: Mapping[str, Callable[[Json, Json], Iterator[Cause]]] = {
@@ -211,7 +215,10 @@ _CHANGED: Mapping[str, Callable[[Json, Json], Iterator[Cause]]] = {
     "Deployment": _changed_workload,
     "Job": lambda _old, new: _new_old_workload(new),
     "Lease": lambda _old, new: _new_lease(new),
+    "LimitRange": lambda _old, new: limit_range_causes(new),
+    "PodDisruptionBudget": lambda _old, new: budget_causes(new),
     "ReplicaSet": _changed_workload,
     "ReplicationController": lambda _old, new: _new_old_workload(new),
+    "ResourceQuota": lambda _old, new: quota_causes(new),
     "StatefulSet": _changed_workload,
 }
