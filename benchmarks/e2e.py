@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 import uvloop
 
-from benchmarks.e2e_figures import Histogram, used_by
+from benchmarks.e2e_figures import Histogram
 from benchmarks.e2e_rounds import (
     IN_PLACE,
     RECOMMENDER,
@@ -40,7 +40,7 @@ from benchmarks.e2e_rounds import (
 from benchmarks.e2e_world import ROOT, Size, TooSlowError, World, running_world
 from common.errors import VpaError
 from controlplane import binaries
-from controlplane.processes import ProcessUsage
+from controlplane.processes import ProcessUsage, usage_of
 
 _PODS_PER_SECOND = 50  # what an updater should do at least; its pass ends with its interval
 _BENCH = "bench, kubelets, metrics"
@@ -182,7 +182,7 @@ async def measure(size: Size, folder: Path, limits: tuple[str, ...]) -> Figures:
             evictions=evicted,
             resizes=resized,
             webhook=webhook,
-            used={**world.used(), _BENCH: used_by(os.getpid())},
+            used={**world.used(), _BENCH: usage_of(os.getpid())},
         )
 
 

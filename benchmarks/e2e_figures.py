@@ -1,16 +1,10 @@
 """Figures from outside: histograms of a server's metrics, and what processes have used."""
 
 import math
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
-
-from controlplane.processes import ProcessUsage
-
-_MIB = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +66,3 @@ def histogram(text: str, name: str, /, **labels: str) -> Histogram:
 def total(text: str, name: str, /, **labels: str) -> float:
     """The sum of all samples of one metric that carry these labels."""
     return sum(value for _, value in samples(text, name, **labels))
-
-
-def used_by(pid: int) -> ProcessUsage:
-    """What a process of ours has used since its start; zero when it is gone. Linux only."""
-    folder = Path("/proc", str(pid))
-    try:
-        fields = (folder / "stat").read_text().rpartition(")")[2].split()
-        pages = int((folder / "statm").read_text().split()[1])
-    except OSError:
-        return ProcessUsage(cpu_seconds=0.0, memory_mib=0.0)
-    ticks = int(fields[11]) + int(fields[12])
-    return ProcessUsage(
-        cpu_seconds=ticks / os.sysconf("SC_CLK_TCK"),
-        memory_mib=pages * os.sysconf("SC_PAGE_SIZE") / _MIB,
-    )

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.e2e_figures import used_by
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
 from common.errors import KubeError
@@ -19,7 +18,7 @@ from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import DEPLOYMENTS, MUTATING_WEBHOOKS, POD_METRICS, PODS, VPAS
 from common.resources import CPU
 from controlplane.cluster import ControlPlane, running_control_plane
-from controlplane.processes import ProcessUsage
+from controlplane.processes import ProcessUsage, usage_of
 from demo.processes import Processes, Running, free_port
 from recommender.workers import spread
 from sandbox.apiserver.audit import Entry
@@ -107,7 +106,7 @@ class World:
 
     async def stop(self, running: Running) -> None:
         """End a component in order; what it has used is kept."""
-        self.last[running.name] = used_by(running.process.pid)
+        self.last[running.name] = usage_of(running.process.pid)
         self.processes.running.remove(running)
         running.process.terminate()
         try:
@@ -255,7 +254,7 @@ class World:
 
     def used(self) -> dict[str, ProcessUsage]:
         """What every process has used so far, this one with kubelets and metrics included."""
-        components = {one.name: used_by(one.process.pid) for one in self.processes.running}
+        components = {one.name: usage_of(one.process.pid) for one in self.processes.running}
         return {**self.plane.usage(), **self.last, **components}
 
 

@@ -102,17 +102,22 @@ class Server:
 
     def usage(self) -> ProcessUsage:
         """What the running process has used."""
-        folder = Path("/proc", str(self.pid))
-        try:
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            pages = int((folder / "statm").read_text().split()[1])
-        except OSError:
-            return ProcessUsage(cpu_seconds=0.0, memory_mib=0.0)
-        ticks = int(fields[11]) + int(fields[12])
-        return ProcessUsage(
-            cpu_seconds=ticks / os.sysconf("SC_CLK_TCK"),
-            memory_mib=pages * os.sysconf("SC_PAGE_SIZE") / _MIB,
-        )
+        return usage_of(self.pid)
+
+
+def usage_of(pid: int) -> ProcessUsage:
+    """What a process has used since its start; zero when it is gone. Linux only."""
+    folder = Path("/proc", str(pid))
+    try:
+        fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        pages = int((folder / "statm").read_text().split()[1])
+    except OSError:
+        return ProcessUsage(cpu_seconds=0.0, memory_mib=0.0)
+    ticks = int(fields[11]) + int(fields[12])
+    return ProcessUsage(
+        cpu_seconds=ticks / os.sysconf("SC_CLK_TCK"),
+        memory_mib=pages * os.sysconf("SC_PAGE_SIZE") / _MIB,
+    )
 
 
 def tail(log: Path, lines: int = _LOG_LINES) -> str:

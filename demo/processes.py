@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from common.errors import VpaError
+from controlplane.processes import tail
 
 STOP_WITHIN = 10.0  # seconds; the processes promise five
 
@@ -93,12 +94,6 @@ class Processes:
     def release(self) -> None:
         """Leave what runs alone: it outlives us."""
         self.running.clear()
-
-
-def tail(log: Path, lines: int = 15) -> str:
-    """The last lines of a log, indented."""
-    text = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    return "\n".join(f"    {line}" for line in text[-lines:]) or "    (it wrote nothing)"
 
 
 def free_port() -> int:

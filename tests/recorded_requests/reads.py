@@ -1,6 +1,18 @@
 """Reading: lists, pages, watches, tables, bare metadata, discovery."""
 
-from recorded_requests.case import APPS, NS, Case, case, get, named, patch, pod, post, workload
+from recorded_requests.case import (
+    APPS,
+    NS,
+    Case,
+    Request,
+    case,
+    get,
+    named,
+    patch,
+    pod,
+    post,
+    workload,
+)
 
 PODS = f"{NS}/pods"
 MAPS = f"{NS}/configmaps"
@@ -150,8 +162,8 @@ def watches() -> list[Case]:
 def forms() -> list[Case]:
     """Tables, and metadata alone."""
 
-    def tables(name: str, path: str, *before: object) -> Case:
-        return case(f"table-{name}", get(path, accept=TABLE), before=before)  # type: ignore[arg-type]  # requests
+    def tables(name: str, path: str, *before: Request) -> Case:
+        return case(f"table-{name}", get(path, accept=TABLE), before=before)
 
     idle = workload("w", replicas=0)
     stateful = workload("w", replicas=0, serviceName="s")

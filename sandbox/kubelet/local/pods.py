@@ -243,7 +243,7 @@ class _LocalPod:
         return Command(argv=argv(words, pod, container, place, env), env=env, folder=root, log=log)
 
     async def _probe(self, container: ContainerSpec, container_id: str) -> None:
-        def report(kind: ProbeKind, success: bool, message: str) -> None:  # noqa: FBT001 - Report
+        def report(kind: ProbeKind, success: bool, message: str) -> None:  # noqa: FBT001 - a Report
             self._learn(
                 partial(
                     facts.probed,

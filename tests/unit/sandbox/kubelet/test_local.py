@@ -2,6 +2,7 @@
 
 import sys
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -170,10 +171,17 @@ def test_a_process_is_ready_when_its_probe_says_so() -> None:
     run = running()
     container = run.containers["app"]
     assert not container.is_ready(NOW)
-    told = {"name": "app", "container_id": container.container_id, "kind": ProbeKind.READINESS}
-    facts.probed(run, NOW, **told, success=True)  # type: ignore[arg-type]  # one mapping for both
+    probed = partial(
+        facts.probed,
+        run,
+        NOW,
+        name="app",
+        container_id=container.container_id,
+        kind=ProbeKind.READINESS,
+    )
+    probed(success=True)
     assert container.is_ready(NOW)
-    facts.probed(run, NOW, **told, success=False, message="503")  # type: ignore[arg-type]
+    probed(success=False, message="503")
     assert not container.is_ready(NOW)
     assert run.notices[-1].message == "Readiness probe failed: 503"
 
