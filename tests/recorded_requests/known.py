@@ -274,6 +274,5 @@ KNOWN: dict[str, tuple[str, ...]] = {
         "pod-put-other-uid",
         "pod-put-without-version",
         "pod-status-patch",
-        "quota-resize-fits",
     ),
 }
