@@ -6,20 +6,17 @@ through; everybody else (kubelets, controllers, the test) goes straight there.
 
 import asyncio
 import contextlib
-import os
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import admission.access
 import recommender.access
 import updater.access
-from certs import authority
+from certificates import new_bundle
 from certs.store import Directory
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.base import QuantityJson
@@ -27,14 +24,12 @@ from common.api.core import Pod
 from common.kube.cache import Cache
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import DEPLOYMENTS, MUTATING_WEBHOOKS, PODS, VPAS, Endpoint, Permission
-from common.runtime.clock import SystemClock
-from common.runtime.web import listen
+from component import LOOPBACK, Process, free_port, start_process, webhook_flags
 from sandbox.apiserver.audit import Entry
 from sandbox.cluster import Cluster, running_cluster
 from sandbox.scenario import Scenario, parse_scenario
 from workloads import NAMESPACE, Change, prepare
 
-LOOPBACK = "127.0.0.1"
 AGENTS = {
     "recommender": "vpa-recommender",
     "updater": "vpa-updater",
@@ -142,52 +137,6 @@ class Gate:
 
 
 @dataclass
-class Process:
-    """A running component, and what it has said."""
-
-    name: str
-    process: asyncio.subprocess.Process
-    port: int  # of the ops address
-    log: list[str] = field(default_factory=list)
-
-    async def read_log(self) -> None:
-        assert self.process.stderr is not None
-        while line := await self.process.stderr.readline():
-            self.log.append(line.decode())
-
-    def said(self, sentence: str) -> list[str]:
-        """The lines that hold a sentence."""
-        return [line for line in self.log if sentence in line]
-
-    async def get(self, path: str) -> str:
-        """The body of an answer of the ops address."""
-        reader, writer = await asyncio.open_connection(LOOPBACK, self.port)
-        writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
-        body = (await reader.read()).partition(b"\r\n\r\n")[2]
-        writer.close()
-        return body.decode()
-
-    async def cycles(self) -> int:
-        """How many cycles have ended, successful or not."""
-        for line in (await self.get("/metrics")).splitlines():
-            if "execution_latency_seconds_count" in line and 'step="total"' in line:
-                return int(float(line.rpartition(" ")[2]))
-        return 0
-
-    async def stop(self) -> tuple[int, float]:
-        """Send SIGTERM; the exit code, and how many seconds it took."""
-        began = asyncio.get_running_loop().time()
-        self.process.terminate()
-        code = await self.process.wait()
-        return code, asyncio.get_running_loop().time() - began
-
-    async def kill(self) -> None:
-        """Send SIGKILL."""
-        self.process.kill()
-        await self.process.wait()
-
-
-@dataclass
 class World:
     """A cluster, a client of it for the test, and the processes that were started."""
 
@@ -213,7 +162,7 @@ class World:
         ops = free_port()
         arguments = [name, f"--kubeconfig={kubeconfig}", f"--address={LOOPBACK}:{ops}"]
         if name == "admission":
-            arguments += _webhook_flags(self.folder, free_port())
+            arguments += webhook_flags(self.folder, free_port())
         return [*arguments, *FLAGS[name], *flags], ops
 
     async def start(self, name: str, *flags: str) -> Process:
@@ -247,11 +196,11 @@ class World:
 
     async def ready(self, process: Process) -> None:
         """Wait until a process says that it is."""
-        told = ""
+        told = 0
         async with asyncio.timeout(60):
-            while told != "OK":
+            while told != 200:
                 with contextlib.suppress(ConnectionRefusedError):
-                    told = await process.get("/readyz")
+                    told, _ = await process.get("/readyz")
                 await asyncio.sleep(0.05)
 
     # The way to the API server
@@ -345,12 +294,7 @@ async def world(
 
     When the test fails, what the processes said is printed.
     """
-    bundle = authority.create(
-        [LOOPBACK],
-        make_key=authority.rsa_key,
-        now=SystemClock().now(),
-        lifetime=timedelta(hours=1),
-    )
+    bundle = new_bundle()
     await Directory(folder).save(bundle)
     async with running_cluster(scenario) as cluster, cluster.client("test") as client:
         await prepare(client, change=change)
@@ -371,45 +315,15 @@ async def world(
                 raise
             finally:
                 for process in made.running:
-                    if process.process.returncode is None:
-                        await process.kill()
+                    await process.kill()
                 await made.shut()
                 for cache in caches:
                     cache.cancel()
 
 
-async def start_process(command: Sequence[str]) -> asyncio.subprocess.Process:
-    """``python -P -m <command>``, with our own environment less what would steer it."""
-    environ = {key: value for key, value in os.environ.items() if key != "NAMESPACE"}
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", *command),
-        env=environ,
-        stdin=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-    )
-
-
-def free_port() -> int:
-    """A port that nobody listens on at this moment."""
-    with listen(f"{LOOPBACK}:0") as found:
-        return int(found.getsockname()[1])
-
-
 def repeated(names: Iterable[str]) -> list[str]:
     """What is there more than once."""
     return [name for name, count in Counter(names).items() if count > 1]
-
-
-def _webhook_flags(folder: Path, port: int) -> list[str]:
-    return [
-        f"--port={port}",
-        "--register-by-url",
-        f"--webhook-address=https://{LOOPBACK}",
-        f"--webhook-port={port}",
-        f"--tls-cert-file={folder / 'serverCert.pem'}",
-        f"--tls-private-key={folder / 'serverKey.pem'}",
-        f"--client-ca-file={folder / 'caCert.pem'}",
-    ]
 
 
 def _runs_with(pod: Pod, target: Mapping[str, QuantityJson]) -> bool:

@@ -6,7 +6,8 @@ from urllib.parse import urlsplit
 
 from common.kube.client import PatchType
 from common.kube.endpoints import MUTATING_WEBHOOKS, PODS, VPAS
-from process_harness import Process, World, world
+from component import Process
+from process_harness import World, world
 from webhook_client import Connection
 from webhook_harness import pod_request, vpa_request
 from workloads import NAMESPACE, autoscaler, deploy, loosened
@@ -62,7 +63,7 @@ async def test_objects_that_make_no_sense_stop_nobody_else(tmp_path: Path) -> No
         assert it.target("nonsense") == NONSENSE["target"]
         for process in (recommender, updater, admission):
             assert process.said("Traceback") == [], process.name
-            assert await process.get("/health-check") == "OK"
+            assert await process.get("/health-check") == (200, "OK")
 
         await malformed_reviews(it, admission)
 

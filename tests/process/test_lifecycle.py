@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from process_harness import AGENTS, Process, World, repeated, world
+from component import Process
+from process_harness import AGENTS, World, repeated, world
 from workloads import deploy
 
 SMALL = {"cpu": "800m", "memory": "1Gi"}  # what `small` requests, and `LESS` is what it needs
@@ -38,7 +39,8 @@ async def test_killed_in_the_middle_of_things_they_go_on_and_repeat_nothing(
         assert repeated(it.evicted()) == []
         assert repeated(it.resized()) == []
         assert it.evicted("large") == []
-        assert (await recommender.get("/readyz"), await updater.get("/readyz")) == ("OK", "OK")
+        for process in (recommender, updater):
+            assert await process.get("/readyz") == (200, "OK"), process.name
 
         await nothing_is_forgotten(it, recommender)
         await the_webhook_comes_back(it, admission)

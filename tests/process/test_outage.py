@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from common.kube.endpoints import VPAS
-from process_harness import Process, world
+from component import Process
+from process_harness import world
 from workloads import NAMESPACE, deploy
 
 OUTAGE_SECONDS = 30.0
@@ -40,7 +41,7 @@ async def test_back_after_half_a_minute_they_act_on_what_is_true_now(tmp_path: P
         await it.until(lambda: all(len(it.pods_of(name)) == 2 for name in ("stays", "moves")))
         for one in processes:
             assert one.process.returncode is None
-            assert await one.get("/health-check") == "OK", one.name
+            assert await one.get("/health-check") == (200, "OK"), one.name
         await asyncio.sleep(since + OUTAGE_SECONDS - asyncio.get_running_loop().time())
         seen = len(it.cluster.audit())
         await it.open()
@@ -56,7 +57,7 @@ async def test_back_after_half_a_minute_they_act_on_what_is_true_now(tmp_path: P
                 "API server reachable again",
             ]
             assert one.said("Traceback") == []
-            assert await one.get("/readyz") == "OK", one.name
+            assert await one.get("/readyz") == (200, "OK"), one.name
 
 
 def lines(process: Process) -> list[str]:

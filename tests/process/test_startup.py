@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from process_harness import AGENTS, LOOPBACK, start_process, world
+from component import LOOPBACK, start_process
+from process_harness import AGENTS, world
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +70,8 @@ async def test_an_api_server_that_is_not_there_yet_is_waited_for(tmp_path: Path)
         processes = [await it.start(name) for name in AGENTS]
         await it.until(lambda: all(one.said("API server unreachable") for one in processes))
         for one in processes:
-            assert (await one.get("/readyz")).startswith("not ready"), one.name
-            assert await one.get("/health-check") == "OK", one.name
+            assert (await one.get("/readyz"))[0] == 503, one.name
+            assert await one.get("/health-check") == (200, "OK"), one.name
         await it.open()
         await it.until(lambda: all(one.said("API server reachable again") for one in processes))
         for one in processes:

@@ -5,7 +5,6 @@ import json
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,22 +12,14 @@ import pytest
 from admission.app import LARGEST_BODY, Match
 from admission.tls import KeyPair
 from builders import recommendation, vpa
+from certificates import new_bundle
 from certs import authority
-from common.runtime.clock import SystemClock
 from common.runtime.web import WebServer
 from webhook_client import Connection
 from webhook_harness import FakeCluster, Harness, pod_request
 
-HOSTS = ["127.0.0.1"]
 POD = {"metadata": {"generateName": "web-"}, "spec": {"containers": [{"name": "app"}]}}
 WEB = vpa(recommendations=(recommendation(),))
-
-
-def new_bundle() -> authority.Bundle:
-    # The handshake checks dates against the computer's clock.
-    return authority.create(
-        HOSTS, make_key=authority.rsa_key, now=SystemClock().now(), lifetime=timedelta(hours=1)
-    )
 
 
 def write(folder: Path, bundle: authority.Bundle) -> tuple[Path, Path]:

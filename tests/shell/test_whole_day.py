@@ -21,7 +21,7 @@ import admission.__main__
 import recommender.__main__
 import updater.__main__
 from admission.settings import Settings as AdmissionSettings
-from certs import authority
+from certificates import new_bundle
 from certs.store import Directory
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
@@ -31,7 +31,7 @@ from common.kube.client import KubeClient
 from common.kube.endpoints import MUTATING_WEBHOOKS, PODS, VPAS
 from common.quantity import parse_milli, parse_value
 from common.runtime.clock import SystemClock
-from process_harness import free_port
+from component import free_port
 from recommender.settings import Settings as RecommenderSettings
 from sandbox import virtual_time
 from sandbox.cluster import Cluster, running_cluster
@@ -100,12 +100,8 @@ class Journal:
 @asynccontextmanager
 async def components(cluster: Cluster, clock: VirtualClock, folder: Path) -> AsyncIterator[None]:
     """Our three programs, from their settings on, as tasks of this loop."""
-    bundle = authority.create(
-        ["127.0.0.1"],
-        make_key=authority.rsa_key,
-        now=SystemClock().now() - timedelta(days=1),
-        lifetime=timedelta(days=3),
-    )
+    # Good by the simulated clock, too, which is up to a day before or after the computer's.
+    bundle = new_bundle(valid_from=SystemClock().now() - timedelta(days=1), days=3)
     await Directory(folder).save(bundle)
     kubeconfig, port = folder / "kubeconfig", free_port()
     kubeconfig.write_text(cluster.kubeconfig)
