@@ -90,6 +90,14 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(text.split(",")) if text else ()
 
 
+def port_number(text: str) -> int:
+    """Parse a TCP port; 0 means any free one."""
+    port = int(text)
+    if not 0 <= port <= 65535:
+        raise ValueError(f"not a port: {text!r}")
+    return port
+
+
 def show(value: object) -> str:
     """The text that a flag would parse to this value, as ``--help`` prints it.
 

@@ -1,9 +1,9 @@
-"""What an operator can tell the sandbox."""
+"""What an operator can tell the sandbox, and every program that runs a cluster."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from common.flags import flag
+from common.flags import flag, port_number
 from common.runtime.settings import LoggingSettings
 from sandbox.version import KubernetesVersion
 
@@ -12,17 +12,9 @@ def _version(text: str) -> KubernetesVersion | None:
     return KubernetesVersion.parse(text) if text else None
 
 
-def port_number(text: str) -> int:
-    """A TCP port; 0 means any free one."""
-    port = int(text)
-    if not 0 <= port <= 65535:
-        raise ValueError(f"not a port: {text!r}")
-    return port
-
-
 @dataclass(frozen=True, kw_only=True)
-class Settings(LoggingSettings):
-    """A small Kubernetes cluster in one process, on loopback."""
+class ClusterSettings(LoggingSettings):
+    """Of a cluster on loopback, whatever its API server is."""
 
     kubeconfig: Path = flag(
         "--kubeconfig",
@@ -36,16 +28,23 @@ class Settings(LoggingSettings):
         parse=port_number,
         help="Port of the API server on 127.0.0.1; 0 takes a free one.",
     )
-    kubernetes_version: KubernetesVersion | None = flag(
-        "--kubernetes-version",
-        default=None,
-        parse=_version,
-        help="Behave like this version, 1.33 to 1.36, whatever the scenario says.",
-    )
+    # Quieter than a component: a user reads it beside what the program prints.
     verbosity: int = flag(
         "--v",
         short="-v",
         default=1,
         parse=int,
         help="Log detail as klog counts it: 0 warnings, 1-4 information, 5 and more debugging.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(ClusterSettings):
+    """A small Kubernetes cluster in one process, on loopback."""
+
+    kubernetes_version: KubernetesVersion | None = flag(
+        "--kubernetes-version",
+        default=None,
+        parse=_version,
+        help="Behave like this version, 1.33 to 1.36, whatever the scenario says.",
     )

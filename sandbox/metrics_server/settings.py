@@ -5,19 +5,12 @@ from datetime import timedelta
 from pathlib import Path
 
 from common.errors import ConfigError
-from common.flags import duration, flag
+from common.flags import duration, flag, port_number
 from common.runtime.settings import ClientSettings, LoggingSettings
 
 
 def _path(text: str) -> Path | None:
     return Path(text) if text else None
-
-
-def _port(text: str) -> int:
-    port = int(text)
-    if not 0 <= port <= 65535:
-        raise ValueError(f"not a port: {text!r}")
-    return port
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +20,7 @@ class Settings(LoggingSettings, ClientSettings):
     secure_port: int = flag(
         "--secure-port",
         default=10250,
-        parse=_port,
+        parse=port_number,
         help="Port of the API on 127.0.0.1; 0 takes a free one.",
     )
     metric_resolution: timedelta = flag(

@@ -14,6 +14,7 @@ from common.flags import (
     duration,
     flag,
     names,
+    port_number,
     read_flags,
     show,
 )
@@ -29,6 +30,7 @@ class Settings:
         "--interval", default=timedelta(minutes=1), parse=duration, help="How often, at 100%."
     )
     count: int = flag("--count", default=2, parse=int, help="How many.")
+    port: int = flag("--port", default=0, parse=port_number, help="Where to listen.")
     rate: float = flag("--rate-limit", default=-1.0, parse=float, help="How fast.")
     elect: bool = flag("--leader-elect", default=False, parse=boolean, help="One acts.")
     register: bool = flag("--register", default=True, parse=boolean, help="Register.")
@@ -84,6 +86,9 @@ def test_command_lines(argv: list[str], want: dict[str, Any]) -> None:
         pytest.param(["stray"], "stray", id="a word that is no flag"),
         pytest.param(["--count=many"], "many", id="no number"),
         pytest.param(["--count"], "--count", id="no value"),
+        pytest.param(["--port=http"], "http", id="a port that is no number"),
+        pytest.param(["--port=65536"], "65536", id="a port beyond the last"),
+        pytest.param(["--port=-1"], "-1", id="a port below zero"),
         pytest.param(["--interval=5"], "5", id="a duration without a unit"),
         pytest.param(["--leader-elect=maybe"], "maybe", id="neither true nor false"),
     ],
