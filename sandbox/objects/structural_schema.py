@@ -1,34 +1,22 @@
 """Structural schemas of custom resources: what is dropped, filled in and refused.
 
-Source: k8s.io/apiextensions-apiserver pkg/apiserver/{schema,validation}. Not evaluated: CEL
-rules other than the form that :mod:`sandbox.objects.presence_rules` knows, and the formats beyond
-numbers and times.
+Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema, pkg/registry/customresource. Not
+evaluated: CEL rules other than the form that :mod:`sandbox.objects.presence_rules` knows.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from common.errors import Cause
-from sandbox.errors import (
-    field_duplicate,
-    field_invalid,
-    field_not_supported,
-    field_required,
-    field_type_invalid,
-)
+from sandbox.errors import field_duplicate, field_invalid
 from sandbox.objects import presence_rules
-
-Schema = Mapping[str, Any]
+from sandbox.objects.schema_validation import ABSENT, Schema, unchanged, violations
 
 _ROOT_FIELDS = ("apiVersion", "kind", "metadata")
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
-_INT_OR_STRING = "x-kubernetes-int-or-string"
-_BOUNDS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
+_TWICE = 2
 _BLOCKING = frozenset(
     {
         "FieldValueNotSupported",
@@ -81,13 +69,65 @@ def fill_defaults(value: Any, schema: Schema) -> None:
             fill_defaults(item, schema["items"])
 
 
-def check(value: Any, schema: Schema, *, nil: str) -> list[Cause]:
-    """Every rule that ``value`` breaks, in the order of the schema.
+def drop_nulls(value: Any, schema: Schema | None) -> None:
+    """Remove, in place, the nulls of fields that may not be null and have no default.
+
+    What no schema tells of may be null.
+    """
+    if isinstance(value, dict):
+        for name in tuple(value):
+            below = _below(schema, name)
+            item = value[name]
+            if item is None:
+                if below is not None and not below.get("nullable") and "default" not in below:
+                    del value[name]
+            elif isinstance(item, dict | list):
+                drop_nulls(item, below)
+    elif isinstance(value, list):
+        below = None if schema is None else schema.get("items")
+        for item in value:
+            if isinstance(item, dict | list):
+                drop_nulls(item, below)
+
+
+def _below(schema: Schema | None, name: str) -> Schema | None:
+    """The schema of a field."""
+    if schema is None:
+        return None
+    found = schema.get("properties", {}).get(name)
+    if found is None:
+        found = schema.get("additionalProperties")
+    return found if isinstance(found, Mapping) else None
+
+
+def check(
+    value: Mapping[str, Any],
+    schema: Schema,
+    *,
+    nil: str,
+    old: Mapping[str, Any] | None = None,
+    part: str = "",
+) -> list[Cause]:
+    """Every rule that the object ``value`` breaks, in the order of the schema.
+
+    ``old`` is what it was before an update: what hasn't changed isn't wrong. ``part`` is
+    ``status`` when only that was written.
 
     Rules in CEL are looked at only when the shape is right; where they aren't, a last cause
     says so, and writes the missing value as ``nil`` (it differs between minors).
     """
-    causes = list(_violations(value, schema, "", root=True))
+    before: Any = ABSENT if old is None else old
+    if not part:
+        causes = violations(value, schema, old=before)
+    elif part in value:
+        below = schema.get("properties", {}).get(part, {})
+        was = ABSENT if old is None else old.get(part, ABSENT)
+        causes = violations(value[part], below, old=was, place=part)
+    else:
+        causes = []
+    repeated = list(_repetitions(value, schema, ""))
+    if repeated and (old is None or not any(_repetitions(old, schema, ""))):
+        causes += repeated
     if not _has_rules(schema):
         return causes
     if any(cause.reason in _BLOCKING for cause in causes):
@@ -97,129 +137,70 @@ def check(value: Any, schema: Schema, *, nil: str) -> list[Cause]:
         )
         message = f"Invalid value: {nil}: {text}"
         return [*causes, Cause(reason="FieldValueInvalid", message=message, field="<nil>")]
-    return [*causes, *_rule_violations(value, schema, "")]
+    return [*causes, *_rule_violations(value, schema, "", before)]
 
 
-def _violations(value: Any, schema: Schema, path: str, *, root: bool = False) -> Iterator[Cause]:
-    wrong_type = _wrong_type(value, schema, path)
-    if wrong_type is not None:
-        yield wrong_type
-        return
-    if value is None:
-        return
-    if "enum" in schema and value not in schema["enum"]:
-        yield field_not_supported(path, value, schema["enum"])
+def _repetitions(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
+    """Entries that are twice in a list that is a set or a map."""
     if isinstance(value, dict):
-        yield from _in_map(value, schema, path, root=root)
+        properties, additional = schema.get("properties", {}), schema.get("additionalProperties")
+        for name, item in value.items():
+            if not isinstance(item, dict | list):
+                continue
+            if name in properties:
+                below = f"{path}.{name}" if path else name
+                yield from _repetitions(item, properties[name], below)
+            elif isinstance(additional, Mapping):
+                yield from _repetitions(item, additional, f"{path}[{name}]")
     elif isinstance(value, list):
-        yield from _in_list(value, schema, path)
-    elif isinstance(value, str):
-        yield from _in_text(value, schema, path)
-    elif not isinstance(value, bool):
-        yield from _in_number(value, schema, path)
-    yield from _in_combinations(value, schema, path)
+        kind = schema.get("x-kubernetes-list-type")
+        if kind in ("map", "set"):
+            keys = schema.get("x-kubernetes-list-map-keys", ())
+            yield from _in_set(value, path) if kind == "set" else _in_map(value, keys, path)
+        items = schema.get("items")
+        if items is not None:
+            for index, item in enumerate(value):
+                yield from _repetitions(item, items, f"{path}[{index}]")
 
 
-def _in_map(value: Mapping[str, Any], schema: Schema, path: str, *, root: bool) -> Iterator[Cause]:
-    for name in schema.get("required", ()):
-        if name not in value:
-            yield field_required(f"{path}.{name}" if path else name)
-    size = len(value)
-    if size > schema.get("maxProperties", size):
-        yield _too_many(path, size, schema["maxProperties"])
-    properties, additional = schema.get("properties", {}), schema.get("additionalProperties")
-    for name, item in value.items():
-        if root and name in _ROOT_FIELDS:
-            continue
-        below = properties.get(name, additional)
-        if isinstance(below, Mapping):
-            yield from _violations(item, below, f"{path}.{name}" if path else name)
+def _in_map(value: Sequence[Any], keys: Sequence[str], path: str) -> Iterator[Cause]:
+    for index, item in enumerate(value):
+        if item is not None and not isinstance(item, dict):
+            text = "must be an object for an array of list-type map"
+            yield field_invalid(f"{path}[{index}]", item, text)
+            return
+    identities = [{key: item[key] for key in keys if key in item} if item else {} for item in value]
+    yield from _in_set(identities, path)
 
 
-def _in_list(value: Sequence[Any], schema: Schema, path: str) -> Iterator[Cause]:
-    size = len(value)
-    if size > schema.get("maxItems", size):
-        yield _too_many(path, size, schema["maxItems"])
-    if size < schema.get("minItems", 0):
-        yield field_invalid(
-            path, size, f"{path} in body should have at least {schema['minItems']} items"
-        )
-    if "items" in schema:
-        for index, item in enumerate(value):
-            yield from _violations(item, schema["items"], f"{path}[{index}]")
-    kind = schema.get("x-kubernetes-list-type")
-    if kind in ("map", "set"):
-        keys = schema.get("x-kubernetes-list-map-keys", ())
-        seen: list[Any] = []
-        for index, item in enumerate(value):
-            identity = item
-            if kind == "map":
-                identity = {key: item.get(key) for key in keys} if isinstance(item, dict) else item
-            if identity in seen:
-                yield field_duplicate(f"{path}[{index}]", identity)
-            seen.append(identity)
+def _in_set(value: Sequence[Any], path: str) -> Iterator[Cause]:
+    """The first repetition of each entry."""
+    times: dict[bytes, int] = {}
+    for index, item in enumerate(value):
+        text = msgspec.json.encode(item, order="deterministic")
+        times[text] = times.get(text, 0) + 1
+        if times[text] == _TWICE:
+            yield field_duplicate(f"{path}[{index}]", item)
 
 
-def _in_text(value: str, schema: Schema, path: str) -> Iterator[Cause]:
-    if len(value) > schema.get("maxLength", len(value)):
-        message = f"Too long: may not be more than {schema['maxLength']} bytes"
-        yield Cause(reason="FieldValueTooLong", message=message, field=path)
-    if len(value) < schema.get("minLength", 0):
-        text = f"{path} in body should be at least {schema['minLength']} chars long"
-        yield field_invalid(path, value, text)
-    if "pattern" in schema and _pattern(schema["pattern"]).search(value) is None:
-        yield field_invalid(path, value, f"{path} in body should match '{schema['pattern']}'")
-    if schema.get("format") == "date-time" and not _is_time(value):
-        text = f'{path} in body must be of type date-time: "{value}"'
-        yield field_type_invalid(path, value, text)
-
-
-def _in_number(value: float, schema: Schema, path: str) -> Iterator[Cause]:
-    low, high = _BOUNDS.get(schema.get("format", ""), (value, value))
-    if not low <= value <= high:
-        text = f"{path} in body must be of type {schema['format']}: {value}"
-        yield field_type_invalid(path, value, text)
-    minimum, maximum = schema.get("minimum"), schema.get("maximum")
-    if minimum is not None and (value <= minimum if _exclusive(schema, "M") else value < minimum):
-        bound = "than" if _exclusive(schema, "M") else "than or equal to"
-        yield field_invalid(path, value, f"{path} in body should be greater {bound} {minimum}")
-    if maximum is not None and (value >= maximum if _exclusive(schema, "X") else value > maximum):
-        bound = "than" if _exclusive(schema, "X") else "than or equal to"
-        yield field_invalid(path, value, f"{path} in body should be less {bound} {maximum}")
-
-
-def _exclusive(schema: Schema, side: str) -> bool:
-    return bool(schema.get("exclusiveMinimum" if side == "M" else "exclusiveMaximum"))
-
-
-def _in_combinations(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
-    for option in schema.get("allOf", ()):
-        yield from _violations(value, option, path)
-    if "not" in schema and not any(_violations(value, schema["not"], path)):
-        yield field_invalid(path, value, f"{path} in body must not validate the schema (not)")
-    for name, allowed in (("anyOf", "at least one"), ("oneOf", "one and only one")):
-        if name not in schema:
-            continue
-        fitting = sum(1 for option in schema[name] if not any(_violations(value, option, path)))
-        if fitting == 0 or (name == "oneOf" and fitting > 1):
-            text = f"{path} in body must validate {allowed} schema ({name})"
-            yield field_invalid(path, value, text)
-
-
-def _rule_violations(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
+def _rule_violations(value: Any, schema: Schema, path: str, old: Any) -> Iterator[Cause]:
+    if old is not ABSENT and unchanged(old, value):
+        return
     for rule in schema.get("x-kubernetes-validations", ()):
         if presence_rules.broken(rule.get("rule", ""), value):
             message = rule.get("message") or f"failed rule: {rule['rule']}"
             yield field_invalid(path, value if isinstance(value, str | int) else "object", message)
     if isinstance(value, dict):
         properties, additional = schema.get("properties", {}), schema.get("additionalProperties")
+        were = old if isinstance(old, dict) else {}
         for name, item in value.items():
             below = properties.get(name, additional)
             if isinstance(below, Mapping):
-                yield from _rule_violations(item, below, f"{path}.{name}" if path else name)
+                place = f"{path}.{name}" if path else name
+                yield from _rule_violations(item, below, place, were.get(name, ABSENT))
     elif isinstance(value, list) and "items" in schema:
         for index, item in enumerate(value):
-            yield from _rule_violations(item, schema["items"], f"{path}[{index}]")
+            yield from _rule_violations(item, schema["items"], f"{path}[{index}]", ABSENT)
 
 
 def _has_rules(schema: Schema) -> bool:
@@ -228,47 +209,3 @@ def _has_rules(schema: Schema) -> bool:
     below = [*schema.get("properties", {}).values(), schema.get("additionalProperties")]
     below.append(schema.get("items"))
     return any(isinstance(item, Mapping) and _has_rules(item) for item in below)
-
-
-def _wrong_type(value: Any, schema: Schema, path: str) -> Cause | None:
-    actual = _type_name(value)
-    if value is None:
-        wanted = schema.get("type")
-        if schema.get("nullable") or wanted is None:
-            return None
-    elif schema.get(_INT_OR_STRING):
-        wanted = "integer" if actual == "string" else "integer or string"
-        if actual in ("integer", "string"):
-            return None
-    else:
-        wanted = schema.get("type")
-        if wanted is None or wanted == actual or (wanted, actual) == ("number", "integer"):
-            return None
-    text = f'{path or "<root>"} in body must be of type {wanted}: "{actual}"'
-    return field_type_invalid(path, actual, text)
-
-
-def _type_name(value: Any) -> str:
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
-        return "integer"
-    names = {float: "number", str: "string", list: "array", dict: "object"}
-    return names.get(type(value), "null")
-
-
-def _too_many(path: str, size: int, most: int) -> Cause:
-    message = f"Too many: {size}: must have at most {most} items"
-    return Cause(reason="FieldValueTooMany", message=message, field=path)
-
-
-@lru_cache(maxsize=256)
-def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(text)
-
-
-def _is_time(text: str) -> bool:
-    try:
-        return datetime.fromisoformat(text).tzinfo is not None
-    except ValueError:
-        return False
