@@ -17,10 +17,19 @@ from sandbox.objects.pod_shapes import (
 
 
 class ServiceReference(Shape):
-    """The Service that a webhook or an APIService is reached by."""
+    """The Service that an APIService is reached by."""
 
     namespace: str
     name: str
+    path: Text = None
+    port: Number = None
+
+
+class WebhookService(Shape):
+    """``ServiceReference`` of a webhook, whose own rules ask for name and namespace."""
+
+    namespace: Text = None
+    name: Text = None
     path: Text = None
     port: Number = None
 
@@ -29,7 +38,7 @@ class ClientConfig(Shape):
     """``WebhookClientConfig``."""
 
     url: Text = None
-    service: ServiceReference | None = None
+    service: WebhookService | None = None
     ca_bundle: Text = None
 
 
@@ -46,8 +55,8 @@ class Rule(Shape):
 class Webhook(Shape):
     """``MutatingWebhook`` and ``ValidatingWebhook``."""
 
-    name: str
-    client_config: ClientConfig
+    name: Text = None
+    client_config: ClientConfig | None = None
     rules: list[Rule] | None = None
     failure_policy: Text = None
     match_policy: Text = None
