@@ -237,9 +237,10 @@ def field_forbidden(field: str, text: str) -> Cause:
 
 def field_invalid(field: str, value: object, text: str) -> Cause:
     """The value breaks a rule; it is shown as JSON, strings in quotes."""
-    return Cause(
-        reason="FieldValueInvalid", message=f"Invalid value: {shown(value)}: {text}", field=field
-    )
+    message = f"Invalid value: {shown(value)}"
+    if text:
+        message += f": {text}"
+    return Cause(reason="FieldValueInvalid", message=message, field=field)
 
 
 def field_type_invalid(field: str, value: object, text: str) -> Cause:
@@ -267,10 +268,29 @@ def field_not_supported(field: str, value: object, supported: Iterable[object]) 
     )
 
 
+def field_not_found(field: str, value: object, text: str = "") -> Cause:
+    """What is named isn't there."""
+    message = f"Not found: {shown(value)}"
+    return Cause(
+        reason="FieldValueNotFound",
+        message=f"{message}: {text}" if text else message,
+        field=field,
+    )
+
+
 def field_duplicate(field: str, value: object) -> Cause:
     """Two list entries have the same key."""
     return Cause(
         reason="FieldValueDuplicate", message=f"Duplicate value: {shown(value)}", field=field
+    )
+
+
+def field_too_long(field: str, most: int) -> Cause:
+    """The value has more than ``most`` bytes; it isn't shown."""
+    return Cause(
+        reason="FieldValueTooLong",
+        message=f"Too long: may not be more than {most} bytes",
+        field=field,
     )
 
 

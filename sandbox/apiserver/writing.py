@@ -33,7 +33,7 @@ from sandbox.objects.registry import Registry
 from sandbox.objects.resizing import prepare_resize
 from sandbox.objects.resources import EVENTS, NAMESPACES, PODS, Resource
 from sandbox.objects.store import Store, Stored
-from sandbox.objects.strategies import prepare_create, prepare_update
+from sandbox.objects.strategies import prepare_create, prepare_identified, prepare_update
 from sandbox.objects.validation import Validation
 from sandbox.patching import ContentType, apply_patch
 from sandbox.version import KubernetesVersion
@@ -84,7 +84,7 @@ class Writes:
         self._check_namespace(resource, place.namespace)
         obj = self._understood(write, obj, None)
         prepare_create(storing, obj, self._rng)
-        for name in ("uid", "creationTimestamp", "generation", "managedFields"):
+        for name in ("uid", "creationTimestamp", "managedFields"):
             obj["metadata"].pop(name, None)
         self._record(write, obj)
         asked = write.asked(Operation.CREATE, obj, None)
@@ -92,7 +92,8 @@ class Writes:
         if not obj["metadata"].get("name") and obj["metadata"].get("generateName"):
             obj["metadata"]["name"] = self._free_name(storing, obj["metadata"])
         stamp_new(obj, storing, self._clock.now(), self._rng)
-        self._validation.check_new(storing, obj)
+        prepare_identified(storing, obj)
+        self._validation.check_new(storing, obj, group=resource.group)
         asked.name, asked.object = obj["metadata"]["name"], obj
         await self._admission.validate(asked)
         if write.request.is_dry_run:
@@ -201,7 +202,9 @@ class Writes:
             new = prepare_resize(old, new, self._version)
         elif grows_generation(storing, old, new):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        self._validation.check_changed(storing, place.subresource, old, new)
+        self._validation.check_changed(
+            storing, place.subresource, old, new, group=resource.group
+        )
         asked.object = new
         await self._admission.validate(asked)
         if new == old:

@@ -14,7 +14,7 @@ from common.kube.events import NORMAL, WARNING
 from sandbox.controllers.actor import Actor
 from sandbox.controllers.jobs import ended
 from sandbox.controllers.pods import owner_reference
-from sandbox.controllers.schedules import Schedule, ScheduleError, parse_schedule
+from sandbox.schedules import Schedule, ScheduleError, parse_schedule
 from sandbox.times import rfc3339
 
 Json = dict[str, Any]

@@ -17,6 +17,7 @@ from sandbox.objects.resources import Resource
 Json = dict[str, Any]
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_MOST_RETRIES = 2**31 - 1
 _LIMIT_RANGE_PARTS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
 
 
@@ -92,6 +93,7 @@ def _template(owner: Json) -> None:
     template = (owner.get("spec") or {}).get("template")
     if template is None:
         return
+    template.setdefault("metadata", {})
     spec = template.setdefault("spec", {})
     _pod_spec(spec)
     for name in ("initContainers", "containers"):
@@ -134,13 +136,21 @@ def _stateful_set(obj: Json) -> None:
     spec = obj.setdefault("spec", {})
     spec.setdefault("replicas", 1)
     spec.setdefault("podManagementPolicy", "OrderedReady")
-    spec.setdefault(
-        "persistentVolumeClaimRetentionPolicy", {"whenDeleted": "Retain", "whenScaled": "Retain"}
-    )
+    retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
+    for name in ("whenDeleted", "whenScaled"):
+        retention.setdefault(name, "Retain")
     strategy = spec.setdefault("updateStrategy", {})
-    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
-        strategy.setdefault("rollingUpdate", {}).setdefault("partition", 0)
+    if "type" not in strategy:
+        strategy["type"] = "RollingUpdate"
+        strategy.setdefault("rollingUpdate", {})
+    if strategy["type"] == "RollingUpdate" and "rollingUpdate" in strategy:
+        strategy["rollingUpdate"].setdefault("partition", 0)
     spec.setdefault("revisionHistoryLimit", 10)
+    for claim in spec.get("volumeClaimTemplates") or ():
+        claim.update({"kind": "PersistentVolumeClaim", "apiVersion": "v1"})
+        claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+        canonical_amounts((claim["spec"].get("resources") or {}).get("requests") or {})
+        claim.setdefault("status", {}).setdefault("phase", "Pending")
     _template(obj)
 
 
@@ -160,10 +170,18 @@ def _job(obj: Json) -> None:
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = 1
     spec.setdefault("parallelism", 1)
-    spec.setdefault("backoffLimit", 6)
+    spec.setdefault("backoffLimit", 6 if "backoffLimitPerIndex" not in spec else _MOST_RETRIES)
     spec.setdefault("completionMode", "NonIndexed")
     spec.setdefault("suspend", False)
+    ends = "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed"
+    spec.setdefault("podReplacementPolicy", ends)
+    spec.setdefault("manualSelector", False)
     _template(obj)
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+    meta = obj.setdefault("metadata", {})
+    if labels and not meta.get("labels"):
+        # The same map: as in a real server, the labels that the pods get later on show here, too.
+        meta["labels"] = labels
 
 
 def _cron_job(obj: Json) -> None:
@@ -174,6 +192,7 @@ def _cron_job(obj: Json) -> None:
     spec.setdefault("failedJobsHistoryLimit", 1)
     job = spec.get("jobTemplate")
     if job is not None:
+        job.setdefault("metadata", {})
         _template(job)
 
 
@@ -198,12 +217,31 @@ def _namespace(obj: Json) -> None:
     obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
 
 
+def _config_map(obj: Json) -> None:
+    for name in ("data", "binaryData"):
+        if not obj.get(name):
+            obj.pop(name, None)
+
+
 def _secret(obj: Json) -> None:
-    obj.setdefault("type", "Opaque")
+    obj["type"] = obj.get("type") or "Opaque"
     texts = obj.pop("stringData", None)
     if texts:
         data = obj.setdefault("data", {})
         data.update({key: b64encode(text.encode()).decode() for key, text in texts.items()})
+    if not obj.get("data"):
+        obj.pop("data", None)
+
+
+def _claim(obj: Json) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("volumeMode", "Filesystem")
+    canonical_amounts((spec.get("resources") or {}).get("requests") or {})
+
+
+def _with_spec(obj: Json) -> None:
+    """What Go writes although nothing is in it."""
+    obj.setdefault("spec", {})
 
 
 def _limit_range(obj: Json) -> None:
@@ -223,7 +261,7 @@ def _fill_amounts(item: Json, source: str, target: str) -> None:
 
 
 def _quota(obj: Json) -> None:
-    canonical_amounts((obj.get("spec") or {}).get("hard") or {})
+    canonical_amounts(obj.setdefault("spec", {}).get("hard") or {})
 
 
 def _event(obj: Json) -> None:
@@ -270,16 +308,20 @@ def _webhook(webhook: Json) -> None:
 
 
 _BY_KIND: Mapping[str, Callable[[Json], None]] = {
+    "ConfigMap": _config_map,
     "CronJob": _cron_job,
     "DaemonSet": _daemon_set,
     "Deployment": _deployment,
     "Event": _event,
     "Job": _job,
+    "Lease": _with_spec,
     "LimitRange": _limit_range,
     "MutatingWebhookConfiguration": _mutating_webhooks,
     "Namespace": _namespace,
     "Node": _node,
+    "PersistentVolumeClaim": _claim,
     "Pod": _pod,
+    "PodDisruptionBudget": _with_spec,
     "ReplicaSet": _replica_set,
     "ReplicationController": _replication_controller,
     "ResourceQuota": _quota,

@@ -8,12 +8,15 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
+from sandbox.objects.job_rules import select_own_pods
 from sandbox.objects.pod_resources import qos_class
 from sandbox.objects.resources import Resource
 
 _KEEPS_STATUS_ON_CREATE = frozenset({"nodes"})
 _METADATA_THROUGH_STATUS = frozenset({"pods", "nodes"})
 _TOLERATED_SECONDS = 300
+CLAIM_PROTECTION = "kubernetes.io/pvc-protection"  # until no pod uses the claim
+_TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 # Counts that are written even when they are zero.
 _FIRST_STATUS: Mapping[str, Mapping[str, int]] = {
     "daemonsets.apps": {
@@ -40,6 +43,8 @@ def prepare_create(resource: Resource, obj: dict[str, Any], rng: Random) -> None
     key = resource.group_resource
     if resource.has_status and key not in _KEEPS_STATUS_ON_CREATE:
         obj.pop("status", None)
+    if key == "daemonsets.apps":
+        _count_templates(obj["metadata"], max(_template_generation(obj), 1))
     if key == "pods":
         _tolerate_node_trouble(obj["spec"])
         obj["status"] = {"phase": "Pending", "qosClass": str(qos_class(obj))}
@@ -48,8 +53,19 @@ def prepare_create(resource: Resource, obj: dict[str, Any], rng: Random) -> None
     elif key == "services":
         _allocate_address(obj["spec"], rng)
         obj["status"] = {"loadBalancer": {}}
+    elif key == "persistentvolumeclaims":
+        _protect(obj["metadata"])
+        obj["status"] = {"phase": "Pending"}
+    elif key == "leases.coordination.k8s.io":
+        _drop_candidacy({}, obj["spec"])
     elif not resource.custom and resource.has_status:
         obj.setdefault("status", dict(_FIRST_STATUS.get(key, {})))
+
+
+def prepare_identified(resource: Resource, obj: dict[str, Any]) -> None:
+    """Set, in place, what a new object gets of its own name and UID."""
+    if resource.group_resource == "jobs.batch":
+        select_own_pods(obj)
 
 
 def _tolerate_node_trouble(spec: dict[str, Any]) -> None:
@@ -68,6 +84,33 @@ def _tolerate_node_trouble(spec: dict[str, Any]) -> None:
                     "tolerationSeconds": _TOLERATED_SECONDS,
                 }
             )
+
+
+def _protect(meta: dict[str, Any]) -> None:
+    """What the admission plugin StorageObjectInUseProtection adds."""
+    finalizers = meta.setdefault("finalizers", [])
+    if CLAIM_PROTECTION not in finalizers:
+        finalizers.append(CLAIM_PROTECTION)
+
+
+def _drop_candidacy(old: Mapping[str, Any], new: dict[str, Any]) -> None:
+    """Drop, in place, what only counts behind the feature gate CoordinatedLeaderElection."""
+    for name in ("strategy", "preferredHolder"):
+        if name not in old:
+            new.pop(name, None)
+
+
+def _keep_address(old: Mapping[str, Any], new: dict[str, Any]) -> None:
+    """Take over, in place, what was allocated and isn't named again; a mere name has nothing.
+
+    Source: ``patchAllocatedValues`` and ``dropTypeDependentFields``.
+    """
+    for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+        if new.get("type") == "ExternalName":
+            if new.get(name) == old.get(name):
+                new.pop(name, None)
+        elif not new.get(name) and name in old:
+            new[name] = old[name]
 
 
 def _allocate_address(spec: dict[str, Any], rng: Random) -> None:
@@ -91,6 +134,13 @@ def prepare_update(
     if subresource != "status":
         if resource.has_status:
             _take(new, old, "status")
+        if resource.group_resource == "daemonsets.apps":
+            changed = new["spec"].get("template") != old["spec"].get("template")
+            _count_templates(new["metadata"], _template_generation(old) + changed)
+        elif resource.group_resource == "services":
+            _keep_address(old["spec"], new["spec"])
+        elif resource.group_resource == "leases.coordination.k8s.io":
+            _drop_candidacy(old["spec"], new["spec"])
         return new
     kept = dict(old)
     _take(kept, new, "status")
@@ -101,6 +151,18 @@ def prepare_update(
     else:
         kept["metadata"] = dict(old["metadata"])
     return kept
+
+
+def _template_generation(daemon_set: Mapping[str, Any]) -> int:
+    annotations = daemon_set["metadata"].get("annotations") or {}
+    text = annotations.get(_TEMPLATE_GENERATION, "0")
+    return int(text) if text.isdecimal() else 0
+
+
+def _count_templates(meta: dict[str, Any], generation: int) -> None:
+    """Write, in place, which template of a DaemonSet this is; nobody else may."""
+    annotations = {**(meta.get("annotations") or {}), _TEMPLATE_GENERATION: str(generation)}
+    meta["annotations"] = annotations
 
 
 def _take(target: dict[str, Any], source: Mapping[str, Any], name: str) -> None:

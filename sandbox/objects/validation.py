@@ -5,7 +5,6 @@ resources: their schema. What a resize may do is in :mod:`sandbox.objects.resizi
 k8s.io/kubernetes pkg/apis/*/validation.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -18,28 +17,40 @@ from sandbox.errors import (
     invalid,
 )
 from sandbox.objects import crds, structural_schema
-from sandbox.objects.metadata_rules import metadata_causes
+from sandbox.objects.claim_rules import changed_claim_causes, claim_causes
+from sandbox.objects.data_rules import (
+    changed_config_map_causes,
+    changed_secret_causes,
+    config_map_causes,
+    secret_causes,
+)
+from sandbox.objects.dns_names import label_problems, subdomain_problems
+from sandbox.objects.event_rules import changed_event_causes, event_causes
+from sandbox.objects.job_rules import cron_job_causes, job_causes, job_change_causes
+from sandbox.objects.metadata_rules import annotation_causes, label_causes, metadata_causes
 from sandbox.objects.pod_rules import pod_resource_causes
 from sandbox.objects.policy_rules import budget_causes, limit_range_causes, quota_causes
 from sandbox.objects.registry import Registry
 from sandbox.objects.resizing import validate_pod_update, validate_resize
-from sandbox.objects.resources import Resource
-from sandbox.objects.workload_rules import restart_causes, selector_causes
+from sandbox.objects.resources import EVENTS, Resource
+from sandbox.objects.service_rules import changed_service_causes, service_causes
+from sandbox.objects.webhook_rules import webhook_causes
+from sandbox.objects.workload_rules import workload_causes, workload_change_causes
 from sandbox.version import KubernetesVersion
 
 Json = Mapping[str, Any]
 
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_SUBDOMAIN_RULE = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
-    "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used "
-    "for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-)
-_LONGEST_NAME = 253
+_HOST_NAMES = frozenset({"Namespace", "Service", "StatefulSet"})  # whose names become those of hosts
 _FREE_NAMES = frozenset({"rbac.authorization.k8s.io"})  # their names may hold colons
-_TEMPLATES = frozenset(
-    {"DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"}
-)
+_TEMPLATES = {
+    "CronJob": "spec.jobTemplate.spec.template",
+    "DaemonSet": "spec.template",
+    "Deployment": "spec.template",
+    "Job": "spec.template",
+    "ReplicaSet": "spec.template",
+    "ReplicationController": "spec.template",
+    "StatefulSet": "spec.template",
+}
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 
 
@@ -50,8 +61,10 @@ class Validation:
         self._registry = registry
         self._version = version
 
-    def check_new(self, resource: Resource, obj: Json) -> None:
+    def check_new(self, resource: Resource, obj: Json, *, group: str | None = None) -> None:
         """Check an object that is to be created.
+
+        ``group`` is that of the request, where it isn't the resource's own.
 
         Raises:
             ApiError: 422 with every broken rule.
@@ -60,17 +73,27 @@ class Validation:
         causes = [*_name_causes(resource, name), *metadata_causes(obj["metadata"])]
         if resource.custom:
             causes += self._schema_causes(resource, obj)
+        elif resource is EVENTS:
+            causes += event_causes(obj, group=group or "")
         else:
             causes += _NEW.get(resource.kind, _no_rules)(obj)
             if resource.kind == "Pod":
                 causes += pod_resource_causes(obj, self._version)
             elif resource.kind in _TEMPLATES:
-                causes += self._template_causes(obj)
+                causes += self._workload_causes(resource.kind, None, obj)
         if causes:
             raise invalid(resource.kind, name, causes, group=resource.group)
 
-    def check_changed(self, resource: Resource, subresource: str, old: Json, new: Json) -> None:
-        """Check an update against what was there.
+    def check_changed(
+        self,
+        resource: Resource,
+        subresource: str,
+        old: Json,
+        new: Json,
+        *,
+        group: str | None = None,
+    ) -> None:
+        """Check an update against what was there; ``group`` as in :meth:`check_new`.
 
         Raises:
             ApiError: 422 with every broken rule.
@@ -85,19 +108,42 @@ class Validation:
             causes = self._schema_causes(resource, new)
         elif subresource:
             return
+        elif resource is EVENTS:
+            causes = list(changed_event_causes(old, new, group=group or ""))
         else:
             causes = list(_CHANGED.get(resource.kind, _no_change_rules)(old, new))
             if resource.kind in _TEMPLATES:
-                causes += self._template_causes(new)
+                causes += self._workload_causes(resource.kind, old, new)
         if causes:
             raise invalid(resource.kind, new["metadata"]["name"], causes, group=resource.group)
 
-    def _template_causes(self, obj: Json) -> list[Cause]:
-        """What is wrong with the amounts in a controller's template."""
-        template = (obj.get("spec") or {}).get("template") or {}
+    def _workload_causes(self, kind: str, old: Json | None, new: Json) -> Iterator[Cause]:
+        """What is wrong with an object that makes pods; ``old`` is None for a new one."""
+        template = self._template_causes(new, _TEMPLATES[kind])
+        if kind == "CronJob":
+            return cron_job_causes(new, template, old)
+        if kind == "Job":
+            return (
+                job_causes(new, template) if old is None else job_change_causes(old, new, template)
+            )
+        if old is None:
+            return workload_causes(kind, new, template)
+        return workload_change_causes(kind, old, new, template)
+
+    def _template_causes(self, obj: Json, path: str) -> list[Cause]:
+        """What is wrong with the pods to be, and with the amounts that they ask for."""
+        template = obj
+        for name in path.split("."):
+            template = template.get(name) or {}
+        meta = template.get("metadata") or {}
         return [
-            Cause(reason=one.reason, message=one.message, field=f"spec.template.{one.field}")
-            for one in pod_resource_causes(template, self._version)
+            *label_causes(meta.get("labels"), f"{path}.labels"),
+            *annotation_causes(meta.get("annotations"), f"{path}.annotations"),
+            *_pod_spec(template.get("spec") or {}, f"{path}.spec"),
+            *(
+                Cause(reason=one.reason, message=one.message, field=f"{path}.{one.field}")
+                for one in pod_resource_causes(template, self._version)
+            ),
         ]
 
     def _schema_causes(self, resource: Resource, obj: Json) -> list[Cause]:
@@ -111,10 +157,10 @@ class Validation:
 def _name_causes(resource: Resource, name: str) -> Iterator[Cause]:
     if not name:
         yield field_required("metadata.name", "name or generateName is required")
-    elif resource.group not in _FREE_NAMES and (
-        len(name) > _LONGEST_NAME or _SUBDOMAIN.fullmatch(name) is None
-    ):
-        yield field_invalid("metadata.name", name, _SUBDOMAIN_RULE)
+    elif resource.group not in _FREE_NAMES:
+        problems = label_problems if resource.kind in _HOST_NAMES else subdomain_problems
+        for problem in problems(name):
+            yield field_invalid("metadata.name", name, problem)
 
 
 def _no_rules(_obj: Json) -> Iterator[Cause]:
@@ -127,25 +173,6 @@ def _no_change_rules(_old: Json, _new: Json) -> Iterator[Cause]:
 
 def _new_pod(pod: Json) -> Iterator[Cause]:
     yield from _pod_spec(pod.get("spec") or {}, "spec")
-
-
-def _new_workload(obj: Json) -> Iterator[Cause]:
-    spec = obj.get("spec") or {}
-    yield from selector_causes(str(obj.get("kind", "")), spec)
-    template = spec.get("template") or {}
-    yield from _template_spec(template)
-    yield from restart_causes(spec)
-
-
-def _new_old_workload(obj: Json) -> Iterator[Cause]:
-    """A Job makes its own selector, and a ReplicationController may lack one."""
-    template = (obj.get("spec") or {}).get("template") or {}
-    yield from _template_spec(template)
-
-
-def _template_spec(template: Json) -> Iterator[Cause]:
-    yield from metadata_causes(template.get("metadata") or {}, "spec.template.metadata")
-    yield from _pod_spec(template.get("spec") or {}, "spec.template.spec")
 
 
 def _pod_spec(spec: Json, path: str) -> Iterator[Cause]:
@@ -168,13 +195,6 @@ def _pod_spec(spec: Json, path: str) -> Iterator[Cause]:
                 yield field_required(f"{below}.image")
 
 
-def _new_event(event: Json) -> Iterator[Cause]:
-    namespace = event["metadata"].get("namespace", "")
-    about = (event.get("involvedObject") or {}).get("namespace", "")
-    if about != namespace and not (about == "" and namespace == "default"):
-        yield field_invalid("involvedObject.namespace", about, "does not match event.namespace")
-
-
 def _new_lease(lease: Json) -> Iterator[Cause]:
     spec = lease.get("spec") or {}
     seconds, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
@@ -185,40 +205,30 @@ def _new_lease(lease: Json) -> Iterator[Cause]:
         yield field_invalid("spec.leaseTransitions", transitions, text)
 
 
-def _changed_workload(old: Json, new: Json) -> Iterator[Cause]:
-    before = (old.get("spec") or {}).get("selector")
-    after = (new.get("spec") or {}).get("selector")
-    if before != after:
-        yield field_invalid("spec.selector", after, "field is immutable")
-    else:
-        yield from _new_workload(new)
-
-
 _NEW: Mapping[str, Callable[[Json], Iterator[Cause]]] = {
+    "ConfigMap": config_map_causes,
     "CustomResourceDefinition": crds.violations,
-    "DaemonSet": _new_workload,
-    "Deployment": _new_workload,
-    "Event": _new_event,
-    "Job": _new_old_workload,
     "Lease": _new_lease,
     "LimitRange": limit_range_causes,
+    "MutatingWebhookConfiguration": webhook_causes,
+    "PersistentVolumeClaim": claim_causes,
     "Pod": _new_pod,
     "PodDisruptionBudget": budget_causes,
-    "ReplicaSet": _new_workload,
-    "ReplicationController": _new_old_workload,
     "ResourceQuota": quota_causes,
-    "StatefulSet": _new_workload,
+    "Secret": secret_causes,
+    "Service": service_causes,
+    "ValidatingWebhookConfiguration": webhook_causes,
 }
 _CHANGED: Mapping[str, Callable[[Json, Json], Iterator[Cause]]] = {
+    "ConfigMap": changed_config_map_causes,
     "CustomResourceDefinition": lambda _old, new: crds.violations(new),
-    "DaemonSet": _changed_workload,
-    "Deployment": _changed_workload,
-    "Job": lambda _old, new: _new_old_workload(new),
     "Lease": lambda _old, new: _new_lease(new),
     "LimitRange": lambda _old, new: limit_range_causes(new),
+    "MutatingWebhookConfiguration": lambda _old, new: webhook_causes(new),
+    "PersistentVolumeClaim": changed_claim_causes,
     "PodDisruptionBudget": lambda _old, new: budget_causes(new),
-    "ReplicaSet": _changed_workload,
-    "ReplicationController": lambda _old, new: _new_old_workload(new),
     "ResourceQuota": lambda _old, new: quota_causes(new),
-    "StatefulSet": _changed_workload,
+    "Secret": changed_secret_causes,
+    "Service": changed_service_causes,
+    "ValidatingWebhookConfiguration": lambda _old, new: webhook_causes(new),
 }

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from sandbox.controllers.schedules import ScheduleError, parse_schedule
+from sandbox.schedules import ScheduleError, parse_schedule
 
 UTC_ZONE = ZoneInfo("UTC")
 
