@@ -12,13 +12,18 @@ _RENAMED = (
     ("lastTimestamp", "deprecatedLastTimestamp"),
     ("count", "deprecatedCount"),
 )
+_LEFT_OUT = ("reportingComponent", "reportingInstance")  # when they are empty
 _TO_NEW = dict(_RENAMED)
 _TO_CORE = {new: core for core, new in _RENAMED}
 
 
 def to_new(event: dict[str, Any]) -> dict[str, Any]:
     """A core event in the shape of ``events.k8s.io/v1``."""
-    return {_TO_NEW.get(name, name): value for name, value in event.items()}
+    return {
+        _TO_NEW.get(name, name): value
+        for name, value in event.items()
+        if value or name not in _LEFT_OUT
+    }
 
 
 def to_core(event: dict[str, Any]) -> dict[str, Any]:

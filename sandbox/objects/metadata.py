@@ -61,7 +61,6 @@ def stamp_new(obj: dict[str, Any], resource: Resource, now: datetime, rng: Rando
     meta["uid"] = str(UUID(int=rng.getrandbits(128), version=4))
     meta["resourceVersion"] = ""
     meta["creationTimestamp"] = rfc3339(now)
-    meta.pop("generation", None)
     if resource.counts_generations:
         meta["generation"] = 1
     ordered = {name: meta[name] for name in _FIRST if name in meta}

@@ -50,6 +50,7 @@ class Metadata(Shape):
     namespace: Text = None
     uid: Text = None
     resource_version: Text = None
+    generation: Number = None
     labels: Map = None
     annotations: Map = None
     finalizers: Texts = None

@@ -1,0 +1,110 @@
+"""The rules that Events keep: few in the core group, more in events.k8s.io.
+
+Source: k8s.io/kubernetes pkg/apis/core/validation/events.go.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from common.errors import Cause
+from sandbox.errors import field_invalid, field_required
+from sandbox.objects.dns_names import subdomain_problems
+from sandbox.objects.metadata_rules import key_causes, metadata_causes
+
+Json = Mapping[str, Any]
+
+_ANYWHERE: Final = ("default", "kube-system")  # where Events about cluster-wide objects may be
+_TYPES: Final = ("Normal", "Warning")
+_LONGEST: Final = (("reportingInstance", 128), ("action", 128), ("reason", 128))
+_LONGEST_NOTE: Final = 1024
+_LEAST_IN_SERIES: Final = 2
+_UNSET: Final = ("firstTimestamp", "lastTimestamp", "count")
+# What an update through events.k8s.io keeps, in the order in which a real server tells it.
+_FIXED: Final = (
+    ("involvedObject", "involvedObject"),
+    ("reason", "reason"),
+    ("message", "message"),
+    ("source", "source"),
+    ("firstTimestamp", "firstTimestamp"),
+    ("lastTimestamp", "lastTimestamp"),
+    ("count", "count"),
+    ("reason", "reason"),
+    ("type", "type"),
+    ("eventTime", "eventTime"),
+    ("action", "action"),
+    ("related", "related"),
+    ("reportingComponent", "reportingController"),
+    ("reportingInstance", "reportingInstance"),
+)
+
+
+def event_causes(event: Json, *, group: str) -> Iterator[Cause]:
+    """Check a new Event, in its core form, that came in through ``group``."""
+    yield from _common_causes(event, group)
+    if not group:
+        return
+    yield from metadata_causes(event["metadata"])
+    yield from _series_causes(event)
+    if not event.get("eventTime"):
+        yield field_required("eventTime")
+    kind = event.get("type") or ""
+    if kind not in _TYPES:
+        yield field_invalid("type", "", f"has invalid value: {kind}")
+    for field in _UNSET:
+        if event.get(field):
+            yield field_invalid(field, "", "needs to be unset")
+    if any((event.get("source") or {}).values()):
+        yield field_invalid("source", "", "needs to be unset")
+
+
+def changed_event_causes(old: Json, new: Json, *, group: str) -> Iterator[Cause]:
+    """Check an update; through events.k8s.io nothing but the series changes."""
+    yield from _common_causes(new, group)
+    if not group:
+        return
+    if old.get("series") != new.get("series"):
+        yield from _series_causes(new)
+    for field, told_as in _FIXED:
+        if (old.get(field) or None) != (new.get(field) or None):
+            yield field_invalid(told_as, new.get(field), "field is immutable")
+
+
+def _common_causes(event: Json, group: str) -> Iterator[Cause]:
+    namespace = event["metadata"].get("namespace", "")
+    about = (event.get("involvedObject") or {}).get("namespace") or ""
+    if event.get("eventTime"):
+        fits = bool(about) or namespace in _ANYWHERE
+    else:
+        fits = about == namespace or (about == "" and namespace == "default")
+    if not fits:
+        yield field_invalid("involvedObject.namespace", about, "does not match event.namespace")
+    if event.get("eventTime"):
+        yield from _new_form_causes(event, "reportingController" if group else "reportingComponent")
+    for problem in subdomain_problems(namespace):
+        yield field_invalid("namespace", namespace, problem)
+
+
+def _new_form_causes(event: Json, controller_field: str) -> Iterator[Cause]:
+    """What an Event with an ``eventTime`` has: who reports what was done, and why."""
+    controller = event.get("reportingComponent") or ""
+    if not controller:
+        yield field_required(controller_field)
+    yield from key_causes(controller, controller_field)
+    for field, most in _LONGEST:
+        text = event.get(field) or ""
+        if not text:
+            yield field_required(field)
+        if len(text.encode()) > most:
+            yield field_invalid(field, "", f"can have at most {most} characters")
+    if len((event.get("message") or "").encode()) > _LONGEST_NOTE:
+        yield field_invalid("message", "", f"can have at most {_LONGEST_NOTE} characters")
+
+
+def _series_causes(event: Json) -> Iterator[Cause]:
+    series = event.get("series")
+    if series is None:
+        return
+    if (series.get("count") or 0) < _LEAST_IN_SERIES:
+        yield field_invalid("series.count", "", "should be at least 2")
+    if not series.get("lastObservedTime"):
+        yield field_required("series.lastObservedTime")
