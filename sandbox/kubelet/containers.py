@@ -12,6 +12,8 @@ from sandbox.kubelet.usage import Load
 from sandbox.kubelet.wire import ContainerSpec, RunnableStatus
 from sandbox.times import rfc3339
 
+CONFIG_ERROR = "CreateContainerConfigError"
+
 
 class Kind(enum.Enum):
     """When a container runs."""
@@ -63,6 +65,7 @@ class Container:
     started_up: bool = True  # of a process: its startup probe has succeeded
     answers: bool = True  # of a process: its readiness probe succeeds
     doomed: bool = False  # of a process: it is to end, and may run again
+    problem: str = ""  # of a process: what its variables lack; it can't be made without
 
     @property
     def name(self) -> str:
@@ -71,6 +74,11 @@ class Container:
     @property
     def running(self) -> bool:
         return self.started is not None
+
+    @property
+    def held_back(self) -> bool:
+        """Whether it waits for what its variables lack."""
+        return self.waiting is not None and self.waiting[0] == CONFIG_ERROR
 
     def is_ready(self, now: datetime) -> bool:
         """Ready is a running container past its delay, or an init container that has done well."""
@@ -139,6 +147,15 @@ class Container:
             self.failures += 1
         self.restart_at = ended.finished + timedelta(seconds=delay)
         return waits
+
+    def hold_back(self) -> bool:
+        """Let it wait for what its variables lack; False if it did already, for the same."""
+        told = (CONFIG_ERROR, self.problem)
+        if self.waiting == told:
+            return False
+        self.last = self.ended or self.last
+        self.waiting, self.ended, self.restart_at = told, None, None
+        return True
 
     def take_turn(self) -> None:
         """Count a restart; the run that ended becomes the last one."""

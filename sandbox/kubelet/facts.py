@@ -30,6 +30,20 @@ def unprepared(pod: PodRun, _now: datetime, *, problem: str) -> None:
     pod.notice("FailedMount", problem, warning=True)
 
 
+def configured(pod: PodRun, now: datetime, *, name: str, problem: str) -> None:
+    """Whether a container can be made, or what its variables lack: a Secret, a key."""
+    container = pod.containers[name]
+    container.problem = problem
+    if not container.held_back:
+        return
+    if problem:
+        pod.hold_back(container)
+    elif container.container_id:  # it has run before
+        container.restart_at = now
+    else:
+        pod.held = False
+
+
 def exited(
     pod: PodRun, now: datetime, *, name: str, container_id: str, exit_code: int, reason: str = ""
 ) -> None:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from common.api.core import ResourceRequirements
 from sandbox.kubelet.allocation import Refusal
-from sandbox.kubelet.conditions import IN_PROGRESS, PENDING, ResizeCondition, adopted
+from sandbox.kubelet.conditions import ResizeCondition
 from sandbox.kubelet.containers import Container, Kind
 from sandbox.kubelet.faults import NO_FAULTS, FaultRule, Faults, faults_of
 from sandbox.kubelet.loads import UsageRule, load_of
@@ -83,7 +83,7 @@ class PodRun:
     started: datetime | None = None  # when the kubelet first saw it
     refusal: Refusal | None = None  # why the node didn't take it
     starts_at: datetime | None = None  # None once everything has been started
-    held: bool = False  # the start waits for a fact: volumes, or the end of a process
+    held: bool = False  # the start waits for a fact: volumes, variables, the end of a process
     ends_at: datetime | None = None  # of a pod that is being deleted
     ended: bool = False  # the API object can go
     containers: dict[str, Container] = field(default_factory=dict)
@@ -199,42 +199,6 @@ class PodRun:
         running = {one.name: self.resources_of(one) for one in self.containers.values()}
         self.occupied = occupied(self.object.spec, self.allocated, running)
 
-    def adopt(self, now: datetime) -> bool:
-        """Go on where an earlier kubelet left off; False if it hadn't begun."""
-        status = self.object.status
-        if status.phase not in (Phase.RUNNING, Phase.SUCCEEDED, Phase.FAILED):
-            return False
-        self.phase = Phase(status.phase)
-        self.started = status.start_time or now
-        self.ip = status.pod_ip
-        self.qos = qos_class(self.object.spec)
-        allocated = {name: one.spec.wanted for name, one in self.containers.items()}
-        for told in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
-            container = self.containers.get(told.name)
-            if container is None:
-                continue
-            container.adopt(told)
-            actual = told.resources or container.spec.wanted
-            self.actuated[told.name] = actual
-            requests = told.allocated_resources or actual.requests
-            allocated[told.name] = ResourceRequirements(requests=requests, limits=actual.limits)
-            if container.local and container.running:  # its process went with the kubelet
-                self.end(container, now, exit_code=_OOM_EXIT, reason="ContainerStatusUnknown")
-            if not container.running and self.phase is Phase.RUNNING and container.ended:
-                container.restart_at = now
-        self.allocate(allocated)
-        for condition in status.conditions or ():
-            since = condition.last_transition_time or now
-            self.conditions[condition.type] = (condition.status, since)
-            if condition.type in (PENDING, IN_PROGRESS):
-                self.resize_told.add(condition.type)
-            if condition.type == PENDING:
-                self.pending = adopted(condition, now)
-            if condition.type == IN_PROGRESS:
-                self.in_progress = adopted(condition, now)
-                self.actuate_at = now
-        return True
-
     # The course of things
 
     def advance(self, now: datetime) -> None:
@@ -248,7 +212,8 @@ class PodRun:
         for container in self.containers.values():
             if container.exit_at is not None and container.exit_at <= now:
                 self.end(container, now, exit_code=self.faults.exit_code or 0)
-            if container.restart_at is not None and container.restart_at <= now:
+            due = container.restart_at is not None and container.restart_at <= now
+            if due and not self.hold_back(container):
                 container.take_turn()
                 self._run(container, now)
 
@@ -274,9 +239,12 @@ class PodRun:
         """Init containers one after the other, sidecars among them, then all the others."""
         if self.starts_at is None or self.starts_at > now or self.held:
             return
+        late = False
         for container in self.containers.values():
             if container.kind is Kind.INIT and container.ended is None:
                 if not container.running:
+                    if self._starts_later(container):
+                        return
                     self._run(container, now)
                     if container.local:
                         self.held = True
@@ -287,10 +255,31 @@ class PodRun:
                     self.starts_at = container.exit_at
                     return
                 container.end(now, exit_code=0)
-            elif not container.running and container.kind is not Kind.INIT:
-                self._run(container, now)
+            elif not container.container_id and container.kind is not Kind.INIT:
+                if not self._starts_later(container):
+                    self._run(container, now)
+                elif container.kind is Kind.SIDECAR:
+                    return
+                else:
+                    late = True
+        if late:
+            return
         self.starts_at = None
         self.phase = Phase.RUNNING
+
+    def _starts_later(self, container: Container) -> bool:
+        """Whether the start of the pod has to wait for what a container lacks."""
+        if not self.hold_back(container):
+            return False
+        self.held = True
+        return True
+
+    def hold_back(self, container: Container) -> bool:
+        """Whether a container can't be made now; then it waits, and says why."""
+        if container.problem and container.hold_back():
+            text = f"Error: {container.problem}"
+            self.notice("Failed", text, warning=True, container=container.name)
+        return bool(container.problem)
 
     def _run(self, container: Container, now: datetime) -> None:
         probe = container.spec.readiness_probe
@@ -319,9 +308,7 @@ class PodRun:
         """A container ends; it runs again as its restart policy says, or if ``at_once``."""
         container.end(now, exit_code=exit_code, reason=reason)
         meta = self.object.metadata
-        policy = self.object.spec.restart_policy
-        again = policy == "Always" or (policy == "OnFailure" and exit_code != 0)
-        if again or at_once or container.kind is Kind.SIDECAR:
+        if at_once or self.runs_again(container, exit_code):
             pod = f"{meta.name}_{meta.namespace}({meta.uid})"
             if container.restart_later(self.simulation.timing, pod=pod, at_once=at_once):
                 message = f"Back-off restarting failed container {container.name} in pod {pod}"
@@ -330,6 +317,12 @@ class PodRun:
         codes = [one.ended.exit_code if one.ended else None for one in self.mains]
         if None not in codes:
             self.finish(Phase.FAILED if any(codes) else Phase.SUCCEEDED)
+
+    def runs_again(self, container: Container, exit_code: int) -> bool:
+        """Whether the restart policy wants a container back that ended so."""
+        policy = self.object.spec.restart_policy
+        again = policy == "Always" or (policy == "OnFailure" and exit_code != 0)
+        return again or container.kind is Kind.SIDECAR
 
     @property
     def _processes(self) -> bool:

@@ -59,10 +59,33 @@ class FieldRef(Wire, frozen=True, kw_only=True):
     field_path: str = ""
 
 
+class ObjectRef(Wire, frozen=True, kw_only=True):
+    """A Secret or ConfigMap in the pod's namespace."""
+
+    name: str = ""
+    optional: bool | None = None  # it may be missing
+
+
+class KeyRef(ObjectRef, frozen=True, kw_only=True):
+    """A key of a Secret or ConfigMap; with ``optional``, either may be missing."""
+
+    key: str = ""
+
+
 class EnvSource(Wire, frozen=True, kw_only=True):
-    """Where the value of a variable comes from; other sources than a field aren't supported."""
+    """Where the value of a variable comes from; other sources aren't supported."""
 
     field_ref: FieldRef | None = None
+    config_map_key_ref: KeyRef | None = None
+    secret_key_ref: KeyRef | None = None
+
+
+class EnvFrom(Wire, frozen=True, kw_only=True):
+    """A whole Secret or ConfigMap as variables, whose names begin with ``prefix``."""
+
+    prefix: str = ""
+    config_map_ref: ObjectRef | None = None
+    secret_ref: ObjectRef | None = None
 
 
 class EnvVar(Wire, frozen=True, kw_only=True):
@@ -91,6 +114,7 @@ class ContainerSpec(Wire, frozen=True, kw_only=True):
     restart_policy: str | None = None
     args: tuple[str, ...] | None = None
     env: tuple[EnvVar, ...] | None = None
+    env_from: tuple[EnvFrom, ...] | None = None
     ports: tuple[ContainerPort, ...] | None = None
     volume_mounts: tuple[VolumeMount, ...] | None = None
     startup_probe: Probe | None = None

@@ -18,10 +18,12 @@ from sandbox.kubelet import facts
 from sandbox.kubelet.addresses import Addresses
 from sandbox.kubelet.containers import Container
 from sandbox.kubelet.facts import ProbeKind
-from sandbox.kubelet.local.command import Place, argv, environment
+from sandbox.kubelet.local.command import argv
 from sandbox.kubelet.local.probes import run_probes
 from sandbox.kubelet.local.process import Command, Process
-from sandbox.kubelet.local.site import LOOPBACK, Site
+from sandbox.kubelet.local.site import LOOPBACK, Place, Site
+from sandbox.kubelet.local.sources import Data, Reference, Sources
+from sandbox.kubelet.local.variables import VariableError, environment, references
 from sandbox.kubelet.local.volumes import TOKEN_FOLDER, VolumeError, Volumes
 from sandbox.kubelet.pod_lifecycle import PodRun
 from sandbox.kubelet.wire import ContainerSpec, RunnablePod
@@ -74,7 +76,7 @@ class LocalPods:
                 images=self._images,
                 learn=self._learn,
             )
-            self._spawn(local.keep_volumes())
+            self._spawn(local.keep_up())
         for container in pod.containers.values():
             if container.local:
                 task = local.follow(pod, container)
@@ -143,23 +145,28 @@ class _LocalPod:
         self._clock = clock
         self._learn = partial(learn, pod.uid)
         self._place = Place(kubeconfig=self._folder, root=self._folder, ip=pod.ip, host_ip=LOOPBACK)
+        self._sources = Sources(client=client, namespace=pod.object.metadata.namespace)
         self._volumes = Volumes(
             pod=pod.object,
             place=self._place,
             folder=self._folder / "volumes",
             client=client,
             clock=clock,
+            sources=self._sources,
         )
+        self._variables: dict[str, dict[str, str]] = {}  # by container; as they were last read
+        self._problems: dict[str, str] = {}  # what their variables lack, by container
         self._runs: dict[str, _Run] = {}
         self._ready = asyncio.Event()  # the volumes are there
         self._over = asyncio.Event()
 
-    async def keep_volumes(self) -> None:
-        """Write the volumes, and go on to do so until the pod is gone."""
+    async def keep_up(self) -> None:
+        """Write the volumes and read the variables, again and again until the pod is gone."""
         problem = ""
         while not self._over.is_set():
             try:
                 await self._volumes.write()
+                await self._read_variables()
             except (VolumeError, KubeError) as error:
                 if str(error) != problem:
                     problem = str(error)
@@ -174,6 +181,24 @@ class _LocalPod:
                     await self._over.wait()
             except TimeoutError:
                 continue
+
+    async def _read_variables(self) -> None:
+        """Look at what variables come from; a container whose variables lack something waits."""
+        pod = self._volumes.pod
+        specs = (*(pod.spec.init_containers or ()), *pod.spec.containers)
+        objects: dict[Reference, Data | None] = {}
+        for spec in specs:
+            for reference in references(spec):
+                if reference not in objects:
+                    objects[reference] = await self._sources.find(reference)
+            problem = ""
+            try:
+                self._variables[spec.name] = environment(pod, spec, self._place, objects)
+            except VariableError as error:
+                problem = str(error)
+            if spec.image_name in self._images and problem != self._problems.get(spec.name, ""):
+                self._problems[spec.name] = problem
+                self._learn(partial(facts.configured, name=spec.name, problem=problem))
 
     def follow(self, pod: PodRun, container: Container) -> "asyncio._CoroutineLike[None] | None":
         """Make one container's process what the state machine says; a task, if one is to begin."""
@@ -207,11 +232,12 @@ class _LocalPod:
             if before is not None:
                 await before.over.wait()
             await self._ready.wait()
-            command = await asyncio.to_thread(self._command, pod, container, run.log)
+            env = self._variables[container.name]
+            command = await asyncio.to_thread(self._command, pod, container, run.log, env)
             code = await run.process.run(
                 command, beside=lambda: self._probe(container, run.container_id)
             )
-        except (ValueError, OSError) as error:
+        except OSError as error:
             await asyncio.to_thread(_complain, run.log, str(error))
             self._learn(partial(told, exit_code=_CANNOT_RUN, reason="StartError"))
         else:
@@ -219,7 +245,9 @@ class _LocalPod:
         finally:
             run.over.set()
 
-    def _command(self, pod: RunnablePod, container: ContainerSpec, log: Path) -> Command:
+    def _command(
+        self, pod: RunnablePod, container: ContainerSpec, log: Path, env: dict[str, str]
+    ) -> Command:
         folder = self._folder / "containers" / container.name
         root = folder / "root"
         token = ""
@@ -237,7 +265,6 @@ class _LocalPod:
         place = Place(
             kubeconfig=kubeconfig, root=root, ip=self._place.ip, host_ip=self._place.host_ip
         )
-        env = environment(pod, container, place)
         log.parent.mkdir(parents=True, exist_ok=True)
         words = self._images[container.image_name]
         return Command(argv=argv(words, pod, container, place, env), env=env, folder=root, log=log)

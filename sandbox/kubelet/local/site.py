@@ -1,4 +1,4 @@
-"""Where kubelets are at home."""
+"""Where kubelets and their containers are at home."""
 
 import ssl
 from dataclasses import dataclass
@@ -16,3 +16,13 @@ class Site:
     authority: str  # PEM of what signs its certificate, for the same
     folder: Path  # volumes and logs go here; it must be there
     tls: ssl.SSLContext  # of the kubelets' own endpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a container runs."""
+
+    kubeconfig: Path
+    root: Path  # its mounts appear below it
+    ip: str
+    host_ip: str

@@ -1,7 +1,6 @@
 """What is in a pod's volumes: read from the API server, and read again and again."""
 
 import asyncio
-from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -10,20 +9,22 @@ from typing import Any
 
 import msgspec
 
-from common.errors import NotFoundError
+from common.errors import KubeError
 from common.kube.client import KubeClient
-from common.kube.endpoints import SECRETS, Endpoint
+from common.kube.endpoints import Endpoint
 from common.runtime.clock import Clock
-from sandbox.kubelet.local.command import Place, field_of
 from sandbox.kubelet.local.folders import File, write_volume
+from sandbox.kubelet.local.site import Place
+from sandbox.kubelet.local.sources import Reference, SourceKind, Sources
+from sandbox.kubelet.local.variables import field_of
 from sandbox.kubelet.wire import RunnablePod
 
-CONFIG_MAPS = Endpoint("", "v1", "configmaps", "ConfigMap", dict[str, Any])
 SERVICE_ACCOUNTS = Endpoint("", "v1", "serviceaccounts", "ServiceAccount", dict[str, Any])
 
 TOKEN_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path
 _HOUR = 3600
 _OLD = 0.8  # share of a token's life after which it is renewed
+_OLDEST = timedelta(hours=24)  # after which it is renewed in any case
 _DEFAULT_MODE = 0o644
 
 _Json = Mapping[str, Any]
@@ -37,6 +38,7 @@ class VolumeError(Exception):
 class _Token:
     text: str
     renew_at: datetime
+    expires: datetime
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,6 +50,7 @@ class Volumes:
     folder: Path
     client: KubeClient
     clock: Clock
+    sources: Sources
     _tokens: dict[tuple[str, int], _Token] = field(default_factory=dict)
 
     def path(self, name: str) -> Path:
@@ -80,9 +83,11 @@ class Volumes:
             case {"emptyDir": _}:
                 return None
             case {"secret": source}:
-                return await self._secret(source, source.get("secretName", ""), _mode(source))
+                name = source.get("secretName", "")
+                return await self._object(SourceKind.SECRET, name, source, _mode(source))
             case {"configMap": source}:
-                return await self._config_map(source, _mode(source))
+                name = source.get("name", "")
+                return await self._object(SourceKind.CONFIG_MAP, name, source, _mode(source))
             case {"downwardAPI": source}:
                 return dict(self._fields(source.get("items") or (), _mode(source)))
             case {"projected": source}:
@@ -98,9 +103,11 @@ class Volumes:
                     text = await self._token(token)
                     files[token["path"]] = File(text.encode(), 0o600)
                 case {"secret": secret}:
-                    files.update(await self._secret(secret, secret.get("name", ""), mode))
+                    name = secret.get("name", "")
+                    files.update(await self._object(SourceKind.SECRET, name, secret, mode))
                 case {"configMap": config_map}:
-                    files.update(await self._config_map(config_map, mode))
+                    name = config_map.get("name", "")
+                    files.update(await self._object(SourceKind.CONFIG_MAP, name, config_map, mode))
                 case {"downwardAPI": downward}:
                     files.update(self._fields(downward.get("items") or (), mode))
                 case _:
@@ -108,26 +115,13 @@ class Volumes:
                     raise ValueError(f"projections of this kind aren't supported: {kinds}")
         return files
 
-    async def _secret(self, source: _Json, name: str, mode: int) -> dict[str, File]:
-        found = await self._read(SECRETS, name, source)
-        data = {key: b64decode(text) for key, text in (found.get("data") or {}).items()}
-        return _chosen(data, source, mode)
-
-    async def _config_map(self, source: _Json, mode: int) -> dict[str, File]:
-        found = await self._read(CONFIG_MAPS, source.get("name", ""), source)
-        data = {key: text.encode() for key, text in (found.get("data") or {}).items()}
-        data |= {key: b64decode(text) for key, text in (found.get("binaryData") or {}).items()}
-        return _chosen(data, source, mode)
-
-    async def _read(self, endpoint: Endpoint[dict[str, Any]], name: str, source: _Json) -> _Json:
-        namespace = self.pod.metadata.namespace
-        try:
-            return await self.client.get(endpoint, name, namespace=namespace)
-        except NotFoundError:
-            if source.get("optional"):
-                return {}
-            kind = endpoint.kind.lower()
-            raise LookupError(f'{kind} "{name}" not found') from None
+    async def _object(
+        self, kind: SourceKind, name: str, source: _Json, mode: int
+    ) -> dict[str, File]:
+        data = await self.sources.find(Reference(kind, name))
+        if data is None and not source.get("optional"):
+            raise LookupError(f'{kind.lower()} "{name}" not found')
+        return _chosen({} if data is None else data.files, source, mode)
 
     def _fields(self, items: Iterable[_Json], mode: int) -> Iterable[tuple[str, File]]:
         for item in items:
@@ -138,12 +132,26 @@ class Volumes:
             yield item["path"], File(text.encode(), item.get("mode", mode))
 
     async def _token(self, source: _Json) -> str:
-        """A token of the pod's service account, renewed once 80 % of its life are over."""
+        """A token of the pod's service account, renewed once it is old.
+
+        Old is a token after 80 % of its life, and after a day. As long as it is good, one that
+        can't be renewed stays. Source: ``Manager.GetServiceAccountToken``, k8s.io/kubernetes
+        pkg/kubelet/token/token_manager.go.
+        """
         audience, seconds = source.get("audience", ""), source.get("expirationSeconds", _HOUR)
-        known = self._tokens.get((audience, seconds))
-        now = self.clock.now()
+        known, now = self._tokens.get((audience, seconds)), self.clock.now()
         if known is not None and now < known.renew_at:
             return known.text
+        try:
+            new = await self._new_token(audience, seconds, now)
+        except KubeError:
+            if known is None or now >= known.expires:
+                raise
+            return known.text
+        self._tokens[audience, seconds] = new
+        return new.text
+
+    async def _new_token(self, audience: str, seconds: int, now: datetime) -> _Token:
         meta = self.pod.metadata
         account = self.pod.spec.service_account_name or "default"
         request = {
@@ -165,8 +173,7 @@ class Volumes:
         status = answer["status"]
         expires = datetime.fromisoformat(status["expirationTimestamp"])
         life = max(timedelta(), expires - now)
-        self._tokens[audience, seconds] = _Token(status["token"], now + life * _OLD)
-        return str(status["token"])
+        return _Token(str(status["token"]), now + min(life * _OLD, _OLDEST), expires)
 
 
 def _mode(source: _Json) -> int:

@@ -10,9 +10,11 @@ import pytest
 from common.errors import ConfigError
 from sandbox.kubelet import facts
 from sandbox.kubelet.facts import ProbeKind
-from sandbox.kubelet.local.command import Place, argv, environment, expand, field_of
+from sandbox.kubelet.local.command import argv
 from sandbox.kubelet.local.folders import File, write_volume
 from sandbox.kubelet.local.probes import Verdict, port_number
+from sandbox.kubelet.local.site import Place
+from sandbox.kubelet.local.variables import environment, expand, field_of
 from sandbox.kubelet.pod_lifecycle import Phase, PodRun, Simulation
 from sandbox.kubelet.timing import Timing
 from sandbox.kubelet.wire import (
@@ -63,7 +65,7 @@ def test_an_image_is_named_without_its_tag_and_digest() -> None:
 
 
 def test_the_command_is_that_of_the_image_and_the_arguments_are_the_pods() -> None:
-    env = environment(pod(), CONTAINER, PLACE)
+    env = environment(pod(), CONTAINER, PLACE, {})
     assert env == {"IP": "127.64.0.10", "URL": "http://127.64.0.10"}
     words = ["{python}", "--kubeconfig={kubeconfig}", "{root}/x", "{namespace}/{name}@{ip}"]
     assert argv(words, pod(), CONTAINER, PLACE, env) == [
