@@ -10,9 +10,19 @@ from typing import Any, Final
 from common.errors import Cause
 from common.quantity import Quantity
 from common.resources import in_order
-from sandbox.errors import field_duplicate, field_invalid, field_not_supported, field_required
+from sandbox.errors import (
+    field_duplicate,
+    field_forbidden,
+    field_invalid,
+    field_not_found,
+    field_not_supported,
+    field_required,
+)
+from sandbox.objects.metadata_rules import key_causes
 from sandbox.objects.pod_resources import is_sidecar, pod_requests, resources_of
 from sandbox.version import KubernetesVersion
+
+Json = Mapping[str, Any]
 
 _STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
 _RESIZABLE: Final = ("cpu", "memory")
@@ -20,27 +30,50 @@ _POD_LEVEL: Final = ("cpu", "hugepages-", "memory")
 _RESIZE_POLICIES: Final = ("NotRequired", "RestartContainer")
 
 
-def pod_resource_causes(pod: Mapping[str, Any], version: KubernetesVersion) -> list[Cause]:
+def pod_resource_causes(pod: Json, version: KubernetesVersion) -> list[Cause]:
     """Every broken rule about requests, limits and resize policies of a pod.
 
     Quantities must have been parsed before (``complete_pod_resources``).
     """
     spec = pod.get("spec") or {}
     never = spec.get("restartPolicy") == "Never"
+    claims = frozenset(one.get("name", "") for one in spec.get("resourceClaims") or ())
     causes: list[Cause] = []
     for kind in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(kind) or ()):
             path = f"spec.{kind}[{index}]"
-            causes += _resource_causes(container, f"{path}.resources")
-            policies = container.get("resizePolicy") or ()
-            causes += _policy_causes(policies, f"{path}.resizePolicy", version, never=never)
+            causes += container_resource_causes(
+                container, path, version, never=never, claims=claims
+            )
             if kind == "initContainers" and version.minor >= 36 and not is_sidecar(container):
-                causes += _init_policy_causes(policies, f"{path}.resizePolicy")
-    causes += _pod_level_causes(pod)
+                causes += init_policy_causes(container.get("resizePolicy") or (), path)
+    causes += pod_level_causes(spec, "spec")
     return causes
 
 
-def _resource_causes(holder: Mapping[str, Any], path: str) -> Iterator[Cause]:
+def container_resource_causes(
+    container: Json,
+    path: str,
+    version: KubernetesVersion,
+    *,
+    never: bool,
+    claims: frozenset[str],
+) -> Iterator[Cause]:
+    """What is wrong with the amounts, the claims and the resize policies of a container.
+
+    ``never`` says that its pod never restarts it, ``claims`` which claims the pod has.
+    """
+    yield from amounts_causes(container, f"{path}.resources")
+    wanted = (container.get("resources") or {}).get("claims")
+    if wanted:
+        yield from _claim_causes(wanted, claims, f"{path}.resources.claims")
+    policies = container.get("resizePolicy")
+    if policies:
+        yield from _policy_causes(policies, f"{path}.resizePolicy", version, never=never)
+
+
+def amounts_causes(holder: Json, path: str) -> Iterator[Cause]:
+    """What is wrong with the requests and limits of a container, or of a pod."""
     limits = resources_of(holder, "limits")
     requests = resources_of(holder, "requests")
     for name in in_order(limits):
@@ -71,13 +104,44 @@ def _amount_causes(name: str, amount: Quantity, path: str) -> Iterator[Cause]:
         text = "must be a standard resource type or fully qualified"
         yield field_invalid(path, name, text)
         yield field_invalid(path, name, "must be a standard resource for containers")
+    elif "/" in name:
+        problems = list(key_causes(name, path))
+        yield from problems
+        if "kubernetes.io/" not in name and (problems or not _is_extended(name)):
+            yield field_invalid(path, name, "doesn't follow extended resource name standard")
     if amount.sign < 0:
         yield field_invalid(path, str(amount), "must be greater than or equal to 0")
+    if _is_extended(name) and amount.milli % 1000:
+        yield field_invalid(path, str(amount), "must be an integer")
+
+
+def _is_extended(name: str) -> bool:
+    """Whether it is a resource that isn't Kubernetes' own, and is counted in whole numbers."""
+    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
 
 
 def _overcommits(name: str) -> bool:
     """Whether a request may be lower than the limit: not for extended resources."""
     return "/" not in name and not name.startswith("hugepages-")
+
+
+def _claim_causes(wanted: Any, claims: frozenset[str], path: str) -> Iterator[Cause]:
+    seen: set[str] = set()
+    for index, one in enumerate(wanted):
+        place, name = f"{path}[{index}]", one.get("name") or ""
+        if not name:
+            yield field_required(place)
+            continue
+        request = one.get("request") or ""
+        key = f"{name}/{request}" if request else name
+        if name in seen or key in seen:
+            yield field_duplicate(place, name if name in seen else key)
+        seen.add(key)
+        if name not in claims:
+            known = f": {', '.join(sorted(claims))}" if claims else " which is empty"
+            yield field_not_found(
+                place, name, f"must be one of the names in pod.spec.resourceClaims{known}"
+            )
 
 
 def _policy_causes(
@@ -108,32 +172,36 @@ def _policy_causes(
             )
 
 
-def _init_policy_causes(policies: Any, path: str) -> Iterator[Cause]:
+def init_policy_causes(policies: Any, path: str) -> Iterator[Cause]:
+    """An init container that ends has nothing to restart; ``path`` is the container's."""
     for index, policy in enumerate(policies):
         if policy.get("restartPolicy") == "RestartContainer":
             yield field_invalid(
-                f"{path}[{index}].restartPolicy",
+                f"{path}.resizePolicy[{index}].restartPolicy",
                 "RestartContainer",
                 "must not be set to 'RestartContainer' for non-sidecar initContainers",
             )
 
 
-def _pod_level_causes(pod: Mapping[str, Any]) -> Iterator[Cause]:
-    spec = pod.get("spec") or {}
+def pod_level_causes(spec: Json, path: str) -> Iterator[Cause]:
+    """What is wrong with the amounts of a pod as a whole, if it has any."""
     if not spec.get("resources"):
         return
+    if spec["resources"].get("claims") is not None:
+        text = "claims may not be set for Resources at pod-level"
+        yield field_forbidden(f"{path}.resources.claims", text)
     for part in ("limits", "requests"):
         for name in in_order(resources_of(spec, part)):
             if name not in _RESIZABLE and not name.startswith("hugepages-"):
-                where = f"spec.resources.{part}[{name}]"
+                where = f"{path}.resources.{part}[{name}]"
                 yield field_not_supported(where, name, _POD_LEVEL)
-    yield from _resource_causes(spec, "spec.resources")
+    yield from amounts_causes(spec, f"{path}.resources")
     requests = resources_of(spec, "requests")
     inside = pod_requests({"spec": {**spec, "resources": None}})
     for name in in_order(requests):
         if name in inside and inside[name] > requests[name]:
             yield field_invalid(
-                f"spec.resources.requests[{name}]",
+                f"{path}.resources.requests[{name}]",
                 str(requests[name]),
                 f"must be greater than or equal to aggregate container requests of {inside[name]}",
             )
@@ -143,7 +211,7 @@ def _pod_level_causes(pod: Mapping[str, Any]) -> Iterator[Cause]:
         for name in in_order(limits):
             if name in most and limits[name] > most[name]:
                 yield field_invalid(
-                    f"spec.resources.containers[{index}][{name}].limits",
+                    f"{path}.resources.containers[{index}][{name}].limits",
                     str(limits[name]),
                     f"must be less than or equal to pod limits of {most[name]}",
                 )
