@@ -80,7 +80,6 @@ class Chapter:
     name: str
     mode: str
     replicas: int
-    promise: str
     judge: Callable[[WorkloadState, WorkloadState], Progress]  # at the start, and now
 
 
@@ -188,35 +187,30 @@ CHAPTERS: tuple[Chapter, ...] = (
         name="overprovisioned",
         mode="Recreate",
         replicas=3,
-        promise="requests too much; is evicted one by one and comes back small",
         judge=judge_overprovisioned,
     ),
     Chapter(
         name="underprovisioned",
         mode="InPlaceOrRecreate",
         replicas=2,
-        promise="requests too little; grows in place, without a restart",
         judge=judge_underprovisioned,
     ),
     Chapter(
         name="toobig",
         mode="InPlace",
         replicas=2,
-        promise="needs more than its node has; is never evicted, fits once maxAllowed is lowered",
         judge=judge_too_big,
     ),
     Chapter(
         name="leaker",
         mode="Recreate",
         replicas=1,
-        promise="is OOM-killed once; its memory target rises above what killed it",
         judge=judge_leaker,
     ),
     Chapter(
         name="advice",
         mode="Off",
         replicas=2,
-        promise="gets advice in its VPA's status, and nothing else",
         judge=judge_advice,
     ),
 )

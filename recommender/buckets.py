@@ -23,7 +23,6 @@ class Buckets:
     starts: Floats  # in cores or bytes
     firsts: Ints  # the smallest amount in the bucket
     percentiles: Ints  # the amount that a percentile is when it stops in the bucket
-    unit: int  # amounts per core, or per byte
 
     def of(self, amounts: Ints) -> Ints:
         """The bucket of each amount; negative amounts are in bucket 0."""
@@ -36,16 +35,15 @@ class Buckets:
         return np.append(self.starts[1:], self.starts[-1])
 
 
-def _load(start: str, first: str, percentile: str, unit: int) -> Buckets:
+def _load(start: str, first: str, percentile: str) -> Buckets:
     text = resources.files("recommender").joinpath("buckets.csv").read_text(encoding="utf-8")
     table = list(csv.DictReader(text.splitlines()))
     return Buckets(
         starts=np.array([float(row[start]) for row in table]),
         firsts=np.array([int(row[first]) for row in table], dtype=np.int64),
         percentiles=np.array([int(row[percentile]) for row in table], dtype=np.int64),
-        unit=unit,
     )
 
 
-CPU = _load("cpu_start_cores", "cpu_first_millicore", "cpu_percentile_millicores", 1000)
-MEMORY = _load("mem_start_bytes", "mem_first_byte", "mem_percentile_bytes", 1)
+CPU = _load("cpu_start_cores", "cpu_first_millicore", "cpu_percentile_millicores")
+MEMORY = _load("mem_start_bytes", "mem_first_byte", "mem_percentile_bytes")

@@ -61,12 +61,9 @@ class ContainerEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ResourceEstimates:
-    """One resource of many containers, and how the amounts came about; one element each."""
+    """One resource of many containers; arrays have one element for each."""
 
-    base: Ints  # rows times (target, lower, upper): the percentiles
-    margined: Ints  # the same with the margin
     confidence: Floats
-    minimum: Ints
     target: Ints
     lower: Ints
     upper: Ints
@@ -82,14 +79,10 @@ def estimate(
 ) -> ResourceEstimates:
     """Estimate one resource of every row; ``minimums`` are those of the rows' containers."""
     fractions = (percentiles.target, percentiles.lower, percentiles.upper)
-    base = histograms.percentiles(np.arange(len(histograms)), fractions)
-    margined = with_margin(base, margin)
-    target, lower, upper = margined.T
+    found = histograms.percentiles(np.arange(len(histograms)), fractions)
+    target, lower, upper = with_margin(found, margin).T
     return ResourceEstimates(
-        base=base,
-        margined=margined,
         confidence=confidences,
-        minimum=minimums,
         target=at_least(target, minimums),
         lower=at_least(
             with_confidence(lower, confidences, multiplier=0.001, exponent=-2.0), minimums

@@ -1,17 +1,13 @@
-"""``coordination.k8s.io/v1`` Leases."""
+"""What we read of ``coordination.k8s.io/v1`` Leases; who writes one keeps it as a dict."""
 
 from common.api.base import Time, Wire
 from common.api.meta import ObjectMeta
 
 
 class LeaseSpec(Wire, frozen=True, kw_only=True):
-    """``spec`` of a Lease. Times are written by ``common.kube.lease``: six fraction digits."""
+    """``spec`` of a Lease."""
 
-    holder_identity: str | None = None
-    lease_duration_seconds: int | None = None
-    acquire_time: Time | None = None
     renew_time: Time | None = None
-    lease_transitions: int | None = None
 
 
 class Lease(Wire, frozen=True, kw_only=True):

@@ -109,8 +109,6 @@ class LimitRangeItem(Wire, frozen=True, kw_only=True):
     max: Mapping[str, QuantityJson] | None = None
     min: Mapping[str, QuantityJson] | None = None
     default: Mapping[str, QuantityJson] | None = None
-    default_request: Mapping[str, QuantityJson] | None = None
-    max_limit_request_ratio: Mapping[str, QuantityJson] | None = None
 
 
 class LimitRangeSpec(Wire, frozen=True, kw_only=True):
@@ -143,24 +141,9 @@ class ObjectReference(Wire, frozen=True, kw_only=True):
     resource_version: str = ""
 
 
-class EventSource(Wire, frozen=True, kw_only=True):
-    """Who reported an Event."""
-
-    component: str = ""
-    host: str = ""
-
-
 class Event(Wire, frozen=True, kw_only=True):
-    """A core/v1 Event."""
+    """A core/v1 Event, as far as it is read; ``common.kube.events`` writes them."""
 
     metadata: ObjectMeta
     involved_object: ObjectReference
     reason: str = ""
-    message: str = ""
-    type: str = ""
-    count: int = 0
-    first_timestamp: Time | None = None
-    last_timestamp: Time | None = None
-    source: EventSource = EventSource()
-    reporting_component: str = ""
-    reporting_instance: str = ""

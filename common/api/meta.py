@@ -19,7 +19,6 @@ class ObjectMeta(Wire, frozen=True, kw_only=True):
     """``metadata`` of every object."""
 
     name: str = ""
-    generate_name: str = ""
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""

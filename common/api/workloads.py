@@ -17,7 +17,6 @@ class WorkloadStatus(Wire, frozen=True, kw_only=True):
     """Counts that the controller reports."""
 
     replicas: int = 0
-    ready_replicas: int = 0
     number_ready: int = 0  # DaemonSets
 
 

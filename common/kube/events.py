@@ -87,7 +87,6 @@ Key: TypeAlias = tuple[str, ...]
 @dataclass(slots=True)
 class _Told:
     name: str
-    first: datetime
     last: datetime
     count: int
 
@@ -134,7 +133,7 @@ class Correlator:
         # Names are made of the time, so two events of one moment need different ones.
         self._named = max(int(at.timestamp() * 1_000_000) * 1000, self._named + 1)
         name = f"{about.name}.{self._named:x}"
-        self._told[key] = _Told(name, at, at, 1)
+        self._told[key] = _Told(name, at, 1)
         self._told.move_to_end(key)
         _bound(self._told)
         namespace = _namespace(about)

@@ -14,7 +14,6 @@ class Operation(enum.StrEnum):
     CREATE = "CREATE"
     UPDATE = "UPDATE"
     DELETE = "DELETE"
-    CONNECT = "CONNECT"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,6 @@ from updater.startup_boost import boost_duration, expired_boosts, unboosted
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 A13 = "admission.md-A13"  # capping is tested where it is done
-D21 = "updater.md-D21"
 
 
 def _pod(row: Row) -> Pod:

@@ -32,8 +32,6 @@ from updater.sending import Turns
 from updater.snapshot import Caches
 from updater.work import Rules
 
-Json = dict[str, Any]
-
 CRDS = Endpoint(
     "apiextensions.k8s.io",
     "v1",
@@ -150,8 +148,8 @@ class Shop:
 
     async def told(self, reason: str) -> list[str]:
         """Messages of the updater's Events."""
-        listing = await self.admin.list(EVENTS, namespace="shop")
-        return [event.message for event in listing.items if event.reason == reason]
+        listing = await self.admin.list(EVENTS.as_dicts(), namespace="shop")
+        return [event["message"] for event in listing.items if event["reason"] == reason]
 
 
 @asynccontextmanager

@@ -28,7 +28,7 @@ def test_items_of_other_types_and_absent_lists_do_not_count() -> None:
     specs = [
         LimitRangeSpec(),
         LimitRangeSpec(limits=(LimitRangeItem(type="PersistentVolumeClaim", max={"cpu": "1"}),)),
-        LimitRangeSpec(limits=(LimitRangeItem(type="Pod", default_request={"cpu": "1"}),)),
+        LimitRangeSpec(limits=(LimitRangeItem(type="Pod"),)),
     ]
     for kind in LimitType:
         assert effective_limits(specs, kind) is None
