@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from sandbox.objects.pod_shapes import (
+from sandbox.objects.shape_base import (
     Condition,
     Flag,
     Json,

@@ -8,111 +8,18 @@ from typing import Any
 
 import msgspec
 
-Text = str | None
-Number = int | None
-Flag = bool | None
-Texts = list[str] | None
-Map = dict[str, str] | None
-Json = dict[str, Any] | None
-Amounts = dict[str, str | int | float] | None
-Portion = int | str | None
-
-
-class Shape(msgspec.Struct, rename="camel", kw_only=True):
-    """A part of an object; everything is optional, as it is for Go's decoder."""
-
-
-class Expression(Shape):
-    """A requirement of a label selector."""
-
-    key: str
-    operator: str
-    values: Texts = None
-
-
-class LabelSelector(Shape):
-    """``metav1.LabelSelector``."""
-
-    match_labels: Map = None
-    match_expressions: list[Expression] | None = None
-
-
-class Resources(Shape):
-    """``ResourceRequirements``."""
-
-    limits: Amounts = None
-    requests: Amounts = None
-
-
-class ResizePolicy(Shape):
-    """``ContainerResizePolicy``."""
-
-    resource_name: Text = None
-    restart_policy: Text = None
-
-
-class EnvironmentSource(Shape):
-    """``EnvVarSource``."""
-
-    field_ref: Json = None
-
-
-class Variable(Shape):
-    """``EnvVar``."""
-
-    name: Text = None
-    value: Text = None
-    value_from: EnvironmentSource | None = None
-
-
-class ContainerPort(Shape):
-    """``ContainerPort``."""
-
-    name: Text = None
-    container_port: Number = None
-    protocol: Text = None
-
-
-class Probe(Shape):
-    """``Probe``."""
-
-    http_get: Json = None
-    initial_delay_seconds: Number = None
-    timeout_seconds: Number = None
-    period_seconds: Number = None
-    success_threshold: Number = None
-    failure_threshold: Number = None
-
-
-class Container(Shape):
-    """``Container``."""
-
-    name: Text = None
-    image: Text = None
-    image_pull_policy: Text = None
-    command: Texts = None
-    args: Texts = None
-    resources: Resources | None = None
-    resize_policy: list[ResizePolicy] | None = None
-    restart_policy: Text = None
-    env: list[Variable] | None = None
-    ports: list[ContainerPort] | None = None
-    volume_mounts: list[dict[str, Any]] | None = None
-    liveness_probe: Probe | None = None
-    readiness_probe: Probe | None = None
-    startup_probe: Probe | None = None
-    security_context: Json = None
-
-
-class Volume(Shape):
-    """``Volume``."""
-
-    name: Text = None
-    config_map: Json = None
-    secret: Json = None
-    projected: Json = None
-    empty_dir: Json = None
-    downward_api: Json = msgspec.field(default=None, name="downwardAPI")
+from sandbox.objects.container_shapes import Container, Named, Resources, Volume
+from sandbox.objects.shape_base import (
+    Amounts,
+    Condition,
+    Flag,
+    Json,
+    LabelSelector,
+    Map,
+    Number,
+    Shape,
+    Text,
+)
 
 
 class Toleration(Shape):
@@ -123,6 +30,22 @@ class Toleration(Shape):
     value: Text = None
     effect: Text = None
     toleration_seconds: Number = None
+
+
+class ReadinessGate(Shape):
+    """``PodReadinessGate``."""
+
+    condition_type: Text = None
+
+
+class SpreadConstraint(Shape):
+    """``TopologySpreadConstraint``."""
+
+    max_skew: Number = None
+    topology_key: Text = None
+    when_unsatisfiable: Text = None
+    label_selector: LabelSelector | None = None
+    min_domains: Number = None
 
 
 class PodSpec(Shape):
@@ -151,20 +74,13 @@ class PodSpec(Shape):
     resources: Resources | None = None
     affinity: Json = None
     os: Json = None
-    readiness_gates: list[dict[str, Any]] | None = None
-    topology_spread_constraints: list[dict[str, Any]] | None = None
-
-
-class Condition(Shape):
-    """A condition of any kind of object."""
-
-    type: str
-    status: Text = None
-    reason: Text = None
-    message: Text = None
-    last_transition_time: Text = None
-    last_probe_time: Text = None
-    observed_generation: Number = None
+    readiness_gates: list[ReadinessGate] | None = None
+    scheduling_gates: list[Named] | None = None
+    topology_spread_constraints: list[SpreadConstraint] | None = None
+    resource_claims: list[Named] | None = None
+    image_pull_secrets: list[Named] | None = None
+    hostname: Text = None
+    subdomain: Text = None
 
 
 class Waiting(Shape):

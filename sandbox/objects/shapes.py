@@ -10,25 +10,21 @@ import msgspec
 
 from sandbox.errors import cannot_be_handled
 from sandbox.objects.extension_shapes import ApiService, Definition, Webhooks
-from sandbox.objects.pod_shapes import (
+from sandbox.objects.pod_shapes import CronJob, Job, OldWorkload, Pod, Workload
+from sandbox.objects.resources import Resource
+from sandbox.objects.shape_base import (
     Amounts,
     Condition,
-    CronJob,
     Flag,
-    Job,
     Json,
     LabelSelector,
     Map,
     Number,
-    OldWorkload,
-    Pod,
     Portion,
     Shape,
     Text,
     Texts,
-    Workload,
 )
-from sandbox.objects.resources import Resource
 
 
 class OwnerReference(Shape):
