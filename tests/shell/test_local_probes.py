@@ -58,7 +58,8 @@ async def test_a_startup_probe_holds_back_the(tmp_path: Path, kind: str) -> None
         ip = told["status"]["podIP"]
 
         async def was_asked_twice() -> bool:
-            return json.loads(await got(ip, "/asked")).count("/up") >= 2
+            found: list[str] = json.loads(await got(ip, "/asked"))
+            return found.count("/up") >= 2
 
         await until(lambda: _answers(ip))
         await until(was_asked_twice)
