@@ -17,7 +17,8 @@ from sandbox.admission.limit_ranger import apply_defaults, broken_bounds
 from sandbox.admission.node_checks import check_node
 from sandbox.admission.request import AdmissionRequest, Operation, UserInfo
 from sandbox.admission.service_accounts import PodAccounts
-from sandbox.admission.webhook_rules import Answer, CallError, Webhook, is_exempt
+from sandbox.admission.webhook_answers import Answer, CallError
+from sandbox.admission.webhook_rules import Webhook, is_exempt
 from sandbox.admission.webhooks import WebhookCaller
 from sandbox.errors import ApiError, field_forbidden, forbidden, internal, invalid
 from sandbox.objects import defaults

@@ -1,20 +1,15 @@
-"""Admission webhooks without I/O: which are asked, what they are asked, what answers mean.
+"""Admission webhooks without I/O: which are asked, and what they are asked.
 
 Source: k8s.io/apiserver pkg/admission/plugin/webhook (predicates/rules, mutating and
-validating dispatchers, request/admissionreview.go, errors/statuserror.go);
-kubernetes-resize.md section 6.
+validating dispatchers, request/admissionreview.go); kubernetes-resize.md section 6.
 """
 
-import base64
-import binascii
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import msgspec
-
 from sandbox.admission.request import AdmissionRequest
-from sandbox.errors import ApiError, shown
+from sandbox.errors import ApiError
 from sandbox.objects.label_selectors import selector_of
 from sandbox.objects.resources import Resource
 
@@ -26,10 +21,6 @@ _BODIES: Final = {
     "eviction": {"group": "policy", "version": "v1", "kind": "Eviction"},
     "scale": {"group": "autoscaling", "version": "v1", "kind": "Scale"},
 }
-
-
-class CallError(Exception):
-    """A webhook could not be asked, or gave no valid answer; failurePolicy decides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,14 +82,6 @@ class Webhook:
         return True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """A valid answer that allows the request; ``operations`` is the decoded JSON patch."""
-
-    operations: tuple[Any, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-
 def is_exempt(resource: Resource) -> bool:
     """Whether no webhook is ever asked about this resource."""
     return resource.group == _EXEMPT_GROUP
@@ -136,81 +119,6 @@ def review(request: AdmissionRequest, uid: str, *, minor: int) -> dict[str, Any]
         "options": request.options,
     }
     return {**REVIEW, "request": body}
-
-
-def read_answer(webhook: str, body: bytes, uid: str, *, mutating: bool) -> Answer:
-    """What the webhook said.
-
-    Raises:
-        CallError: it is no valid answer.
-        ApiError: the webhook refused the request.
-    """
-    try:
-        answer = msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
-        raise _invalid(webhook, str(error)) from error
-    response = answer.get("response") if isinstance(answer, dict) else None
-    if not isinstance(response, dict):
-        raise _invalid(webhook, "webhook response was absent")
-    if response.get("uid") != uid:
-        raise _invalid(
-            webhook, f"expected response.uid={shown(uid)}, got {shown(response.get('uid', ''))}"
-        )
-    if (answer.get("apiVersion"), answer.get("kind")) != (REVIEW["apiVersion"], REVIEW["kind"]):
-        raise _invalid(
-            webhook,
-            "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got "
-            f"{answer.get('apiVersion', '')}, Kind={answer.get('kind', '')}",
-        )
-    operations = _operations(webhook, response, mutating=mutating)
-    warnings = tuple(response.get("warnings") or ())
-    if not response.get("allowed"):
-        raise _denied(webhook, response.get("status") or {})
-    return Answer(operations=operations, warnings=warnings)
-
-
-def failed_call(webhook: str, text: str) -> CallError:
-    """The error of a webhook that could not be asked."""
-    return CallError(f'failed calling webhook "{webhook}": {text}')
-
-
-def _operations(webhook: str, response: Mapping[str, Any], *, mutating: bool) -> tuple[Any, ...]:
-    patch, kind = response.get("patch"), response.get("patchType")
-    if not mutating:
-        if patch or kind is not None:
-            text = f"validating webhook may not return response.{'patch' if patch else 'patchType'}"
-            raise _invalid(webhook, text)
-        return ()
-    if patch and kind is None:
-        raise _invalid(webhook, "webhook returned response.patch but not response.patchType")
-    if kind is not None and not patch:
-        raise _invalid(webhook, "webhook returned response.patchType but not response.patch")
-    if not patch:
-        return ()
-    if kind != "JSONPatch":
-        raise failed_call(webhook, f"unsupported patch type {shown(kind)}")
-    try:
-        operations = msgspec.json.decode(base64.b64decode(patch, validate=True))
-    except (binascii.Error, msgspec.DecodeError, TypeError) as error:
-        raise _invalid(webhook, str(error)) from error
-    if not isinstance(operations, list):
-        raise _invalid(webhook, "the patch is no JSON patch")
-    return tuple(operations)
-
-
-def _denied(webhook: str, status: Mapping[str, Any]) -> ApiError:
-    message = status.get("message") or status.get("reason") or ""
-    denied = f'admission webhook "{webhook}" denied the request'
-    return ApiError(
-        max(status.get("code") or 0, 400),
-        status.get("reason") or "",
-        f"{denied}: {message}" if message else f"{denied} without explanation",
-        details=status.get("details"),
-    )
-
-
-def _invalid(webhook: str, text: str) -> CallError:
-    return failed_call(webhook, f"received invalid webhook response: {text}")
 
 
 def _rule_matches(rule: Mapping[str, Any], request: AdmissionRequest) -> bool:

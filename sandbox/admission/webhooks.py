@@ -20,7 +20,8 @@ from aiohttp.resolver import ThreadedResolver
 
 from sandbox.admission.request import AdmissionRequest
 from sandbox.admission.service_endpoints import ServiceError, service_address
-from sandbox.admission.webhook_rules import Answer, Webhook, failed_call, read_answer, review
+from sandbox.admission.webhook_answers import Answer, Reply, failed_call, read_answer
+from sandbox.admission.webhook_rules import Webhook, review
 from sandbox.objects.store import Store
 
 _HEADERS = {
@@ -63,13 +64,14 @@ class WebhookCaller:
                 answer = await response.content.read(_LARGEST_ANSWER)
                 while not response.content.at_eof() and len(answer) < _LARGEST_ANSWER:
                     answer += await response.content.read(_LARGEST_ANSWER - len(answer))
-                status = response.status
+                content_type = response.headers.get("Content-Type", "")
+                reply = Reply(status=response.status, content_type=content_type, body=answer)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             text = f'failed to call webhook: Post "{url}": {_reason(error)}'
             raise failed_call(hook.name, text) from error
-        if status != 200:
-            raise failed_call(hook.name, f"failed to call webhook: {_http_problem(status)}")
-        return read_answer(hook.name, answer, uid, mutating=mutating)
+        if problem := reply.problem:
+            raise failed_call(hook.name, f"failed to call webhook: {problem}")
+        return read_answer(hook.name, reply, uid, mutating=mutating)
 
     async def close(self) -> None:
         if self._session is not None:
@@ -156,11 +158,3 @@ def _certificate_problem(error: Exception) -> str:
 
 
 _UNKNOWN_AUTHORITY: Sequence[int] = (18, 19, 20, 21)  # OpenSSL: self-signed, no issuer, no chain
-
-
-def _http_problem(status: int) -> str:
-    if status >= 500:
-        return 'an error on the server ("unknown") has prevented the request from succeeding'
-    if status == 404:
-        return "the server could not find the requested resource"
-    return f"the server responded with the status code {status} but did not return more information"

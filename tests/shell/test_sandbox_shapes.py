@@ -52,6 +52,10 @@ BODIES: dict[str, Any] = {
         "involvedObject": {"namespace": "golden", "name": "x"},
         "source": {"component": "c"},
         "eventTime": "2026-01-01T00:00:00.000000Z",
+        "reportingComponent": "example.com/c",
+        "reportingInstance": "c-0",
+        "action": "Evict",
+        "reason": "Evicted",
         "series": {"count": 1},
     },
     "/api/v1/nodes": {

@@ -77,7 +77,7 @@ class Hook:
         if reply is None:
             await asyncio.sleep(30)
         if isinstance(reply, int):
-            return web.Response(status=reply)
+            return web.json_response({}, status=reply)
         return web.Response(body=msgspec.json.encode(reply))
 
 

@@ -274,14 +274,26 @@ async def test_events_are_forgotten_after_an_hour(api: Api) -> None:
 
 async def test_both_generations_of_events_are_one_store(api: Api) -> None:
     new = "/apis/events.k8s.io/v1/namespaces/golden/events"
-    body = {"metadata": {"name": "e"}, "regarding": {"namespace": "golden", "name": "p"}}
-    await api.make(new, {**body, "note": "hello"})
+    body = {
+        "metadata": {"name": "e"},
+        "regarding": {"namespace": "golden", "name": "p"},
+        "note": "hello",
+        "type": "Normal",
+        "reason": "Evicted",
+        "action": "Evict",
+        "reportingController": "example.com/c",
+        "reportingInstance": "c-0",
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+    }
+    await api.make(new, body)
     core = await api.read("/api/v1/namespaces/golden/events/e")
     assert (core["message"], core["involvedObject"]["name"]) == ("hello", "p")
     chosen = await api.read(f"{new}?fieldSelector=regarding.name=p")
     assert [one["note"] for one in chosen["items"]] == ["hello"]
-    patched = await api.merge(f"{new}/e", {"note": "again"})
-    assert patched.json["note"] == "again"
+    refused = await api.merge(f"{new}/e", {"note": "again"})
+    assert (refused.status, refused.json["details"]["causes"][0]["field"]) == (422, "message")
+    patched = await api.merge("/api/v1/namespaces/golden/events/e", {"message": "again"})
+    assert patched.json["message"] == "again"
 
 
 async def test_secrets_take_texts(api: Api) -> None:
