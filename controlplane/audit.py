@@ -10,6 +10,8 @@ import msgspec
 from common.api.base import Wire
 from sandbox.apiserver.audit import AuditLog, Entry
 
+_DECISION = "authorization.k8s.io/decision"  # RBAC's: allow or forbid
+
 
 class _User(Wire, frozen=True, kw_only=True):
     username: str = ""
@@ -37,6 +39,7 @@ class _Event(Wire, frozen=True, kw_only=True):
     user_agent: str = ""
     object_ref: _Object | None = None
     response_status: _Response | None = None
+    annotations: Mapping[str, str] = {}
 
     @property
     def counts(self) -> bool:
@@ -96,4 +99,5 @@ def parse_entry(line: bytes) -> Entry | None:
         user=event.user.username,
         user_agent=event.user_agent,
         code=response.code,
+        denied=event.annotations.get(_DECISION) == "forbid",
     )

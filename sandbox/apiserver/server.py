@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from http import HTTPStatus
 from random import Random
 from typing import Any
 
@@ -150,7 +151,9 @@ class ApiServer:
                 request = replace(request, body=await _body(receive))
         except ApiError as error:
             if request is not None and place is not None and place.plural:
-                self._note(request, place, verb, error.code)
+                self._note(
+                    request, place, verb, error.code, denied=error.code == HTTPStatus.FORBIDDEN
+                )
             await _answer(send, refusal(error))
             return
         if place is None or not place.plural:
@@ -250,7 +253,9 @@ class ApiServer:
             watch.close()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def _note(self, request: Request, place: Place, verb: str, code: int) -> None:
+    def _note(
+        self, request: Request, place: Place, verb: str, code: int, *, denied: bool = False
+    ) -> None:
         self.audit.record(
             Entry(
                 time=self.clock.now(),
@@ -263,6 +268,7 @@ class ApiServer:
                 user=request.user.username,
                 user_agent=request.user_agent,
                 code=code,
+                denied=denied,
             )
         )
 

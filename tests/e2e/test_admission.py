@@ -8,8 +8,8 @@ _TOLD = "vpaUpdates"
 
 async def test_a_new_pod_gets_the_recommendation(case: Case) -> None:
     await case.deploy("web", replicas=1, requests=LARGE)
-    await case.autoscale("web", "Initial")
     await case.running("web", replicas=1)
+    await case.autoscale("web", "Initial")
     target = await case.recommended("web")
     await case.world.kubectl("delete", "pod", "--all", namespace=case.namespace)
     (pod,) = await case.running("web", replicas=1)
@@ -19,8 +19,8 @@ async def test_a_new_pod_gets_the_recommendation(case: Case) -> None:
 
 async def test_a_pod_is_created_as_it_was_sent_while_the_webhook_is_down(case: Case) -> None:
     await case.deploy("web", replicas=1, requests=LARGE)
-    await case.autoscale("web", "Initial")
     await case.running("web", replicas=1)
+    await case.autoscale("web", "Initial")
     await case.recommended("web")
     async with case.world.installation.without(ADMISSION):
         await case.world.kubectl("delete", "pod", "--all", namespace=case.namespace)

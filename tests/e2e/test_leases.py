@@ -11,6 +11,7 @@ _ELECTION = (
     "--leader-elect-renew-deadline=4s",
     "--leader-elect-retry-period=1s",
 )
+_NAMED = "--leader-elect-resource-name={}"
 
 
 async def test_the_webhook_renews_its_status_lease(world: World) -> None:
@@ -23,11 +24,17 @@ async def test_the_webhook_renews_its_status_lease(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("component", "lease"),
-    [(RECOMMENDER, "vpa-recommender-lease"), (UPDATER, "vpa-updater")],
+    ("component", "lease", "flags"),
+    [
+        pytest.param(RECOMMENDER, "vpa-recommender-lease", (), id="recommender"),
+        pytest.param(UPDATER, "vpa-updater", (), id="updater"),
+        # An installation by the Helm chart has these names, and the roles hold them, too.
+        pytest.param(RECOMMENDER, "vpa-recommender", (_NAMED,), id="recommender of the chart"),
+        pytest.param(UPDATER, "vpa-updater-lease", (_NAMED,), id="updater of the chart"),
+    ],
 )
 async def test_a_standby_takes_over_when_the_leaders_pod_is_deleted(
-    case: Case, component: str, lease: str
+    case: Case, component: str, lease: str, flags: tuple[str, ...]
 ) -> None:
     world = case.world
 
@@ -46,7 +53,8 @@ async def test_a_standby_takes_over_when_the_leaders_pod_is_deleted(
                 return name
         return ""
 
-    async with world.installation.changed(component, *_ELECTION, replicas=2):
+    arguments = (*_ELECTION, *(flag.format(lease) for flag in flags))
+    async with world.installation.changed(component, *arguments, replicas=2):
         name = await world.until(leader, "one of two leads")
         first = await holder()
         await world.kubectl("delete", "pod", name, "--wait=false", namespace=SYSTEM)
@@ -57,5 +65,6 @@ async def test_a_standby_takes_over_when_the_leaders_pod_is_deleted(
 
         await world.until(other, "another one leads")
         await case.deploy("web", requests=LARGE)
+        await case.running("web")
         await case.autoscale("web", "Recreate")
         await case.fits("web")

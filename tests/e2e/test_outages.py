@@ -46,6 +46,7 @@ async def test_work_goes_on_and_nobody_restarts_when(
     await trouble(world.cluster)
     await case.fits("web", replicas=4)
     await case.deploy("late", requests=LARGE)
+    await case.running("late")
     await case.autoscale("late", "Recreate")
     await case.fits("late")
     assert await world.runs() == runs
@@ -56,6 +57,7 @@ async def test_caches_list_again_when_the_watch_history_is_gone(case: Case) -> N
     listed = {name: len(world.done(name, verb="list")) for name in COMPONENTS}
     await world.cluster.forget_history()
     await case.deploy("web", requests=LARGE)  # watches end, or go on, with what comes next
+    await case.running("web")
     await case.autoscale("web", "Recreate")
     await case.fits("web")
 

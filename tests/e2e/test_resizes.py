@@ -1,5 +1,8 @@
 """The updater's promises about pods that it resizes where they are."""
 
+import json
+from collections.abc import Mapping
+
 import pytest
 
 from common.kube.endpoints import VPAS
@@ -7,10 +10,16 @@ from e2e.installation import UPDATER
 from e2e.world import LARGE, LIMIT_RANGES, QUOTAS, Case, Object, requests, restarts
 
 _SMALL = {"cpu": "100m", "memory": "256Mi"}
+_RESIZED = "InPlaceResizedByVPA"
 _BUSY = {"cpu": "600m", "memory": "200Mi"}
 _EXACT = {"resources": {"requests": LARGE, "limits": LARGE}}  # makes a pod Guaranteed
 
-_STATES = ("deferred", "infeasible", "error", "stuck", "unknown-reason", "silent")
+# Where the kubelet says what has become of a resize.
+_TOLD = ("deferred", "infeasible", "error", "stuck", "unknown-reason")
+
+
+def _bounded(**bounds: Mapping[str, str]) -> Object:
+    return {"containerPolicies": [{"containerName": "*", **bounds}]}
 
 
 def _state(value: str) -> dict[str, str]:
@@ -27,10 +36,25 @@ async def test_a_pod_is_resized_without_a_restart_in_mode(case: Case, mode: str)
     assert not any(map(restarts, pods))
     assert not case.evictions()
     events = await case.world.kubectl("get", "events", namespace=case.namespace)
-    assert "InPlaceResizedByVPA" in events
+    assert _RESIZED in events
 
 
-@pytest.mark.parametrize("state", _STATES)
+async def test_resizes_of_a_pod_are_one_event_that_counts(case: Case) -> None:
+    await case.deploy("web", replicas=1, requests=LARGE)
+    await case.running("web", replicas=1)
+    await case.autoscale("web", "InPlace")
+    await case.fits("web", replicas=1)
+    await case.edit(VPAS, "web", resourcePolicy=_bounded(minAllowed={"cpu": "2"}))
+
+    async def counted() -> list[int]:
+        printed = await case.world.kubectl("get", "events", "-o", "json", namespace=case.namespace)
+        found = [one for one in json.loads(printed)["items"] if one["reason"] == _RESIZED]
+        return [one["count"] for one in found if one["count"] == 2]
+
+    await case.world.until(counted, "an event that was told twice")
+
+
+@pytest.mark.parametrize("state", [*_TOLD, "silent"])
 async def test_mode_in_place_never_evicts_when_the_kubelet_is(case: Case, state: str) -> None:
     await case.deploy("web", requests=LARGE, annotations=_state(state))
     before = {pod["metadata"]["uid"] for pod in await case.running("web")}
@@ -45,7 +69,7 @@ async def test_mode_in_place_never_evicts_when_the_kubelet_is(case: Case, state:
     assert not case.evictions()
 
 
-@pytest.mark.parametrize("state", _STATES)
+@pytest.mark.parametrize("state", _TOLD)
 async def test_mode_in_place_or_recreate_evicts_at_last_when_the_kubelet_is(
     case: Case, state: str
 ) -> None:
@@ -55,6 +79,23 @@ async def test_mode_in_place_or_recreate_evicts_at_last_when_the_kubelet_is(
     await case.fits("web")
     assert case.resizes(), "in place comes first"
     assert not await case.uids("web") & before
+
+
+async def test_a_node_that_says_nothing_costs_no_pod(case: Case) -> None:
+    """The spec is as wanted already, and a pod that is evicted there would not go away."""
+    await case.deploy("web", requests=LARGE, annotations=_state("silent"))
+    before = {pod["metadata"]["uid"] for pod in await case.running("web")}
+    await case.autoscale("web", "InPlaceOrRecreate")
+
+    async def asked() -> bool:
+        target, pods = await case.target("web"), await case.pods("web")
+        return bool(target) and all(requests(pod) == target for pod in pods)
+
+    await case.world.until(asked, "both pods request their target")
+    await case.world.passes(UPDATER, 12)
+    assert await case.uids("web") == before
+    assert not case.evictions()
+    assert len(case.resizes()) == len(before), "the same is not sent twice"
 
 
 async def test_what_no_node_can_hold_is_refused_and_fits_once_the_maximum_is_lower(
@@ -72,8 +113,7 @@ async def test_what_no_node_can_hold_is_refused_and_fits_once_the_maximum_is_low
     told = len(case.resizes(code=403))
     await world.passes(UPDATER, 4)
     assert len(case.resizes(code=403)) <= told + 1, "the same is not sent again and again"
-    policy = {"containerPolicies": [{"containerName": "*", "maxAllowed": {"cpu": "2"}}]}
-    await case.edit(VPAS, "web", resourcePolicy=policy)
+    await case.edit(VPAS, "web", resourcePolicy=_bounded(maxAllowed={"cpu": "2"}))
     pods = await case.fits("web")
     assert {pod["metadata"]["uid"] for pod in pods} == before
     assert not case.evictions()
@@ -107,9 +147,11 @@ async def test_a_quota_holds_a_resize_back_and_never_costs_a_pod(case: Case) -> 
 
 
 async def test_a_resize_stays_within_a_limit_range(case: Case) -> None:
-    limits = [{"type": "Container", "max": {"cpu": "300m"}}]
-    await case.create(LIMIT_RANGES, {"metadata": {"name": "most"}, "spec": {"limits": limits}})
-    await case.deploy("web", requests=_SMALL, uses={"cpu": "290m", "memory": "60Mi"})
+    bounds = [{"type": "Container", "max": {"cpu": "300m"}}]
+    await case.create(LIMIT_RANGES, {"metadata": {"name": "most"}, "spec": {"limits": bounds}})
+    # As busy as its limit allows, so it should get more than the maximum.
+    tight = {"cpu": "280m"}
+    await case.deploy("web", requests={**_SMALL, **tight}, limits=tight, uses=_BUSY)
     await case.running("web")
     await case.autoscale("web", "InPlace")
 

@@ -9,7 +9,15 @@ from typing import Any, TypeVar
 
 from common.errors import KubeError, NotFoundError
 from common.kube.client import KubeClient, PatchType
-from common.kube.endpoints import CHECKPOINTS, DEPLOYMENTS, LEASES, PODS, VPAS, Endpoint
+from common.kube.endpoints import (
+    CHECKPOINTS,
+    DEPLOYMENTS,
+    LEASES,
+    POD_METRICS,
+    PODS,
+    VPAS,
+    Endpoint,
+)
 from e2e.clusters import Cluster
 from e2e.installation import COMPONENTS, METRICS_SERVER, OPS_PORTS, SYSTEM, Installation
 from e2e.kubectl import Kubectl
@@ -224,13 +232,28 @@ class Case:
         return {pod["metadata"]["uid"] for pod in await self.pods(app)}
 
     async def running(self, app: str, replicas: int = 2) -> list[Object]:
-        """Wait until so many pods, and no others, are ready."""
+        """Wait until so many pods, and no others, are ready, and their usage is known.
 
-        async def complete() -> list[Object]:
-            pods = await self.pods(app)
-            return pods if len(pods) == replicas and all(map(is_ready, pods)) else []
+        A VPA that comes earlier recommends the minimum at first (recommender.md Q2).
+        """
 
-        return await self.world.until(complete, f"{replicas} ready pods of {app}")
+        found: list[Object] = []
+
+        async def complete() -> bool:
+            found[:] = await self.pods(app)
+            names = {pod["metadata"]["name"] for pod in found}
+            ready = len(found) == replicas and all(map(is_ready, found))
+            return ready and names <= await self._measured(app)
+
+        await self.world.until(complete, f"{replicas} ready and measured pods of {app}")
+        return found
+
+    async def _measured(self, app: str) -> set[str]:
+        """Names of the pods whose usage the metrics API knows."""
+        found = await self.world.client.list(
+            POD_METRICS, namespace=self.namespace, label_selector=f"app={app}"
+        )
+        return {pod.metadata.name for pod in found.items}
 
     async def target(self, name: str) -> dict[str, str]:
         """What a VPA recommends for its first container; empty if nothing."""

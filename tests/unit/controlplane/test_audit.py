@@ -53,7 +53,18 @@ def test_an_answered_call_is_an_entry() -> None:
         "user": "system:serviceaccount:kube-system:vpa-updater",
         "userAgent": "vpa-updater",
         "code": 201,
+        "denied": False,
     }
+
+
+def test_what_roles_dont_allow_is_told_apart_from_what_a_plugin_refuses() -> None:
+    refused = {"responseStatus": {"status": "Failure", "code": 403}}
+    by_plugin = parse_entry(line(**refused))
+    by_roles = parse_entry(line(**refused, annotations={"authorization.k8s.io/decision": "forbid"}))
+    assert by_plugin is not None
+    assert not by_plugin.denied
+    assert by_roles is not None
+    assert by_roles.denied
 
 
 @pytest.mark.parametrize(
