@@ -13,11 +13,13 @@ import aiohttp
 
 from common.kube.client import KubeClient
 from common.kube.endpoints import PODS
+from component import free_port
 from sandbox.cluster import Cluster, running_cluster
 from sandbox.scenario import parse_scenario
 
 PODS_AS_DICTS = PODS.as_dicts()
 PATIENCE = 20  # seconds; a process has to start
+PORT = free_port()  # every cluster gives its pods the same addresses
 
 # Says what it was given and serves its folder. A POST to /say/… prints, one to /exit ends it,
 # and one to any other path turns that path from 200 to 503, or back; DOWN says what begins at 503.
@@ -44,24 +46,27 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(text.encode())
 class Server(http.server.ThreadingHTTPServer): allow_reuse_address = True
-Server((os.environ["ADDRESS"], 8000), Handler).serve_forever()
+Server((os.environ["ADDRESS"], int(os.environ["PORT"])), Handler).serve_forever()
 """
 SCENARIO: dict[str, Any] = {
     "namespaces": ["shop"],
     "timing": {"start-delay": "50ms", "restart-delay": "50ms"},
     "images": {"web": ["{python}", "-c", SERVER, "{namespace}", "{root}"]},
 }
-ADDRESS = {"name": "ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+ADDRESS = (
+    {"name": "ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+    {"name": "PORT", "value": str(PORT)},
+)
 
 
 def web(*, env: tuple[dict[str, Any], ...] = (), **container: Any) -> dict[str, Any]:
     """The pod ``web`` with one container, that is ready when its server answers."""
-    readiness = {"periodSeconds": 1, "httpGet": {"port": 8000, "path": "/"}}
+    readiness = {"periodSeconds": 1, "httpGet": {"port": PORT, "path": "/"}}
     app = {
         "name": "app",
         "image": "web:2",
         "readinessProbe": readiness,
-        "env": [ADDRESS, *env],
+        "env": [*ADDRESS, *env],
         **container,
     }
     return {
@@ -146,7 +151,10 @@ async def until(holds: Callable[[], Awaitable[bool]]) -> None:
 
 async def got(ip: str, path: str) -> str:
     """What the server says to a GET."""
-    async with aiohttp.ClientSession() as session, session.get(f"http://{ip}:8000{path}") as answer:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://{ip}:{PORT}{path}") as answer,
+    ):
         return await answer.text()
 
 
@@ -154,13 +162,13 @@ async def post(ip: str, path: str) -> None:
     """Tell the server what to do; that it breaks off is an answer, too."""
     async with aiohttp.ClientSession() as session:
         with contextlib.suppress(aiohttp.ClientError):
-            await session.post(f"http://{ip}:8000{path}")
+            await session.post(f"http://{ip}:{PORT}{path}")
 
 
 async def listens(ip: str) -> bool:
     """Whether anybody listens on the server's port."""
     try:
-        _, writer = await asyncio.open_connection(ip, 8000)
+        _, writer = await asyncio.open_connection(ip, PORT)
     except OSError:
         return False
     writer.close()

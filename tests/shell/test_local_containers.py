@@ -7,7 +7,7 @@ import pytest
 
 from common.kube.client import PatchType
 from common.kube.endpoints import PODS, SECRETS
-from local_pods import container, got, is_ready, listens, post, until, web, world
+from local_pods import PORT, World, container, got, is_ready, listens, post, until, web, world
 
 SECRET = {"metadata": {"name": "key"}, "stringData": {"word": "old"}}
 
@@ -16,7 +16,7 @@ def with_secret() -> dict[str, Any]:
     pod = web(
         env=({"name": "WHO", "value": "world"},),
         args=["--from=$(WHO)", "$(MISSING)"],
-        ports=[{"name": "http", "containerPort": 8000}],
+        ports=[{"name": "http", "containerPort": PORT}],
         readinessProbe={"periodSeconds": 1, "httpGet": {"port": "http", "path": "/"}},
         volumeMounts=[{"name": "key", "mountPath": "/etc/key"}],
         resources={"requests": {"cpu": "100m"}},
@@ -89,7 +89,7 @@ def word(source: str) -> dict[str, Any]:
     return {"name": "WHO", "valueFrom": {source: {"name": "key", "key": "word"}}}
 
 
-async def made(here: Any, collection: str, body: dict[str, Any]) -> None:
+async def made(here: World, collection: str, body: dict[str, Any]) -> None:
     await here.client.request("POST", f"/api/v1/namespaces/shop/{collection}", body=body)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from local_pods import World, container, got, is_ready, post, until, web, world
+from local_pods import PORT, World, container, got, is_ready, post, until, web, world
 
 DOWN_AT_FIRST = ({"name": "DOWN", "value": "/up"},)
 
@@ -15,7 +15,7 @@ def probe(path: str, **more: Any) -> dict[str, Any]:
     return {
         "periodSeconds": 1,
         "failureThreshold": 1,
-        "httpGet": {"port": 8000, "path": path},
+        "httpGet": {"port": PORT, "path": path},
     } | more
 
 
