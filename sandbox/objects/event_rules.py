@@ -43,7 +43,7 @@ def event_causes(event: Json, *, group: str) -> Iterator[Cause]:
     yield from _common_causes(event, group)
     if not group:
         return
-    yield from metadata_causes(event["metadata"])
+    yield from metadata_causes(event["metadata"], custom=False)
     yield from _series_causes(event)
     if not event.get("eventTime"):
         yield field_required("eventTime")

@@ -1,17 +1,20 @@
-"""The rules that labels and annotations keep, whatever the kind.
+"""The rules that labels, annotations, owners and finalizers keep, whatever the kind.
 
 Source: ``ValidateObjectMeta``, k8s.io/apimachinery pkg/api/validation/objectmeta.go, and
 pkg/api/validate/content/kube.go there.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from common.errors import Cause
 from sandbox.errors import field_invalid
 from sandbox.objects.dns_names import subdomain_problems
 
+_CHECKED = ("labels", "annotations", "ownerReferences", "finalizers")
+_LOOKED_AT_AGAIN = frozenset({"ConfigMap", "Pod", "Secret"})  # by the rules of new objects
+_STANDARD_FINALIZERS = frozenset({"foregroundDeletion", "kubernetes", "orphan"})
 _NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _LONGEST = 63
 _NAME_RULE = (
@@ -27,10 +30,85 @@ _VALUE_RULE = (
 )
 
 
-def metadata_causes(meta: Mapping[str, Any], path: str = "metadata") -> Iterator[Cause]:
-    """Every label and annotation whose name or value is none."""
-    yield from label_causes(meta.get("labels"), f"{path}.labels")
-    yield from annotation_causes(meta.get("annotations"), f"{path}.annotations")
+def metadata_causes(meta: Mapping[str, Any], *, custom: bool) -> Iterator[Cause]:
+    """Every rule about labels, annotations, owners and finalizers that a new object breaks."""
+    yield from _shared_causes(meta)
+    finalizers = meta.get("finalizers") or ()
+    yield from _finalizer_causes(finalizers)
+    if not custom:
+        yield from _standard_finalizer_causes(finalizers)
+
+
+def changed_metadata_causes(
+    old: Mapping[str, Any], new: Mapping[str, Any], *, kind: str, custom: bool
+) -> Iterator[Cause]:
+    """Every such rule that a change breaks, as often as a real server tells it.
+
+    It looks at the metadata twice for any kind, and again by the rules of the kind.
+    """
+    if all(old.get(name) == new.get(name) for name in _CHECKED):
+        return
+    shared = list(_shared_causes(new))
+    finalizers = new.get("finalizers") or ()
+    named = list(_finalizer_causes(finalizers))
+    standard = [] if custom else list(_standard_finalizer_causes(finalizers))
+    yield from (*shared, *named, *shared)
+    yield from (*shared, *standard)
+    if kind in _LOOKED_AT_AGAIN and not custom:
+        yield from (*shared, *named, *standard)
+
+
+def _shared_causes(meta: Mapping[str, Any]) -> Iterator[Cause]:
+    yield from label_causes(meta.get("labels"), "metadata.labels")
+    yield from annotation_causes(meta.get("annotations"), "metadata.annotations")
+    if meta.get("ownerReferences"):
+        yield from _owner_causes(meta["ownerReferences"])
+
+
+def _owner_causes(owners: Sequence[Mapping[str, Any]]) -> Iterator[Cause]:
+    path, controller = "metadata.ownerReferences", ""
+    for one in owners:
+        version = one.get("apiVersion") or ""
+        if not version.rpartition("/")[2]:
+            yield field_invalid(f"{path}.apiVersion", version, "version must not be empty")
+        for name in ("kind", "name", "uid"):
+            if not one.get(name):
+                yield field_invalid(f"{path}.{name}", "", "must not be empty")
+        if (version, one.get("kind")) == ("v1", "Event"):
+            text = "/v1, Kind=Event is disallowed from being an owner"
+            yield field_invalid(path, _in_go_order(one), text)
+        if one.get("controller"):
+            name = f"{one.get('kind', '')}/{one.get('name', '')}"
+            if controller:
+                text = (
+                    "Only one reference can have Controller set to true. "
+                    f'Found "true" in references for {controller} and {name}'
+                )
+                yield field_invalid(path, [_in_go_order(item) for item in owners], text)
+            else:
+                controller = name
+
+
+def _in_go_order(owner: Mapping[str, Any]) -> dict[str, Any]:
+    """An owner reference as a real server quotes it."""
+    shown = {name: owner.get(name, "") for name in ("apiVersion", "kind", "name", "uid")}
+    flags = ("controller", "blockOwnerDeletion")
+    return shown | {name: owner[name] for name in flags if owner.get(name) is not None}
+
+
+def _finalizer_causes(finalizers: Sequence[str]) -> Iterator[Cause]:
+    for one in finalizers:
+        yield from key_causes(one, "metadata.finalizers")
+    if {"orphan", "foregroundDeletion"} <= set(finalizers):
+        text = "finalizer orphan and foregroundDeletion cannot be both set"
+        yield field_invalid("metadata.finalizers", list(finalizers), text)
+
+
+def _standard_finalizer_causes(finalizers: Sequence[str]) -> Iterator[Cause]:
+    for index, one in enumerate(finalizers):
+        if "/" not in one and one not in _STANDARD_FINALIZERS:
+            text = "name is neither a standard finalizer name nor is it fully qualified"
+            yield field_invalid(f"metadata.finalizers[{index}]", one, text)
 
 
 def label_causes(labels: Mapping[str, str] | None, path: str) -> Iterator[Cause]:

@@ -19,7 +19,7 @@ from sandbox.errors import (
     field_required,
 )
 from sandbox.objects.metadata_rules import key_causes
-from sandbox.objects.pod_resources import is_sidecar, pod_requests, resources_of
+from sandbox.objects.pod_resources import pod_requests, resources_of
 from sandbox.version import KubernetesVersion
 
 Json = Mapping[str, Any]
@@ -28,27 +28,6 @@ _STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
 _RESIZABLE: Final = ("cpu", "memory")
 _POD_LEVEL: Final = ("cpu", "hugepages-", "memory")
 _RESIZE_POLICIES: Final = ("NotRequired", "RestartContainer")
-
-
-def pod_resource_causes(pod: Json, version: KubernetesVersion) -> list[Cause]:
-    """Every broken rule about requests, limits and resize policies of a pod.
-
-    Quantities must have been parsed before (``complete_pod_resources``).
-    """
-    spec = pod.get("spec") or {}
-    never = spec.get("restartPolicy") == "Never"
-    claims = frozenset(one.get("name", "") for one in spec.get("resourceClaims") or ())
-    causes: list[Cause] = []
-    for kind in ("initContainers", "containers"):
-        for index, container in enumerate(spec.get(kind) or ()):
-            path = f"spec.{kind}[{index}]"
-            causes += container_resource_causes(
-                container, path, version, never=never, claims=claims
-            )
-            if kind == "initContainers" and version.minor >= 36 and not is_sidecar(container):
-                causes += init_policy_causes(container.get("resizePolicy") or (), path)
-    causes += pod_level_causes(spec, "spec")
-    return causes
 
 
 def container_resource_causes(

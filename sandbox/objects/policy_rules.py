@@ -108,7 +108,7 @@ def budget_causes(budget: Json) -> Iterator[Cause]:
     if policy is not None and policy not in _EVICTION_POLICIES:
         yield field_not_supported("spec.unhealthyPodEvictionPolicy", policy, _EVICTION_POLICIES)
     labels = (spec.get("selector") or {}).get("matchLabels")
-    for cause in metadata_causes({"labels": labels}):
+    for cause in metadata_causes({"labels": labels}, custom=False):
         yield Cause(reason=cause.reason, message=cause.message, field="spec.selector.matchLabels")
 
 

@@ -1,7 +1,7 @@
-"""What the API server does with a resize of a pod, and what it refuses in ordinary updates.
+"""What the API server does with a resize of a pod.
 
 Source: ``podResizeStrategy`` (k8s.io/kubernetes pkg/registry/core/pod/strategy.go),
-``ValidatePodResize`` and ``ValidatePodUpdate`` (pkg/apis/core/validation/validation.go);
+``ValidatePodResize`` (pkg/apis/core/validation/validation.go);
 kubernetes-resize.md 1.2 and 1.4.
 """
 
@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from common.errors import Cause
-from sandbox.errors import field_forbidden, field_invalid, invalid
+from sandbox.errors import field_forbidden, field_invalid
 from sandbox.objects.pod_resources import is_sidecar, qos_class, resources_of, same_amounts
-from sandbox.objects.pod_rules import pod_resource_causes
+from sandbox.objects.pod_spec_rules import pod_causes
 from sandbox.version import KubernetesVersion
 
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
@@ -27,12 +27,6 @@ _RESET_META: Final = (
     "ownerReferences",
     "managedFields",
 )
-_UPDATE_RULE: Final = (
-    "pod updates may not change fields other than `spec.containers[*].image`,"
-    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` "
-    "(only additions to existing tolerations),`spec.terminationGracePeriodSeconds` "
-    "(allow it to be set to 1 if it was previously negative)"
-)
 
 
 def prepare_resize(
@@ -42,7 +36,7 @@ def prepare_resize(
 
     Resources and resize policies of containers stay, from 1.36 on pod-level resources too.
     Everything else is silently set back, unless containers were added, removed, renamed or
-    reordered: that is left for ``validate_resize`` to refuse. ``metadata.generation`` grows
+    reordered: that is left for ``resize_causes`` to refuse. ``metadata.generation`` grows
     by one when the spec has changed. ``new`` is consumed; quantities must be canonical.
     """
     if any(_names(new, kind) != _names(old, kind) for kind in _LISTS):
@@ -58,24 +52,11 @@ def prepare_resize(
     meta = dict(new["metadata"])
     for name in _RESET_META:
         _keep(meta, old["metadata"], name)
-    if not _same_spec(spec, old_spec):
+    if not same_spec(spec, old_spec):
         meta["generation"] = old["metadata"].get("generation", 0) + 1
     prepared = {**new, "metadata": meta, "spec": spec}
     _keep(prepared, old, "status")
     return prepared
-
-
-def validate_resize(
-    old: Mapping[str, Any], new: Mapping[str, Any], version: KubernetesVersion
-) -> None:
-    """Refuse what a resize may not do.
-
-    Raises:
-        ApiError: 422 with every broken rule as a cause.
-    """
-    causes = resize_causes(old, new, version)
-    if causes:
-        raise invalid("Pod", old["metadata"]["name"], causes)
 
 
 def resize_causes(
@@ -85,7 +66,7 @@ def resize_causes(
     alone = _unsupported(old, version)
     if alone:
         return [field_forbidden("[]", alone)]
-    causes = pod_resource_causes(new, version)
+    causes = list(pod_causes(new, version))
     old_class = (old.get("status") or {}).get("qosClass") or qos_class(old)
     if old_class != qos_class(new):
         causes.append(
@@ -103,28 +84,6 @@ def resize_causes(
             causes += _container_causes(before, after, f"spec.{kind}[{index}].resources", version)
     causes += _immutable_causes(old, new, version)
     return causes
-
-
-def validate_pod_update(
-    old: Mapping[str, Any], new: Mapping[str, Any], version: KubernetesVersion
-) -> None:
-    """Refuse an ordinary update that changes more of a pod's spec than it may.
-
-    Images, ``activeDeadlineSeconds``, more tolerations and a grace period of 1 instead of a
-    negative one are allowed; a Binding is not an update. The message lacks the diff that a
-    real API server appends.
-
-    Raises:
-        ApiError: 422, on the field ``spec`` or on the containers' count.
-    """
-    del version  # the rule is the same from 1.33 to 1.36
-    name = old["metadata"]["name"]
-    for kind in _LISTS:
-        if len(_names(old, kind)) != len(_names(new, kind)):
-            cause = field_forbidden(f"spec.{kind}", "pod updates may not add or remove containers")
-            raise invalid("Pod", name, [cause])
-    if not _same_spec(_with_allowed_changes(old["spec"], new["spec"]), new["spec"]):
-        raise invalid("Pod", name, [field_forbidden("spec", _UPDATE_RULE)])
 
 
 def _resized(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
@@ -264,7 +223,10 @@ def _restarts(container: Mapping[str, Any]) -> bool:
 
 
 def _only_compute_differs(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    return _same_container(before, {**after, "resources": _with_old_compute(before, after)})
+    """Whether the amounts of cpu and memory are all that is new; new claims aren't looked at."""
+    mixed = _with_old_compute(before, after)
+    mixed.pop("claims", None)
+    return _same_container(before, {**after, "resources": mixed})
 
 
 def _with_old_compute(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
@@ -286,7 +248,7 @@ def _same_container(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool
     )
 
 
-def _same_spec(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
+def same_spec(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
     """Semantic equality: quantities by value, absent lists as good as empty ones."""
     if left == right:
         return True
@@ -314,27 +276,3 @@ def _others(holder: Mapping[str, Any], *names: str) -> dict[str, Any]:
         for key, value in holder.items()
         if key not in names and value not in (None, [], {}, "")
     }
-
-
-def _with_allowed_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """The old spec with those new values that an update may bring."""
-    spec = dict(old)
-    for kind in _LISTS:
-        if kind in old:
-            spec[kind] = [
-                {**before, "image": after.get("image", before.get("image"))}
-                for before, after in zip(old[kind], new[kind], strict=True)
-            ]
-    if _may_change_deadline(old.get("activeDeadlineSeconds"), new.get("activeDeadlineSeconds")):
-        spec["activeDeadlineSeconds"] = new.get("activeDeadlineSeconds")
-    tolerations = new.get("tolerations") or []
-    if all(one in tolerations for one in old.get("tolerations") or ()):
-        spec["tolerations"] = tolerations
-    if (old.get("terminationGracePeriodSeconds") or 0) < 0:
-        _keep(spec, {"terminationGracePeriodSeconds": 1}, "terminationGracePeriodSeconds")
-    return spec
-
-
-def _may_change_deadline(old: int | None, new: int | None) -> bool:
-    """It may be set, and shortened, and never removed."""
-    return new is not None and new >= 0 and (old is None or new <= old)

@@ -30,10 +30,10 @@ from sandbox.objects.shape_base import (
 class OwnerReference(Shape):
     """``metav1.OwnerReference``."""
 
-    api_version: str
-    kind: str
-    name: str
-    uid: str
+    api_version: Text = None
+    kind: Text = None
+    name: Text = None
+    uid: Text = None
     controller: Flag = None
     block_owner_deletion: Flag = None
 

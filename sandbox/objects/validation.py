@@ -10,9 +10,7 @@ from typing import Any
 
 from common.errors import Cause
 from sandbox.errors import (
-    field_duplicate,
     field_invalid,
-    field_not_supported,
     field_required,
     invalid,
 )
@@ -27,11 +25,17 @@ from sandbox.objects.data_rules import (
 from sandbox.objects.dns_names import label_problems, subdomain_problems
 from sandbox.objects.event_rules import changed_event_causes, event_causes
 from sandbox.objects.job_rules import cron_job_causes, job_causes, job_change_causes
-from sandbox.objects.metadata_rules import annotation_causes, label_causes, metadata_causes
-from sandbox.objects.pod_rules import pod_resource_causes
+from sandbox.objects.metadata_rules import (
+    annotation_causes,
+    changed_metadata_causes,
+    label_causes,
+    metadata_causes,
+)
+from sandbox.objects.pod_spec_rules import creation_causes, pod_causes, spec_causes
+from sandbox.objects.pod_updates import update_causes
 from sandbox.objects.policy_rules import budget_causes, limit_range_causes, quota_causes
 from sandbox.objects.registry import Registry
-from sandbox.objects.resizing import validate_pod_update, validate_resize
+from sandbox.objects.resizing import resize_causes
 from sandbox.objects.resources import EVENTS, Resource
 from sandbox.objects.service_rules import changed_service_causes, service_causes
 from sandbox.objects.webhook_rules import webhook_causes
@@ -40,7 +44,9 @@ from sandbox.version import KubernetesVersion
 
 Json = Mapping[str, Any]
 
-_HOST_NAMES = frozenset({"Namespace", "Service", "StatefulSet"})  # whose names become those of hosts
+_HOST_NAMES = frozenset(
+    {"Namespace", "Service", "StatefulSet"}
+)  # whose names become those of hosts
 _FREE_NAMES = frozenset({"rbac.authorization.k8s.io"})  # their names may hold colons
 _TEMPLATES = {
     "CronJob": "spec.jobTemplate.spec.template",
@@ -51,7 +57,6 @@ _TEMPLATES = {
     "ReplicationController": "spec.template",
     "StatefulSet": "spec.template",
 }
-_RESTART_POLICIES = ("Always", "OnFailure", "Never")
 
 
 class Validation:
@@ -70,7 +75,10 @@ class Validation:
             ApiError: 422 with every broken rule.
         """
         name = obj["metadata"].get("name", "")
-        causes = [*_name_causes(resource, name), *metadata_causes(obj["metadata"])]
+        causes = [
+            *_name_causes(resource, name),
+            *metadata_causes(obj["metadata"], custom=resource.custom),
+        ]
         if resource.custom:
             causes += self._schema_causes(resource, obj)
         elif resource is EVENTS:
@@ -78,7 +86,7 @@ class Validation:
         else:
             causes += _NEW.get(resource.kind, _no_rules)(obj)
             if resource.kind == "Pod":
-                causes += pod_resource_causes(obj, self._version)
+                causes += [*pod_causes(obj, self._version), *creation_causes(obj)]
             elif resource.kind in _TEMPLATES:
                 causes += self._workload_causes(resource.kind, None, obj)
         if causes:
@@ -98,20 +106,24 @@ class Validation:
         Raises:
             ApiError: 422 with every broken rule.
         """
+        causes = list(
+            changed_metadata_causes(
+                old["metadata"], new["metadata"], kind=resource.kind, custom=resource.custom
+            )
+        )
         if resource.kind == "Pod" and not resource.custom:
             if subresource == "resize":
-                validate_resize(old, new, self._version)
+                causes += resize_causes(old, new, self._version)
             elif not subresource and old.get("spec") != new.get("spec"):
-                validate_pod_update(old, new, self._version)
-            return
-        if resource.custom:
-            causes = self._schema_causes(resource, new)
+                causes += update_causes(old, new, self._version)
+        elif resource.custom:
+            causes += self._schema_causes(resource, new, old, subresource)
         elif subresource:
-            return
+            pass
         elif resource is EVENTS:
-            causes = list(changed_event_causes(old, new, group=group or ""))
+            causes += changed_event_causes(old, new, group=group or "")
         else:
-            causes = list(_CHANGED.get(resource.kind, _no_change_rules)(old, new))
+            causes += _CHANGED.get(resource.kind, _no_change_rules)(old, new)
             if resource.kind in _TEMPLATES:
                 causes += self._workload_causes(resource.kind, old, new)
         if causes:
@@ -139,19 +151,17 @@ class Validation:
         return [
             *label_causes(meta.get("labels"), f"{path}.labels"),
             *annotation_causes(meta.get("annotations"), f"{path}.annotations"),
-            *_pod_spec(template.get("spec") or {}, f"{path}.spec"),
-            *(
-                Cause(reason=one.reason, message=one.message, field=f"{path}.{one.field}")
-                for one in pod_resource_causes(template, self._version)
-            ),
+            *spec_causes(template.get("spec") or {}, f"{path}.spec", self._version),
         ]
 
-    def _schema_causes(self, resource: Resource, obj: Json) -> list[Cause]:
+    def _schema_causes(
+        self, resource: Resource, obj: Json, old: Json | None = None, part: str = ""
+    ) -> list[Cause]:
         custom = self._registry.custom(resource)
         if custom is None:
             return []
         nil = "null" if self._version.minor >= 35 else '"null"'  # 1.34 isn't recorded
-        return structural_schema.check(obj, custom.schema, nil=nil)
+        return structural_schema.check(obj, custom.schema, nil=nil, old=old, part=part)
 
 
 def _name_causes(resource: Resource, name: str) -> Iterator[Cause]:
@@ -171,30 +181,6 @@ def _no_change_rules(_old: Json, _new: Json) -> Iterator[Cause]:
     return iter(())
 
 
-def _new_pod(pod: Json) -> Iterator[Cause]:
-    yield from _pod_spec(pod.get("spec") or {}, "spec")
-
-
-def _pod_spec(spec: Json, path: str) -> Iterator[Cause]:
-    if not spec.get("containers"):
-        yield field_required(f"{path}.containers")
-    policy = spec.get("restartPolicy")
-    if policy is not None and policy not in _RESTART_POLICIES:
-        yield field_not_supported(f"{path}.restartPolicy", policy, _RESTART_POLICIES)
-    seen: set[str] = set()
-    for part in ("initContainers", "containers"):
-        for index, container in enumerate(spec.get(part) or ()):
-            below = f"{path}.{part}[{index}]"
-            name = container.get("name", "")
-            if not name:
-                yield field_required(f"{below}.name")
-            elif name in seen:
-                yield field_duplicate(f"{below}.name", name)
-            seen.add(name)
-            if not container.get("image"):
-                yield field_required(f"{below}.image")
-
-
 def _new_lease(lease: Json) -> Iterator[Cause]:
     spec = lease.get("spec") or {}
     seconds, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
@@ -212,7 +198,6 @@ _NEW: Mapping[str, Callable[[Json], Iterator[Cause]]] = {
     "LimitRange": limit_range_causes,
     "MutatingWebhookConfiguration": webhook_causes,
     "PersistentVolumeClaim": claim_causes,
-    "Pod": _new_pod,
     "PodDisruptionBudget": budget_causes,
     "ResourceQuota": quota_causes,
     "Secret": secret_causes,
