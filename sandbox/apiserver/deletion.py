@@ -8,7 +8,7 @@ server here: what an object owned goes with it, at once. ``Foreground`` acts lik
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from common.runtime.clock import Clock
@@ -24,11 +24,12 @@ _DEFAULT_GRACE = 30
 _POLICIES = ("", "Foreground", "Background", "Orphan")
 _IMMORTAL = ("default", "kube-public", "kube-system")
 _FINISHED = ("Succeeded", "Failed")
+_ORPHAN = "orphan"  # the finalizer of an owner whose dependents are to stay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOptions:
-    """What a DELETE may ask for; ``grace`` is in seconds."""
+    """What a DELETE may ask for; ``grace`` is in seconds, and one where it was negative."""
 
     grace: int | None = None
     policy: str = ""
@@ -53,12 +54,12 @@ class DeleteOptions:
             cause = errors.field_invalid("propagationPolicy", policy, text)
             raise errors.invalid("DeleteOptions", "", [cause], group="meta.k8s.io")
         try:
-            seconds = None if grace in (None, "") else max(0, int(str(grace)))
+            seconds = None if grace in (None, "") else int(str(grace))
         except ValueError as error:
             text = f'strconv.ParseInt: parsing "{grace}": invalid syntax'
             raise errors.bad_request(text) from error
         return cls(
-            grace=seconds,
+            grace=1 if seconds is not None and seconds < 0 else seconds,
             policy=policy,
             uid=preconditions.get("uid") or "",
             version=preconditions.get("resourceVersion") or "",
@@ -99,23 +100,59 @@ class Deletions:
                     | ({"group": resource.group} if resource.group else {}),
                 )
 
+    def planned(
+        self, resource: Resource, stored: Stored, options: DeleteOptions
+    ) -> tuple[dict[str, Any], bool]:
+        """What a deletion makes of an object, and whether it is gone then; nothing is written.
+
+        Source: ``BeforeDelete``, k8s.io/apiserver pkg/registry/rest/delete.go, and
+        ``updateForGracefulDeletionAndFinalizers``, pkg/registry/generic/registry/store.go there.
+        """
+        obj = stored.object(resource)
+        meta = obj["metadata"]
+        finalizers = meta.get("finalizers") or []
+        if options.policy == "Orphan" and _ORPHAN not in finalizers:
+            finalizers = meta["finalizers"] = [*finalizers, _ORPHAN]
+        left = meta.get("deletionGracePeriodSeconds", 0)
+        if "deletionTimestamp" not in meta:
+            if resource.group_resource == "pods":
+                self._mark(meta, self._grace(obj, options))
+            elif finalizers:
+                self._mark(meta, 0)
+        elif left and options.grace is not None and options.grace < left:
+            end = datetime.fromisoformat(meta["deletionTimestamp"])
+            meta["deletionTimestamp"] = rfc3339(end - timedelta(seconds=left - options.grace))
+            meta["deletionGracePeriodSeconds"] = options.grace
+        return obj, not finalizers and not meta.get("deletionGracePeriodSeconds")
+
     def delete(
         self, resource: Resource, stored: Stored, options: DeleteOptions
     ) -> tuple[Stored, bool]:
         """Begin or finish the deletion; returns the last state, and whether it is gone."""
-        if options.policy == "Orphan":
-            self._orphan(stored)
-        obj = stored.object(resource)
         if resource == NAMESPACES:
-            return self._delete_namespace(stored, obj)
-        grace = self._grace(resource, obj, options)
-        meta = obj["metadata"]
-        if grace == 0 and not meta.get("finalizers"):
-            return self.remove(resource, stored), True
-        if "deletionTimestamp" in meta and grace >= meta.get("deletionGracePeriodSeconds", 0):
-            return stored, False
-        self._mark(meta, grace)
-        return self._store.update(resource, obj), False
+            if options.policy == "Orphan":
+                self._orphan(stored)
+            return self._delete_namespace(stored, stored.object(resource))
+        obj, gone = self.planned(resource, stored, options)
+        marked = stored
+        if obj != stored.object(resource):
+            marked = self._store.update(resource, obj)
+        if options.policy == "Orphan":
+            self._release(resource, marked)
+        elif gone:
+            self.remove(resource, marked)
+        return marked, gone
+
+    def _release(self, resource: Resource, stored: Stored) -> None:
+        """Let the dependents stay, as the garbage collector does, and then the owner go."""
+        self._orphan(stored)
+        obj = stored.object(resource)
+        left = [one for one in obj["metadata"]["finalizers"] if one != _ORPHAN]
+        if left:
+            obj["metadata"]["finalizers"] = left
+        else:
+            del obj["metadata"]["finalizers"]
+        self.finish(resource, self._store.update(resource, obj))
 
     def finish(self, resource: Resource, stored: Stored) -> bool:
         """Remove an object whose last finalizer is gone; called after every update of one."""
@@ -146,9 +183,8 @@ class Deletions:
         if stored.owners and all(uid in self._gone for uid in stored.owners):
             self.delete(resource, stored, DeleteOptions())
 
-    def _grace(self, resource: Resource, obj: Mapping[str, Any], options: DeleteOptions) -> int:
-        if resource.group_resource != "pods":
-            return 0
+    def _grace(self, obj: Mapping[str, Any], options: DeleteOptions) -> int:
+        """How many seconds a pod has; none where no kubelet knows of it, or it has ended."""
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
         if not spec.get("nodeName") or status.get("phase") in _FINISHED:
             return 0

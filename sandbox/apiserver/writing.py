@@ -14,7 +14,13 @@ from common.errors import Cause
 from common.runtime.clock import Clock
 from sandbox import errors
 from sandbox.admission.chain import Admission, AdmissionRequest, Operation
-from sandbox.apiserver.decoding import checked_metadata, drop_unknown, read_body, understand
+from sandbox.apiserver.decoding import (
+    checked_metadata,
+    drop_unknown,
+    read_body,
+    read_object,
+    understand,
+)
 from sandbox.apiserver.deletion import DeleteOptions, Deletions
 from sandbox.apiserver.event_expiry import EventExpiry
 from sandbox.apiserver.requests import Place, Request, dry_run
@@ -72,7 +78,7 @@ class Writes:
         """Handle a POST on a collection."""
         write = Write(request=request, resource=resource, place=place)
         check_choice(write.field_validation, "CreateOptions")
-        body = read_body(request, resource)
+        body = read_object(request, resource)
         write.read_text()
         return await self._create(write, body)
 
@@ -112,7 +118,7 @@ class Writes:
         """Handle a PUT on an object or on its ``/status`` or ``/resize``."""
         write = Write(request=request, resource=resource, place=place)
         check_choice(write.field_validation, "UpdateOptions")
-        body = read_body(request, resource)
+        body = read_object(request, resource)
         write.read_text()
         meta = checked_metadata(body, resource, place)
         _check_name(meta, place)
@@ -202,9 +208,7 @@ class Writes:
             new = prepare_resize(old, new, self._version)
         elif grows_generation(storing, old, new):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        self._validation.check_changed(
-            storing, place.subresource, old, new, group=resource.group
-        )
+        self._validation.check_changed(storing, place.subresource, old, new, group=resource.group)
         asked.object = new
         await self._admission.validate(asked)
         if new == old:
@@ -244,12 +248,14 @@ class Writes:
     async def delete_each(
         self, request: Request, resource: Resource, items: list[Stored]
     ) -> list[Stored]:
-        """Handle a DELETE on a collection, of which ``items`` are selected."""
-        return [(await self._delete(request, resource, item))[0] for item in items]
+        """Handle a DELETE on a collection, of which ``items`` are selected: as they were."""
+        for item in items:
+            await self._delete(request, resource, item)
+        return items
 
     async def _delete(
         self, request: Request, resource: Resource, stored: Stored
-    ) -> tuple[Stored, bool]:
+    ) -> tuple[Stored | Json, bool]:
         body = read_body(request, resource) if request.body else {}
         options = DeleteOptions.read(body, request.query)
         dry = request.is_dry_run or dry_run("".join(body.get("dryRun") or ()), "DeleteOptions")
@@ -268,7 +274,7 @@ class Writes:
         await self._admission.mutate(asked)
         await self._admission.validate(asked)
         if dry:
-            return stored, True
+            return self._deletions.planned(storing, stored, options)
         current = self._store.get(storing, stored.namespace, stored.name)
         if current is None:
             raise errors.not_found(resource, stored.name)

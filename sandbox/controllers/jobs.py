@@ -64,8 +64,7 @@ class Jobs:
         failure = None
         if state.missing:
             reference = owner_reference(job, api_version="batch/v1", kind="Job")
-            labels = {"batch.kubernetes.io/job-name": name, "job-name": name}
-            body = pod_from_template(job["spec"]["template"], reference, labels=labels)
+            body = pod_from_template(job["spec"]["template"], reference)
             failure = await self._actor.create_pods(job, [body] * state.missing)
         elif state.over in _FAILURES or job["spec"].get("suspend"):
             await self._actor.delete_pods(job, [p for p in view.owned.of(uid) if is_active(p)])

@@ -9,7 +9,6 @@ KNOWN: dict[str, tuple[str, ...]] = {
         "resize-apply-without-manager",
     ),
     "strict fields: the place or the wording of the refusal": (
-        "change-daemonsets-unknown-warn",
         "fields-pod-merge-strict",
     ),
     "authorization, tokens and reviews: what the sandbox words differently or lacks": (
@@ -61,16 +60,8 @@ KNOWN: dict[str, tuple[str, ...]] = {
         "pod-create-version-set",
     ),
     "the answer to a deletion that ends at once lacks the marks of a deletion": (
-        "delete-propagation-orphan",
         "evict-grace",
         "evict-other-kind",
-        "pod-delete",
-        "pod-delete-dry-run",
-        "pod-delete-grace-negative",
-        "pod-delete-grace-shorter",
-        "pod-delete-placed",
-        "pod-delete-uid",
-        "pod-delete-version",
     ),
     "validation of workloads stops at what their controllers need": (
         "change-jobs-template",

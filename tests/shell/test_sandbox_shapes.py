@@ -19,7 +19,7 @@ CONTAINER = {
     "readinessProbe": {"httpGet": {"port": 1}},
     "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "NotRequired"}],
 }
-TEMPLATE = {
+TEMPLATE: dict[str, Any] = {
     "metadata": {"labels": {"a": "b"}},
     "spec": {
         "containers": [CONTAINER],
@@ -28,6 +28,7 @@ TEMPLATE = {
         "volumes": [{"name": "v", "configMap": {"name": "x"}}],
     },
 }
+ENDING = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "restartPolicy": "OnFailure"}}
 OWNER = {"apiVersion": "v1", "kind": "K", "name": "n", "uid": "u"}
 BODIES: dict[str, Any] = {
     "/api/v1/namespaces/golden/pods": {
@@ -46,7 +47,7 @@ BODIES: dict[str, Any] = {
         }
     },
     "/apis/batch/v1/namespaces/golden/cronjobs": {
-        "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": TEMPLATE}}}
+        "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": ENDING}}}
     },
     "/api/v1/namespaces/golden/events": {
         "involvedObject": {"namespace": "golden", "name": "x"},

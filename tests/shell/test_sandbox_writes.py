@@ -211,7 +211,8 @@ async def test_selectors_of_workloads_are_immutable(api: Api) -> None:
     await api.make(DEPLOYMENTS, deployment())
     changed = {"spec": {"selector": {"matchLabels": {"app": "other"}}}}
     answer = await api.merge(f"{DEPLOYMENTS}/web", changed)
-    assert answer.json["details"]["causes"][0]["field"] == "spec.selector"
+    fields = [cause["field"] for cause in answer.json["details"]["causes"]]
+    assert fields == ["spec.template.metadata.labels", "spec.selector"]
     unmatched = deployment()
     unmatched["spec"]["selector"] = {"matchLabels": {"app": "other"}}
     assert refused(await api("POST", DEPLOYMENTS, unmatched)) == (422, "Invalid")
