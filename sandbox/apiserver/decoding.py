@@ -6,10 +6,11 @@ import msgspec
 import yaml
 
 from sandbox import errors
+from sandbox.apiserver.custom_bodies import check_named_type, check_type
 from sandbox.apiserver.requests import Place, Request
-from sandbox.objects import crds, defaults, fields, micro_times, structural_schema
+from sandbox.objects import byte_fields, crds, defaults, fields, micro_times, structural_schema
 from sandbox.objects.crds import CustomVersion
-from sandbox.objects.metadata import tidy
+from sandbox.objects.metadata import tidy, tidy_metadata
 from sandbox.objects.resources import Resource
 from sandbox.objects.shapes import check_metadata, check_shape
 
@@ -41,6 +42,19 @@ def read_body(request: Request, resource: Resource) -> Json:
     return decoded
 
 
+def read_object(request: Request, resource: Resource) -> Json:
+    """Decode an object that is to be stored; a custom resource must say what it is.
+
+    Raises:
+        ApiError: 400 and 415, as :func:`read_body`; 400 for a custom resource without its kind or
+            its version.
+    """
+    obj = read_body(request, resource)
+    if resource.custom:
+        check_named_type(request.body, obj, resource)
+    return obj
+
+
 def checked_metadata(obj: Json, resource: Resource, place: Place) -> Json:
     """The metadata of ``obj``, which gets kind, version and namespace where it has none.
 
@@ -48,12 +62,14 @@ def checked_metadata(obj: Json, resource: Resource, place: Place) -> Json:
         ApiError: 400, one of them is another than the URL's.
     """
     api_version, kind = obj.get("apiVersion"), obj.get("kind")
-    if api_version and api_version != resource.api_version:
+    if resource.custom:
+        check_type(obj, resource)
+    elif api_version and api_version != resource.api_version:
         raise errors.bad_request(
             f"the API version in the data ({api_version}) does not match the expected API "
             f"version ({resource.api_version})"
         )
-    if kind and kind != resource.kind:
+    elif kind and kind != resource.kind:
         raise errors.cannot_be_handled(resource, f'unexpected kind "{kind}"')
     obj["kind"], obj["apiVersion"] = resource.kind, resource.api_version
     meta = obj.get("metadata")
@@ -105,15 +121,18 @@ def understand(
     Raises:
         ApiError: 400, a value can't be read.
     """
-    tidy(obj)
     if custom is not None:
+        tidy_metadata(obj)
+        structural_schema.drop_nulls(obj, custom.schema)
         structural_schema.fill_defaults(obj, custom.schema)
         return
+    tidy(obj)
     check_shape(resource, obj)
     if completes and subresource in _COMPLETED:
         for name in obj.keys() - {"metadata", "status"}:
             _drop_nulls(obj[name])
         defaults.fill(resource, obj)
+    byte_fields.check(resource, obj)
     micro_times.normalize(resource, obj)
     if crds.is_definition(resource):
         crds.fill_defaults(obj)

@@ -83,6 +83,8 @@ class Routing:
             place.subresource not in resource.subresources
             or f"{resource.plural}/{place.subresource}" in self._hidden
         ):
+            if resource.custom:
+                raise errors.not_found(resource, place.name)
             raise errors.no_such_path()
         return resource
 

@@ -10,10 +10,11 @@ from common.errors import Cause
 from sandbox.errors import field_forbidden, field_invalid, field_required
 from sandbox.objects.json_paths import JsonPathError, check_path
 from sandbox.objects.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
-from sandbox.objects.structural_schema import Schema
+from sandbox.objects.schema_validation import Schema
 from sandbox.times import rfc3339
 
 _STORED_VERSIONS = "storedVersions"
+_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _NAMES = ("plural", "singular", "shortNames", "kind", "listKind", "categories")
 
 
@@ -74,6 +75,7 @@ def _custom_version(spec: Mapping[str, Any], version: Mapping[str, Any]) -> Cust
             entry["jsonPath"].removeprefix(".") for entry in version.get("selectableFields") or ()
         ),
         counts_generations=True,
+        verbs=_VERBS,
         needs_version=True,
         custom=True,
     )

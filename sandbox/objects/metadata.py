@@ -45,6 +45,11 @@ def tidy(obj: dict[str, Any]) -> None:
     for name in [name for name, value in obj.items() if value is None]:
         if name != "eventTime":
             del obj[name]
+    tidy_metadata(obj)
+
+
+def tidy_metadata(obj: dict[str, Any]) -> None:
+    """As :func:`tidy`, for the metadata alone: nulls elsewhere are up to a schema."""
     meta = obj.setdefault("metadata", {})
     for name in [name for name, value in meta.items() if value is None]:
         del meta[name]

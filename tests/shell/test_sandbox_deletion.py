@@ -142,7 +142,12 @@ async def test_a_namespace_goes_with_its_last_object(api: Api) -> None:
 async def test_custom_resources_go_with_their_definition(api: Api) -> None:
     await api.apply_definitions()
     path = "/apis/autoscaling.k8s.io/v1/namespaces/golden/verticalpodautoscalers"
-    vpa = {"metadata": {"name": "a"}, "spec": {"targetRef": {"kind": "Deployment", "name": "d"}}}
+    vpa = {
+        "apiVersion": "autoscaling.k8s.io/v1",
+        "kind": "VerticalPodAutoscaler",
+        "metadata": {"name": "a"},
+        "spec": {"targetRef": {"kind": "Deployment", "name": "d"}},
+    }
     await api.make(path, vpa)
     definition = "verticalpodautoscalers.autoscaling.k8s.io"
     base = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -42,8 +42,13 @@ async def test_items_of_built_in_kinds_lack_the_kind_of_the_list(api: Api) -> No
 async def test_items_of_custom_resources_have_it(api: Api) -> None:
     await api.apply_definitions()
     path = "/apis/autoscaling.k8s.io/v1/namespaces/golden/verticalpodautoscalers"
-    target = {"kind": "Deployment", "name": "d"}
-    await api.make(path, {"metadata": {"name": "a"}, "spec": {"targetRef": target}})
+    vpa = {
+        "apiVersion": "autoscaling.k8s.io/v1",
+        "kind": "VerticalPodAutoscaler",
+        "metadata": {"name": "a"},
+        "spec": {"targetRef": {"kind": "Deployment", "name": "d"}},
+    }
+    await api.make(path, vpa)
     assert (await api.read(path))["items"][0]["kind"] == "VerticalPodAutoscaler"
 
 

@@ -166,7 +166,8 @@ async def test_scales(api: Api) -> None:
         },
     )
     rocket = "/apis/example.test/v1/namespaces/golden/rockets"
-    await api.make(rocket, {"metadata": {"name": "r"}, "spec": {"replicas": 2}})
+    made = {"apiVersion": "example.test/v1", "kind": "Rocket", "metadata": {"name": "r"}}
+    await api.make(rocket, {**made, "spec": {"replicas": 2}})
     found = cases("scale-", api.server.version.minor)
     wrong: list[str] = []
     for name, case in found.items():
