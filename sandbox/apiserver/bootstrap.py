@@ -19,6 +19,7 @@ _CONTROLLERS = (
     "deployment-controller",
     "disruption-controller",
     "job-controller",
+    "pvc-protection-controller",
     "replicaset-controller",
     "replication-controller",
     "resourcequota-controller",

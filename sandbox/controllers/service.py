@@ -9,6 +9,7 @@ from common.kube.events import EventRecorder
 from common.runtime.clock import Clock
 from sandbox.controllers.actor import Actor
 from sandbox.controllers.budgets import Budgets
+from sandbox.controllers.claims import Claims
 from sandbox.controllers.cron_jobs import CronJobs
 from sandbox.controllers.daemon_sets import DaemonSets
 from sandbox.controllers.deployments import Deployments
@@ -29,6 +30,7 @@ ACCOUNTS = (
     "deployment-controller",
     "disruption-controller",
     "job-controller",
+    "pvc-protection-controller",
     "replicaset-controller",
     "replication-controller",
     "resourcequota-controller",
@@ -64,11 +66,12 @@ class Controllers:
             ("DaemonSet", daemons.reconcile),
             ("Job", Jobs(self._actor("job-controller")).reconcile),
             ("CronJob", CronJobs(self._actor("cronjob-controller")).reconcile),
+            ("PersistentVolumeClaim", Claims(self._actor("pvc-protection-controller")).reconcile),
             ("PodDisruptionBudget", Budgets(self._actor("disruption-controller")).reconcile),
             ("ResourceQuota", ResourceQuotas(self._actor("resourcequota-controller")).reconcile),
         ):
             self._view.on(kind, self._loop(kind, reconcile).add)
-        for kind in ("PodDisruptionBudget", "ResourceQuota"):
+        for kind in ("PersistentVolumeClaim", "PodDisruptionBudget", "ResourceQuota"):
             self._view.on("Pod", self._waker_of_namespace(kind))
         self._view.on("Node", self._wake_daemon_sets)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from common.api.core import Pod
 from common.errors import ConflictError
-from common.kube.endpoints import STATEFUL_SETS, Endpoint
+from common.kube.endpoints import STATEFUL_SETS
 from sandbox.controllers.actor import Actor
 from sandbox.controllers.pods import (
     REVISION_HASH,
@@ -21,10 +21,9 @@ from sandbox.controllers.pods import (
     template_hash,
 )
 from sandbox.controllers.replica_sets import is_available, seconds_to_available
+from sandbox.controllers.view import CLAIMS
 
 Json = dict[str, Any]
-
-CLAIMS = Endpoint("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ Json = dict[str, Any]
 Wake = Callable[[str, str], None]
 
 BUDGETS = Endpoint("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", dict[str, Any])
+CLAIMS = Endpoint("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", dict[str, Any])
 QUOTAS = Endpoint("", "v1", "resourcequotas", "ResourceQuota", dict[str, Any])
 
 _UNCONFIRMED = 60.0  # seconds for which a pod that we made may be missing in the watch
@@ -89,7 +90,7 @@ class OwnedPods:
 
 
 class View:
-    """Caches of pods, workloads, nodes, budgets and quotas; ``run`` is endless.
+    """Caches of pods, workloads, nodes, budgets, claims and quotas; ``run`` is endless.
 
     ``wake`` is called for the owner of a pod or workload that changed, by the owner's kind,
     and for the changed object itself, by its own.
@@ -114,6 +115,7 @@ class View:
                 CRON_JOBS,
                 REPLICATION_CONTROLLERS,
                 BUDGETS,
+                CLAIMS,
                 QUOTAS,
             )
         }

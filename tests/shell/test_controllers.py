@@ -13,7 +13,7 @@ from common.kube.endpoints import DAEMON_SETS, DEPLOYMENTS, PODS, REPLICA_SETS, 
 from common.kube.endpoints import EVENTS as EVENT_OBJECTS
 from sandbox import virtual_time
 from sandbox.cluster import Cluster, running_cluster
-from sandbox.controllers.view import BUDGETS, QUOTAS
+from sandbox.controllers.view import BUDGETS, CLAIMS, QUOTAS
 from sandbox.scenario import parse_scenario
 from sandbox.virtual_time import VirtualClock
 
@@ -336,5 +336,38 @@ def test_a_quota_counts_and_refuses() -> None:
             return used == {"requests.cpu": "0", "pods": "0"}
 
         await until(freed, within=MINUTES)
+
+    in_cluster(test)
+
+
+def test_a_claim_stays_as_long_as_a_pod_uses_it() -> None:
+    async def test(cluster: Cluster, client: KubeClient) -> None:
+        claim = {
+            "metadata": {"name": "disk"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        }
+        volume = {"name": "disk", "persistentVolumeClaim": {"claimName": "disk"}}
+        container = {"name": "app", "image": "shop:1"}
+        pod = {"metadata": {"name": "p"}, "spec": {"containers": [container], "volumes": [volume]}}
+        await make(client, CLAIMS, claim)
+        await make(client, PODS, pod)
+
+        async def running() -> bool:
+            return (await status(client, PODS, "p")).get("phase") == "Running"
+
+        await until(running, within=MINUTES)
+        await client.delete(CLAIMS, "disk", namespace="shop")
+        await asyncio.sleep(60)
+        claims = (await client.list(CLAIMS, namespace="shop")).items
+        assert claims[0]["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
+        await client.delete(PODS, "p", namespace="shop")
+
+        async def gone() -> bool:
+            return not (await client.list(CLAIMS, namespace="shop")).items
+
+        await until(gone, within=MINUTES)
 
     in_cluster(test)
