@@ -4,7 +4,6 @@ Source: k8s.io/kubernetes pkg/apis/admissionregistration/validation/validation.g
 k8s.io/apiserver pkg/util/webhook/validation.go. ``matchConditions`` are refused by admission.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -16,7 +15,7 @@ from sandbox.errors import (
     field_not_supported,
     field_required,
 )
-from sandbox.objects.dns_names import subdomain_problems
+from sandbox.objects.dns_names import old_label_problems, subdomain_problems
 from sandbox.objects.selector_rules import selector_causes
 
 Json = Mapping[str, Any]
@@ -35,12 +34,6 @@ _TIMEOUTS: Final = range(1, 31)  # seconds
 _PORTS: Final = range(1, 65536)
 _QUALIFIED: Final = 3  # segments
 _FORM: Final = "; desired format: https://host[/path]"
-_VERSION: Final = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?")
-_VERSION_RULE: Final = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an "
-    "alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', "
-    f"regex used for validation is '{_VERSION.pattern}')"
-)
 
 
 def webhook_causes(configuration: Json) -> Iterator[Cause]:
@@ -216,8 +209,8 @@ def _reviews(versions: Sequence[str], path: str) -> Iterator[Cause]:
             yield field_invalid(f"{path}[{index}]", version, "duplicate version")
             continue
         seen.add(version)
-        if _VERSION.fullmatch(version) is None:
-            yield field_invalid(f"{path}[{index}]", version, _VERSION_RULE)
+        for problem in old_label_problems(version):
+            yield field_invalid(f"{path}[{index}]", version, problem)
     if seen.isdisjoint(_REVIEWS):
         text = f"must include at least one of {', '.join(_REVIEWS)}"
         yield field_invalid(path, versions, text)
