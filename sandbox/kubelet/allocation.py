@@ -30,6 +30,27 @@ class Room:
     used_pods: int
 
 
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """A resource of which there isn't enough."""
+
+    resource: str
+    requested: int
+    used: int  # by the other pods
+    capacity: int
+
+    @property
+    def missing(self) -> int:
+        return self.requested + self.used - self.capacity
+
+    @property
+    def message(self) -> str:
+        return (
+            f"Node didn't have enough resource: {self.resource}, "
+            f"requested: {self.requested}, used: {self.used}, capacity: {self.capacity}"
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
     """Why there is no room; ``reason`` is the pod's, e.g. ``OutOfcpu``."""
@@ -49,27 +70,32 @@ class ResizeAnswer:
 ADMITTED = ResizeAnswer(answer=Answer.ADMITTED)
 
 
-def admit(total: Totals, room: Room) -> Refusal | None:
-    """Decide whether a pod that asks for ``total`` fits; None is yes.
+def shortfalls(total: Totals, room: Room) -> tuple[Shortfall, ...]:
+    """What is missing for a pod that asks for ``total``; nothing where it fits.
 
     Exactly full is fine. A resource that the pod doesn't ask for is never missing. Limits are
     no part of this.
     """
+    found = []
     if room.used_pods + 1 > room.pods:
-        return _refusal("pods", 1, room.used_pods, room.pods)
-    if total.cpu > 0 and total.cpu + room.used.cpu > room.allocatable.cpu:
-        return _refusal("cpu", total.cpu, room.used.cpu, room.allocatable.cpu)
-    if total.memory > 0 and total.memory + room.used.memory > room.allocatable.memory:
-        return _refusal("memory", total.memory, room.used.memory, room.allocatable.memory)
+        found.append(Shortfall("pods", 1, room.used_pods, room.pods))
+    for name, wanted, used, there in (
+        ("cpu", total.cpu, room.used.cpu, room.allocatable.cpu),
+        ("memory", total.memory, room.used.memory, room.allocatable.memory),
+    ):
+        if wanted > 0 and wanted + used > there:
+            found.append(Shortfall(name, wanted, used, there))
+    return tuple(found)
+
+
+def admit(total: Totals, room: Room) -> Refusal | None:
+    """Decide whether a pod that asks for ``total`` fits; None is yes.
+
+    The first resource that is missing is the one that is named.
+    """
+    for lacking in shortfalls(total, room):
+        return Refusal(reason=f"OutOf{lacking.resource}", message=lacking.message)
     return None
-
-
-def _refusal(resource: str, requested: int, used: int, capacity: int) -> Refusal:
-    message = (
-        f"Node didn't have enough resource: {resource}, "
-        f"requested: {requested}, used: {used}, capacity: {capacity}"
-    )
-    return Refusal(reason=f"OutOf{resource}", message=message)
 
 
 def admit_resize(

@@ -82,6 +82,7 @@ class PodRun:
     ip: str = ""
     started: datetime | None = None  # when the kubelet first saw it
     refusal: Refusal | None = None  # why the node didn't take it
+    preempted: bool = False  # it had to make room for a critical pod
     starts_at: datetime | None = None  # None once everything has been started
     held: bool = False  # the start waits for a fact: volumes, variables, the end of a process
     ends_at: datetime | None = None  # of a pod that is being deleted
