@@ -3,12 +3,12 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 
@@ -16,7 +16,7 @@ from common.errors import NotFoundError
 from common.kube.client import KubeClient
 from common.kube.connection import Connection, client_context
 from common.kube.endpoints import Endpoint
-from common.runtime.clock import Clock, SystemClock
+from common.runtime.clock import SystemClock
 from controlplane import binaries as found
 from controlplane.audit import AuditFile
 from controlplane.binaries import Binaries
@@ -25,10 +25,10 @@ from controlplane.files import Files, write_files
 from controlplane.processes import ProcessUsage, free_ports
 from controlplane.servers import READY_WITHIN, NotReadyError, Servers
 from sandbox.apiserver.audit import Entry
+from sandbox.components import Component, running_components, simulation_of
 from sandbox.furnishing import METRICS_HOST, announce_metrics, create_namespaces
 from sandbox.kubelet.local.site import Site
 from sandbox.kubelet.metrics_server import MetricsServer
-from sandbox.kubelet.pod_lifecycle import Simulation
 from sandbox.kubelet.service import Kubelets
 from sandbox.listener import Listener
 from sandbox.scenario import Scenario
@@ -37,8 +37,6 @@ from sandbox.version import KubernetesVersion
 _SERVICE_ACCOUNTS = Endpoint("", "v1", "serviceaccounts", "ServiceAccount", dict[str, Any])
 _UNLIMITED = 0.0  # requests per second
 _LOOK_EVERY = 0.05  # seconds
-
-Component = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +144,7 @@ async def running_control_plane(
             await stack.enter_async_context(kubelet_client),
             clock,
             shapes=scenario.nodes,
-            simulation=_simulation(scenario, version, clock),
+            simulation=simulation_of(scenario, version, clock),
             site=Site(
                 server=ports.url,
                 authority=written.authority,
@@ -173,22 +171,13 @@ async def running_control_plane(
             files=files,
             _audit=AuditFile(files.audit_log),
         )
-        failure: Exception | None = None
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_endless(run)) for run in components]
-            await create_namespaces(client, scenario.namespaces)
-            if announce is not None:
-                await announce()
-            await kubelets.wait_ready()
-            await _accounts(client, ("default", *scenario.namespaces))
-            try:
-                yield plane
-            except Exception as error:  # noqa: BLE001 - raised again, outside of the group
-                failure = error
-            for task in tasks:
-                task.cancel()
-        if failure is not None:
-            raise failure
+        await stack.enter_async_context(running_components(components))
+        await create_namespaces(client, scenario.namespaces)
+        if announce is not None:
+            await announce()
+        await kubelets.wait_ready()
+        await _accounts(client, ("default", *scenario.namespaces))
+        yield plane
 
 
 def _ports(port: int) -> Ports:
@@ -223,17 +212,6 @@ async def _version(client: KubeClient) -> KubernetesVersion:
     return KubernetesVersion(int(told["minor"].rstrip("+")))
 
 
-def _simulation(scenario: Scenario, version: KubernetesVersion, clock: Clock) -> Simulation:
-    return Simulation(
-        minor=version.minor,
-        timing=scenario.timing,
-        epoch=clock.now(),
-        usage=scenario.usage,
-        faults=scenario.faults,
-        images=scenario.images,
-    )
-
-
 async def _accounts(client: KubeClient, namespaces: tuple[str, ...]) -> None:
     """Wait for what no pod can be created without: its namespace's default ServiceAccount."""
     try:
@@ -254,9 +232,3 @@ async def _account(client: KubeClient, namespace: str) -> None:
             await asyncio.sleep(_LOOK_EVERY)
         else:
             return
-
-
-async def _endless(run: Component) -> NoReturn:
-    """A component that returns leaves a cluster that stands still: that is a failure."""
-    await run()
-    raise RuntimeError(f"component ended: {run!r}")

@@ -5,15 +5,13 @@ All of it takes time from one clock and waits on one event loop, so it runs as w
 virtual-time loop.
 """
 
-import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import NoReturn
 
 from common.kube.client import KubeClient
 from common.kube.connection import Connection, StaticCredentials, client_context
@@ -21,13 +19,13 @@ from common.runtime.clock import Clock, SystemClock
 from sandbox.apiserver.audit import Entry
 from sandbox.apiserver.server import ApiServer, Serving, serve
 from sandbox.clocks import ShiftedClock
+from sandbox.components import running_components, simulation_of
 from sandbox.controllers.control_plane import control_plane
 from sandbox.controllers.service import USER_AGENT
 from sandbox.controllers.service_accounts import ServiceAccounts
 from sandbox.furnishing import METRICS_HOST, announce_metrics, create_namespaces
 from sandbox.kubelet.local.site import Site
 from sandbox.kubelet.metrics_server import MetricsServer
-from sandbox.kubelet.pod_lifecycle import Simulation
 from sandbox.kubelet.service import Kubelets
 from sandbox.listener import Listener
 from sandbox.objects.store import Store
@@ -35,8 +33,6 @@ from sandbox.scenario import Scenario
 from sandbox.tls import NAMES, make_credentials
 
 _UNLIMITED = 0.0  # requests per second: the components of the cluster don't wait
-
-Component = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +166,7 @@ async def running_cluster(
             await stack.enter_async_context(access.client("kubelet", user="system:node:sandbox")),
             clock,
             shapes=scenario.nodes,
-            simulation=_simulation(scenario, clock),
+            simulation=simulation_of(scenario, scenario.version, clock),
             site=Site(
                 server=serving.url,
                 authority=serving.authority,
@@ -183,38 +179,12 @@ async def running_cluster(
             Listener(metrics_server, tls=credentials.server_context())
         )
         cluster = Cluster(access.serving, access.trusted, api, kubelets, metrics_server)
-        failure: Exception | None = None
-        async with asyncio.TaskGroup() as group:
-            components = (plane.run, accounts.run, kubelets.run, metrics_server.run)
-            tasks = [group.create_task(_endless(run)) for run in components]
-            async with access.client("sandbox") as client:
-                await create_namespaces(client, scenario.namespaces)
-                await accounts.ensure(("default", "kube-system", *scenario.namespaces))
-                if metrics:
-                    await announce_metrics(client, listener.port, serving.authority)
-            await kubelets.wait_ready()
-            try:
-                yield cluster
-            except Exception as error:  # noqa: BLE001 - raised again, outside of the group
-                failure = error
-            for task in tasks:
-                task.cancel()
-        if failure is not None:
-            raise failure
-
-
-def _simulation(scenario: Scenario, clock: Clock) -> Simulation:
-    return Simulation(
-        minor=scenario.version.minor,
-        timing=scenario.timing,
-        epoch=clock.now(),
-        usage=scenario.usage,
-        faults=scenario.faults,
-        images=scenario.images,
-    )
-
-
-async def _endless(run: Component) -> NoReturn:
-    """A component that returns leaves a cluster that stands still: that is a failure."""
-    await run()
-    raise RuntimeError(f"component ended: {run!r}")
+        components = (plane.run, accounts.run, kubelets.run, metrics_server.run)
+        await stack.enter_async_context(running_components(components))
+        async with access.client("sandbox") as client:
+            await create_namespaces(client, scenario.namespaces)
+            await accounts.ensure(("default", "kube-system", *scenario.namespaces))
+            if metrics:
+                await announce_metrics(client, listener.port, serving.authority)
+        await kubelets.wait_ready()
+        yield cluster

@@ -1,0 +1,53 @@
+"""What keeps a cluster alive beside its API server, whichever that is: parts that never end."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import NoReturn
+
+from common.runtime.clock import Clock
+from sandbox.kubelet.pod_lifecycle import Simulation
+from sandbox.scenario import Scenario
+from sandbox.version import KubernetesVersion
+
+Component = Callable[[], Awaitable[None]]
+
+
+def simulation_of(scenario: Scenario, version: KubernetesVersion, clock: Clock) -> Simulation:
+    """What the kubelets of a scenario simulate, on an API server of this version."""
+    return Simulation(
+        minor=version.minor,
+        timing=scenario.timing,
+        epoch=clock.now(),
+        usage=scenario.usage,
+        faults=scenario.faults,
+        images=scenario.images,
+    )
+
+
+@contextlib.asynccontextmanager
+async def running_components(components: Iterable[Component]) -> AsyncIterator[None]:
+    """Run components while the context is entered.
+
+    An error of the context's body is raised as it is, and the components are cancelled.
+
+    Raises:
+        ExceptionGroup: a component failed, or returned.
+    """
+    failure: Exception | None = None
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_endless(run)) for run in components]
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - raised again, outside of the group
+            failure = error
+        for task in tasks:
+            task.cancel()
+    if failure is not None:
+        raise failure
+
+
+async def _endless(run: Component) -> NoReturn:
+    """A component that returns leaves a cluster that stands still: that is a failure."""
+    await run()
+    raise RuntimeError(f"component ended: {run!r}")
