@@ -88,6 +88,24 @@ def checked_metadata(obj: Json, resource: Resource, place: Place) -> Json:
     return meta
 
 
+def check_name(meta: Json, place: Place) -> None:
+    """The body must name the object that the URL names.
+
+    Raises:
+        ApiError: 400, it has another name or none.
+    """
+    name = meta.get("name") or ""
+    if not name:
+        raise errors.bad_request(
+            f"the name of the object ({place.name} based on URL) was undeterminable: "
+            "name must be provided"
+        )
+    if name != place.name:
+        raise errors.bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({place.name})"
+        )
+
+
 def drop_unknown(
     obj: Json,
     resource: Resource,

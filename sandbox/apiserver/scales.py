@@ -12,6 +12,7 @@ from sandbox.objects.crds import CustomVersion, ScalePaths
 from sandbox.objects.json_paths import find
 from sandbox.objects.label_selectors import selector_of
 from sandbox.objects.resources import Resource
+from sandbox.patching.go_text import go_type
 
 SCALE = Resource(
     group="autoscaling", plural="scales", singular="scale", kind="Scale", subresources=()
@@ -20,6 +21,7 @@ SCALE = Resource(
 _WORKLOAD = ScalePaths(
     spec_replicas=".spec.replicas", status_replicas=".status.replicas", selector=".spec.selector"
 )
+_LARGEST = 2**31
 _COPIED = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
@@ -60,16 +62,34 @@ def _selector_text(obj: Mapping[str, Any], selector: Mapping[str, Any] | None) -
     return str(selector_of(selector))
 
 
+def type_problem(scale: Mapping[str, Any]) -> str:
+    """Why Go's decoder can't read a Scale; empty if it can."""
+    spec = scale.get("spec")
+    if not isinstance(spec, Mapping | None):
+        return _unreadable(spec, "Scale.spec", "v1.ScaleSpec")
+    replicas = (spec or {}).get("replicas")
+    if replicas is None or (type(replicas) is int and abs(replicas) < _LARGEST):
+        return ""
+    return _unreadable(replicas, "ScaleSpec.spec.replicas", "int32")
+
+
+def _unreadable(value: Any, field: str, wanted: str) -> str:
+    given = go_type(value)
+    if given == "number":
+        given = f"number {value}"
+    return f"json: cannot unmarshal {given} into Go struct field {field} of type {wanted}"
+
+
 def with_replicas(
     obj: dict[str, Any], scale: Mapping[str, Any], paths: ScalePaths
 ) -> dict[str, Any]:
     """``obj`` with the replicas that the Scale asks for; changed in place.
 
     Raises:
-        ApiError: 422, the number is negative or none.
+        ApiError: 422, the number is negative.
     """
-    replicas = (scale.get("spec") or {}).get("replicas", 0)
-    if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
+    replicas = (scale.get("spec") or {}).get("replicas") or 0
+    if replicas < 0:
         cause = field_invalid("spec.replicas", replicas, "must be greater than or equal to 0")
         name = obj["metadata"]["name"]
         raise invalid(SCALE.kind, name, [cause], group=SCALE.group)

@@ -58,11 +58,15 @@ def refuse_or_warn(
     text = f"strict decoding error: {', '.join(problems)}"
     if quote is None:
         raise cannot_be_handled(resource, text)
-    patched = quote()
+    raise unreadable_patch(quote(), text)
+
+
+def unreadable_patch(patched: Json | str, text: str) -> ApiError:
+    """422: what a patch makes, or the patch itself as a text, can't be read."""
     shown = patched if isinstance(patched, str) else msgspec.json.encode(patched).decode()
     cause = field_invalid("patch", shown, text)
     message = f' "" is invalid: {cause.field}: {cause.message}'
-    raise ApiError(422, "Invalid", message, causes=(cause,), details={})
+    return ApiError(422, "Invalid", message, causes=(cause,), details={})
 
 
 def repeated(body: bytes, content_type: str) -> list[str]:

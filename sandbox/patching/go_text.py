@@ -14,3 +14,14 @@ def go_text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
+
+
+def go_type(value: object) -> str:
+    """How Go's JSON decoder names a kind of value."""
+    if isinstance(value, dict):
+        return "object"
+    if isinstance(value, list):
+        return "array"
+    if isinstance(value, str):
+        return "string"
+    return "bool" if isinstance(value, bool) else "number"

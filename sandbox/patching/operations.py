@@ -34,8 +34,28 @@ def apply_operations(target: Any, operations: Sequence[Any]) -> Any:
         try:
             target = jsonpatch.JsonPatch([operation]).apply(target, in_place=True)
         except _FAILURES as error:
-            raise OperationError(_sentence(operation)) from error
+            if not _passes(target, operation):
+                raise OperationError(_sentence(operation)) from error
     return target
+
+
+def _passes(target: Any, operation: Any) -> bool:
+    """Do what the Go library does where the RFC and the Python one refuse.
+
+    A member of a map that isn't there can be replaced, and tested for null.
+    """
+    if not isinstance(operation, dict) or operation.get("op") not in ("replace", "test"):
+        return False
+    try:
+        holder, name = jsonpointer.JsonPointer(operation["path"]).to_last(target)
+    except (*_FAILURES, KeyError):
+        return False
+    if not isinstance(holder, dict) or name in holder:
+        return False
+    if operation["op"] == "test":
+        return operation["value"] is None
+    holder[name] = operation["value"]
+    return True
 
 
 def _sentence(operation: Any) -> str:

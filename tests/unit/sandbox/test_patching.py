@@ -195,6 +195,16 @@ OTHERS = [
         patch={"spec": {"b": 2}},
         want={"spec": {"a": 1, "b": 2}},
     ),
+    Case(
+        id="a JSON patch replaces what isn't there, and finds it to be null",
+        kind=ContentType.JSON,
+        before={"metadata": {"labels": {"a": "1"}}},
+        patch=[
+            {"op": "test", "path": "/metadata/labels/b", "value": None},
+            {"op": "replace", "path": "/metadata/labels/b", "value": "2"},
+        ],
+        want={"metadata": {"labels": {"a": "1", "b": "2"}}},
+    ),
 ]
 
 
