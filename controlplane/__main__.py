@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from common.errors import ConfigError
 from common.runtime import logs
-from common.runtime.service import run
+from common.runtime.service import leaves, run
 from controlplane import binaries
 from controlplane.cluster import ControlPlane, running_control_plane
 from controlplane.processes import ProcessEndedError
@@ -30,7 +30,7 @@ def main() -> None:
     try:
         code = run(PROGRAM, lambda: _main(sys.argv[1:]))
     except* (ProcessEndedError, NotReadyError) as group:
-        for error in group.exceptions:
+        for error in leaves(group):
             print(f"{PROGRAM}: {error}", file=sys.stderr)
         code = 1
     sys.exit(code)

@@ -101,15 +101,16 @@ def run(program: str, main: Callable[[], Coroutine[Any, Any, None]]) -> int:
 
 
 def _complain(program: str, group: BaseExceptionGroup[Any], *, code: int) -> int:
-    for error in _leaves(group):
+    for error in leaves(group):
         sys.stderr.write(f"{program}: {' '.join(str(error).split())}\n")
     return code
 
 
-def _leaves(group: BaseExceptionGroup[Any]) -> list[BaseException]:
+def leaves(group: BaseExceptionGroup[Any]) -> list[BaseException]:
+    """The exceptions of a group, and of the groups in it: task groups in task groups nest them."""
     found: list[BaseException] = []
     for error in group.exceptions:
-        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+        found += leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
     return found
 
 

@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from common.errors import ConfigError, LeadershipLostError
-from common.runtime.service import every, run, serve, unless_stopped
+from common.runtime.service import every, leaves, run, serve, unless_stopped
 from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
 
@@ -199,3 +199,9 @@ async def test_a_cycle_that_fails_ends_everything() -> None:
     with pytest.raises(ExceptionGroup) as failed:
         await every(10, broken, stop=asyncio.Event())
     assert failed.group_contains(ZeroDivisionError)
+
+
+def test_what_went_wrong_in_task_groups_within_task_groups_is_found() -> None:
+    first, second, third = ValueError("1"), OSError("2"), KeyError("3")
+    inner = ExceptionGroup("inner", [first, ExceptionGroup("innermost", [second])])
+    assert leaves(ExceptionGroup("outer", [inner, third])) == [first, second, third]
