@@ -26,6 +26,16 @@ class LabelSelectorError(DecodeError, ValueError):
     """A selector breaks the rules of labels; the sentence says which."""
 
 
+class LabelError(LabelSelectorError):
+    """A key or a value of a selector is no label; ``place`` is the field where it stands."""
+
+    def __init__(self, place: str, text: str, *, is_key: bool) -> None:
+        super().__init__(f"{place}: not a label {'key' if is_key else 'value'}: {text!r}")
+        self.place = place
+        self.text = text
+        self.is_key = is_key
+
+
 class Operator(enum.StrEnum):
     """How a requirement looks at a label; the values are those of the text form."""
 
@@ -50,6 +60,8 @@ _SETS = (Operator.IN, Operator.NOT_IN)
 _NEGATIVE = (Operator.NOT_IN, Operator.NOT_EQUALS)
 _EXISTENCE = (Operator.EXISTS, Operator.DOES_NOT_EXIST)
 _ORDERING = (Operator.GREATER_THAN, Operator.LESS_THAN)
+_WITHIN = "unable to parse requirement: "
+_BINARY = "in, notin, =, ==, !=, gt, lt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,29 +199,32 @@ class _Parser:
     """Recursive descent over the tokens of a selector's text."""
 
     def __init__(self, text: str) -> None:
-        self._text = text
         self._tokens = [match[1] for match in _TOKEN.finditer(text)]
         self._next = 0
 
     def requirements(self) -> list[Requirement]:
         found: list[Requirement] = []
+        if self._peek() and not self._begins_one():
+            raise self._error("!, identifier, or 'end of string'")
         while self._peek():
             found.append(self._one())
             if not self._peek():
                 break
-            self._expect(",")
-            if not (self._is_word() or self._peek() == "!"):
-                raise self._error("an identifier after ','")
+            if not self._take_if(","):
+                raise self._error("',' or 'end of string'")
+            if not self._begins_one():
+                raise self._error("identifier after ','")
         return found
 
     def _one(self) -> Requirement:
         negated = self._take_if("!")
         key = self._word()
-        if self._peek() in ("", ","):
-            return _requirement(key, Operator.DOES_NOT_EXIST if negated else Operator.EXISTS, ())
-        operator = self._operator()
+        _check_key(key, place="<nil>")
         if negated:
-            raise self._error("',' or the end after a negated key")
+            return _requirement(key, Operator.DOES_NOT_EXIST, ())
+        if self._peek() in ("", ","):
+            return _requirement(key, Operator.EXISTS, ())
+        operator = self._operator()
         if operator in _SETS:
             return _requirement(key, operator, sorted(self._set()))
         value = "" if self._peek() in ("", ",") else self._word()
@@ -218,19 +233,28 @@ class _Parser:
     def _operator(self) -> Operator:
         token = self._peek()
         if token in ("exists", "!") or token not in list(Operator):
-            raise self._error("an operator")
+            raise self._error(_BINARY, within=True)
         self._next += 1
         return Operator(token)
 
     def _set(self) -> set[str]:
         """Values in parentheses; a missing one, as in ``(a,)``, is the empty text."""
-        self._expect("(")
+        if not self._take_if("("):
+            text = f"{_WITHIN}found '{self._peek()}' expected: '('"
+            raise LabelSelectorError(text)
+        if not self._is_word() and self._peek() not in (",", ")"):
+            raise self._error("',', ')' or identifier", within=True)
         values: set[str] = set()
         while True:
-            values.add(self._word() if self._is_word() else "")
-            if not self._take_if(","):
-                self._expect(")")
+            named = self._is_word()
+            values.add(self._word() if named else "")
+            if self._take_if(")"):
                 return values
+            if not self._take_if(","):
+                raise self._error("',' or ')'" if named else "',', or identifier", within=True)
+
+    def _begins_one(self) -> bool:
+        return self._is_word() or self._peek() == "!"
 
     def _peek(self) -> str:
         return self._tokens[self._next] if self._next < len(self._tokens) else ""
@@ -241,7 +265,7 @@ class _Parser:
 
     def _word(self) -> str:
         if not self._is_word():
-            raise self._error("an identifier")
+            raise self._error("identifier", within=True)
         self._next += 1
         return self._tokens[self._next - 1]
 
@@ -251,14 +275,10 @@ class _Parser:
         self._next += 1
         return True
 
-    def _expect(self, token: str) -> None:
-        if not self._take_if(token):
-            raise self._error(repr(token))
-
-    def _error(self, wanted: str) -> LabelSelectorError:
-        return LabelSelectorError(
-            f"unable to parse {self._text!r}: found {self._peek()!r}, expected {wanted}"
-        )
+    def _error(self, wanted: str, *, within: bool = False) -> LabelSelectorError:
+        """What the next token isn't; ``within`` a requirement, or between two."""
+        found = f"found '{self._peek()}', expected: {wanted}"
+        return LabelSelectorError(f"{_WITHIN}{found}" if within else found)
 
 
 def _selector(requirements: Iterable[Requirement]) -> Selector:
@@ -268,26 +288,26 @@ def _selector(requirements: Iterable[Requirement]) -> Selector:
 
 def _requirement(key: str, operator: Operator, values: Sequence[str]) -> Requirement:
     """Check one requirement as ``labels.NewRequirement`` does."""
-    _check_key(key)
+    _check_key(key, place="key")
     if operator in _SETS and not values:
         raise LabelSelectorError("for 'in', 'notin' operators, values set can't be empty")
     if operator in _EXISTENCE and values:
         raise LabelSelectorError("values set must be empty for exists and does not exist")
     if operator in _ORDERING and _integer(values[0]) is None:
         raise LabelSelectorError("for 'Gt', 'Lt' operators, the value must be an integer")
-    for value in values:
+    for index, value in enumerate(values):
         if len(value) > 63 or _VALUE.fullmatch(value) is None:
-            raise LabelSelectorError(f"not a label value: {value!r}")
+            raise LabelError(f"values[{index}][{key}]", value, is_key=False)
     return Requirement(key, operator, tuple(sorted(values)))
 
 
-def _check_key(key: str) -> None:
+def _check_key(key: str, *, place: str) -> None:
     prefix, slash, name = key.rpartition("/")
     good = _KEY_NAME.fullmatch(name) is not None and (
         not slash or (len(prefix) <= 253 and _PREFIX.fullmatch(prefix) is not None)
     )
     if not good:
-        raise LabelSelectorError(f"not a label key: {key!r}")
+        raise LabelError(place, key, is_key=True)
 
 
 def _ordered(value: str, operator: Operator, bound: str) -> bool:

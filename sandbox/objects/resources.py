@@ -1,5 +1,6 @@
 """What the API server serves: groups, kinds, subresources, and how each is stored."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -170,7 +171,6 @@ REPLICA_SETS = Resource(
     short_names=("rs",),
     categories=("all",),
     subresources=("scale", "status"),
-    fields=("status.replicas",),
     counts_generations=True,
 )
 STATEFUL_SETS = Resource(
@@ -250,6 +250,15 @@ VALIDATING_WEBHOOKS = Resource(
     counts_generations=True,
 )
 
+PRIORITY_CLASSES = Resource(
+    group="scheduling.k8s.io",
+    plural="priorityclasses",
+    singular="priorityclass",
+    kind="PriorityClass",
+    namespaced=False,
+    short_names=("pc",),
+    counts_generations=True,
+)
 BUILTIN: tuple[Resource, ...] = (
     Resource(plural="configmaps", singular="configmap", kind="ConfigMap", short_names=("cm",)),
     Resource(
@@ -341,13 +350,16 @@ BUILTIN: tuple[Resource, ...] = (
         kind="EndpointSlice",
         counts_generations=True,
     ),
-    Resource(
-        group="scheduling.k8s.io",
-        plural="priorityclasses",
-        singular="priorityclass",
-        kind="PriorityClass",
-        namespaced=False,
-        short_names=("pc",),
-        counts_generations=True,
-    ),
+    PRIORITY_CLASSES,
 )
+
+TEMPLATES: Mapping[str, str] = {
+    "CronJob": "spec.jobTemplate.spec.template",
+    "DaemonSet": "spec.template",
+    "Deployment": "spec.template",
+    "Job": "spec.template",
+    "ReplicaSet": "spec.template",
+    "ReplicationController": "spec.template",
+    "StatefulSet": "spec.template",
+}
+"""The kinds that make pods, and where each keeps the template of them."""

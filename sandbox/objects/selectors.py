@@ -4,8 +4,15 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from common.labels import EVERYTHING, LabelSelectorError, Selector, parse_selector
+from common.labels import (
+    EVERYTHING,
+    LabelError,
+    LabelSelectorError,
+    Selector,
+    parse_selector,
+)
 from sandbox.errors import bad_request
+from sandbox.objects.metadata_rules import key_causes, value_causes
 from sandbox.objects.resources import Resource
 from sandbox.objects.store import Stored
 
@@ -58,6 +65,10 @@ def select(
     """
     try:
         by_label = parse_selector(labels) if labels else EVERYTHING
+    except LabelError as error:
+        causes = (key_causes if error.is_key else value_causes)(error.text, error.place)
+        text = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
+        raise bad_request(f"unable to parse requirement: {text}") from error
     except LabelSelectorError as error:
         raise bad_request(str(error)) from error
     by_field = tuple(_term(resource, text) for text in _SPLIT.split(fields) if text)
@@ -80,6 +91,15 @@ def _reader(resource: Resource, path: str) -> Callable[[Stored], str]:
     if path == "metadata.namespace":
         return lambda stored: stored.namespace
     if path not in resource.fields:
-        raise bad_request(f"field label not supported: {path}")
+        raise bad_request(_not_selectable(resource, path))
     position = resource.fields.index(path)
     return lambda stored: stored.fields[position]
+
+
+def _not_selectable(resource: Resource, path: str) -> str:
+    """Kinds without fields of their own say what is left, and the Job says that it is one."""
+    if resource.kind == "Job" and not resource.custom:
+        return f'field label "{path}" not supported for Job'
+    if resource.fields or resource.custom:
+        return f"field label not supported: {path}"
+    return f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'

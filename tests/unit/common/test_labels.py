@@ -66,6 +66,29 @@ def test_texts_that_are_no_selector(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "a is b",
+            "unable to parse requirement: found 'is', expected: in, notin, =, ==, !=, gt, lt",
+        ),
+        ("=a", "found '=', expected: !, identifier, or 'end of string'"),
+        ("a=b c", "found 'c', expected: ',' or 'end of string'"),
+        ("!a=b", "found '=', expected: ',' or 'end of string'"),
+        ("a,", "found '', expected: identifier after ','"),
+        ("a in b", "unable to parse requirement: found 'b' expected: '('"),
+        ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
+        ("a in (b,", "unable to parse requirement: found '', expected: ',', or identifier"),
+        ("a==!", "unable to parse requirement: found '!', expected: identifier"),
+    ],
+)
+def test_sentences_are_those_of_apimachinery(text: str, sentence: str) -> None:
+    with pytest.raises(LabelSelectorError) as caught:
+        parse_selector(text)
+    assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize(
     ("text", "labels", "matches"),
     [
         ("a", {"a": ""}, True),
