@@ -1,14 +1,10 @@
 """CustomResourceDefinitions: from the object to the resources that it adds."""
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from common.errors import Cause
-from sandbox.errors import field_forbidden, field_invalid, field_required
-from sandbox.objects.json_paths import JsonPathError, check_path
 from sandbox.objects.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from sandbox.objects.schema_validation import Schema
 from sandbox.times import rfc3339
@@ -113,64 +109,6 @@ def fill_defaults(crd: dict[str, Any]) -> None:
         names.setdefault("singular", names["kind"].lower())
         names.setdefault("listKind", f"{names['kind']}List")
     spec.setdefault("conversion", {"strategy": "None"})
-
-
-def violations(crd: Mapping[str, Any]) -> Iterator[Cause]:
-    """What makes a definition unusable; the rules that a hand-written one trips over."""
-    spec = crd.get("spec") or {}
-    names = spec.get("names") or {}
-    required = {
-        "group": spec.get("group"),
-        "scope": spec.get("scope"),
-        "names.plural": names.get("plural"),
-        "names.kind": names.get("kind"),
-        "versions": spec.get("versions"),
-    }
-    if not all(required.values()):
-        yield from (field_required(f"spec.{name}") for name, value in required.items() if not value)
-        return
-    name = crd["metadata"].get("name", "")
-    if name != f"{names['plural']}.{spec['group']}":
-        text = 'must be spec.names.plural+"."+spec.group'
-        yield field_invalid("metadata.name", name, text)
-    versions = spec["versions"]
-    if sum(1 for version in versions if version.get("storage")) != 1:
-        text = "must have exactly one version marked as storage version"
-        yield field_invalid("spec.versions", [one.get("name") for one in versions], text)
-    if (spec.get("conversion") or {}).get("strategy", "None") != "None":
-        text = "the sandbox does not convert between versions"
-        yield field_forbidden("spec.conversion.strategy", text)
-    for index, version in enumerate(versions):
-        path = f"spec.versions[{index}].schema.openAPIV3Schema"
-        schema = (version.get("schema") or {}).get("openAPIV3Schema")
-        if not schema:
-            yield field_required(path, "schemas are required")
-        elif schema.get("type") != "object":
-            yield field_invalid(
-                f"{path}.type", schema.get("type", ""), "must be object at the root"
-            )
-        else:
-            yield from _pattern_violations(schema, path)
-        for number, column in enumerate(version.get("additionalPrinterColumns") or ()):
-            try:
-                check_path(column.get("jsonPath", ""))
-            except JsonPathError as error:
-                place = f"spec.versions[{index}].additionalPrinterColumns[{number}].jsonPath"
-                yield field_invalid(place, column.get("jsonPath"), str(error))
-
-
-def _pattern_violations(schema: Any, path: str) -> Iterator[Cause]:
-    """Patterns that this server couldn't apply are refused now, not met as crashes later."""
-    if not isinstance(schema, dict):
-        return
-    for name, value in schema.items():
-        if name == "pattern" and isinstance(value, str):
-            try:
-                re.compile(value)
-            except re.error as error:
-                yield field_invalid(f"{path}.pattern", value, f"must be a pattern: {error}")
-        else:
-            yield from _pattern_violations(value, f"{path}.{name}")
 
 
 def established_status(crd: Mapping[str, Any], now: datetime) -> dict[str, Any]:

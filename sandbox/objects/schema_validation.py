@@ -6,9 +6,7 @@ be (ratcheting). Source: k8s.io/kube-openapi pkg/validation/validate, k8s.io/api
 pkg/apiserver/validation/{validation,ratcheting,formats}.go.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from common.errors import Cause
@@ -19,6 +17,7 @@ from sandbox.errors import (
     field_type_invalid,
     shown,
 )
+from sandbox.objects.go_patterns import compiled
 from sandbox.objects.text_formats import FORMATS, Format
 
 Schema = Mapping[str, Any]
@@ -238,7 +237,7 @@ def _text_problems(value: str, schema: Schema, path: str) -> Iterator[Cause]:
     if size < schema.get("minLength", 0):
         text = f"{path} in body should be at least {schema['minLength']} chars long"
         yield field_invalid(path, value, text)
-    if schema.get("pattern") and _pattern(schema["pattern"]).search(value) is None:
+    if schema.get("pattern") and compiled(schema["pattern"]).search(value) is None:
         yield field_invalid(path, value, f"{path} in body should match '{schema['pattern']}'")
 
 
@@ -352,8 +351,3 @@ def _in_map(
 def _too_many(path: str, size: int, most: int) -> Cause:
     message = f"Too many: {size}: must have at most {most} items"
     return Cause(reason="FieldValueTooMany", message=message, field=path)
-
-
-@lru_cache(maxsize=256)
-def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(text)

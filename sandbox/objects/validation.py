@@ -14,7 +14,7 @@ from sandbox.errors import (
     field_required,
     invalid,
 )
-from sandbox.objects import crds, structural_schema
+from sandbox.objects import definition_rules, structural_schema
 from sandbox.objects.claim_rules import changed_claim_causes, claim_causes
 from sandbox.objects.data_rules import (
     changed_config_map_causes,
@@ -195,7 +195,7 @@ def _new_lease(lease: Json) -> Iterator[Cause]:
 
 _NEW: Mapping[str, Callable[[Json], Iterator[Cause]]] = {
     "ConfigMap": config_map_causes,
-    "CustomResourceDefinition": crds.violations,
+    "CustomResourceDefinition": definition_rules.new_causes,
     "Lease": _new_lease,
     "LimitRange": limit_range_causes,
     "MutatingWebhookConfiguration": webhook_causes,
@@ -208,7 +208,7 @@ _NEW: Mapping[str, Callable[[Json], Iterator[Cause]]] = {
 }
 _CHANGED: Mapping[str, Callable[[Json, Json], Iterator[Cause]]] = {
     "ConfigMap": changed_config_map_causes,
-    "CustomResourceDefinition": lambda _old, new: crds.violations(new),
+    "CustomResourceDefinition": definition_rules.changed_causes,
     "Lease": lambda _old, new: _new_lease(new),
     "LimitRange": lambda _old, new: limit_range_causes(new),
     "MutatingWebhookConfiguration": lambda _old, new: webhook_causes(new),
