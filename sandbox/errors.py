@@ -118,6 +118,36 @@ def conflict(resource: Resource, name: str, text: str = "") -> ApiError:
     )
 
 
+def precondition_failed(resource: Resource, namespace: str, name: str, text: str) -> ApiError:
+    """409: the object has another UID or version than the request is about."""
+    prefix = _PREFIXES.get(resource.group_resource, resource.plural)
+    key = "/".join(filter(None, ("/registry", prefix, namespace, name)))
+    return conflict(
+        resource,
+        name,
+        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, "
+        f"AdditionalErrorMsg: Precondition failed: {text}",
+    )
+
+
+# Where a real server keeps objects in etcd, if not under the name of their resource.
+_PREFIXES: Mapping[str, str] = {
+    "apiservices.apiregistration.k8s.io": "apiregistration.k8s.io/apiservices",
+    "customresourcedefinitions.apiextensions.k8s.io": (
+        "apiextensions.k8s.io/customresourcedefinitions"
+    ),
+    "endpoints": "services/endpoints",
+    "nodes": "minions",
+    "replicationcontrollers": "controllers",
+    "services": "services/specs",
+}
+
+
+def plain(text: str) -> ApiError:
+    """500 without a reason: what a real server didn't expect, in the words that it met with."""
+    return ApiError(500, "", text)
+
+
 def forbidden(
     resource: Resource, name: str, text: str, *, causes: Sequence[Cause] = ()
 ) -> ApiError:

@@ -79,6 +79,9 @@ def pod_before(case: Recorded) -> dict[str, Any]:
         spec["os"] = {"name": "windows"}
     if case.case == "resize-restart-never":
         spec["restartPolicy"] = "Never"
+    # The recordings leave volumes out, but not what mounts them.
+    mounts = [one for each in spec["containers"] for one in each.get("volumeMounts") or ()]
+    spec.setdefault("volumes", [{"name": one["name"], "emptyDir": {}} for one in mounts])
     running = before["phase"] == "Running"
     reported = []
     for index, container in enumerate(spec["containers"]):

@@ -15,6 +15,7 @@ from common.runtime.clock import Clock
 from sandbox.admission import quotas
 from sandbox.admission.limit_ranger import apply_defaults, broken_bounds
 from sandbox.admission.node_checks import check_node
+from sandbox.admission.priorities import Priorities
 from sandbox.admission.request import AdmissionRequest, Operation, UserInfo
 from sandbox.admission.service_accounts import PodAccounts
 from sandbox.admission.webhook_answers import Answer, CallError
@@ -59,6 +60,7 @@ class Admission:
         accounts: PodAccounts | None = None,
     ) -> None:
         self._accounts = accounts
+        self._priorities = Priorities(store)
         self._store = store
         self._version = version
         self._clock = clock
@@ -78,6 +80,7 @@ class Admission:
         self._apply_limit_ranges(request)
         if self._accounts is not None:
             self._accounts.admit(request)
+        self._priorities.admit(request)
         if is_exempt(request.resource):
             return request.object
         hooks = self._webhooks(MUTATING_WEBHOOKS)

@@ -11,6 +11,7 @@ from yarl import URL
 
 from sandbox.apiserver.requests import Place, Request
 from sandbox.errors import bad_request
+from sandbox.objects.pod_resources import containers_of
 from sandbox.objects.resources import NODES, PODS
 from sandbox.objects.store import Store
 
@@ -61,15 +62,12 @@ class PodLogs:
         pod = self._store.get(PODS, place.namespace, place.name)
         if pod is None:
             return None
-        spec = pod.object(PODS).get("spec") or {}
-        names = [one["name"] for one in spec.get("containers") or ()]
-        container = request.query.get("container") or (names[0] if len(names) == 1 else "")
+        found = pod.object(PODS)
+        spec = found.get("spec") or {}
         node = self._store.get(NODES, "", spec.get("nodeName") or "")
         if node is None:
             return None
-        if not container:
-            told = f"a container name must be specified for pod {place.name}, choose one of: "
-            raise bad_request(f"{told}[{' '.join(names)}]")
+        container = wanted_container(found, request)
         status = node.object(NODES).get("status") or {}
         port = status.get("daemonEndpoints", {}).get("kubeletEndpoint", {}).get("Port")
         for address in status.get("addresses") or ():
@@ -82,3 +80,23 @@ class PodLogs:
                     query={key: request.query[key] for key in _PASSED_ON if key in request.query},
                 )
         return None
+
+
+def wanted_container(pod: Mapping[str, Any], request: Request) -> str:
+    """The container whose log is asked for.
+
+    Raises:
+        ApiError: 400, none is named and there are several, or the pod has none of that name.
+    """
+    name = pod["metadata"]["name"]
+    names: list[str] = [one["name"] for one in containers_of(pod)]
+    usual: list[str] = [one["name"] for one in pod["spec"].get("containers") or ()]
+    wanted = request.query.get("container", "")
+    if wanted:
+        if wanted not in names:
+            raise bad_request(f"container {wanted} is not valid for pod {name}")
+        return wanted
+    if len(usual) == 1:
+        return usual[0]
+    told = f"a container name must be specified for pod {name}, choose one of: "
+    raise bad_request(f"{told}[{' '.join(names)}]")

@@ -76,7 +76,9 @@ class Routing:
         """
         resource = self._registry.find(place.group, place.version, place.plural)
         if resource is None:
-            if place.version in self._registry.group_versions().get(place.group, ()):
+            if place.version in self._registry.group_versions().get(
+                place.group, ()
+            ) or self._is_our_own(place.group):
                 raise errors.no_such_path()
             return None
         if place.subresource and (
@@ -87,6 +89,10 @@ class Routing:
                 raise errors.not_found(resource, place.name)
             raise errors.no_such_path()
         return resource
+
+    def _is_our_own(self, group: str) -> bool:
+        """Whether no CRD and nobody behind this server serves the group."""
+        return any(one.group == group and not one.custom for one in self._registry)
 
     async def other(self, request: Request) -> Answer:
         """Answer a request that isn't about a resource.
@@ -143,6 +149,8 @@ class Routing:
                 return json_answer(
                     discovery.resource_list(found[0].api_version, found, without=self._hidden)
                 )
+            if (group or parts[0] == "api") and self._is_our_own(group):
+                raise errors.no_such_path()
         return unknown_path()
 
     def _openapi(self, path: str) -> Answer:
@@ -184,7 +192,8 @@ class Routing:
                 return answer
             if place.subresource not in ("status", "resize"):
                 raise errors.method_not_allowed()
-        form = negotiate(request.headers.get("accept", ""))
+        included = request.query.get("includeObject", "")
+        form = negotiate(request.headers.get("accept", ""), included)
         if verb == "get":
             stored = self._reads.get(_storing(resource), place.namespace, place.name)
             return Answer(body=self._presenter.one(resource, stored, form))
@@ -222,7 +231,7 @@ class Routing:
     def _present(self, resource: Resource, written: Written, form: Form) -> Answer:
         headers = warning_headers(written.warnings)
         if isinstance(written.object, Stored):
-            whole = Form.WHOLE if form is Form.TABLE else form
+            whole = Form.WHOLE if form.is_table else form
             body = self._presenter.one(resource, written.object, whole)
         else:
             obj = {"kind": resource.kind, "apiVersion": resource.api_version, **written.object}

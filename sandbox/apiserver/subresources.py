@@ -11,19 +11,24 @@ from sandbox import errors
 from sandbox.admission.eviction import evict
 from sandbox.apiserver.access_reviews import AccessReviews
 from sandbox.apiserver.answers import Answer, json_answer, text_answer
-from sandbox.apiserver.decoding import read_body
+from sandbox.apiserver.decoding import check_name, checked_metadata, read_body
 from sandbox.apiserver.deletion import DeleteOptions, Deletions
+from sandbox.apiserver.pod_logs import wanted_container
 from sandbox.apiserver.requests import Place, Request
-from sandbox.apiserver.scales import SCALE, paths_of, scale_of, with_replicas
+from sandbox.apiserver.scales import SCALE, paths_of, scale_of, type_problem, with_replicas
+from sandbox.apiserver.strictness import quoted, unreadable_patch
 from sandbox.apiserver.writes import Written
 from sandbox.apiserver.writing import Writes
 from sandbox.objects.registry import Registry
-from sandbox.objects.resources import PODS, Resource
+from sandbox.objects.resources import NODES, PODS, Resource
 from sandbox.objects.store import Store
 from sandbox.patching import apply_patch
 from sandbox.times import rfc3339
 
 Json = dict[str, Any]
+
+_BINDINGS = replace(PODS, plural="pods/binding")  # what a conflict is told of
+_TARGETS = ("Node", "<empty>")
 
 
 class Subresources:
@@ -53,7 +58,7 @@ class Subresources:
         if place.subresource == "scale":
             return await self._scale(request, resource, place, verb)
         if place.subresource == "log" and verb == "get":
-            return self._log(place)
+            return self._log(request, place)
         if place.subresource == "token" and verb == "create":
             return self._reviews.token(request, place)
         if place.subresource in ("binding", "eviction") and verb == "create":
@@ -79,6 +84,13 @@ class Subresources:
                 wanted = apply_patch(content_type, current, request.body, resource=SCALE)
             else:
                 wanted = read_body(request, SCALE)
+            problem = type_problem(wanted)
+            if problem and verb == "patch":
+                shown = quoted(request.body, request.content_type, wanted)
+                raise unreadable_patch(shown, problem)
+            if problem:
+                raise errors.cannot_be_handled(SCALE, problem)
+            check_name(checked_metadata(wanted, SCALE, place), place)
             changed = with_replicas(_copied(old), wanted, paths)
             version = (wanted.get("metadata") or {}).get("resourceVersion")
             if version:
@@ -97,26 +109,27 @@ class Subresources:
         """
         body = read_body(request, replace(resource, kind="Binding"))
         target, meta = body.get("target") or {}, body.get("metadata") or {}
-        node = target.get("name", "")
-        if target.get("kind", "Node") not in ("", "Node") or not node:
-            cause = errors.field_required("target.name")
-            raise errors.invalid("Binding", place.name, [cause])
+        if meta.get("name") != place.name:
+            raise errors.bad_request("name in URL does not match name in Binding object")
+        _check_target(target)
         stored = self._store.get(PODS, place.namespace, place.name)
         if stored is None:
             raise errors.not_found(PODS, place.name)
         pod = stored.object(PODS)
-        if meta.get("uid") and meta["uid"] != stored.uid:
-            raise errors.conflict(PODS, place.name, "the UID of the binding is another pod's")
-        if stored.terminating:
-            text = f"pod {place.name} is being deleted, cannot be assigned to a host"
-            raise errors.conflict(PODS, place.name, text)
-        bound = pod["spec"].get("nodeName")
-        if bound:
-            text = f'pod {place.name} is already assigned to node "{bound}"'
-            raise errors.conflict(PODS, place.name, text)
-        pod["spec"]["nodeName"] = node
-        if meta.get("annotations"):
-            pod["metadata"].setdefault("annotations", {}).update(meta["annotations"])
+        for name, told, actual in (
+            ("uid", "UID", stored.uid),
+            ("resourceVersion", "ResourceVersion", str(stored.version)),
+        ):
+            if meta.get(name) and meta[name] != actual:
+                text = f"{told} in precondition: {meta[name]}, {told} in object meta: {actual}"
+                raise errors.precondition_failed(PODS, place.namespace, place.name, text)
+        obstacle = _obstacle(pod)
+        if obstacle:
+            raise errors.conflict(_BINDINGS, place.name, f"pod {place.name} {obstacle}")
+        pod["spec"]["nodeName"] = target["name"]
+        for name in ("annotations", "labels"):
+            if meta.get(name):
+                pod["metadata"].setdefault(name, {}).update(meta[name])
         _set_scheduled(pod, rfc3339(self._clock.now()))
         if not request.is_dry_run:
             self._store.update(PODS, pod)
@@ -139,18 +152,55 @@ class Subresources:
         )
         return json_answer(status, status=201)
 
-    def _log(self, place: Place) -> Answer:
-        """There are no processes, so there is no output: the states of the containers instead."""
+    def _log(self, request: Request, place: Place) -> Answer:
+        """There are no processes, so there is no output: the states of the containers instead.
+
+        A pod that has no node yet has no content either (204).
+        """
         stored = self._store.get(PODS, place.namespace, place.name)
         if stored is None:
             raise errors.not_found(PODS, place.name)
-        status = stored.object(PODS).get("status") or {}
+        pod = stored.object(PODS)
+        wanted_container(pod, request)
+        node = pod["spec"].get("nodeName")
+        if not node:
+            return text_answer("", status=204)
+        if self._store.get(NODES, "", node) is None:
+            raise errors.not_found(PODS, node)
+        status = pod.get("status") or {}
         lines = [
             f"{one['name']}: simulated container, restarts {one.get('restartCount', 0)}, "
             f"state {msgspec.json.encode(one.get('state') or {}).decode()}\n"
             for one in status.get("containerStatuses") or ()
         ]
         return text_answer("".join(lines))
+
+
+def _check_target(target: Mapping[str, Any]) -> None:
+    """A pod is bound to a node, and to nothing else.
+
+    Raises:
+        ApiError: 500, as a real server gives these causes no reason.
+    """
+    causes = []
+    if target.get("kind", "") not in ("", "Node"):
+        causes.append(errors.field_not_supported("target.kind", target["kind"], _TARGETS))
+    if not target.get("name"):
+        causes.append(errors.field_required("target.name"))
+    if causes:
+        texts = [f"{one.field}: {one.message}" for one in causes]
+        raise errors.plain(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
+
+
+def _obstacle(pod: Json) -> str:
+    """Why a pod can't be given a node; empty if it can."""
+    if "deletionTimestamp" in pod["metadata"]:
+        return "is being deleted, cannot be assigned to a host"
+    if pod["spec"].get("nodeName"):
+        return f'is already assigned to node "{pod["spec"]["nodeName"]}"'
+    if pod["spec"].get("schedulingGates"):
+        return "has non-empty .spec.schedulingGates"
+    return ""
 
 
 def _set_scheduled(pod: Json, now: str) -> None:

@@ -15,6 +15,7 @@ from common.runtime.clock import Clock
 from sandbox import errors
 from sandbox.admission.chain import Admission, AdmissionRequest, Operation
 from sandbox.apiserver.decoding import (
+    check_name,
     checked_metadata,
     drop_unknown,
     read_body,
@@ -35,6 +36,7 @@ from sandbox.objects.metadata import (
     record_manager,
     stamp_new,
 )
+from sandbox.objects.pod_warnings import object_warnings
 from sandbox.objects.registry import Registry
 from sandbox.objects.resizing import prepare_resize
 from sandbox.objects.resources import EVENTS, NAMESPACES, PODS, Resource
@@ -86,7 +88,7 @@ class Writes:
         resource, place, storing = write.resource, write.place, write.storing
         meta = checked_metadata(obj, resource, place)
         if meta.get("resourceVersion"):
-            raise errors.bad_request("resourceVersion should not be set on objects to be created")
+            raise errors.plain("resourceVersion should not be set on objects to be created")
         self._check_namespace(resource, place.namespace)
         obj = self._understood(write, obj, None)
         prepare_create(storing, obj, self._rng)
@@ -100,6 +102,7 @@ class Writes:
         stamp_new(obj, storing, self._clock.now(), self._rng)
         prepare_identified(storing, obj)
         self._validation.check_new(storing, obj, group=resource.group)
+        write.warnings += object_warnings(storing, obj)
         asked.name, asked.object = obj["metadata"]["name"], obj
         await self._admission.validate(asked)
         if write.request.is_dry_run:
@@ -121,7 +124,7 @@ class Writes:
         body = read_object(request, resource)
         write.read_text()
         meta = checked_metadata(body, resource, place)
-        _check_name(meta, place)
+        check_name(meta, place)
         exists = self._store.get(write.storing, place.namespace, place.name) is not None
         if not exists and resource.created_by_update and not place.subresource:
             meta.pop("resourceVersion", None)
@@ -132,10 +135,8 @@ class Writes:
         def change(old: Json) -> Json:
             uid, actual = meta.get("uid"), old["metadata"].get("uid")
             if uid and uid != actual:
-                text = (
-                    f"Precondition failed: UID in precondition: {uid}, UID in object meta: {actual}"
-                )
-                raise errors.conflict(resource, place.name, text)
+                text = f"UID in precondition: {uid}, UID in object meta: {actual}"
+                raise errors.precondition_failed(resource, place.namespace, place.name, text)
             copied: Json = msgspec.json.decode(msgspec.json.encode(body))
             return copied
 
@@ -159,7 +160,7 @@ class Writes:
                 write.read_text()
             meta = checked_metadata(patched, resource, place)
             if not resource.custom:
-                _check_name(meta, place)
+                check_name(meta, place)
             causes = [
                 errors.field_invalid(f"metadata.{name}", meta.get(name), "field is immutable")
                 for name in ("name", "uid", "uid")  # a real server tells the second one twice
@@ -196,8 +197,7 @@ class Writes:
             raise errors.not_found(resource, place.name)
         old = before.object(resource)
         new = change(to_new(old) if resource.stored_as else old)
-        if (new["metadata"].get("resourceVersion") or str(before.version)) != str(before.version):
-            raise errors.conflict(resource, place.name)
+        _check_version(new["metadata"].get("resourceVersion"), before, resource)
         new = self._understood(write, new, old)
         carry_over(old, new)
         if place.subresource != "resize":
@@ -365,22 +365,18 @@ class _OvertakenError(Exception):
     """Somebody else wrote while admission was asked: the update starts again."""
 
 
-def _check_name(meta: Json, place: Place) -> None:
-    """The body must name the object that the URL names.
+def _check_version(given: str | None, before: Stored, resource: Resource) -> None:
+    """An update that names a version must have seen the latest one.
 
     Raises:
-        ApiError: 400, it has another name or none.
+        ApiError: 409, it has seen another one; 500, what it names is no version.
     """
-    name = meta.get("name") or ""
-    if not name:
-        raise errors.bad_request(
-            f"the name of the object ({place.name} based on URL) was undeterminable: "
-            "name must be provided"
-        )
-    if name != place.name:
-        raise errors.bad_request(
-            f"the name of the object ({name}) does not match the name on the URL ({place.name})"
-        )
+    if not given or given == str(before.version):
+        return
+    if not (given.isascii() and given.isdecimal()):
+        raise errors.plain(f"strconv.ParseUint: parsing {errors.shown(given)}: invalid syntax")
+    if int(given):
+        raise errors.conflict(resource, before.name)
 
 
 def _same_pod_spec(resource: Resource, obj: Json, old: Json | None) -> bool:

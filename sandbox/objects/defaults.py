@@ -10,14 +10,18 @@ from typing import Any
 
 from common.quantity import QuantityError
 from sandbox.errors import cannot_be_handled
-from sandbox.objects.pod_resources import canonical_amounts, complete_pod_resources
-from sandbox.objects.resizing import MIRROR_ANNOTATION
+from sandbox.objects.pod_resources import (
+    canonical_amounts,
+    complete_pod_resources,
+    containers_of,
+)
 from sandbox.objects.resources import Resource
 
 Json = dict[str, Any]
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _MOST_RETRIES = 2**31 - 1
+_TOKEN_SECONDS = 3600
 _LIMIT_RANGE_PARTS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
 
 
@@ -40,11 +44,17 @@ def _pod(pod: Json) -> None:
     spec = pod.setdefault("spec", {})
     _pod_spec(spec)
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
-    if account or MIRROR_ANNOTATION not in (pod.get("metadata", {}).get("annotations") or {}):
-        spec["serviceAccountName"] = spec["serviceAccount"] = account or "default"
-    spec.setdefault("priority", 0)
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
     spec.setdefault("enableServiceLinks", True)
-    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
+        spec["terminationGracePeriodSeconds"] = 1
+    if spec.get("hostNetwork"):
+        for name in ("initContainers", "containers"):
+            for container in spec.get(name) or ():
+                for port in container.get("ports") or ():
+                    if not port.get("hostPort") and port.get("containerPort"):
+                        port["hostPort"] = port["containerPort"]
     complete_pod_resources(pod)
 
 
@@ -58,9 +68,23 @@ def _pod_spec(spec: Json) -> None:
         for container in spec.get(name) or ():
             _container(container)
     for volume in spec.get("volumes") or ():
-        for source in ("configMap", "secret", "downwardAPI", "projected"):
-            if volume.get(source) is not None:
-                volume[source].setdefault("defaultMode", 420)
+        _volume(volume)
+
+
+def _volume(volume: Json) -> None:
+    for name in ("configMap", "secret", "downwardAPI", "projected"):
+        if volume.get(name) is not None:
+            volume[name].setdefault("defaultMode", 420)
+    if volume.get("hostPath") is not None:
+        volume["hostPath"].setdefault("type", "")
+    sources = [volume, *((volume.get("projected") or {}).get("sources") or ())]
+    for source in sources:
+        token = source.get("serviceAccountToken")
+        if token is not None:
+            token.setdefault("expirationSeconds", _TOKEN_SECONDS)
+        for item in (source.get("downwardAPI") or {}).get("items") or ():
+            if item.get("fieldRef") is not None:
+                item["fieldRef"].setdefault("apiVersion", "v1")
 
 
 def _container(container: Json) -> None:
@@ -96,10 +120,10 @@ def _template(owner: Json) -> None:
     template.setdefault("metadata", {})
     spec = template.setdefault("spec", {})
     _pod_spec(spec)
-    for name in ("initContainers", "containers"):
-        for container in spec.get(name) or ():
-            for part in ("limits", "requests"):
-                canonical_amounts(container["resources"].get(part) or {})
+    for holder in (spec, *containers_of(template)):
+        for part in ("limits", "requests"):
+            canonical_amounts((holder.get("resources") or {}).get(part) or {})
+    canonical_amounts(spec.get("overhead") or {})
 
 
 def _deployment(obj: Json) -> None:

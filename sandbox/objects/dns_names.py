@@ -34,7 +34,7 @@ _SUBDOMAIN_RULE: Final = (
 def label_problems(name: str) -> Iterator[str]:
     """Why a name is no DNS label, such as the name of a host is."""
     if len(name) > _LONGEST_LABEL:
-        yield f"must be no more than {_LONGEST_LABEL} bytes"
+        yield f"must be no more than {_LONGEST_LABEL} characters"
     if _LABEL.fullmatch(name) is None:
         yield "must not contain dots" if _SUBDOMAIN.fullmatch(name) else _LABEL_RULE
 
@@ -47,9 +47,12 @@ def old_label_problems(name: str) -> Iterator[str]:
         yield _OLD_LABEL_RULE
 
 
-def subdomain_problems(name: str) -> Iterator[str]:
-    """Why a name is no DNS subdomain: labels with dots between them."""
+def subdomain_problems(name: str, *, counted: str = "characters") -> Iterator[str]:
+    """Why a name is no DNS subdomain: labels with dots between them.
+
+    ``counted`` is what the refusal of a long one counts: ``bytes`` in the prefix of a label.
+    """
     if len(name) > _LONGEST_SUBDOMAIN:
-        yield f"must be no more than {_LONGEST_SUBDOMAIN} bytes"
+        yield f"must be no more than {_LONGEST_SUBDOMAIN} {counted}"
     if _SUBDOMAIN.fullmatch(name) is None:
         yield _SUBDOMAIN_RULE

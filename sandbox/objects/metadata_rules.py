@@ -145,7 +145,7 @@ def _key_problems(key: str) -> Iterator[str]:
         return
     prefix, slash, name = key.rpartition("/")
     if slash:
-        problems = subdomain_problems(prefix) if prefix else ("must be non-empty",)
+        problems = subdomain_problems(prefix, counted="bytes") if prefix else ("must be non-empty",)
         yield from (f"prefix part {problem}" for problem in problems)
     if not name:
         yield "name part must be non-empty"

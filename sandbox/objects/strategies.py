@@ -10,7 +10,8 @@ from typing import Any
 
 from sandbox.objects.job_rules import select_own_pods
 from sandbox.objects.pod_resources import qos_class
-from sandbox.objects.resources import Resource
+from sandbox.objects.resizing import MIRROR_ANNOTATION
+from sandbox.objects.resources import PODS, Resource
 
 _KEEPS_STATUS_ON_CREATE = frozenset({"nodes"})
 _METADATA_THROUGH_STATUS = frozenset({"pods", "nodes"})
@@ -46,6 +47,7 @@ def prepare_create(resource: Resource, obj: dict[str, Any], rng: Random) -> None
     if key == "daemonsets.apps":
         _count_templates(obj["metadata"], max(_template_generation(obj), 1))
     if key == "pods":
+        _default_account(obj)
         _tolerate_node_trouble(obj["spec"])
         obj["status"] = {"phase": "Pending", "qosClass": str(qos_class(obj))}
     elif key == "namespaces":
@@ -66,6 +68,47 @@ def prepare_identified(resource: Resource, obj: dict[str, Any]) -> None:
     """Set, in place, what a new object gets of its own name and UID."""
     if resource.group_resource == "jobs.batch":
         select_own_pods(obj)
+    elif resource.group_resource == "pods":
+        _gate(obj)
+
+
+def _default_account(pod: dict[str, Any]) -> None:
+    """What the admission plugin ServiceAccount begins with; the pods of kubelets get none."""
+    if MIRROR_ANNOTATION not in (pod["metadata"].get("annotations") or {}):
+        spec = pod["spec"]
+        if not spec.get("serviceAccountName"):
+            spec["serviceAccountName"] = spec["serviceAccount"] = "default"
+
+
+def _gate(pod: dict[str, Any]) -> None:
+    """Say in the status of a new pod why no scheduler looks at it."""
+    if pod["spec"].get("schedulingGates"):
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "lastProbeTime": None,
+            "lastTransitionTime": pod["metadata"]["creationTimestamp"],
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        }
+        pod["status"]["conditions"] = [condition]
+
+
+def _keep_admitted(old: Mapping[str, Any], new: dict[str, Any]) -> None:
+    """What the plugins Priority and DefaultTolerationSeconds make of an updated spec."""
+    for name in ("priority", "preemptionPolicy"):
+        if new.get(name) is None and name in old:
+            new[name] = old[name]
+    _tolerate_node_trouble(new)
+
+
+def _complete_status(status: dict[str, Any]) -> None:
+    """Write a pod's status as Go does: conditions with both times, no empty lists."""
+    for name in [name for name, value in status.items() if value in (None, [])]:
+        del status[name]
+    for condition in status.get("conditions") or ():
+        condition.setdefault("lastProbeTime", None)
+        condition.setdefault("lastTransitionTime", None)
 
 
 def _tolerate_node_trouble(spec: dict[str, Any]) -> None:
@@ -132,6 +175,8 @@ def prepare_update(
     nothing but the status, for pods and nodes also labels, annotations and finalizers.
     """
     if subresource != "status":
+        if resource is PODS and new.get("spec") != old.get("spec"):
+            _keep_admitted(old["spec"], new["spec"])
         if resource.has_status:
             _take(new, old, "status")
         if resource.group_resource == "daemonsets.apps":
@@ -143,6 +188,8 @@ def prepare_update(
             _drop_candidacy(old["spec"], new["spec"])
         return new
     kept = dict(old)
+    if resource is PODS and new.get("status"):
+        _complete_status(new["status"])
     _take(kept, new, "status")
     if resource.group_resource in _METADATA_THROUGH_STATUS:
         meta = dict(new["metadata"])

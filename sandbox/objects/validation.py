@@ -36,7 +36,7 @@ from sandbox.objects.pod_updates import update_causes
 from sandbox.objects.policy_rules import budget_causes, limit_range_causes, quota_causes
 from sandbox.objects.registry import Registry
 from sandbox.objects.resizing import resize_causes
-from sandbox.objects.resources import EVENTS, Resource
+from sandbox.objects.resources import EVENTS, TEMPLATES, Resource
 from sandbox.objects.service_rules import changed_service_causes, service_causes
 from sandbox.objects.webhook_rules import webhook_causes
 from sandbox.objects.workload_rules import workload_causes, workload_change_causes
@@ -48,15 +48,6 @@ _HOST_NAMES = frozenset(
     {"Namespace", "Service", "StatefulSet"}
 )  # whose names become those of hosts
 _FREE_NAMES = frozenset({"rbac.authorization.k8s.io"})  # their names may hold colons
-_TEMPLATES = {
-    "CronJob": "spec.jobTemplate.spec.template",
-    "DaemonSet": "spec.template",
-    "Deployment": "spec.template",
-    "Job": "spec.template",
-    "ReplicaSet": "spec.template",
-    "ReplicationController": "spec.template",
-    "StatefulSet": "spec.template",
-}
 
 
 class Validation:
@@ -87,7 +78,7 @@ class Validation:
             causes += _NEW.get(resource.kind, _no_rules)(obj)
             if resource.kind == "Pod":
                 causes += [*pod_causes(obj, self._version), *creation_causes(obj)]
-            elif resource.kind in _TEMPLATES:
+            elif resource.kind in TEMPLATES:
                 causes += self._workload_causes(resource.kind, None, obj)
         if causes:
             raise invalid(resource.kind, name, causes, group=resource.group)
@@ -124,14 +115,14 @@ class Validation:
             causes += changed_event_causes(old, new, group=group or "")
         else:
             causes += _CHANGED.get(resource.kind, _no_change_rules)(old, new)
-            if resource.kind in _TEMPLATES:
+            if resource.kind in TEMPLATES:
                 causes += self._workload_causes(resource.kind, old, new)
         if causes:
             raise invalid(resource.kind, new["metadata"]["name"], causes, group=resource.group)
 
     def _workload_causes(self, kind: str, old: Json | None, new: Json) -> Iterator[Cause]:
         """What is wrong with an object that makes pods; ``old`` is None for a new one."""
-        template = self._template_causes(new, _TEMPLATES[kind])
+        template = self._template_causes(new, TEMPLATES[kind])
         if kind == "CronJob":
             return cron_job_causes(new, template, old)
         if kind == "Job":

@@ -183,7 +183,10 @@ async def test_other_forms_are_not_acceptable(api: Api) -> None:
 async def test_what_is_not_served_is_told_apart(api: Api) -> None:
     unknown_resource = await api("GET", "/apis/apps/v1/nothings")
     assert (unknown_resource.status, unknown_resource.json["reason"]) == (404, "NotFound")
-    for path in ("/apis/nobody.example/v1/things", "/nothing", "/api/v2"):
+    for path in ("/apis/apps/v9", "/api/v2", "/api/v2/pods"):
+        answer = await api("GET", path)
+        assert (answer.status, answer.json["reason"]) == (404, "NotFound")
+    for path in ("/apis/nobody.example", "/apis/nobody.example/v1/things", "/nothing"):
         answer = await api("GET", path)
         assert (answer.status, answer.body) == (404, b"404 page not found\n")
     for path in (f"{PODS}/a/exec", f"{PODS}/a/nothing"):

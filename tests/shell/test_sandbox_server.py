@@ -84,8 +84,11 @@ async def test_a_binding_gives_a_pod_its_node_once() -> None:
         assert found["status"]["conditions"][0]["type"] == "PodScheduled"
         again = await api("POST", f"{DEFAULT_PODS}/web/binding", body)
         assert (again.status, again.json["reason"]) == (409, "Conflict")
-        assert (await api("POST", f"{DEFAULT_PODS}/no/binding", body)).status == 404
-        assert (await api("POST", f"{DEFAULT_PODS}/web/binding", {})).status == 422
+        other = {**body, "metadata": {"name": "no"}}
+        assert (await api("POST", f"{DEFAULT_PODS}/no/binding", other)).status == 404
+        assert (await api("POST", f"{DEFAULT_PODS}/no/binding", body)).status == 400
+        nowhere = {"metadata": {"name": "web"}, "target": {"kind": "Pod"}}
+        assert (await api("POST", f"{DEFAULT_PODS}/web/binding", nowhere)).status == 500
 
 
 async def test_an_eviction_deletes_the_pod() -> None:
@@ -124,11 +127,19 @@ async def test_scaling_by_put_and_by_patch() -> None:
 
 async def test_logs_say_that_nothing_runs() -> None:
     async with api_server() as api:
-        await api.make(DEFAULT_PODS, pod())
+        await api.make("/api/v1/nodes", {"metadata": {"name": "n1"}})
+        await api.make(DEFAULT_PODS, pod(node="n1"))
         status = {"containerStatuses": [{"name": "app", "state": {"running": {}}}]}
         await api.merge(f"{DEFAULT_PODS}/web/status", {"status": status})
         text = (await api("GET", f"{DEFAULT_PODS}/web/log")).body.decode()
         assert text == 'app: simulated container, restarts 0, state {"running":{}}\n'
+        assert (await api("GET", f"{DEFAULT_PODS}/web/log?container=no")).status == 400
+
+
+async def test_a_pod_without_a_node_has_no_logs() -> None:
+    async with api_server() as api:
+        await api.make(DEFAULT_PODS, pod())
+        assert (await api("GET", f"{DEFAULT_PODS}/web/log")).status == 204
 
 
 async def test_definitions_that_can_not_be_served_are_refused() -> None:

@@ -14,18 +14,42 @@ CONTAINER = {
     "name": "app",
     "image": "i",
     "resources": {"limits": {"cpu": "1"}},
-    "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}],
-    "ports": [{"containerPort": 80}],
+    "env": [
+        {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "B", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+    ],
+    "envFrom": [{"prefix": "P", "configMapRef": {"name": "c"}}],
+    "ports": [{"containerPort": 80, "hostPort": 80, "name": "http"}],
     "readinessProbe": {"httpGet": {"port": 1}},
+    "livenessProbe": {"exec": {"command": ["x"]}, "periodSeconds": 1},
+    "lifecycle": {"preStop": {"sleep": {"seconds": 1}}, "postStart": {"tcpSocket": {"port": 1}}},
     "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "NotRequired"}],
+    "volumeMounts": [{"name": "v", "mountPath": "/v", "subPath": "a"}],
+    "volumeDevices": [{"name": "d", "devicePath": "/d"}],
+    "securityContext": {"runAsUser": 1, "privileged": False},
 }
 TEMPLATE: dict[str, Any] = {
     "metadata": {"labels": {"a": "b"}},
     "spec": {
         "containers": [CONTAINER],
         "initContainers": [{"name": "init", "image": "i"}],
-        "tolerations": [{"key": "a"}],
-        "volumes": [{"name": "v", "configMap": {"name": "x"}}],
+        "tolerations": [{"key": "a", "effect": "NoExecute", "tolerationSeconds": 1}],
+        "volumes": [
+            {"name": "v", "configMap": {"name": "x", "items": [{"key": "k", "path": "p"}]}},
+            {"name": "d", "persistentVolumeClaim": {"claimName": "c"}},
+            {"name": "h", "hostPath": {"path": "/h"}},
+            {"name": "p", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}},
+        ],
+        "topologySpreadConstraints": [
+            {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}
+        ],
+        "readinessGates": [{"conditionType": "a"}],
+        "schedulingGates": [{"name": "a"}],
+        "imagePullSecrets": [{"name": "a"}],
+        "nodeSelector": {"a": "b"},
+        "securityContext": {"fsGroup": 1},
+        "overhead": {"cpu": "1"},
+        "hostNetwork": True,
     },
 }
 ENDING = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "restartPolicy": "OnFailure"}}

@@ -103,7 +103,7 @@ async def test_what_can_not_be_created(api: Api) -> None:
     [
         pytest.param({"labels": {"a": 1}}, id="a label that is a number"),
         pytest.param({"annotations": []}, id="annotations that are a list"),
-        pytest.param({"ownerReferences": [{"name": "x"}]}, id="an owner without a uid"),
+        pytest.param({"ownerReferences": [{"uid": 5}]}, id="an owner whose uid is a number"),
         pytest.param({"name": 5}, id="a name that is a number"),
     ],
 )
