@@ -1,7 +1,6 @@
 """Scripted faults, the sandbox's clock and restarts of its API server, as clients meet them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -21,29 +20,17 @@ from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import NODES, PODS
 from sandbox import virtual_time
 from sandbox.apiserver.faults import ApiFault
-from sandbox.cluster import Cluster, running_cluster
+from sandbox.cluster import Cluster
 from sandbox.description import Section
-from sandbox.scenario import parse_scenario
-from sandbox.virtual_time import VirtualClock
 from sandbox_client import api_server, pod
+from virtual_cluster import in_cluster
 
+SCENARIO = "namespaces: [shop]"
 GOLDEN = "/api/v1/namespaces/golden/pods"
-Test = Callable[[Cluster, KubeClient], Awaitable[None]]
 
 
 def rule(**raw: Any) -> ApiFault:
     return ApiFault.parse(Section({name.replace("_", "-"): raw[name] for name in raw}, "rule"))
-
-
-def in_cluster(test: Test, *, scenario: str = "namespaces: [shop]") -> None:
-    async def main(clock: VirtualClock) -> None:
-        async with (
-            running_cluster(parse_scenario(scenario), clock=clock) as cluster,
-            cluster.client("test/1") as client,
-        ):
-            await test(cluster, client)
-
-    virtual_time.run(main)
 
 
 # Refusals
@@ -165,7 +152,7 @@ def test_a_delay_is_waited_for() -> None:
         await client.get(NODES, "node-0")
         assert timedelta(seconds=3) <= cluster.clock.now() - before < timedelta(seconds=4)
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)
 
 
 def test_a_dropped_write_may_have_been_done() -> None:
@@ -176,7 +163,7 @@ def test_a_dropped_write_may_have_been_done() -> None:
             await client.create(PODS.as_dicts(), pod(), namespace="shop")
         assert (await client.get(PODS, "web", namespace="shop")).metadata.name == "web"
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)
 
 
 # Watches
@@ -222,7 +209,7 @@ def test_a_watch_is(effect: dict[str, Any], want: list[str]) -> None:
         if "watch_duplicates" in effect:
             assert found[:2] == ["a@1", "a@1"]
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)
 
 
 def test_the_connection_of_a_watch_breaks() -> None:
@@ -232,7 +219,7 @@ def test_the_connection_of_a_watch_breaks() -> None:
             await watched(cluster, client, seconds=30)
         assert caught.group_contains(UnreachableError)
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)
 
 
 async def test_bookmarks_stop_but_for_the_end_of_a_streaming_list() -> None:
@@ -263,7 +250,7 @@ def test_an_api_server_that_is_stopped_comes_back_with_its_data() -> None:
         found = await client.get(PODS, "web", namespace="shop")
         assert found.status.phase == "Running"  # scheduler and kubelet found their way back
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)
 
 
 def test_watches_of_a_restarted_server_begin_with_what_it_found() -> None:
@@ -280,7 +267,7 @@ def test_watches_of_a_restarted_server_begin_with_what_it_found() -> None:
         assert told is not None
         assert told.metadata.name == "web"
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)
 
 
 def test_a_compaction_loses_open_pages_and_a_restart_does_not() -> None:
@@ -301,7 +288,7 @@ def test_a_compaction_loses_open_pages_and_a_restart_does_not() -> None:
         with pytest.raises(GoneError):
             await page(token)
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)
 
 
 # The clock
@@ -314,7 +301,7 @@ def test_a_jump_of_the_clock_shows_in_what_is_stamped() -> None:
         expected = virtual_time.EPOCH + timedelta(hours=2)
         assert made["metadata"]["creationTimestamp"].startswith(expected.strftime("%Y-%m-%dT%H:"))
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)
 
 
 async def test_the_clock_is_turned_over_the_wire() -> None:

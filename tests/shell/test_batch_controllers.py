@@ -1,7 +1,6 @@
 """Jobs, CronJobs and budgets that can't be kept, in virtual time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -9,30 +8,16 @@ import pytest
 
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import CRON_JOBS, JOBS, PODS
-from sandbox import virtual_time
-from sandbox.cluster import Cluster, running_cluster
+from sandbox.cluster import Cluster
 from sandbox.controllers.view import BUDGETS
-from sandbox.scenario import parse_scenario
-from sandbox.virtual_time import VirtualClock
+from virtual_cluster import in_cluster
 
 Json = dict[str, Any]
-Test = Callable[[Cluster, KubeClient], Awaitable[None]]
 
 SCENARIO = """
 nodes: [{name: node, count: 2, cpu: 8, memory: 16Gi}]
 namespaces: [shop]
 """
-
-
-def in_cluster(test: Test) -> None:
-    async def main(clock: VirtualClock) -> None:
-        async with (
-            running_cluster(parse_scenario(SCENARIO), clock=clock) as cluster,
-            cluster.client("test") as client,
-        ):
-            await test(cluster, client)
-
-    virtual_time.run(main)
 
 
 def job_spec(**spec: Any) -> Json:
@@ -81,7 +66,7 @@ def test_a_cron_job_starts_jobs_by_its_policy(policy: str, started: int, left: i
         assert active == {job["metadata"]["name"] for job in jobs}
         assert "lastScheduleTime" in status
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)
 
 
 def test_a_suspended_cron_job_starts_nothing() -> None:
@@ -91,7 +76,7 @@ def test_a_suspended_cron_job_starts_nothing() -> None:
         await asyncio.sleep(300)
         assert await items(client, JOBS) == []
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)
 
 
 def test_old_failed_jobs_are_forgotten() -> None:
@@ -102,7 +87,7 @@ def test_old_failed_jobs_are_forgotten() -> None:
         [job] = await items(client, JOBS)
         assert job["status"]["conditions"][-1]["type"] == "Failed"
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)
 
 
 def test_a_job_past_its_deadline_fails_and_goes_after_its_time() -> None:
@@ -118,7 +103,7 @@ def test_a_job_past_its_deadline_fails_and_goes_after_its_time() -> None:
         await asyncio.sleep(70)
         assert await items(client, JOBS) == []
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)
 
 
 def test_a_suspended_job_has_no_pods_until_it_is_resumed() -> None:
@@ -137,7 +122,7 @@ def test_a_suspended_job_has_no_pods_until_it_is_resumed() -> None:
         [condition] = (await read(client, JOBS, "later"))["status"]["conditions"]
         assert (condition["status"], condition["reason"]) == ("False", "JobResumed")
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)
 
 
 def test_a_budget_over_what_has_no_scale_lets_nothing_go() -> None:
@@ -161,4 +146,4 @@ def test_a_budget_over_what_has_no_scale_lets_nothing_go() -> None:
         assert kept["conditions"][0]["reason"] == "InsufficientPods"
         assert (kept["currentHealthy"], kept["expectedPods"]) == (1, 1)
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)

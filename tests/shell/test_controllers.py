@@ -11,32 +11,16 @@ from common.errors import TooManyRequestsError
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import DAEMON_SETS, DEPLOYMENTS, PODS, REPLICA_SETS, STATEFUL_SETS
 from common.kube.endpoints import EVENTS as EVENT_OBJECTS
-from sandbox import virtual_time
-from sandbox.cluster import Cluster, running_cluster
+from sandbox.cluster import Cluster
 from sandbox.controllers.view import BUDGETS, CLAIMS, QUOTAS
-from sandbox.scenario import parse_scenario
-from sandbox.virtual_time import VirtualClock
+from virtual_cluster import in_cluster
 
 Json = dict[str, Any]
-Test = Callable[[Cluster, KubeClient], Awaitable[None]]
 
 SCENARIO = """
 nodes: [{name: node, count: 2, cpu: 2, memory: 4Gi}]
 namespaces: [shop]
 """
-
-
-def in_cluster(test: Test, *, scenario: str = SCENARIO) -> None:
-    """Run ``test`` in a cluster of two nodes with two cores each."""
-
-    async def main(clock: VirtualClock) -> None:
-        async with (
-            running_cluster(parse_scenario(scenario), clock=clock) as cluster,
-            cluster.client("test") as client,
-        ):
-            await test(cluster, client)
-
-    virtual_time.run(main)
 
 
 async def until(check: Callable[[], Awaitable[bool]], *, within: timedelta) -> None:
@@ -132,7 +116,7 @@ def test_a_deployment_becomes_pods_on_nodes_and_tells_its_status() -> None:
             "kube-controller-manager",
         )
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)
 
 
 def test_an_evicted_pod_is_replaced() -> None:
@@ -148,7 +132,7 @@ def test_an_evicted_pod_is_replaced() -> None:
         await until(replaced, within=MINUTES)
         assert len(cluster.audit(verb="create", resource="pods", subresource="")) == 3
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)
 
 
 def test_a_rollout_keeps_enough_pods_available() -> None:
@@ -187,7 +171,7 @@ def test_a_rollout_keeps_enough_pods_available() -> None:
         web = await client.get(DEPLOYMENTS.as_dicts(), "web", namespace="shop")
         assert web["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "2"
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)
 
 
 def test_scaling_and_deleting_a_deployment() -> None:
@@ -211,7 +195,7 @@ def test_scaling_and_deleting_a_deployment() -> None:
 
         await until(gone, within=MINUTES)
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)
 
 
 def test_a_pod_that_fits_nowhere_waits_until_there_is_room() -> None:
@@ -241,7 +225,7 @@ def test_a_pod_that_fits_nowhere_waits_until_there_is_room() -> None:
         await client.delete(DEPLOYMENTS, "web", namespace="shop")
         await ready(client, "big", 1)
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)
 
 
 def test_a_stateful_set_keeps_its_names_and_its_order() -> None:
@@ -268,7 +252,7 @@ def test_a_stateful_set_keeps_its_names_and_its_order() -> None:
 
         await until(counted, within=MINUTES)
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)
 
 
 def test_a_daemon_set_has_a_pod_on_every_node() -> None:
@@ -284,7 +268,7 @@ def test_a_daemon_set_has_a_pod_on_every_node() -> None:
 
         await until(counted, within=MINUTES)
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)
 
 
 def test_a_budget_refuses_the_second_eviction_until_the_first_is_made_good() -> None:
@@ -307,7 +291,7 @@ def test_a_budget_refuses_the_second_eviction_until_the_first_is_made_good() -> 
         await until(allowed, within=MINUTES)
         await client.evict("shop", names[1])
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)
 
 
 def test_a_quota_counts_and_refuses() -> None:
@@ -337,7 +321,7 @@ def test_a_quota_counts_and_refuses() -> None:
 
         await until(freed, within=MINUTES)
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)
 
 
 def test_a_claim_stays_as_long_as_a_pod_uses_it() -> None:
@@ -370,4 +354,4 @@ def test_a_claim_stays_as_long_as_a_pod_uses_it() -> None:
 
         await until(gone, within=MINUTES)
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)

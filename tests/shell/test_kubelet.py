@@ -1,7 +1,6 @@
 """Simulated kubelets as clients of the sandbox's API server, in virtual time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -11,12 +10,10 @@ import pytest
 from common.errors import ForbiddenError, NotFoundError
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import EVENTS, LEASES, NODES, POD_METRICS, PODS
-from sandbox import virtual_time
-from sandbox.cluster import Cluster, running_cluster
+from sandbox.cluster import Cluster
 from sandbox.kubelet.pod_resources import Totals
 from sandbox.kubelet.service import Kubelets
-from sandbox.scenario import parse_scenario
-from sandbox.virtual_time import VirtualClock
+from virtual_cluster import in_cluster
 
 PODS_AS_DICTS = PODS.as_dicts()
 SCENARIO = """
@@ -27,21 +24,6 @@ usage:
   - match: {labels: {app: leaker}}
     memory: {runs: [{leak: {from: 10Mi, rate: 10Mi, until: 1Gi}}, 50Mi]}
 """
-
-Test = Callable[[Cluster, KubeClient, VirtualClock], Awaitable[None]]
-
-
-def in_cluster(test: Test, *, scenario: str = SCENARIO) -> None:
-    """Run ``test`` against a fresh cluster, on a loop of its own."""
-
-    async def main(clock: VirtualClock) -> None:
-        async with (
-            running_cluster(parse_scenario(scenario), clock=clock) as cluster,
-            cluster.client("test") as client,
-        ):
-            await test(cluster, client, clock)
-
-    virtual_time.run(main)
 
 
 async def create(client: KubeClient, name: str, *, node: str = "node-0", **spec: Any) -> None:
@@ -87,7 +69,7 @@ def actual_cpu(pod: dict[str, Any]) -> str:
 
 
 def test_nodes_are_registered_and_keep_telling_that_they_live() -> None:
-    async def test(cluster: Cluster, client: KubeClient, clock: VirtualClock) -> None:
+    async def test(cluster: Cluster, client: KubeClient) -> None:
         node = await client.get(NODES, "node-1")
         assert node["metadata"]["labels"]["kubernetes.io/os"] == "linux"
         assert node["status"]["allocatable"]["cpu"] == "2"
@@ -97,18 +79,18 @@ def test_nodes_are_registered_and_keep_telling_that_they_live() -> None:
         await asyncio.sleep(3600)
         lease = await client.get(LEASES, "node-1", namespace="kube-node-lease")
         assert lease.spec.renew_time is not None
-        assert clock.now() - lease.spec.renew_time < timedelta(seconds=11)
+        assert cluster.clock.now() - lease.spec.renew_time < timedelta(seconds=11)
         cluster.kubelets.freeze("node-1")
         await asyncio.sleep(60)
         lease = await client.get(LEASES, "node-1", namespace="kube-node-lease")
         assert lease.spec.renew_time is not None
-        assert clock.now() - lease.spec.renew_time > timedelta(seconds=59)
+        assert cluster.clock.now() - lease.spec.renew_time > timedelta(seconds=59)
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)
 
 
 def test_a_pod_runs_is_measured_resized_and_deleted() -> None:
-    async def test(cluster: Cluster, client: KubeClient, clock: VirtualClock) -> None:
+    async def test(cluster: Cluster, client: KubeClient) -> None:
         await create(client, "web")
         await asyncio.sleep(0.5)
         assert (await pod(client, "web"))["status"]["phase"] == "Pending"
@@ -140,11 +122,11 @@ def test_a_pod_runs_is_measured_resized_and_deleted() -> None:
             return
         raise AssertionError("the pod is still there")
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)
 
 
 def test_resizes_that_find_no_room_wait_for_it() -> None:
-    async def test(cluster: Cluster, client: KubeClient, clock: VirtualClock) -> None:
+    async def test(cluster: Cluster, client: KubeClient) -> None:
         await create(client, "web")
         await create(client, "other")
         await asyncio.sleep(3)
@@ -166,12 +148,12 @@ def test_resizes_that_find_no_room_wait_for_it() -> None:
         for reason in ("Started", "ResizeDeferred", "ResizeStarted", "ResizeCompleted"):
             assert reasons.count(reason) == 1, reasons
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)
 
 
 @pytest.mark.parametrize("version", ["1.35", "1.36"])
 def test_a_node_that_shrank_refuses_a_decrease_that_is_still_too_large(version: str) -> None:
-    async def test(cluster: Cluster, client: KubeClient, clock: VirtualClock) -> None:
+    async def test(cluster: Cluster, client: KubeClient) -> None:
         await create(client, "web")
         await asyncio.sleep(5)
         await resize(client, "web", "900m")
@@ -191,7 +173,7 @@ def test_a_node_that_shrank_refuses_a_decrease_that_is_still_too_large(version: 
 
 
 def test_a_node_that_is_deleted_leaves_its_pods_without_resizes() -> None:
-    async def test(cluster: Cluster, client: KubeClient, clock: VirtualClock) -> None:
+    async def test(cluster: Cluster, client: KubeClient) -> None:
         await create(client, "web")
         await asyncio.sleep(5)
         cluster.kubelets.freeze("node-0")
@@ -201,11 +183,11 @@ def test_a_node_that_is_deleted_leaves_its_pods_without_resizes() -> None:
         assert str(caught.value) == 'pods "web" is forbidden: node "node-0" not found'
         assert not caught.value.causes
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)
 
 
 def test_an_oom_kill_shows_in_the_status() -> None:
-    async def test(cluster: Cluster, client: KubeClient, clock: VirtualClock) -> None:
+    async def test(cluster: Cluster, client: KubeClient) -> None:
         await create(client, "leaker")
         await asyncio.sleep(300)
         found = await pod(client, "leaker")
@@ -215,13 +197,13 @@ def test_an_oom_kill_shows_in_the_status() -> None:
         assert status["lastState"]["terminated"]["exitCode"] == 137
         assert "running" in status["state"]
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)
 
 
 def test_many_pods_start_at_once_and_cost_two_writes_each() -> None:
     scenario = "nodes: [{count: 10, cpu: 64, memory: 256Gi}]\nnamespaces: [shop]"
 
-    async def test(cluster: Cluster, client: KubeClient, clock: VirtualClock) -> None:
+    async def test(cluster: Cluster, client: KubeClient) -> None:
         await asyncio.gather(
             *(create(client, f"web-{n}", node=f"node-{n % 10}") for n in range(200))
         )
@@ -237,7 +219,7 @@ def test_many_pods_start_at_once_and_cost_two_writes_each() -> None:
 
 
 def test_a_kubelet_that_dies_leaves_no_metrics_and_catches_up() -> None:
-    async def test(cluster: Cluster, client: KubeClient, clock: VirtualClock) -> None:
+    async def test(cluster: Cluster, client: KubeClient) -> None:
         await create(client, "web")
         await asyncio.sleep(60)
         cluster.kubelets.freeze("node-0")
@@ -250,11 +232,11 @@ def test_a_kubelet_that_dies_leaves_no_metrics_and_catches_up() -> None:
         assert actual_cpu(await pod(client, "web")) == "300m"
         assert (await client.list(POD_METRICS, namespace="shop")).items
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)
 
 
 def test_a_new_kubelet_takes_over_what_the_old_one_ran() -> None:
-    async def test(cluster: Cluster, client: KubeClient, clock: VirtualClock) -> None:
+    async def test(cluster: Cluster, client: KubeClient) -> None:
         await create(client, "web")
         await asyncio.sleep(10)
         before = await pod(client, "web")
@@ -262,7 +244,9 @@ def test_a_new_kubelet_takes_over_what_the_old_one_ran() -> None:
             cluster.kubelets.freeze(name)
         nodes = [node.shape for node in cluster.kubelets.nodes.values()]
         async with cluster.client("kubelet") as second, asyncio.TaskGroup() as group:
-            kubelets = Kubelets(second, clock, shapes=nodes, simulation=cluster.kubelets.simulation)
+            kubelets = Kubelets(
+                second, cluster.clock, shapes=nodes, simulation=cluster.kubelets.simulation
+            )
             running = group.create_task(kubelets.run())
             await kubelets.wait_ready()
             await resize(client, "web", "300m")
@@ -274,4 +258,4 @@ def test_a_new_kubelet_takes_over_what_the_old_one_ran() -> None:
         assert (old["containerID"], old["state"]) == (new["containerID"], new["state"])
         assert before["status"]["podIP"] == after["status"]["podIP"]
 
-    in_cluster(test)
+    in_cluster(test, scenario=SCENARIO)
