@@ -22,6 +22,7 @@ from updater.live_pod import LivePod, LivePodMeta
 from updater.metrics import Metrics
 from updater.sending import Turns
 from updater.snapshot import AutoscaledPods, ClusterSnapshot
+from updater.work import Hands as AnyHands
 from updater.work import Rules
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -105,7 +106,7 @@ def snapshot(
     marked: bool = False,
     recommended: bool = True,
 ) -> ClusterSnapshot:
-    """Five pods of a group of five, all equally far below their range, if there is one."""
+    """A complete group, all of it equally far below its range, if there is one."""
     pods = tuple(live_pod(name, marked=marked) for name in names)
     far_above = recommendation(lower={"cpu": "200m"}, upper={"cpu": "300m"})
     scaled = AutoscaledPods(
@@ -113,7 +114,7 @@ def snapshot(
         mode=mode,
         pods=pods,
         controllers={each.metadata.uid: WEB for each in pods},
-        replicas={WEB: 5},
+        replicas={WEB: len(pods)},
         limit_ranges=(),
     )
     living = frozenset(each.metadata.uid for each in pods)
@@ -128,7 +129,7 @@ HALF = replace(OPEN, disruption=DisruptionPolicy(tolerance_fraction=0.5))
 
 async def run(
     given: ClusterSnapshot,
-    hands: Hands,
+    hands: AnyHands,
     *,
     attempts: Attempts | None = None,
     rules: Rules = OPEN,

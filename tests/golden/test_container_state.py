@@ -21,6 +21,7 @@ from recommender_golden import (
     check_history,
     feed,
     from_ms,
+    from_text,
     lone_container,
     to_text,
 )
@@ -115,10 +116,6 @@ def check_container(
         differences, row.id, table.memory, aggregate, want["memory"], fractions=fractions
     )
     check_history(differences, row.id, table.save(one)[0], want["checkpoint"])
-
-
-def from_text(text: str | None) -> int:
-    return 0 if text is None else instant(datetime.fromisoformat(text))
 
 
 def test_aggregate_merge() -> None:

@@ -1,33 +1,27 @@
 """Flags and metrics have the reference's names, types and defaults."""
 
 from datetime import timedelta
-from typing import Any
 
 from prometheus_client import Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
 from common.flags import ACCEPTED_WITHOUT_EFFECT, boolean, declared, duration, show
 from common.quantity import Quantity
-from golden_data import Differences, lists
+from golden_data import Differences
 from recommender.collectors import BatchHistogram, PlainCounter
 from recommender.metrics import Metrics
 from recommender.settings import Settings
+from reference_lists import of_component
 
 PROMETHEUS = "vpa_recommender_prometheus_client_api"  # comes with the Prometheus source
 SHARED = "vpa_resources_get_resources_count"  # counted where requests are read
 PARSERS = {"bool": boolean, "duration": duration, "quantity": Quantity.parse}
 
 
-def component(name: str, kind: str) -> list[dict[str, Any]]:
-    (entry,) = (entry for entry in lists(name) if entry["component"] == "recommender")
-    found: list[dict[str, Any]] = entry[kind]
-    return found
-
-
 def test_flags() -> None:
     differences = Differences()
     ours = {field.metadata["flag"].lstrip("-"): field for field in declared(Settings)}
-    for flag in component("flags", "flags"):
+    for flag in of_component("recommender", "flags"):
         name, default = flag["name"], flag["effective_default"]
         if f"--{name}" in ACCEPTED_WITHOUT_EFFECT:
             continue
@@ -51,7 +45,7 @@ def test_metrics() -> None:
     differences = Differences()
     registered = Metrics().registry._collector_to_names
     ours = {name: collector for collector, names in registered.items() for name in names}
-    for metric in component("metrics", "metrics"):
+    for metric in of_component("recommender", "metrics"):
         name = metric["name"]
         if name.startswith((PROMETHEUS, SHARED)):
             continue

@@ -1,45 +1,32 @@
 """Metrics, flags and Events of the updater, against the reference's lists (updater.md 12)."""
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import UpdateMode
-from common.features import FeatureGates
-from common.flags import ACCEPTED_WITHOUT_EFFECT, declared, show
 from common.kube.events import EventRecorder
 from common.quantity import Quantity
-from common.target.owners import Controller
 from fake_api import FakeApi, Reply
 from golden_data import lists
+from reference_lists import check_flags, check_metrics
 from updater.actuation import Actuator
 from updater.attempts import Attempts, PodMemory
-from updater.cycle import Pass
 from updater.decision import Action, Decision, Reason
 from updater.disruption import DisruptionPolicy
-from updater.live_pod import LivePod, LivePodMeta
 from updater.metrics import Metrics, PassFigures, VpaLabels, size_label
 from updater.resize import Infeasible
-from updater.sending import Turns
 from updater.settings import Settings
-from updater.snapshot import AutoscaledPods, ClusterSnapshot
-from updater.work import Rules
-from updater_harness import Present
+from updater_harness import NAMES, OPEN, StoppedClock, run, snapshot
 
 COMPONENT = "updater"
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LABELS = VpaLabels("1", UpdateMode.RECREATE, "web", "default")
 OUR_OWN_FLAGS = {"in-place-deferred-timeout", "in-place-in-progress-timeout", "logging-format"}
-
-
-def of_component(name: str) -> list[dict[str, Any]]:
-    (entry,) = (entry for entry in lists(name) if entry["component"] == COMPONENT)
-    found: list[dict[str, Any]] = entry[name]
-    return found
 
 
 def observed() -> CollectorRegistry:
@@ -61,23 +48,7 @@ def observed() -> CollectorRegistry:
 
 
 def test_metrics_have_the_references_names_types_labels_and_buckets() -> None:
-    registry = observed()
-    types = {metric.name: metric.type for metric in registry.collect()}
-    samples = [sample for metric in registry.collect() for sample in metric.samples]
-    for wanted in of_component("metrics"):
-        histogram = wanted["type"] == "histogram"
-        name = wanted["name"] + ("_bucket" if histogram else "")
-        ours = [sample for sample in samples if sample.name == name]
-        assert ours, name
-        counter = wanted["type"] == "counter"
-        family = wanted["name"].removesuffix("_total") if counter else wanted["name"]
-        assert types[family] == wanted["type"], name
-        labels = {frozenset(sample.labels) - {"le"} for sample in ours}
-        assert labels == {frozenset(wanted["labels"])}, name
-        if histogram:
-            assert wanted["buckets"] == sorted(
-                {float(sample.labels["le"]) for sample in ours} - {float("inf")}
-            )
+    check_metrics(COMPONENT, observed())
 
 
 def test_gauges_by_size_alone_show_every_size() -> None:
@@ -108,57 +79,10 @@ def test_size_label(pods: int, label: str) -> None:
 
 
 def test_flags_have_the_references_names_and_defaults() -> None:
-    ours = {
-        field.metadata["flag"].removeprefix("--"): show(field.default)
-        for field in declared(Settings)
-    }
-    accepted = {name.removeprefix("--"): text for name, text in ACCEPTED_WITHOUT_EFFECT.items()}
-    reference = of_component("flags")
-    for flag in reference:
-        name, wanted = flag["name"], flag["effective_default"]
-        shown = (accepted | ours)[name]
-        if flag["type"] == "float64":
-            assert float(shown) == float(wanted), name
-        else:
-            assert shown == wanted, name
-    assert set(ours) - {flag["name"] for flag in reference} == OUR_OWN_FLAGS
+    assert check_flags(COMPONENT, Settings) == OUR_OWN_FLAGS
 
 
 # Events
-
-
-class StoppedClock:
-    def now(self) -> datetime:
-        return NOW
-
-
-def live_pod(name: str) -> LivePod:
-    """A running pod of a complete group of three, far below its recommended range."""
-    ordinary = pod(name, containers=(container(requests={"cpu": "10m", "memory": "10Mi"}),))
-    meta = ordinary.metadata
-    return LivePod(
-        metadata=LivePodMeta(
-            name=meta.name, namespace=meta.namespace, uid=meta.uid, labels=meta.labels
-        ),
-        spec=ordinary.spec,
-        status=ordinary.status,
-    )
-
-
-def snapshot(mode: UpdateMode) -> ClusterSnapshot:
-    pods = tuple(live_pod(f"web-{index}") for index in range(3))
-    web = Controller("default", "ReplicaSet", "web", "apps/v1")
-    recommended = recommendation(lower={"cpu": "200m"}, upper={"cpu": "300m"})
-    scaled = AutoscaledPods(
-        vpa=vpa(mode=mode.value, recommendations=(recommended,)),
-        mode=mode,
-        pods=pods,
-        controllers={each.metadata.uid: web for each in pods},
-        replicas={web: 3},
-        limit_ranges=(),
-    )
-    living = frozenset(each.metadata.uid for each in pods)
-    return ClusterSnapshot(autoscaled=(scaled,), living=living)
 
 
 def remembered(mode: UpdateMode) -> Attempts:
@@ -187,20 +111,12 @@ async def test_events_have_the_references_words(recorded: dict[str, Any]) -> Non
         answering(api)
         events = EventRecorder(client, "vpa-updater", clock=StoppedClock())
         tolerance = DisruptionPolicy(tolerance_fraction=recorded["eviction_tolerance"])
-        current = Pass(
-            snapshot(mode),
-            remembered(mode),
-            rules=Rules(disruption=tolerance, features=FeatureGates(in_place=True)),
-            present=Present(),
-            hands=Actuator(client, events),
-            metrics=Metrics(CollectorRegistry()),
-            turns=Turns(),
-            clock=StoppedClock(),
-            admission_ready=True,
-            deadline=asyncio.get_running_loop().time() + timedelta(minutes=1).total_seconds(),
-            stop=asyncio.Event(),
+        await run(
+            snapshot(mode, names=NAMES[:3]),
+            Actuator(client, events),
+            attempts=remembered(mode),
+            rules=replace(OPEN, disruption=tolerance),
         )
-        await current.run()
         sending = asyncio.create_task(events.run())
         route = "POST /api/v1/namespaces/default/events"
         await api.asked(route, times=len(recorded["events"]))

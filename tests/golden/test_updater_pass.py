@@ -3,11 +3,10 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import msgspec
-from prometheus_client import CollectorRegistry
 
 from common.api.autoscaling import ResourcePolicy, VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
@@ -18,27 +17,14 @@ from common.labels import from_label_selector
 from common.patches import Operation
 from common.recommendation.policy import container_policy, is_off
 from common.target.controlling import SelectedVpa, controlling
-from common.target.owners import Controller
 from golden_data import Differences, Row, rows
-from updater.attempts import Attempts
-from updater.cycle import Pass
 from updater.decision import Reason
 from updater.disruption import DisruptionPolicy
 from updater.live_pod import LivePod
-from updater.metrics import Metrics
-from updater.sending import Turns
 from updater.snapshot import AutoscaledPods, ClusterSnapshot, update_mode
 from updater.update_order import Thresholds
 from updater.work import Rules
-from updater_harness import Present
-
-NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-WEB = Controller("default", "ReplicaSet", "web", "apps/v1")
-
-
-class StoppedClock:
-    def now(self) -> datetime:
-        return NOW
+from updater_harness import NOW, WEB, run
 
 
 @dataclass(slots=True)
@@ -133,23 +119,7 @@ def _rules(row: Row) -> Rules:
 def _run(row: Row) -> RecordingHands:
     hands = RecordingHands(refuse_resizes=row.input["resize_calls_fail"])
 
-    async def once() -> None:
-        current = Pass(
-            _snapshot(row),
-            Attempts(),
-            rules=_rules(row),
-            present=Present(),
-            hands=hands,
-            metrics=Metrics(CollectorRegistry()),
-            turns=Turns(),
-            clock=StoppedClock(),
-            admission_ready=True,
-            deadline=asyncio.get_running_loop().time() + 60,
-            stop=asyncio.Event(),
-        )
-        await current.run()
-
-    asyncio.run(once())
+    asyncio.run(run(_snapshot(row), hands, rules=_rules(row)))
     return hands
 
 
