@@ -98,7 +98,11 @@ class Listener:
         self, scope: MutableMapping[str, Any], receive: _Receive, send: _Send
     ) -> None:
         scope.setdefault("extensions", {})[DROP] = partial(self._drop, scope.get("client"))
-        await self._app(scope, receive, send)
+        try:
+            await self._app(scope, receive, send)
+        except asyncio.CancelledError:
+            # Only ``_cut`` cancels, when nobody listens any more; uvicorn would log it as a bug.
+            logger.debug("request was cut off", extra={"path": scope.get("path")})
 
     def _drop(self, client: tuple[str, int] | None) -> None:
         for connection in list(self._state.connections):

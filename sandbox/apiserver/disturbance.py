@@ -1,6 +1,7 @@
 """Lets scripted faults take effect: on the way to the handler of a call, or on its answer."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -69,9 +70,10 @@ class Disturbance:
         loop, effect = asyncio.get_running_loop(), self.effect
         if effect.watch_end is not None:
             receive = _ending(receive, loop.time() + effect.watch_end)
+        over = asyncio.Event()
         cut = None if effect.watch_cut is None else loop.call_later(effect.watch_cut, self.drop)
         try:
-            await handle(receive, _stream(effect, send))
+            await handle(_telling(receive, over), _stream(effect, send, over))
         finally:
             if cut is not None:
                 cut.cancel()
@@ -150,8 +152,30 @@ def _ending(receive: Receive, when: float) -> Receive:
     return until_then
 
 
-def _stream(effect: Effect, send: Send) -> Send:
-    """``send`` with the events of a watch delayed, doubled, thinned out; never reordered."""
+def _telling(receive: Receive, over: asyncio.Event) -> Receive:
+    """``receive`` that sets ``over`` when the client has left, or is told to have."""
+
+    async def telling() -> Message:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            over.set()
+        return message
+
+    return telling
+
+
+async def _pause(seconds: float, over: asyncio.Event) -> None:
+    """Wait, but not for a client that has left."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await over.wait()
+
+
+def _stream(effect: Effect, send: Send, over: asyncio.Event) -> Send:
+    """``send`` with the events of a watch delayed, doubled, thinned out; never reordered.
+
+    What is held back when the watch is ``over`` comes at once.
+    """
 
     async def disturbed(message: Message) -> None:
         lines = list(_lines(effect, message.get("body", b"")))
@@ -159,10 +183,11 @@ def _stream(effect: Effect, send: Send) -> Send:
             await send(message)
             return
         if effect.watch_delay and lines:
-            await asyncio.sleep(effect.watch_delay)
+            await _pause(effect.watch_delay, over)
         for chunk in lines if effect.watch_pause else [b"".join(lines)] if lines else []:
             await send({**message, "body": chunk})
-            await asyncio.sleep(effect.watch_pause or 0)
+            if effect.watch_pause:
+                await _pause(effect.watch_pause, over)
 
     return disturbed
 
