@@ -39,6 +39,7 @@ class Scraper:
         self.nodes = Cache(client, NODES)
         self.pods = Cache(client, _POD_LABELS)
         self._measurements = Measurements()
+        self._silent: set[str] = set()  # nodes whose kubelet didn't answer the last time
 
     async def run(self, server: MetricsServer) -> NoReturn:
         """Scrape, and let ``server`` take its sample from that, for ever."""
@@ -71,8 +72,14 @@ class Scraper:
                     answer.raise_for_status()
                     text = await answer.text()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            logger.warning("kubelet doesn't answer", extra={"node": name, "error": str(error)})
+            if name not in self._silent:
+                self._silent.add(name)
+                told = {"node": name, "error": str(error) or type(error).__name__}
+                logger.warning("kubelet doesn't answer", extra=told)
             return ""
+        if name in self._silent:
+            self._silent.remove(name)
+            logger.info("kubelet answers again", extra={"node": name})
         self._measurements.add(name, read_scrape(samples(text), now=self._clock.now()))
         return name
 

@@ -1,5 +1,6 @@
 """One cluster and one event loop for the whole session, one namespace for each case."""
 
+import inspect
 import os
 import re
 import signal
@@ -23,6 +24,7 @@ from e2e.installation import Installation
 from e2e.kubectl import Kubectl
 from e2e.world import Case, World
 
+_HERE = Path(__file__).parent
 _TIMEOUT = 180  # seconds, for a case with the start of the cluster before it
 _FAILED = pytest.StashKey[bool]()
 
@@ -44,10 +46,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    ours = [item for item in items if "world" in getattr(item, "fixturenames", ())]
+    """One loop for all: the cluster's kubelets run on it, so it must never stand still."""
     cluster = config.getoption("--cluster", default=CONTROL_PLANE)
-    for item in ours:
-        item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+    for item in items:
+        if _HERE not in item.path.parents:
+            continue
+        if inspect.iscoroutinefunction(getattr(item, "function", None)):
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
         item.add_marker(pytest.mark.timeout(_TIMEOUT))
         for mark in item.iter_markers("only_on"):
             if mark.args[0] != cluster:
