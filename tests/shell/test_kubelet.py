@@ -172,6 +172,47 @@ def test_a_node_that_shrank_refuses_a_decrease_that_is_still_too_large(version: 
     in_cluster(test, scenario=f'{SCENARIO}kubernetes-version: "{version}"')
 
 
+def test_a_rule_of_the_scenario_is_about_the_pods_that_it_matches() -> None:
+    rule = "faults: [{match: {labels: {app: web}}, resize: stuck}]"
+
+    async def test(cluster: Cluster, client: KubeClient) -> None:
+        for name in ("web", "other"):
+            await create(client, name)
+        await asyncio.sleep(10)
+        for name in ("web", "other"):
+            await resize(client, name, "300m")
+        await asyncio.sleep(3600)
+        stuck, done = await pod(client, "web"), await pod(client, "other")
+        assert condition(stuck, "PodResizeInProgress")["status"] == "True"
+        assert condition(stuck, "PodResizeInProgress").get("reason") is None
+        assert actual_cpu(stuck) == "100m"
+        assert stuck["status"]["containerStatuses"][0]["allocatedResources"]["cpu"] == "300m"
+        assert not condition(done, "PodResizeInProgress")
+        assert actual_cpu(done) == "300m"
+
+    in_cluster(test, scenario=SCENARIO + rule)
+
+
+def test_a_pod_that_makes_room_for_a_critical_one_is_told_of_and_stays() -> None:
+    async def test(cluster: Cluster, client: KubeClient) -> None:
+        await create(client, "web")
+        await asyncio.sleep(10)
+        large = {"name": "app", "image": "shop:1", "resources": {"requests": {"cpu": "1950m"}}}
+        await create(
+            client, "critical", containers=[large], priorityClassName="system-cluster-critical"
+        )
+        await asyncio.sleep(10)
+        gone = await pod(client, "web")
+        assert (gone["status"]["phase"], gone["status"]["reason"]) == ("Failed", "Preempting")
+        assert condition(gone, "DisruptionTarget")["reason"] == "TerminationByKubelet"
+        assert (await pod(client, "critical"))["status"]["phase"] == "Running"
+        events = (await client.list(EVENTS, namespace="shop")).items
+        told = [one for one in events if one.reason == "Preempting"]
+        assert [one.involved_object.name for one in told] == ["web"]
+
+    in_cluster(test, scenario=SCENARIO)
+
+
 def test_a_node_that_is_deleted_leaves_its_pods_without_resizes() -> None:
     async def test(cluster: Cluster, client: KubeClient) -> None:
         await create(client, "web")
