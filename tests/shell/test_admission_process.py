@@ -8,8 +8,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from certificates import new_bundle
 from certs.store import Directory
 from common.kube import endpoints
@@ -158,22 +156,3 @@ async def test_new_certificates_are_taken_over_and_the_webhook_learns_the_author
             await admission.logged("Successfully patched webhook with new client CA")
             async with Connection.to(port, new.authority.certificate) as connection:
                 assert (await connection.review(pod_request(POD)))["allowed"]
-
-
-@pytest.mark.parametrize(
-    ("argument", "told"),
-    [
-        ("--tls-cert-file=/nowhere", "can't read /nowhere"),
-        ("--min-tls-version=tls1_1", "is not tls1_2 or tls1_3"),
-        ("--address=nonsense", "not an address of the form host:port"),
-        ("--kubeconfig=/nowhere", "kubeconfig /nowhere: no such file"),
-        ("--wrong", "unrecognized arguments: --wrong"),
-    ],
-)
-async def test_a_mistake_is_one_clear_line(argument: str, told: str, tmp_path: Path) -> None:
-    await Directory(tmp_path).save(new_bundle())
-    async with FakeApi() as api, running(api, tmp_path, argument) as (admission, _):
-        assert await admission.ended(within=30) == 2
-    (line,) = admission.log
-    assert line.startswith("vpa-admission-controller: ")
-    assert told in line

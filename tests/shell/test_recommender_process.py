@@ -4,8 +4,6 @@ import signal
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-import pytest
-
 from common.runtime.clock import SystemClock
 from component import Process, running_component
 from fake_api import FakeApi, Reply, listing, named, status
@@ -61,25 +59,6 @@ async def test_an_api_server_that_is_away_is_waited_for(tmp_path: Path) -> None:
             process.process.send_signal(signal.SIGTERM)
             assert await process.ended() == 0
             assert not any("Traceback" in line for line in process.log)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        pytest.param(["--no-such-flag"], "unrecognized arguments", id="unknown flag"),
-        pytest.param(["--recommender-interval=5"], "not a duration", id="bad duration"),
-        pytest.param(["--storage=prometheus"], "not supported yet", id="prometheus"),
-        pytest.param(["--use-external-metrics"], "not supported yet", id="external metrics"),
-        pytest.param(["--kubeconfig=nowhere"], "no such file", id="no kubeconfig"),
-    ],
-)
-async def test_what_an_operator_can_put_right_is_one_line(
-    tmp_path: Path, arguments: list[str], complaint: str
-) -> None:
-    async with FakeApi() as api, running(api, tmp_path, *arguments) as process:
-        assert await process.ended(within=30) == 2
-        await process.logged(complaint)
-        assert len(process.log) == 1
 
 
 async def test_a_silent_metrics_server_does_not_hold_up_the_end(tmp_path: Path) -> None:

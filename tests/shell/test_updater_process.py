@@ -180,19 +180,3 @@ async def test_a_lost_lease_ends_the_process(tmp_path: Path) -> None:
         async with running(api, tmp_path, "--leader-elect", *flags) as process:
             assert await process.ended() == 1
             await process.logged("was not renewed in time")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        pytest.param(["--no-such-flag"], "unrecognized arguments", id="unknown flag"),
-        pytest.param(["--kubeconfig=nowhere"], "no such file", id="no kubeconfig"),
-    ],
-)
-async def test_what_an_operator_can_put_right_is_one_line(
-    tmp_path: Path, arguments: list[str], complaint: str
-) -> None:
-    async with FakeApi() as api, running(api, tmp_path, *arguments) as process:
-        assert await process.ended(within=30) == 2
-        await process.logged(complaint)
-        assert len(process.log) == 1
