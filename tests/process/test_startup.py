@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from component import LOOPBACK, start_process
 from process_harness import AGENTS, world
 
@@ -45,6 +47,7 @@ def mistakes(busy: int) -> Iterator[Mistake]:
         yield Mistake(component=component, flag=flag, complaint=complaint)
 
 
+@pytest.mark.timeout(180)  # as many processes as there are mistakes
 async def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     with socket.create_server(("", 0)) as taken:
         cases = list(mistakes(taken.getsockname()[1]))
