@@ -26,7 +26,9 @@ _EXPIRED_PAGE = (
     "inconsistent list - objects that were created, modified, or deleted between the time the "
     "first chunk was returned and now may show up in the list."
 )
-_MATCHES = ("Exact", "NotOlderThan")
+_EXACT, _NOT_OLDER = "Exact", "NotOlderThan"
+_MATCH = "resourceVersionMatch"
+_STREAM = "sendInitialEvents"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +45,13 @@ class Reads:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def get(self, resource: Resource, namespace: str, name: str) -> Stored:
+    async def get(self, request: Request, resource: Resource, namespace: str, name: str) -> Stored:
         """One object.
 
         Raises:
-            ApiError: 404.
+            ApiError: 404; 500 for a version that can't be read, 504 for one that isn't there yet.
         """
+        await self._reach(read_version(request))
         stored = self._store.get(resource, namespace, name)
         if stored is None:
             raise errors.not_found(resource, name)
@@ -67,28 +70,36 @@ class Reads:
                 504 for one that isn't there yet.
         """
         selection = selection_of(request, resource, namespace)
-        limit = request.number("limit") or 0
+        limit = max(request.number("limit") or 0, 0)
         version_text = request.query.get("resourceVersion", "")
-        check_version_match(request)
-        version = parse_version(version_text)
+        _check_list_options(request)
         token = request.query.get("continue", "")
         if token:
+            at, after = read_token(token)
             if version_text not in ("", "0"):
                 raise errors.bad_request(
                     "specifying resource version is not allowed when using continue"
                 )
-            at, after = read_token(token)
             return self._page(resource, selection, limit, at=at, after=after)
-        if version > self._store.version:
-            await asyncio.sleep(_FUTURE_WAIT)
-            if version > self._store.version:
-                raise _too_large(version, self._store.version)
-        exact = request.query.get("resourceVersionMatch") == "Exact"
+        version = _listed_version(version_text)
+        await self._reach(version)
+        exact = request.query.get(_MATCH) == _EXACT
         if version_text == "0":
             limit = 0  # from the watch cache, which knows no pages
         return self._page(
             resource, selection, limit, at=version if exact else self._store.version, after=""
         )
+
+    async def _reach(self, version: int) -> None:
+        """Wait for a version a little.
+
+        Raises:
+            ApiError: 504, it didn't come.
+        """
+        if version > self._store.version:
+            await asyncio.sleep(_FUTURE_WAIT)
+            if version > self._store.version:
+                raise _too_large(version, self._store.version)
 
     def _page(
         self, resource: Resource, selection: Selection, limit: int, *, at: int, after: str
@@ -131,47 +142,103 @@ def selection_of(request: Request, resource: Resource, namespace: str) -> Select
     )
 
 
-def parse_version(text: str) -> int:
-    """A resource version; the empty text is 0.
+def read_version(request: Request) -> int:
+    """The version that a get or a watch asks for; 0 when it doesn't matter.
+
+    Raises:
+        ApiError: 500, it is no number.
+    """
+    text = request.query.get("resourceVersion", "")
+    if _is_version(text):
+        return int(text or 0)
+    raise errors.ApiError(500, "", _no_version(text))
+
+
+def _listed_version(text: str) -> int:
+    """The version that a list asks for; 0 when it doesn't matter.
 
     Raises:
         ApiError: 400, it is no number.
     """
-    if text and not (text.isascii() and text.isdecimal()):
-        raise errors.bad_request(
-            f'invalid resource version: resourceVersion: Invalid value: "{text}": '
-            f'strconv.ParseUint: parsing "{text}": invalid syntax'
-        )
-    return int(text or 0)
+    if _is_version(text):
+        return int(text or 0)
+    raise errors.bad_request(f"invalid resource version: {_no_version(text)}")
 
 
-def check_version_match(request: Request) -> None:
-    """Check ``resourceVersionMatch`` against the rest.
+def _is_version(text: str) -> bool:
+    return not text or (text.isascii() and text.isdecimal())
+
+
+def _no_version(text: str) -> str:
+    return (
+        f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": '
+        "invalid syntax"
+    )
+
+
+def _check_list_options(request: Request) -> None:
+    """Check what a list asks of its version.
 
     Raises:
         ApiError: 422.
+
+    Source: ``ValidateListOptions``, k8s.io/apimachinery
+    pkg/apis/meta/internalversion/validation/validation.go.
     """
-    match = request.query.get("resourceVersionMatch", "")
-    name = "resourceVersionMatch"
-    if not match or request.flag("sendInitialEvents"):
-        return
-    if match not in _MATCHES:
-        cause = errors.field_not_supported(name, match, ("Exact", "NotOlderThan", ""))
-    elif request.flag("watch"):
-        cause = errors.field_forbidden(name, f"{name} is forbidden for watch")
-    elif request.query.get("continue"):
-        cause = errors.field_forbidden(name, f"{name} is forbidden when continue is provided")
-    elif not request.query.get("resourceVersion"):
-        text = f"{name} is forbidden unless resourceVersion is provided"
-        cause = errors.field_forbidden(name, text)
-    else:
-        return
-    raise list_options_invalid(cause)
+    match, version = request.query.get(_MATCH, ""), request.query.get("resourceVersion", "")
+    causes = []
+    if match:
+        if not version:
+            text = f"{_MATCH} is forbidden unless resourceVersion is provided"
+            causes.append(errors.field_forbidden(_MATCH, text))
+        causes += _match_with_continue(request)
+        if match not in (_EXACT, _NOT_OLDER):
+            causes.append(errors.field_not_supported(_MATCH, match, (_EXACT, _NOT_OLDER, "")))
+        if match == _EXACT and version == "0":
+            text = f'{_MATCH} "exact" is forbidden for resourceVersion "0"'
+            causes.append(errors.field_forbidden(_MATCH, text))
+    if _STREAM in request.query:
+        causes.append(errors.field_forbidden(_STREAM, f"{_STREAM} is forbidden for list"))
+    _refuse(causes)
 
 
-def list_options_invalid(*causes: Cause) -> errors.ApiError:
-    """422 for parameters that don't go together."""
-    return errors.invalid("ListOptions", "", causes, group="meta.k8s.io")
+def streams_initial_events(request: Request, *, serves_watch_list: bool) -> bool:
+    """Whether a watch is a streaming list; ``serves_watch_list`` is about the server.
+
+    Raises:
+        ApiError: 422, its options don't go together.
+
+    Source: ``validateWatchOptions``, as for :func:`_check_list_options`.
+    """
+    match = request.query.get(_MATCH, "")
+    causes = []
+    if _STREAM in request.query:
+        if match != _NOT_OLDER:
+            text = f"{_STREAM} requires setting {_MATCH} to {_NOT_OLDER}"
+            causes.append(errors.field_forbidden(_MATCH, text))
+        if not serves_watch_list:
+            text = f"{_STREAM} is forbidden for watch unless the WatchList feature gate is enabled"
+            causes.append(errors.field_forbidden(_STREAM, text))
+    if match:
+        if _STREAM not in request.query:
+            text = f"{_MATCH} is forbidden for watch unless {_STREAM} is provided"
+            causes.append(errors.field_forbidden(_MATCH, text))
+        if match != _NOT_OLDER:
+            causes.append(errors.field_not_supported(_MATCH, match, (_NOT_OLDER,)))
+        causes += _match_with_continue(request)
+    _refuse(causes)
+    return request.flag(_STREAM)
+
+
+def _match_with_continue(request: Request) -> list[Cause]:
+    if not request.query.get("continue"):
+        return []
+    return [errors.field_forbidden(_MATCH, f"{_MATCH} is forbidden when continue is provided")]
+
+
+def _refuse(causes: Sequence[Cause]) -> None:
+    if causes:
+        raise errors.invalid("ListOptions", "", causes, group="meta.k8s.io")
 
 
 def write_token(version: int, start: str) -> str:

@@ -1,5 +1,6 @@
 """What a request asks for: its path and its parameters, taken apart."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote
@@ -8,8 +9,8 @@ from sandbox.admission.request import UserInfo
 from sandbox.errors import bad_request, field_not_supported, invalid
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
-_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
-_FALSE = frozenset({"", "0", "f", "F", "false", "FALSE", "False"})
+_INTEGER = re.compile("[+-]?[0-9]+")
+_INT64 = range(-(2**63), 2**63)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,17 +36,12 @@ class Request:
         return self.headers.get("content-type", "").partition(";")[0].strip()
 
     def flag(self, name: str) -> bool:
-        """A Boolean parameter.
+        """A Boolean parameter: false only when it is missing, ``0`` or ``false``.
 
-        Raises:
-            ApiError: 400, it is neither true nor false.
+        Source: ``Convert_Slice_string_To_bool``, k8s.io/apimachinery pkg/runtime/conversion.go.
         """
-        text = self.query.get(name, "")
-        if text in _TRUE:
-            return True
-        if text in _FALSE:
-            return False
-        raise bad_request(f'invalid {name}: strconv.ParseBool: parsing "{text}": invalid syntax')
+        text = self.query.get(name)
+        return text is not None and text != "0" and text.lower() != "false"
 
     def number(self, name: str) -> int | None:
         """An integer parameter, None when it isn't given.
@@ -56,12 +52,11 @@ class Request:
         text = self.query.get(name, "")
         if not text:
             return None
-        try:
-            return int(text)
-        except ValueError as error:
-            raise bad_request(
-                f'invalid {name}: strconv.ParseInt: parsing "{text}": invalid syntax'
-            ) from error
+        if _INTEGER.fullmatch(text) is None:
+            raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+        if int(text) not in _INT64:
+            raise bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
+        return int(text)
 
     @property
     def is_dry_run(self) -> bool:

@@ -195,7 +195,7 @@ class Routing:
         included = request.query.get("includeObject", "")
         form = negotiate(request.headers.get("accept", ""), included)
         if verb == "get":
-            stored = self._reads.get(_storing(resource), place.namespace, place.name)
+            stored = await self._reads.get(request, _storing(resource), place.namespace, place.name)
             return Answer(body=self._presenter.one(resource, stored, form))
         if verb == "list":
             page = await self._reads.list(request, resource, place.namespace)

@@ -9,12 +9,7 @@ import msgspec
 
 from sandbox import errors
 from sandbox.apiserver.forms import Form, Presenter
-from sandbox.apiserver.reading import (
-    check_version_match,
-    list_options_invalid,
-    parse_version,
-    selection_of,
-)
+from sandbox.apiserver.reading import read_version, selection_of, streams_initial_events
 from sandbox.apiserver.requests import Request
 from sandbox.objects.resources import EVENTS, Resource
 from sandbox.objects.selectors import Selection
@@ -22,6 +17,8 @@ from sandbox.objects.store import Change, ChangeType, Store, Stored
 from sandbox.version import KubernetesVersion
 
 BOOKMARK_INTERVAL = 60.0  # seconds
+_LAST_BOOKMARK = 2.0  # seconds before the end
+_LOOK = 0.5  # seconds; a real server looks once a second who has no bookmark yet
 _SHORTEST = 1800  # seconds; a watch without timeoutSeconds lives up to twice as long
 _BACKLOG = 32 * 1024 * 1024  # bytes that a slow client may be behind before it is cut off
 _INITIAL_END = {"k8s.io/initial-events-end": "true"}
@@ -38,6 +35,7 @@ class Watch:
         seconds: float,
         first: list[bytes],
         bookmark: Callable[[], bytes] | None,
+        confirmed: bool = True,
         close: Callable[[], None] = lambda: None,
         over: bool = False,
     ) -> None:
@@ -45,6 +43,7 @@ class Watch:
         self._lines = first
         self._queued = 0  # bytes that came since the last chunk
         self._bookmark = bookmark
+        self._confirmed = confirmed
         self._over = over
         self._awake = asyncio.Event()
         self.close = close
@@ -65,7 +64,10 @@ class Watch:
         """Whole lines, many at once when they are there, until the time is up."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self._seconds
-        bookmark_at = loop.time() + BOOKMARK_INTERVAL if self._bookmark else end
+        bookmark_at = end
+        if self._bookmark is not None:
+            now = loop.time()
+            bookmark_at = _next_bookmark(now, end) if self._confirmed else now + _LOOK
         while True:
             if self._lines:
                 chunk = b"".join(self._lines)
@@ -76,7 +78,7 @@ class Watch:
             if self._over or loop.time() >= end:
                 return
             if self._bookmark is not None and loop.time() >= bookmark_at:
-                bookmark_at = loop.time() + BOOKMARK_INTERVAL
+                bookmark_at = _next_bookmark(loop.time(), end)
                 yield self._bookmark()
                 continue
             self._awake.clear()
@@ -85,6 +87,15 @@ class Watch:
                     await self._awake.wait()
             except TimeoutError:
                 continue
+
+
+def _next_bookmark(now: float, end: float) -> float:
+    """When a watch gets its next bookmark, ``end`` where there is none left.
+
+    Source: ``cacheWatcher.nextBookmarkTime``, k8s.io/apiserver pkg/storage/cacher.
+    """
+    at = min(now + BOOKMARK_INTERVAL, end - _LAST_BOOKMARK)
+    return at if at > now else end
 
 
 class Watches:
@@ -112,15 +123,16 @@ class Watches:
         """Start to watch.
 
         Raises:
-            ApiError: 400 or 422 for parameters that can't be read or don't go together. A
+            ApiError: 400, 422 or 500 for parameters that can't be read or don't go together. A
                 version that is too old is told by an ERROR event.
         """
         selection = selection_of(request, resource, namespace)
-        check_version_match(request)
-        since = parse_version(request.query.get("resourceVersion", ""))
-        streamed = self._streams_initial_events(request)
-        bookmarks = request.flag("allowWatchBookmarks")
         seconds = request.number("timeoutSeconds") or _SHORTEST + self._rng.randrange(_SHORTEST)
+        streamed = streams_initial_events(
+            request, serves_watch_list=self._version.serves_watch_list
+        )
+        since = read_version(request)
+        bookmarks = request.flag("allowWatchBookmarks")
         storing = EVENTS if resource.stored_as else resource
         first: list[bytes] = []
         if streamed or (since == 0 and request.query.get("sendInitialEvents") != "false"):
@@ -159,28 +171,12 @@ class Watches:
             seconds=seconds,
             first=first,
             bookmark=(lambda: self._bookmark(resource)) if bookmarks else None,
+            confirmed=not streamed,
             close=close,
             over=self._stopped,
         )
         self._open.add(watch)
         return watch
-
-    def _streams_initial_events(self, request: Request) -> bool:
-        """Whether the watch is a streaming list, and may be one."""
-        match = request.query.get("resourceVersionMatch", "")
-        if "sendInitialEvents" not in request.query:
-            return False
-        name = "sendInitialEvents"
-        causes = []
-        if match != "NotOlderThan":
-            text = f"{name} requires setting resourceVersionMatch to NotOlderThan"
-            causes.append(errors.field_forbidden("resourceVersionMatch", text))
-        if not self._version.serves_watch_list:
-            text = f"{name} is forbidden for watch unless the WatchList feature gate is enabled"
-            causes.append(errors.field_forbidden(name, text))
-        if causes:
-            raise list_options_invalid(*causes)
-        return request.flag(name)
 
     def _change_line(
         self, change: Change, selection: Selection, resource: Resource, form: Form
