@@ -195,7 +195,11 @@ class AccessReviews:
         about: Json = spec.get("resourceAttributes") or {}
         path: Json = spec.get("nonResourceAttributes") or {}
         causes: list[Cause] = []
-        if bool(about) == bool(path):
+        if about and path:
+            given = {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
+            text = "cannot be specified in combination with resourceAttributes"
+            causes.append(errors.field_invalid("spec.nonResourceAttributes", given, text))
+        elif not about and not path:
             text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
             causes.append(errors.field_invalid("spec.resourceAttributes", None, text))
         if not resource.kind.startswith("Self"):

@@ -22,6 +22,7 @@ from sandbox.objects.access_resources import (
     ROLES,
 )
 from sandbox.objects.label_selectors import selector_of
+from sandbox.objects.resources import Resource
 from sandbox.objects.store import Change, Store, Stored
 
 MASTERS = "system:masters"
@@ -102,7 +103,7 @@ class Rule:
         if not {ALL, asked.verb} & self.verbs:
             return False
         if asked.path:
-            return any(_url_fits(url, asked.path) for url in self.urls)
+            return any(url_fits(url, asked.path) for url in self.urls)
         if not {ALL, asked.group} & self.groups:
             return False
         wanted = {ALL, asked.combined}
@@ -173,6 +174,10 @@ class Authorizer:
         """Every rule that holds for a user in a namespace, and in the whole cluster."""
         for _, found in self._reached(user, namespace):
             yield from found or ()
+
+    def role_rules(self, role: Resource, namespace: str, name: str) -> tuple[Rule, ...] | None:
+        """The rules of a Role or a ClusterRole, None when there is no such role."""
+        return self._rules(_Grant(namespace, (role.kind, name), ""))
 
     def _decision(self, user: UserInfo, asked: Attributes) -> _Decision:
         key = (
@@ -319,7 +324,8 @@ def _described(subject: Mapping[str, str]) -> str:
     return f'{kind} "{name}{place}"'
 
 
-def _url_fits(pattern: str, path: str) -> bool:
+def url_fits(pattern: str, path: str) -> bool:
+    """Whether a path is one of those that a rule names; a star at the end means all below."""
     if pattern in (ALL, path):
         return True
     return pattern.endswith(ALL) and path.startswith(pattern.rstrip(ALL))

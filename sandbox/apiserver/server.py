@@ -24,6 +24,7 @@ from sandbox.apiserver.authorization import Attributes, Authorizer
 from sandbox.apiserver.bootstrap import fill_new_cluster
 from sandbox.apiserver.deletion import Deletions
 from sandbox.apiserver.disturbance import Disturbance, dropper
+from sandbox.apiserver.escalation import Escalation
 from sandbox.apiserver.faults import NOTHING, ApiFaults
 from sandbox.apiserver.forms import Presenter, negotiate
 from sandbox.apiserver.pod_logs import PodLogs
@@ -104,6 +105,7 @@ class ApiServer:
             self.registry,
             self.admission,
             deletions,
+            escalation=Escalation(self.authorizer),
             version=version,
             clock=clock,
             rng=rng,

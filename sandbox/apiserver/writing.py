@@ -23,6 +23,7 @@ from sandbox.apiserver.decoding import (
     understand,
 )
 from sandbox.apiserver.deletion import DeleteOptions, Deletions
+from sandbox.apiserver.escalation import Escalation
 from sandbox.apiserver.event_expiry import EventExpiry
 from sandbox.apiserver.requests import Place, Request, dry_run
 from sandbox.apiserver.strictness import check_choice, quoted, refuse_or_warn
@@ -62,6 +63,7 @@ class Writes:
         admission: Admission,
         deletions: Deletions,
         *,
+        escalation: Escalation,
         version: KubernetesVersion,
         clock: Clock,
         rng: Random,
@@ -70,6 +72,7 @@ class Writes:
         self._registry = registry
         self._admission = admission
         self._deletions = deletions
+        self._escalation = escalation
         self._expiry = EventExpiry(store, clock)
         self._validation = Validation(registry, version)
         self._version = version
@@ -284,6 +287,7 @@ class Writes:
         obj = await self._admission.mutate(asked)
         if obj is None:
             raise RuntimeError("admission has lost the object")
+        self._escalation.check(asked)
         return obj
 
     def _understood(self, write: Write, obj: Json, old: Json | None) -> Json:

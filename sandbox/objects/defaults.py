@@ -10,6 +10,7 @@ from typing import Any
 
 from common.quantity import QuantityError
 from sandbox.errors import cannot_be_handled
+from sandbox.objects.access_rules import complete_binding
 from sandbox.objects.pod_resources import (
     canonical_amounts,
     complete_pod_resources,
@@ -332,6 +333,7 @@ def _webhook(webhook: Json) -> None:
 
 
 _BY_KIND: Mapping[str, Callable[[Json], None]] = {
+    "ClusterRoleBinding": complete_binding,
     "ConfigMap": _config_map,
     "CronJob": _cron_job,
     "DaemonSet": _daemon_set,
@@ -349,6 +351,7 @@ _BY_KIND: Mapping[str, Callable[[Json], None]] = {
     "ReplicaSet": _replica_set,
     "ReplicationController": _replication_controller,
     "ResourceQuota": _quota,
+    "RoleBinding": complete_binding,
     "Secret": _secret,
     "Service": _service,
     "StatefulSet": _stateful_set,

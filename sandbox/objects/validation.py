@@ -15,6 +15,7 @@ from sandbox.errors import (
     invalid,
 )
 from sandbox.objects import definition_rules, structural_schema
+from sandbox.objects.access_rules import binding_causes, changed_binding_causes, role_causes
 from sandbox.objects.claim_rules import changed_claim_causes, claim_causes
 from sandbox.objects.data_rules import (
     changed_config_map_causes,
@@ -185,6 +186,8 @@ def _new_lease(lease: Json) -> Iterator[Cause]:
 
 
 _NEW: Mapping[str, Callable[[Json], Iterator[Cause]]] = {
+    "ClusterRole": role_causes,
+    "ClusterRoleBinding": binding_causes,
     "ConfigMap": config_map_causes,
     "CustomResourceDefinition": definition_rules.new_causes,
     "Lease": _new_lease,
@@ -193,11 +196,15 @@ _NEW: Mapping[str, Callable[[Json], Iterator[Cause]]] = {
     "PersistentVolumeClaim": claim_causes,
     "PodDisruptionBudget": budget_causes,
     "ResourceQuota": quota_causes,
+    "Role": role_causes,
+    "RoleBinding": binding_causes,
     "Secret": secret_causes,
     "Service": service_causes,
     "ValidatingWebhookConfiguration": webhook_causes,
 }
 _CHANGED: Mapping[str, Callable[[Json, Json], Iterator[Cause]]] = {
+    "ClusterRole": lambda _old, new: role_causes(new),
+    "ClusterRoleBinding": changed_binding_causes,
     "ConfigMap": changed_config_map_causes,
     "CustomResourceDefinition": definition_rules.changed_causes,
     "Lease": lambda _old, new: _new_lease(new),
@@ -206,6 +213,8 @@ _CHANGED: Mapping[str, Callable[[Json, Json], Iterator[Cause]]] = {
     "PersistentVolumeClaim": changed_claim_causes,
     "PodDisruptionBudget": lambda _old, new: budget_causes(new),
     "ResourceQuota": lambda _old, new: quota_causes(new),
+    "Role": lambda _old, new: role_causes(new),
+    "RoleBinding": changed_binding_causes,
     "Secret": changed_secret_causes,
     "Service": changed_service_causes,
     "ValidatingWebhookConfiguration": lambda _old, new: webhook_causes(new),
