@@ -53,7 +53,6 @@ KNOWN: dict[str, tuple[str, ...]] = {
         "bare-list-as-one",
         "bare-unknown",
         "get-not-acceptable",
-        "get-version-future",
         "get-yaml",
         "post-content-type",
     ),

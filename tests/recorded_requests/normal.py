@@ -25,6 +25,7 @@ _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
 _HASH = re.compile(r"\b[a-z0-9]{9,10}-[bcdfghjklmnpqrstvwxz2456789]{5}\b")
 _PORT = re.compile(r"127\.0\.0\.1:\d+")
+_CURRENT = re.compile(r"\bcurrent: \d+")  # how far the server itself is
 _AGE = re.compile(r"^\d+(ms|s|m)$")  # in a table
 
 
@@ -58,6 +59,7 @@ def _normal(value: Any, versions: re.Pattern[str] | None) -> Any:
     if not isinstance(value, str):
         return value
     text = _PORT.sub("127.0.0.1:<port>", _TIME.sub("<time>", _UID.sub("<uid>", value)))
+    text = _CURRENT.sub("current: <version>", text)
     return versions.sub("<version>", text) if versions and " " in text else text
 
 
