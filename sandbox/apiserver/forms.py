@@ -1,15 +1,15 @@
 """How objects are written into answers: whole, as bare metadata, or as a table."""
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from common.runtime.clock import Clock
-from sandbox.apiserver.tables import columns_of, definitions, row_of
-from sandbox.errors import ApiError
+from sandbox.apiserver.tables import Column, columns_of, definitions, row_of
+from sandbox.errors import ApiError, bad_request
 from sandbox.objects.event_versions import to_new
 from sandbox.objects.registry import Registry
 from sandbox.objects.resources import Resource
@@ -23,7 +23,13 @@ class Form(enum.Enum):
 
     WHOLE = enum.auto()
     METADATA = enum.auto()
-    TABLE = enum.auto()
+    TABLE = enum.auto()  # each row with the metadata of its object
+    TABLE_OF_OBJECTS = enum.auto()
+    TABLE_ALONE = enum.auto()
+
+    @property
+    def is_table(self) -> bool:
+        return self in _TABLES.values()
 
 
 _AS = {
@@ -33,11 +39,21 @@ _AS = {
 }
 
 
-def negotiate(accept: str) -> Form:
+_TABLES = {
+    "": Form.TABLE,
+    "Metadata": Form.TABLE,
+    "Object": Form.TABLE_OF_OBJECTS,
+    "None": Form.TABLE_ALONE,
+}
+
+
+def negotiate(accept: str, included: str = "") -> Form:
     """The first form of the header that can be served; nothing means whole objects.
 
+    ``included`` says what each row of a table has beside its cells.
+
     Raises:
-        ApiError: 406, there is none.
+        ApiError: 406, there is none; 400, rows can't include that.
     """
     if not accept:
         return Form.WHOLE
@@ -50,12 +66,21 @@ def negotiate(accept: str) -> Form:
         if wanted is None:
             return Form.WHOLE
         if wanted in _AS and parameters.get("g") == "meta.k8s.io" and parameters.get("v") == "v1":
-            return _AS[wanted]
+            return _table_with(included) if _AS[wanted] is Form.TABLE else _AS[wanted]
     raise ApiError(
         406,
         "NotAcceptable",
         "only the following media types are accepted: application/json",
     )
+
+
+def _table_with(included: str) -> Form:
+    if included not in _TABLES:
+        raise bad_request(
+            f'Unable to convert to Table as requested: includeObject: Invalid value: "{included}": '
+            "must be 'Metadata', 'Object', 'None', or empty"
+        )
+    return _TABLES[included]
 
 
 def prefix(resource: Resource) -> bytes:
@@ -76,7 +101,7 @@ class Presenter:
             return _whole(resource, stored)
         if form is Form.METADATA:
             return _encode(_metadata(stored))
-        return self._table(resource, [stored], {"resourceVersion": str(stored.version)})
+        return self._table(resource, [stored], {"resourceVersion": str(stored.version)}, form)
 
     def many(
         self,
@@ -86,8 +111,8 @@ class Presenter:
         form: Form = Form.WHOLE,
     ) -> bytes:
         """A list; the items' bytes are joined, not encoded again."""
-        if form is Form.TABLE:
-            return self._table(resource, items, list_meta)
+        if form.is_table:
+            return self._table(resource, items, list_meta, form)
         if form is Form.METADATA:
             listed = [_metadata(item) for item in items]
             kind, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
@@ -103,7 +128,7 @@ class Presenter:
         return b"".join((head.encode(), _encode(list_meta), b',"items":[', bodies, b"]}"))
 
     def _table(
-        self, resource: Resource, items: Iterable[Stored], list_meta: Mapping[str, Any]
+        self, resource: Resource, items: Iterable[Stored], list_meta: Mapping[str, Any], form: Form
     ) -> bytes:
         columns = columns_of(resource, self._registry.custom(resource))
         now = self._clock.now()
@@ -113,14 +138,20 @@ class Presenter:
                 "apiVersion": "meta.k8s.io/v1",
                 "metadata": list_meta,
                 "columnDefinitions": definitions(columns),
-                "rows": [_row(resource, item, columns, now) for item in items],
+                "rows": [_row(resource, item, columns, now, form) for item in items],
             }
         )
 
 
-def _row(resource: Resource, stored: Stored, columns: Any, now: datetime) -> dict[str, Any]:
-    obj = stored.object(resource)
-    return {"cells": row_of(obj, columns, now), "object": _metadata(stored)}
+def _row(
+    resource: Resource, stored: Stored, columns: Sequence[Column], now: datetime, form: Form
+) -> dict[str, Any]:
+    included: dict[str, Any] | msgspec.Raw | None = None
+    if form is Form.TABLE:
+        included = _metadata(stored)
+    elif form is Form.TABLE_OF_OBJECTS:
+        included = msgspec.Raw(_whole(resource, stored))
+    return {"cells": row_of(stored.object(resource), columns, now), "object": included}
 
 
 def _metadata(stored: Stored) -> dict[str, Any]:

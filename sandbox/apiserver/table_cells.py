@@ -1,6 +1,6 @@
 """What stands in the cells of the built-in kinds' tables."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -10,8 +10,16 @@ from sandbox.times import human_age
 Json = Mapping[str, Any]
 Cell = Callable[[Json, datetime], Any]
 
-_SHOWN_ENDPOINTS = 3
-_UNREACHABLE = "NodeLost"
+_SHOWN = 3  # addresses or ports of one object
+_ACCESS = {
+    "ReadWriteOnce": "RWO",
+    "ReadOnlyMany": "ROX",
+    "ReadWriteMany": "RWX",
+    "ReadWriteOncePod": "RWOP",
+}
+# What a Job's status says of it, in the order of importance.
+_JOB_ENDS = ("Complete", "Failed")
+_JOB_STATES = ("Suspended", "FailureTarget", "SuccessCriteriaMet")
 
 
 def age_since(text: Any, now: datetime) -> str:
@@ -58,97 +66,20 @@ def data_count(obj: Json, _now: datetime) -> int:
     return len(obj.get("data") or ()) + len(obj.get("binaryData") or ())
 
 
-def pod_ready(pod: Json, _now: datetime) -> str:
-    """Ready containers of all: ``1/2``."""
-    statuses = find(pod, ".status.containerStatuses") or ()
-    ready = sum(1 for one in statuses if one.get("ready"))
-    return f"{ready}/{len(find(pod, '.spec.containers') or ())}"
-
-
-def pod_status(pod: Json, _now: datetime) -> str:
-    """The phase, or what is more telling: a container's reason, Terminating.
-
-    Source: ``printPod``.
-    """
-    status = pod.get("status") or {}
-    shown: str = status.get("reason") or status.get("phase") or "Unknown"
-    initializing = _init_status(pod)
-    if initializing:
-        shown = initializing
-    else:
-        running = False
-        for one in reversed(status.get("containerStatuses") or ()):
-            state = one.get("state") or {}
-            shown = _reason(state, shown)
-            running = running or (bool(one.get("ready")) and "running" in state)
-        if shown == "Completed" and running:
-            shown = "Running"
-    if "deletionTimestamp" in pod["metadata"]:
-        finished = status.get("phase") in ("Succeeded", "Failed")
-        return shown if finished else "Terminating"
-    return shown
-
-
-def _reason(state: Json, otherwise: str) -> str:
-    waiting, ended = state.get("waiting") or {}, state.get("terminated")
-    if waiting.get("reason"):
-        return str(waiting["reason"])
-    if ended is None:
-        return otherwise
-    if ended.get("reason"):
-        return str(ended["reason"])
-    if ended.get("signal"):
-        return f"Signal:{ended['signal']}"
-    return f"ExitCode:{ended.get('exitCode', 0)}"
-
-
-def _init_status(pod: Json) -> str:
-    containers = {one["name"]: one for one in find(pod, ".spec.initContainers") or ()}
-    statuses = find(pod, ".status.initContainerStatuses") or ()
-    for index, one in enumerate(statuses):
-        state = one.get("state") or {}
-        sidecar = containers.get(one.get("name"), {}).get("restartPolicy") == "Always"
-        ended = state.get("terminated")
-        if (ended is not None and ended.get("exitCode") == 0) or (sidecar and one.get("started")):
-            continue
-        if ended is not None or (state.get("waiting") or {}).get("reason") not in (
-            None,
-            "PodInitializing",
-        ):
-            return f"Init:{_reason(state, '')}"
-        return f"Init:{index}/{len(containers)}"
-    return ""
-
-
-def pod_restarts(pod: Json, now: datetime) -> str:
-    """Restarts of all containers, and how long ago the last one was."""
-    restarts, last = 0, ""
-    for one in _all_statuses(pod):
-        restarts += one.get("restartCount", 0)
-        finished = find(one, ".lastState.terminated.finishedAt")
-        last = max(last, str(finished or ""))
-    return f"{restarts} ({age_since(last, now)} ago)" if restarts and last else str(restarts)
-
-
-def _all_statuses(pod: Json) -> Iterator[Json]:
-    yield from find(pod, ".status.containerStatuses") or ()
-    sidecars = {
-        one["name"]
-        for one in find(pod, ".spec.initContainers") or ()
-        if one.get("restartPolicy") == "Always"
-    }
-    for one in find(pod, ".status.initContainerStatuses") or ():
-        if one.get("name") in sidecars:
-            yield one
-
-
 def node_status(node: Json, _now: datetime) -> str:
     """The Ready condition, and whether pods may be placed."""
     ready = find(node, ".status.conditions[?(@.type=='Ready')].status")
-    shown = {"True": "Ready", "False": "NotReady"}.get(str(ready), "Unknown")
+    shown = "Unknown" if ready is None else "Ready" if ready == "True" else "NotReady"
     if find(node, ".spec.unschedulable"):
         shown += ",SchedulingDisabled"
     return shown
+
+
+def node_kernel(node: Json, _now: datetime) -> str:
+    """The kernel's version, and for which machines it is."""
+    info = find(node, ".status.nodeInfo") or {}
+    version = info.get("kernelVersion") or "<unknown>"
+    return f"{version} ({info['architecture']})" if info.get("architecture") else str(version)
 
 
 def node_roles(node: Json, _now: datetime) -> str:
@@ -168,14 +99,18 @@ def _labels(labels: Json | None) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or "<none>"
 
 
-def selector(obj: Json, _now: datetime) -> str:
-    """A selector in its text form."""
-    raw = find(obj, ".spec.selector") or {}
-    if "matchLabels" not in raw and "matchExpressions" not in raw:
-        return _labels(raw)
-    texts = [f"{key}={value}" for key, value in sorted((raw.get("matchLabels") or {}).items())]
-    texts += [_expression(one) for one in raw.get("matchExpressions") or ()]
-    return ",".join(texts) or "<none>"
+def selector(path: str) -> Cell:
+    """The selector at a path in its text form."""
+
+    def cell(obj: Json, _now: datetime) -> str:
+        raw = find(obj, path) or {}
+        if "matchLabels" not in raw and "matchExpressions" not in raw:
+            return _labels(raw)
+        texts = [f"{key}={value}" for key, value in sorted((raw.get("matchLabels") or {}).items())]
+        texts += [_expression(one) for one in raw.get("matchExpressions") or ()]
+        return ",".join(texts) or "<none>"
+
+    return cell
 
 
 def _expression(one: Json) -> str:
@@ -184,15 +119,18 @@ def _expression(one: Json) -> str:
     return forms.get(one["operator"], f"{key} in ({values})")
 
 
-def containers(obj: Json, _now: datetime) -> str:
-    """Names of the template's containers."""
-    return ",".join(one["name"] for one in find(obj, ".spec.template.spec.containers") or ())
+def containers(template: str) -> Cell:
+    """Names of the containers of the template at a path."""
+    return lambda obj, _now: ",".join(
+        one["name"] for one in find(obj, f"{template}.spec.containers") or ()
+    )
 
 
-def images(obj: Json, _now: datetime) -> str:
-    """Images of the template's containers."""
-    found = find(obj, ".spec.template.spec.containers") or ()
-    return ",".join(one.get("image", "") for one in found)
+def images(template: str) -> Cell:
+    """Images of the containers of the template at a path."""
+    return lambda obj, _now: ",".join(
+        one.get("image", "") for one in find(obj, f"{template}.spec.containers") or ()
+    )
 
 
 def ready_of_desired(obj: Json, _now: datetime) -> str:
@@ -210,16 +148,76 @@ def service_ports(service: Json, _now: datetime) -> str:
     return ",".join(texts) or "<none>"
 
 
+def service_outside(service: Json, _now: datetime) -> str:
+    """Where a Service is reached from outside the cluster."""
+    spec = service.get("spec") or {}
+    if spec.get("type") == "ExternalName":
+        return str(spec.get("externalName") or "")
+    found = list(spec.get("externalIPs") or ())
+    if spec.get("type") != "LoadBalancer":
+        return ",".join(found) or "<none>"
+    balancers = find(service, ".status.loadBalancer.ingress") or ()
+    addresses = [one.get("ip") or one.get("hostname") or "" for one in balancers]
+    return ",".join([*filter(None, addresses), *found]) or "<pending>"
+
+
 def endpoints(obj: Json, _now: datetime) -> str:
     """The first addresses, and how many more there are."""
-    found = [
-        f"{address['ip']}:{port['port']}"
-        for subset in obj.get("subsets") or ()
-        for address in subset.get("addresses") or ()
-        for port in subset.get("ports") or ()
-    ]
-    more = f" + {len(found) - _SHOWN_ENDPOINTS} more..." if len(found) > _SHOWN_ENDPOINTS else ""
-    return ",".join(found[:_SHOWN_ENDPOINTS]) + more or "<none>"
+    found: list[str] = []
+    for subset in obj.get("subsets") or ():
+        addresses = [address["ip"] for address in subset.get("addresses") or ()]
+        ports = [port["port"] for port in subset.get("ports") or ()]
+        pairs = [f"{address}:{port}" for port in ports for address in addresses]
+        found += pairs if ports else addresses
+    return _first(found, "<none>")
+
+
+def slice_ports(obj: Json, _now: datetime) -> str:
+    """The first ports of an EndpointSlice, by number or else by name."""
+    ports = obj.get("ports") or ()
+    return _first([str(one.get("port") or one.get("name") or "*") for one in ports], "<unset>")
+
+
+def slice_addresses(obj: Json, _now: datetime) -> str:
+    """The first addresses of an EndpointSlice."""
+    slices = obj.get("endpoints") or ()
+    return _first([address for one in slices for address in one.get("addresses") or ()], "<unset>")
+
+
+def _first(texts: Iterable[str], nothing: str) -> str:
+    found = list(texts)
+    more = f" + {len(found) - _SHOWN} more..." if len(found) > _SHOWN else ""
+    return ",".join(found[:_SHOWN]) + more or nothing
+
+
+def claim_status(claim: Json, _now: datetime) -> str:
+    """The phase, or that it is going."""
+    if "deletionTimestamp" in claim["metadata"]:
+        return "Terminating"
+    return str(find(claim, ".status.phase") or "")
+
+
+def claim_capacity(claim: Json, _now: datetime) -> str:
+    """How large the volume is, once there is one."""
+    if not find(claim, ".spec.volumeName"):
+        return ""
+    return str(find(claim, ".status.capacity.storage") or "0")
+
+
+def claim_access(claim: Json, _now: datetime) -> str:
+    """How the volume is used, once there is one: ``RWO``."""
+    modes = find(claim, ".status.accessModes") if find(claim, ".spec.volumeName") else None
+    return ",".join(shown for mode, shown in _ACCESS.items() if mode in (modes or ()))
+
+
+def controller(obj: Json, _now: datetime) -> str:
+    """Whose object this is: ``statefulset.apps/web``."""
+    for owner in obj["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            group = owner["apiVersion"].rpartition("/")[0]
+            kind = f"{owner['kind']}.{group}" if group else owner["kind"]
+            return f"{kind.lower()}/{owner['name']}"
+    return "<none>"
 
 
 def event_first_seen(event: Json, now: datetime) -> str:
@@ -272,17 +270,32 @@ def event_count(event: Json, _now: datetime) -> int:
 
 
 def job_completions(job: Json, _now: datetime) -> str:
-    """Finished pods of the wanted ones."""
-    done = find(job, ".status.succeeded") or 0
-    return f"{done}/{find(job, '.spec.completions') or 1}"
+    """Finished pods of the wanted ones; any of those that run together will do without a number."""
+    done, wanted = find(job, ".status.succeeded") or 0, find(job, ".spec.completions")
+    if wanted is not None:
+        return f"{done}/{wanted}"
+    together = find(job, ".spec.parallelism") or 0
+    return f"{done}/1 of {together}" if together > 1 else f"{done}/1"
 
 
 def job_status(job: Json, _now: datetime) -> str:
     """How the Job stands."""
-    for type_, shown in (("Complete", "Complete"), ("Failed", "Failed")):
-        if find(job, f".status.conditions[?(@.type=='{type_}')].status") == "True":
-            return shown
-    return "Suspended" if find(job, ".spec.suspend") else "Running"
+    held = {
+        one.get("type")
+        for one in find(job, ".status.conditions") or ()
+        if one.get("status") == "True"
+    }
+    for state in _JOB_ENDS:
+        if state in held:
+            return state
+    if "deletionTimestamp" in job["metadata"]:
+        return "Terminating"
+    return next((state for state in _JOB_STATES if state in held), "Running")
+
+
+def suspended(obj: Json, _now: datetime) -> str:
+    """Whether a CronJob rests."""
+    return str(find(obj, ".spec.suspend") is True)
 
 
 def job_duration(job: Json, now: datetime) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from sandbox.apiserver import pod_cells
 from sandbox.apiserver import table_cells as cells
 from sandbox.objects.crds import CustomVersion, PrinterColumn
 from sandbox.objects.json_paths import find
@@ -108,23 +109,42 @@ _NAME = Column(
     description=_NAME_DESCRIPTION,
 )
 _AGE = _column("Age", cells.age)
-_SELECTOR = _column("Selector", cells.selector, wide=True)
-_CONTAINERS = (
-    _column("Containers", cells.containers, wide=True),
-    _column("Images", cells.images, wide=True),
+_SELECTOR = _column("Selector", cells.selector(".spec.selector"), wide=True)
+
+
+def _containers(template: str = ".spec.template") -> tuple[Column, Column]:
+    return (
+        _column("Containers", cells.containers(template), wide=True),
+        _column("Images", cells.images(template), wide=True),
+    )
+
+
+_CONTAINERS = _containers()
+_EVENTS = (
+    _column("Last Seen", cells.event_last_seen),
+    _column("Type", _at(".type", "")),
+    _column("Reason", _at(".reason", "")),
+    _column("Object", cells.event_object),
+    _column("Subobject", _at(".involvedObject.fieldPath", ""), wide=True),
+    _column("Source", cells.event_source, wide=True),
+    _column("Message", cells.event_message),
+    _column("First Seen", cells.event_first_seen, wide=True),
+    _column("Count", cells.event_count, wide=True),
+    Column(name="Name", cell=_NAME.cell, format="name", priority=1),
 )
+_CREATED = _column("Created At", _at(".metadata.creationTimestamp", ""), "date")
 
 _BUILTIN: Mapping[str, Sequence[Column]] = {
     "pods": (
         _NAME,
-        _column("Ready", cells.pod_ready),
-        _column("Status", cells.pod_status),
-        _column("Restarts", cells.pod_restarts),
+        _column("Ready", pod_cells.ready),
+        _column("Status", pod_cells.status),
+        _column("Restarts", pod_cells.restarts),
         _AGE,
-        _column("IP", _at(".status.podIP"), wide=True),
+        _column("IP", pod_cells.address, wide=True),
         _column("Node", _at(".spec.nodeName"), wide=True),
         _column("Nominated Node", _at(".status.nominatedNodeName"), wide=True),
-        _column("Readiness Gates", _at(".spec.readinessGates"), wide=True),
+        _column("Readiness Gates", pod_cells.gates, wide=True),
     ),
     "nodes": (
         _NAME,
@@ -139,7 +159,7 @@ _BUILTIN: Mapping[str, Sequence[Column]] = {
             "External-IP", _at(".status.addresses[?(@.type=='ExternalIP')].address"), wide=True
         ),
         _column("OS-Image", _at(".status.nodeInfo.osImage", "<unknown>"), wide=True),
-        _column("Kernel-Version", _at(".status.nodeInfo.kernelVersion", "<unknown>"), wide=True),
+        _column("Kernel-Version", cells.node_kernel, wide=True),
         _column(
             "Container-Runtime",
             _at(".status.nodeInfo.containerRuntimeVersion", "<unknown>"),
@@ -151,32 +171,33 @@ _BUILTIN: Mapping[str, Sequence[Column]] = {
         _NAME,
         _column("Type", _at(".spec.type", "")),
         _column("Cluster-IP", _at(".spec.clusterIP")),
-        _column("External-IP", _at(".spec.externalName")),
+        _column("External-IP", cells.service_outside),
         _column("Port(s)", cells.service_ports),
         _AGE,
         _SELECTOR,
     ),
     "endpoints": (_NAME, _column("Endpoints", cells.endpoints), _AGE),
-    "events": (
-        _column("Last Seen", cells.event_last_seen),
-        _column("Type", _at(".type", "")),
-        _column("Reason", _at(".reason", "")),
-        _column("Object", cells.event_object),
-        _column("Subobject", _at(".involvedObject.fieldPath", ""), wide=True),
-        _column("Source", cells.event_source, wide=True),
-        _column("Message", cells.event_message),
-        _column("First Seen", cells.event_first_seen, wide=True),
-        _column("Count", cells.event_count, wide=True),
-        Column(name="Name", cell=_NAME.cell, format="name", priority=1),
-    ),
+    "events": _EVENTS,
+    "events.events.k8s.io": _EVENTS,
     "configmaps": (_NAME, _column("Data", cells.data_count), _AGE),
     "secrets": (
         _NAME,
         _column("Type", _at(".type", "")),
-        _column("Data", cells.data_count, "integer"),
+        _column("Data", cells.data_count),
         _AGE,
     ),
-    "serviceaccounts": (_NAME, _column("Secrets", cells.length("secrets"), "integer"), _AGE),
+    "limitranges": (_NAME, _CREATED),
+    "persistentvolumeclaims": (
+        _NAME,
+        _column("Status", cells.claim_status),
+        _column("Volume", _at(".spec.volumeName", "")),
+        _column("Capacity", cells.claim_capacity),
+        _column("Access Modes", cells.claim_access),
+        _column("StorageClass", _at(".spec.storageClassName", "")),
+        _column("VolumeAttributesClass", _at(".spec.volumeAttributesClassName", "<unset>")),
+        _AGE,
+        _column("VolumeMode", _at(".spec.volumeMode", "<unset>"), wide=True),
+    ),
     "resourcequotas": (
         _NAME,
         _column("Request", cells.quota("requests")),
@@ -195,8 +216,8 @@ _BUILTIN: Mapping[str, Sequence[Column]] = {
     "deployments.apps": (
         _NAME,
         _column("Ready", cells.ready_of_desired),
-        _column("Up-to-date", _count(".status.updatedReplicas"), "integer"),
-        _column("Available", _count(".status.availableReplicas"), "integer"),
+        _column("Up-to-date", _count(".status.updatedReplicas")),
+        _column("Available", _count(".status.availableReplicas")),
         _AGE,
         *_CONTAINERS,
         _SELECTOR,
@@ -236,10 +257,12 @@ _BUILTIN: Mapping[str, Sequence[Column]] = {
         _NAME,
         _column("Schedule", _at(".spec.schedule", "")),
         _column("Timezone", _at(".spec.timeZone")),
-        _column("Suspend", lambda obj, _now: str(find(obj, ".spec.suspend") is True)),
+        _column("Suspend", cells.suspended, "boolean"),
         _column("Active", cells.length("status.active"), "integer"),
         _column("Last Schedule", cells.age_at(".status.lastScheduleTime")),
         _AGE,
+        *_containers(".spec.jobTemplate.spec.template"),
+        _column("Selector", cells.selector(".spec.jobTemplate.spec.selector"), wide=True),
     ),
     "poddisruptionbudgets.policy": (
         _NAME,
@@ -259,9 +282,19 @@ _BUILTIN: Mapping[str, Sequence[Column]] = {
         _column("Webhooks", cells.length("webhooks"), "integer"),
         _AGE,
     ),
-    "customresourcedefinitions.apiextensions.k8s.io": (
+    "customresourcedefinitions.apiextensions.k8s.io": (_NAME, _CREATED),
+    "controllerrevisions.apps": (
         _NAME,
-        _column("Created At", _at(".metadata.creationTimestamp", ""), "date"),
+        _column("Controller", cells.controller),
+        _column("Revision", _count(".revision")),
+        _AGE,
+    ),
+    "endpointslices.discovery.k8s.io": (
+        _NAME,
+        _column("AddressType", _at(".addressType", "")),
+        _column("Ports", cells.slice_ports),
+        _column("Endpoints", cells.slice_addresses),
+        _AGE,
     ),
     "apiservices.apiregistration.k8s.io": (
         _NAME,
@@ -274,5 +307,6 @@ _BUILTIN: Mapping[str, Sequence[Column]] = {
         _column("Value", _count(".value"), "integer"),
         _column("Global-Default", lambda obj, _now: bool(obj.get("globalDefault")), "boolean"),
         _AGE,
+        _column("PreemptionPolicy", _at(".preemptionPolicy", "")),
     ),
 }

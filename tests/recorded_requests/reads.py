@@ -173,7 +173,13 @@ def forms() -> list[Case]:
         tables("pods", PODS, post(PODS, pod())),
         tables("pods-empty", PODS),
         tables("missing", f"{PODS}/p"),
-        tables("deployments", f"{APPS}/deployments?dryRun=All", post(f"{APPS}/deployments", idle)),
+        tables(
+            "deployments",
+            f"{APPS}/deployments?dryRun=All",
+            post(f"{APPS}/deployments", idle),
+            # Its controller has numbered the revision by then.
+            get(f"{APPS}/deployments/w", until=("status.observedGeneration", 1)),
+        ),
         tables("replicasets", f"{APPS}/replicasets", post(f"{APPS}/replicasets", idle)),
         tables("statefulsets", f"{APPS}/statefulsets", post(f"{APPS}/statefulsets", stateful)),
         tables(

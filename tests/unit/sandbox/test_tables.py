@@ -34,13 +34,15 @@ def init(*states: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 DONE = {"terminated": {"exitCode": 0, "reason": "Completed"}}
 RUNNING: dict[str, Any] = {"running": {}}
+CONTAINER = {"name": "c", "image": "i:1"}
+READY = {"conditions": [{"type": "Ready", "status": "True"}]}
 TWO_INITS = {"initContainers": [{"name": "i0"}, {"name": "i1"}]}
 
 
 @pytest.mark.parametrize(
     ("status", "want"),
     [
-        pytest.param({}, "Unknown", id="nothing known"),
+        pytest.param({}, "", id="nothing known"),
         pytest.param({"phase": "Pending"}, "Pending", id="the phase"),
         pytest.param({"phase": "Failed", "reason": "Evicted"}, "Evicted", id="the pod's reason"),
         pytest.param(containers(RUNNING, ready=True), "Running", id="running"),
@@ -52,7 +54,22 @@ TWO_INITS = {"initContainers": [{"name": "i0"}, {"name": "i1"}]}
         ),
         pytest.param(containers({"terminated": {"exitCode": 3}}), "ExitCode:3", id="exit code"),
         pytest.param(containers({"terminated": {"signal": 9}}), "Signal:9", id="signal"),
-        pytest.param(containers(DONE, RUNNING, ready=True), "Running", id="one of two is done"),
+        pytest.param(
+            {**containers(DONE, RUNNING, ready=True), **READY}, "Running", id="one of two is done"
+        ),
+        pytest.param(
+            containers(DONE, RUNNING, ready=True), "NotReady", id="one of two is done, not ready"
+        ),
+        pytest.param(
+            containers(DONE, {"terminated": {"exitCode": 2, "reason": "Error"}}),
+            "Error",
+            id="one of two has failed",
+        ),
+        pytest.param(
+            {"conditions": [{"type": "PodScheduled", "reason": "SchedulingGated"}]},
+            "SchedulingGated",
+            id="gated",
+        ),
         pytest.param(init(RUNNING), "Init:0/2", id="the first init container runs"),
         pytest.param(init(DONE, RUNNING), "Init:1/2", id="the second one runs"),
         pytest.param(
@@ -76,19 +93,26 @@ def test_a_pod_that_is_deleted_is_terminating_unless_it_has_ended() -> None:
     assert cell("Pod", "Status", ended) == "Succeeded"
 
 
-def test_restarts_count_sidecars_and_tell_the_last_end() -> None:
+@pytest.mark.parametrize(
+    ("state", "want"),
+    [
+        pytest.param(DONE, "3 (30m ago)", id="later"),
+        pytest.param(RUNNING, "11 (30m ago)", id="while an init container runs"),
+    ],
+)
+def test_restarts_count_sidecars_and_tell_the_last_end(state: dict[str, Any], want: str) -> None:
     finished = {"terminated": {"finishedAt": "2026-01-01T11:30:00Z"}}
     pod = {
         "spec": {"initContainers": [{"name": "s", "restartPolicy": "Always"}, {"name": "i"}]},
         "status": {
             "containerStatuses": [{"name": "c", "restartCount": 1}],
             "initContainerStatuses": [
-                {"name": "s", "restartCount": 2, "lastState": finished},
-                {"name": "i", "restartCount": 9},
+                {"name": "s", "restartCount": 2, "lastState": finished, "started": True},
+                {"name": "i", "restartCount": 9, "state": state},
             ],
         },
     }
-    assert cell("Pod", "Restarts", pod) == "3 (30m ago)"
+    assert cell("Pod", "Restarts", pod) == want
 
 
 CASES: list[tuple[str, str, dict[str, Any], Any]] = [
@@ -104,7 +128,91 @@ CASES: list[tuple[str, str, dict[str, Any], Any]] = [
         },
         "a,b",
     ),
+    (
+        "Node",
+        "Status",
+        {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}},
+        "NotReady",
+    ),
     ("Node", "Roles", {}, "<none>"),
+    (
+        "Node",
+        "Kernel-Version",
+        {"status": {"nodeInfo": {"kernelVersion": "6", "architecture": "arm64"}}},
+        "6 (arm64)",
+    ),
+    (
+        "Pod",
+        "Ready",
+        {
+            "spec": {
+                "containers": [{"name": "c"}],
+                "initContainers": [{"name": "s", "restartPolicy": "Always"}, {"name": "i"}],
+            },
+            "status": {
+                "initContainerStatuses": [{"name": "s", "started": True, "ready": True}],
+            },
+        },
+        "1/2",
+    ),
+    ("Pod", "IP", {"status": {"podIPs": [{"ip": "10.0.0.1"}]}}, "10.0.0.1"),
+    ("Pod", "IP", {}, "<none>"),
+    (
+        "Pod",
+        "Readiness Gates",
+        {
+            "spec": {"readinessGates": [{"conditionType": "a"}, {"conditionType": "b"}]},
+            "status": {"conditions": [{"type": "b", "status": "True"}]},
+        },
+        "1/2",
+    ),
+    ("Service", "External-IP", {"spec": {"type": "ClusterIP"}}, "<none>"),
+    ("Service", "External-IP", {"spec": {"type": "LoadBalancer"}}, "<pending>"),
+    (
+        "Service",
+        "External-IP",
+        {"spec": {"type": "ExternalName", "externalName": "localhost"}},
+        "localhost",
+    ),
+    (
+        "EndpointSlice",
+        "Endpoints",
+        {"endpoints": [{"addresses": ["10.0.0.1"]}, {"addresses": ["10.0.0.2"]}]},
+        "10.0.0.1,10.0.0.2",
+    ),
+    ("EndpointSlice", "Ports", {"ports": [{"port": 80}, {"name": "web"}, {}]}, "80,web,*"),
+    ("EndpointSlice", "Ports", {}, "<unset>"),
+    (
+        "ControllerRevision",
+        "Controller",
+        {
+            "metadata": {
+                "ownerReferences": [
+                    {
+                        "apiVersion": "apps/v1",
+                        "kind": "StatefulSet",
+                        "name": "db",
+                        "controller": True,
+                    }
+                ]
+            }
+        },
+        "statefulset.apps/db",
+    ),
+    (
+        "PersistentVolumeClaim",
+        "Access Modes",
+        {"spec": {"volumeName": "v"}, "status": {"accessModes": ["ReadWriteOnce"]}},
+        "RWO",
+    ),
+    ("PersistentVolumeClaim", "Capacity", {"spec": {"volumeName": ""}}, ""),
+    (
+        "CronJob",
+        "Images",
+        {"spec": {"jobTemplate": {"spec": {"template": {"spec": {"containers": [CONTAINER]}}}}}},
+        "i:1",
+    ),
+    ("CronJob", "Selector", {"spec": {}}, "<none>"),
     (
         "Service",
         "Port(s)",
@@ -167,7 +275,15 @@ CASES: list[tuple[str, str, dict[str, Any], Any]] = [
     ("Event", "Count", {"count": 3}, 3),
     ("ConfigMap", "Data", {"data": {"a": "", "b": ""}, "binaryData": {"c": ""}}, 3),
     ("Job", "Completions", {"spec": {"completions": 2}, "status": {"succeeded": 1}}, "1/2"),
-    ("Job", "Status", {"spec": {"suspend": True}}, "Suspended"),
+    ("Job", "Completions", {"spec": {"parallelism": 3}}, "0/1 of 3"),
+    ("Job", "Completions", {"spec": {"parallelism": 1}}, "0/1"),
+    ("Job", "Status", {"spec": {"suspend": True}}, "Running"),
+    (
+        "Job",
+        "Status",
+        {"status": {"conditions": [{"type": "Suspended", "status": "True"}]}},
+        "Suspended",
+    ),
     ("Job", "Status", {"status": {"conditions": [{"type": "Failed", "status": "True"}]}}, "Failed"),
     ("Job", "Duration", {}, ""),
     (
