@@ -120,8 +120,10 @@ def pod(
     priority: int = 0,
     init: Sequence[dict[str, Any]] = (),
     restart_policy: str = "Always",
+    whole: dict[str, Any] | None = None,
     **container: Any,
 ) -> dict[str, Any]:
+    """A pod with one main container; ``whole`` is its pod-level block of resources."""
     resources = {"requests": {"cpu": cpu, "memory": memory}, "limits": limits or {}}
     metadata = {
         "name": name,
@@ -141,6 +143,7 @@ def pod(
             "nodeName": "n",
             "priority": priority,
             "restartPolicy": restart_policy,
+            **({} if whole is None else {"resources": whole}),
             "initContainers": list(init),
             "containers": [{**main, "resizePolicy": resize_policy}],
         },

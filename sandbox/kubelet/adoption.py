@@ -6,7 +6,7 @@ from common.api.core import ResourceRequirements
 from sandbox.kubelet.conditions import IN_PROGRESS, PENDING, adopted
 from sandbox.kubelet.containers import Kind
 from sandbox.kubelet.pod_lifecycle import Phase, PodRun
-from sandbox.kubelet.pod_resources import qos_class
+from sandbox.kubelet.pod_resources import WHOLE_POD, qos_class
 
 _KILLED_EXIT = 137
 
@@ -53,4 +53,10 @@ def _take_containers(pod: PodRun, now: datetime) -> None:
             continue
         if container.ended is None or pod.runs_again(container, container.ended.exit_code):
             container.restart_at = now
+    block = pod.object.spec.resources
+    if block is not None:
+        actual = status.resources or block
+        pod.actuated[WHOLE_POD] = actual
+        requests = status.allocated_resources or actual.requests
+        allocated[WHOLE_POD] = ResourceRequirements(requests=requests, limits=actual.limits)
     pod.allocate(allocated)

@@ -18,6 +18,7 @@ from sandbox.kubelet.faults import NO_FAULTS, FaultRule, Faults, faults_of
 from sandbox.kubelet.loads import UsageRule, load_of
 from sandbox.kubelet.pod_resources import (
     NOTHING,
+    WHOLE_POD,
     Totals,
     desired,
     memory_limit,
@@ -198,6 +199,8 @@ class PodRun:
     def weigh(self) -> None:
         """What it counts on its node: what runs is given back when it has been lowered."""
         running = {one.name: self.resources_of(one) for one in self.containers.values()}
+        if WHOLE_POD in self.actuated:
+            running[WHOLE_POD] = self.actuated[WHOLE_POD]
         self.occupied = occupied(self.object.spec, self.allocated, running)
 
     # The course of things
@@ -295,6 +298,8 @@ class PodRun:
             exit_after=self.faults.exit_after if main and not container.local else None,
         )
         self.actuated[container.name] = self.allocated.get(container.name, NO_RESOURCES)
+        if WHOLE_POD in self.allocated:
+            self.actuated.setdefault(WHOLE_POD, self.allocated[WHOLE_POD])
         self.notice("Started", f"Started container {container.name}", container=container.name)
 
     def end(

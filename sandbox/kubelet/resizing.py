@@ -17,7 +17,7 @@ from sandbox.kubelet.allocation import Answer, ResizeAnswer
 from sandbox.kubelet.containers import Container, Kind
 from sandbox.kubelet.faults import ResizeFault
 from sandbox.kubelet.pod_lifecycle import PodRun
-from sandbox.kubelet.pod_resources import changed, memory_limit, same
+from sandbox.kubelet.pod_resources import WHOLE_POD, amounts, changed, memory_limit, same
 from sandbox.kubelet.wire import NO_RESOURCES, resources_json
 
 _KILLED = 137
@@ -95,7 +95,7 @@ def actuate(pod: PodRun, now: datetime) -> None:
         return
     pod.actuate_at = None
     outstanding = _outstanding(pod)
-    if not outstanding:
+    if not outstanding and not _block_differs(pod):
         _complete(pod)
         return
     if pod.faults.resize is ResizeFault.STUCK:
@@ -107,8 +107,9 @@ def actuate(pod: PodRun, now: datetime) -> None:
     if message:
         _fail(pod, message, now)
         return
-    for container in updated:
-        pod.actuated[container.name] = pod.allocated[container.name]
+    for name in (WHOLE_POD, *(one.name for one in updated)):
+        if name in pod.allocated:
+            pod.actuated[name] = pod.allocated[name]
     for container in restarted:
         text = f"Container {container.name} resize requires restart"
         pod.notice("Killing", text, container=container.name)
@@ -140,17 +141,45 @@ def _outstanding(pod: PodRun) -> list[Container]:
         one
         for name, one in pod.containers.items()
         if one.running
-        and not same(pod.allocated.get(name, NO_RESOURCES), pod.actuated.get(name, NO_RESOURCES))
+        and (
+            not same(pod.allocated.get(name, NO_RESOURCES), pod.actuated.get(name, NO_RESOURCES))
+            or _inherits_restart(pod, one)
+        )
     ]
+
+
+def _block_differs(pod: PodRun) -> bool:
+    """Whether the pod-level block is still to be actuated."""
+    granted = pod.allocated.get(WHOLE_POD)
+    return granted is not None and not same(granted, pod.actuated.get(WHOLE_POD, NO_RESOURCES))
+
+
+def _inherits_restart(pod: PodRun, container: Container) -> bool:
+    """Whether a pod-level limit changes that the container has, for want of one of its own.
+
+    Only then, and if it asks for a restart, a pod-level change restarts it (KEP-5419).
+    """
+    if WHOLE_POD not in pod.allocated:
+        return False
+    sides = (pod.actuated.get(WHOLE_POD, NO_RESOURCES), pod.allocated[WHOLE_POD])
+    old, new = (amounts(one.limits) for one in sides)
+    own = amounts(pod.allocated.get(container.name, NO_RESOURCES).limits)
+    policies = _policies(container)
+    return any(
+        policies.get(name) == "RestartContainer" and old.get(name) != new.get(name)
+        for name in {*old, *new} - own.keys()
+    )
+
+
+def _policies(container: Container) -> dict[str, str]:
+    return {one.resource_name: one.restart_policy for one in container.spec.resize_policy or ()}
 
 
 def _asks_for_restart(pod: PodRun, container: Container) -> bool:
     """Only the policies of resources that change matter (kubernetes-resize.md 3.5)."""
-    if pod.faults.restart_on_resize:
+    if pod.faults.restart_on_resize or _inherits_restart(pod, container):
         return True
-    policies = {
-        policy.resource_name: policy.restart_policy for policy in container.spec.resize_policy or ()
-    }
+    policies = _policies(container)
     differing = changed(
         pod.actuated.get(container.name, NO_RESOURCES),
         pod.allocated.get(container.name, NO_RESOURCES),
@@ -180,7 +209,7 @@ def _failure(pod: PodRun, updated: list[Container], now: datetime) -> str:
     pod_failure = _pod_failure(pod, sum(used.values()))
     if pod.simulation.minor < _LOOKS_AT_CONTAINERS:
         failures = [pod_failure] if pod_failure else []
-    elif failures and pod_failure:
+    elif pod_failure and (failures or WHOLE_POD in pod.allocated):
         failures.insert(0, pod_failure)
     if not failures:
         return ""
@@ -189,7 +218,7 @@ def _failure(pod: PodRun, updated: list[Container], now: datetime) -> str:
 
 
 def _pod_failure(pod: PodRun, used: int) -> str:
-    """The pod's own limit counts where every container has one."""
+    """The pod's own limit counts: that of its block, or all containers' where each has one."""
     names = [one.name for one in pod.containers.values() if one.kind is not Kind.INIT]
     new = _limit_sum(pod.allocated, names)
     old = _limit_sum(pod.actuated, names)
@@ -199,6 +228,9 @@ def _pod_failure(pod: PodRun, used: int) -> str:
 
 
 def _limit_sum(resources: Mapping[str, ResourceRequirements], names: list[str]) -> int | None:
+    block = memory_limit(resources.get(WHOLE_POD, NO_RESOURCES))
+    if block is not None:
+        return block
     limits = [memory_limit(resources.get(name, NO_RESOURCES)) for name in names]
     known = [limit for limit in limits if limit is not None]
     return sum(known) if len(known) == len(limits) else None

@@ -59,9 +59,9 @@ def _status(pod: PodRun, host_ip: str, now: datetime) -> dict[str, Any]:
         if statuses:
             told[name] = statuses
     if WHOLE_POD in pod.allocated and pod.simulation.minor >= _POD_LEVEL_FROM:
-        block = pod.allocated[WHOLE_POD]
-        told["resources"] = resources_json(block)
-        told["allocatedResources"] = dict(block.requests or {})
+        granted = pod.allocated[WHOLE_POD]
+        told["resources"] = resources_json(pod.actuated.get(WHOLE_POD, granted))
+        told["allocatedResources"] = dict(granted.requests or {})
     return told
 
 

@@ -177,6 +177,8 @@ class RunnablePodStatus(Wire, frozen=True, kw_only=True):
     conditions: tuple[PodCondition, ...] | None = None
     container_statuses: tuple[RunnableStatus, ...] | None = None
     init_container_statuses: tuple[RunnableStatus, ...] | None = None
+    resources: ResourceRequirements | None = None  # of the whole pod
+    allocated_resources: Mapping[str, QuantityJson] | None = None
 
 
 class RunnablePod(Wire, frozen=True, kw_only=True):
