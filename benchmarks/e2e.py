@@ -6,7 +6,7 @@ with the tokens of their service accounts. Then three rounds, one after the othe
 recommender alone, evictions by the updater, resizes in place by the updater. Actions are counted
 and timed by the API server's audit log, and checked against its metrics and against the objects.
 
-Kubelets, the metrics server and this programme share one process, and everything shares the
+Kubelets, the metrics server and this program share one process, and everything shares the
 machine's cores: figures compare with those of the same machine only.
 """
 

@@ -1,4 +1,4 @@
-"""What operations on rows of histograms cost: ``python benchmarks/histograms.py [rows]``."""
+"""What operations on rows of histograms cost: ``python -P benchmarks/histograms.py [ROWS]``."""
 
 import resource
 import sys

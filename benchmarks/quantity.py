@@ -1,4 +1,7 @@
-"""How long 200,000 quantities take to read: what a large cluster's metrics bring each minute."""
+"""How long 200,000 quantities take to read: ``python -P benchmarks/quantity.py``.
+
+That is what a large cluster's metrics bring each minute.
+"""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The demo's programme: start a cluster and the three components, tell the story, sum up."""
+"""The demo's program: start a cluster and the three components, tell the story, sum up."""
 
 import asyncio
 import contextlib

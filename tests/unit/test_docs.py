@@ -15,7 +15,9 @@ from updater.decision import Reason
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-PACKAGES = ("common", "recommender", "updater", "admission", "certs", "sandbox", "demo")
+PACKAGES = (
+    *("common", "recommender", "updater", "admission", "certs", "sandbox", "controlplane", "demo"),
+)
 
 
 def _loaded() -> Any:
@@ -34,6 +36,43 @@ def sources(*folders: str) -> Iterator[tuple[Path, str]]:
     for folder in folders:
         for file in sorted((ROOT / folder).rglob("*.py")):
             yield file, file.read_text(encoding="utf-8")
+
+
+# Links
+
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+ROOMS = (*PACKAGES, "benchmarks", "deploy", "docs", "examples", "tests")
+FILE = re.compile(rf"(?<![\w/.-])(?:{'|'.join(ROOMS)})/[\w./-]+\.(?:csv|json|md|py|sh|yaml)\b")
+PAGES = [
+    page
+    for page in sorted(ROOT.rglob("*.md"))
+    if not any(part.startswith(".") for part in page.relative_to(ROOT).parts)
+]
+
+
+def anchors(page: Path) -> set[str]:
+    """What the headings of a page are called in links."""
+    headings = HEADING.findall(page.read_text(encoding="utf-8"))
+    return {re.sub(r"[^\w -]", "", each.lower()).strip().replace(" ", "-") for each in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for path, anchor in LINK.findall(page.read_text(encoding="utf-8")):
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), path
+        assert not anchor or anchor in anchors(target), f"{path}#{anchor}"
+
+
+def test_files_that_text_and_comments_name_are_there() -> None:
+    texts = {page: page.read_text(encoding="utf-8") for page in PAGES}
+    for file, text in (*texts.items(), *sources(*ROOMS)):
+        named = set(FILE.findall(text))
+        gone = {
+            name for name in named if not any((at / name).exists() for at in (ROOT, *file.parents))
+        }
+        assert not gone, f"{file} names {gone}"
 
 
 # Flags and metrics
