@@ -167,7 +167,10 @@ class Container:
         state = status.state or ContainerState()
         self.restarts = status.restart_count
         self.container_id = status.container_id
-        self.last = _ended(status.last_state or ContainerState(), "")
+        waits = state.running is None and state.terminated is None  # for the run after the last
+        self.last = _ended(
+            status.last_state or ContainerState(), status.container_id if waits else ""
+        )
         self.waiting = None
         if state.running is not None and state.running.started_at is not None:
             self.started = self.ready_at = state.running.started_at
