@@ -12,7 +12,7 @@ CLUSTER ?=
 .PHONY: help venv test lint types contracts unit record e2e docs controlplane demo bench bench-sandbox bench-decisions bench-e2e clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 # Everything that is installed is pinned with hashes, the build backend included.
 $(VENV)/installed: constraints.txt pyproject.toml
@@ -29,17 +29,17 @@ venv: $(VENV)/installed ## make the virtual environment
 
 test: lint types contracts unit ## everything the project promises: lint, types, contracts, tests
 
-lint: venv
+lint: venv ## formatting, and all rules of ruff
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
-types: venv
+types: venv ## mypy, strict
 	$(BIN)/mypy $(PACKAGES) tests benchmarks docs
 
-contracts: venv
+contracts: venv ## who may import whom
 	$(BIN)/lint-imports
 
-unit: venv
+unit: venv ## all tests but the end-to-end ones, with coverage
 	$(PY) -m pytest --ignore=tests/e2e --numprocesses=auto --dist=worksteal --cov --cov-report=term
 
 e2e: venv $(if $(filter sandbox,$(CLUSTER)),,controlplane) ## our manifests in a whole cluster; CLUSTER=controlplane (default) or sandbox
