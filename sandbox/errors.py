@@ -219,6 +219,11 @@ def method_not_allowed() -> ApiError:
     )
 
 
+def not_acceptable(text: str) -> ApiError:
+    """406: what the client accepts can't be had."""
+    return ApiError(406, "NotAcceptable", text)
+
+
 def unsupported_media_type(accepted: Iterable[str]) -> ApiError:
     """415: the body's content type is none of the ``accepted`` ones."""
     return ApiError(

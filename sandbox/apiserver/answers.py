@@ -1,14 +1,16 @@
 """What goes back to a client."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
+import yaml
 
 from sandbox.errors import ApiError
 
 JSON = "application/json"
+YAML = "application/yaml"
 TEXT = "text/plain; charset=utf-8"
 
 
@@ -25,6 +27,14 @@ class Answer:
 def json_answer(value: Any, *, status: int = 200) -> Answer:
     """``value`` as JSON."""
     return Answer(status=status, body=msgspec.json.encode(value))
+
+
+def in_yaml(answer: Answer) -> Answer:
+    """The same as YAML, its names in order, if it is JSON."""
+    if answer.content_type != JSON:
+        return answer
+    text = yaml.safe_dump(msgspec.json.decode(answer.body), allow_unicode=True)
+    return replace(answer, body=text.encode(), content_type=YAML)
 
 
 def text_answer(text: str, *, status: int = 200) -> Answer:

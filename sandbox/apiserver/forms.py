@@ -9,7 +9,7 @@ import msgspec
 
 from common.runtime.clock import Clock
 from sandbox.apiserver.tables import Column, columns_of, definitions, row_of
-from sandbox.errors import ApiError, bad_request
+from sandbox.errors import bad_request, not_acceptable
 from sandbox.objects.event_versions import to_new
 from sandbox.objects.registry import Registry
 from sandbox.objects.resources import Resource
@@ -23,6 +23,7 @@ class Form(enum.Enum):
 
     WHOLE = enum.auto()
     METADATA = enum.auto()
+    METADATA_LIST = enum.auto()
     TABLE = enum.auto()  # each row with the metadata of its object
     TABLE_OF_OBJECTS = enum.auto()
     TABLE_ALONE = enum.auto()
@@ -30,13 +31,6 @@ class Form(enum.Enum):
     @property
     def is_table(self) -> bool:
         return self in _TABLES.values()
-
-
-_AS = {
-    "Table": Form.TABLE,
-    "PartialObjectMetadata": Form.METADATA,
-    "PartialObjectMetadataList": Form.METADATA,
-}
 
 
 _TABLES = {
@@ -47,34 +41,12 @@ _TABLES = {
 }
 
 
-def negotiate(accept: str, included: str = "") -> Form:
-    """The first form of the header that can be served; nothing means whole objects.
-
-    ``included`` says what each row of a table has beside its cells.
+def table_form(included: str) -> Form:
+    """The table whose rows have this beside their cells.
 
     Raises:
-        ApiError: 406, there is none; 400, rows can't include that.
+        ApiError: 400, rows can't include that.
     """
-    if not accept:
-        return Form.WHOLE
-    for offer in accept.split(","):
-        media, *raw = (part.strip() for part in offer.split(";"))
-        if media not in ("application/json", "application/*", "*/*"):
-            continue
-        parameters = dict(item.partition("=")[::2] for item in raw)
-        wanted = parameters.get("as")
-        if wanted is None:
-            return Form.WHOLE
-        if wanted in _AS and parameters.get("g") == "meta.k8s.io" and parameters.get("v") == "v1":
-            return _table_with(included) if _AS[wanted] is Form.TABLE else _AS[wanted]
-    raise ApiError(
-        406,
-        "NotAcceptable",
-        "only the following media types are accepted: application/json",
-    )
-
-
-def _table_with(included: str) -> Form:
     if included not in _TABLES:
         raise bad_request(
             f'Unable to convert to Table as requested: includeObject: Invalid value: "{included}": '
@@ -96,11 +68,20 @@ class Presenter:
         self._clock = clock
 
     def one(self, resource: Resource, stored: Stored, form: Form = Form.WHOLE) -> bytes:
-        """One object; as a table it is a table of one row."""
+        """One object; as a table it is a table of one row.
+
+        Raises:
+            ApiError: 406, it is no list.
+        """
         if form is Form.WHOLE:
             return _whole(resource, stored)
         if form is Form.METADATA:
             return _encode(_metadata(stored))
+        if form is Form.METADATA_LIST:
+            raise not_acceptable(
+                "you requested PartialObjectMetadataList, but the requested object is not a list "
+                f"(*{_go_type(resource)})"
+            )
         return self._table(resource, [stored], {"resourceVersion": str(stored.version)}, form)
 
     def many(
@@ -110,10 +91,19 @@ class Presenter:
         list_meta: Mapping[str, Any],
         form: Form = Form.WHOLE,
     ) -> bytes:
-        """A list; the items' bytes are joined, not encoded again."""
+        """A list; the items' bytes are joined, not encoded again.
+
+        Raises:
+            ApiError: 406, it is no single object.
+        """
         if form.is_table:
             return self._table(resource, items, list_meta, form)
         if form is Form.METADATA:
+            raise not_acceptable(
+                "you requested PartialObjectMetadata, but the requested object is a list "
+                f"(*{_go_type(resource)}List)"
+            )
+        if form is Form.METADATA_LIST:
             listed = [_metadata(item) for item in items]
             kind, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
             return _encode(
@@ -160,6 +150,14 @@ def _metadata(stored: Stored) -> dict[str, Any]:
         "apiVersion": "meta.k8s.io/v1",
         "metadata": msgspec.json.decode(b"{" + stored.body, type=_OnlyMetadata).metadata,
     }
+
+
+def _go_type(resource: Resource) -> str:
+    """What Go calls the type of a single object."""
+    if resource.custom:
+        return "unstructured.Unstructured"
+    package = resource.group.partition(".")[0] if resource.stored_as == "" else ""
+    return f"{package or 'core'}.{resource.kind}"
 
 
 class _OnlyMetadata(msgspec.Struct):

@@ -17,7 +17,8 @@ from sandbox.apiserver.answers import (
     warning_headers,
 )
 from sandbox.apiserver.audit import AuditLog
-from sandbox.apiserver.forms import Form, Presenter, negotiate
+from sandbox.apiserver.forms import Form, Presenter
+from sandbox.apiserver.negotiation import negotiate
 from sandbox.apiserver.reading import Reads
 from sandbox.apiserver.requests import Place, Request
 from sandbox.apiserver.subresources import Subresources
@@ -193,7 +194,12 @@ class Routing:
             if place.subresource not in ("status", "resize"):
                 raise errors.method_not_allowed()
         included = request.query.get("includeObject", "")
-        form = negotiate(request.headers.get("accept", ""), included)
+        form = negotiate(
+            request.headers.get("accept", ""),
+            included,
+            collection=verb == "list",
+            custom=resource.custom,
+        )
         if verb == "get":
             stored = await self._reads.get(request, _storing(resource), place.namespace, place.name)
             return Answer(body=self._presenter.one(resource, stored, form))

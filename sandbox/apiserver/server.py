@@ -17,7 +17,14 @@ from sandbox.admission.chain import Admission
 from sandbox.admission.service_accounts import PodAccounts
 from sandbox.apiserver.access_reviews import AccessReviews
 from sandbox.apiserver.aggregation import Aggregation
-from sandbox.apiserver.answers import Answer, lowered, raw_headers, refusal, unknown_path
+from sandbox.apiserver.answers import (
+    Answer,
+    in_yaml,
+    lowered,
+    raw_headers,
+    refusal,
+    unknown_path,
+)
 from sandbox.apiserver.audit import AuditLog, Entry
 from sandbox.apiserver.auth import ADMIN, Authenticator, impersonated
 from sandbox.apiserver.authorization import Attributes, Authorizer
@@ -26,7 +33,8 @@ from sandbox.apiserver.deletion import Deletions
 from sandbox.apiserver.disturbance import Disturbance, dropper
 from sandbox.apiserver.escalation import Escalation
 from sandbox.apiserver.faults import NOTHING, ApiFaults
-from sandbox.apiserver.forms import Presenter, negotiate
+from sandbox.apiserver.forms import Form, Presenter
+from sandbox.apiserver.negotiation import negotiate, wants_yaml
 from sandbox.apiserver.pod_logs import PodLogs
 from sandbox.apiserver.reading import Reads
 from sandbox.apiserver.requests import Place, Request, parse_place, parse_query
@@ -226,6 +234,8 @@ class ApiServer:
         except ApiError as error:
             verb, answer = place.verb(request.method, watch=False), refusal(error)
         self._note(request, place, verb, answer.status)
+        if wants_yaml(request.headers.get("accept", "")):
+            answer = in_yaml(answer)
         await _answer(send, answer)
 
     async def _logged(self, request: Request, place: Place, send: Send) -> bool:
@@ -235,7 +245,16 @@ class ApiServer:
     async def _watch(
         self, request: Request, resource: Resource, place: Place, receive: Receive, send: Send
     ) -> None:
-        form = negotiate(request.headers.get("accept", ""))
+        included = request.query.get("includeObject", "")
+        form = negotiate(
+            request.headers.get("accept", ""),
+            included,
+            collection=True,
+            watch=True,
+            custom=resource.custom,
+        )
+        if form is Form.METADATA_LIST:  # every event has one object
+            form = Form.METADATA
         watch = self._watches.open(request, resource, place.namespace, form)
         self._note(request, place, "watch", 200)
         await send(

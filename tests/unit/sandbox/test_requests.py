@@ -6,7 +6,8 @@ import pytest
 
 from common.runtime.clock import SystemClock
 from sandbox.apiserver.auth import ADMIN, Authenticator, user_named
-from sandbox.apiserver.forms import Form, negotiate
+from sandbox.apiserver.forms import Form
+from sandbox.apiserver.negotiation import negotiate
 from sandbox.apiserver.requests import Place, parse_place, parse_query
 from sandbox.apiserver.tokens import ServiceAccountTokens
 from sandbox.errors import ApiError
@@ -81,9 +82,12 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
         (f"application/json;as=Table;v=v1beta1;g=meta.k8s.io,{TABLE}", Form.TABLE),
         ("application/vnd.kubernetes.protobuf,application/json", Form.WHOLE),
         ("application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", Form.METADATA),
-        ("application/json; as=PartialObjectMetadataList; v=v1; g=meta.k8s.io", Form.METADATA),
+        ("application/json; as=PartialObjectMetadataList; v=v1; g=meta.k8s.io", Form.METADATA_LIST),
         ("application/json;as=Nothing;v=v1;g=meta.k8s.io", None),
-        ("application/yaml", None),
+        ("application/yaml", Form.WHOLE),
+        (f"text/html,{TABLE}", Form.TABLE),
+        ("text/html", None),
+        ("application/vnd.kubernetes.protobuf", None),
     ],
 )
 def test_forms(accept: str, want: Form | None) -> None:
