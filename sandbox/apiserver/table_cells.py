@@ -210,6 +210,24 @@ def claim_access(claim: Json, _now: datetime) -> str:
     return ",".join(shown for mode, shown in _ACCESS.items() if mode in (modes or ()))
 
 
+def bound_role(binding: Json, _now: datetime) -> str:
+    """The role of a binding: ``Role/reader``."""
+    role = binding.get("roleRef") or {}
+    return f"{role.get('kind', '')}/{role.get('name', '')}"
+
+
+def subjects(kind: str) -> Cell:
+    """Who of a kind has the role of a binding."""
+
+    def cell(binding: Json, _now: datetime) -> str:
+        found = [one for one in binding.get("subjects") or () if one.get("kind") == kind]
+        if kind == "ServiceAccount":
+            return ", ".join(f"{one.get('namespace', '')}/{one['name']}" for one in found)
+        return ", ".join(one["name"] for one in found)
+
+    return cell
+
+
 def controller(obj: Json, _now: datetime) -> str:
     """Whose object this is: ``statefulset.apps/web``."""
     for owner in obj["metadata"].get("ownerReferences") or ():
@@ -227,21 +245,12 @@ def event_first_seen(event: Json, now: datetime) -> str:
 
 
 def event_last_seen(event: Json, now: datetime) -> str:
-    """The last time and, of an event that repeats, how often and since when.
+    """When it happened the last time.
 
     Source: ``printEvent``.
     """
-    series = event.get("series")
-    if series:
-        since = event_first_seen(event, now)
-        seen = age_since(series.get("lastObservedTime"), now)
-        return f"{seen} (x{series.get('count', 0)} over {since})"
-    last = event.get("lastTimestamp")
-    if not last:
-        return event_first_seen(event, now)
-    count = event.get("count") or 0
-    shown = age_since(last, now)
-    return f"{shown} (x{count} over {event_first_seen(event, now)})" if count > 1 else shown
+    last = (event.get("series") or {}).get("lastObservedTime") or event.get("lastTimestamp")
+    return age_since(last, now) if last else event_first_seen(event, now)
 
 
 def event_object(event: Json, _now: datetime) -> str:

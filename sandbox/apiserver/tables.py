@@ -59,10 +59,10 @@ def row_of(obj: Json, columns: Sequence[Column], now: datetime) -> list[Any]:
 
 
 def columns_of(resource: Resource, custom: CustomVersion | None) -> Sequence[Column]:
-    """The columns of a kind; name and age where nothing better is known."""
+    """The columns of a kind; the name and the time of the creation where there are no others."""
     if custom is not None:
         return [_NAME, *(_custom_column(column) for column in custom.columns)]
-    return _BUILTIN.get(resource.group_resource, (_NAME, _AGE))
+    return _BUILTIN.get(resource.group_resource, (_NAME, _CREATED))
 
 
 def _custom_column(column: PrinterColumn) -> Column:
@@ -132,6 +132,14 @@ _EVENTS = (
     _column("Count", cells.event_count, wide=True),
     Column(name="Name", cell=_NAME.cell, format="name", priority=1),
 )
+_BINDINGS = (
+    _NAME,
+    _column("Role", cells.bound_role),
+    _AGE,
+    _column("Users", cells.subjects("User"), wide=True),
+    _column("Groups", cells.subjects("Group"), wide=True),
+    _column("ServiceAccounts", cells.subjects("ServiceAccount"), wide=True),
+)
 _CREATED = _column("Created At", _at(".metadata.creationTimestamp", ""), "date")
 
 _BUILTIN: Mapping[str, Sequence[Column]] = {
@@ -186,7 +194,6 @@ _BUILTIN: Mapping[str, Sequence[Column]] = {
         _column("Data", cells.data_count),
         _AGE,
     ),
-    "limitranges": (_NAME, _CREATED),
     "persistentvolumeclaims": (
         _NAME,
         _column("Status", cells.claim_status),
@@ -271,6 +278,9 @@ _BUILTIN: Mapping[str, Sequence[Column]] = {
         _column("Allowed Disruptions", _count(".status.disruptionsAllowed"), "integer"),
         _AGE,
     ),
+    "clusterrolebindings.rbac.authorization.k8s.io": _BINDINGS,
+    "rolebindings.rbac.authorization.k8s.io": _BINDINGS,
+    "serviceaccounts": (_NAME, _AGE),
     "leases.coordination.k8s.io": (_NAME, _column("Holder", _at(".spec.holderIdentity", "")), _AGE),
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": (
         _NAME,
@@ -282,7 +292,6 @@ _BUILTIN: Mapping[str, Sequence[Column]] = {
         _column("Webhooks", cells.length("webhooks"), "integer"),
         _AGE,
     ),
-    "customresourcedefinitions.apiextensions.k8s.io": (_NAME, _CREATED),
     "controllerrevisions.apps": (
         _NAME,
         _column("Controller", cells.controller),

@@ -261,13 +261,27 @@ CASES: list[tuple[str, str, dict[str, Any], Any]] = [
         "Event",
         "Last Seen",
         {"firstTimestamp": "2026-01-01T09:00:00Z", "lastTimestamp": HOUR_AGO, "count": 4},
-        "60m (x4 over 3h)",
+        "60m",
     ),
     (
         "Event",
         "Last Seen",
         {"eventTime": HOUR_AGO, "series": {"count": 2, "lastObservedTime": HOUR_AGO}},
-        "60m (x2 over 60m)",
+        "60m",
+    ),
+    ("Role", "Created At", {}, HOUR_AGO),
+    ("RoleBinding", "Role", {"roleRef": {"kind": "Role", "name": "r"}}, "Role/r"),
+    (
+        "ClusterRoleBinding",
+        "ServiceAccounts",
+        {
+            "subjects": [
+                {"kind": "ServiceAccount", "namespace": "n", "name": "a"},
+                {"kind": "User", "name": "u"},
+                {"kind": "ServiceAccount", "namespace": "n", "name": "b"},
+            ]
+        },
+        "n/a, n/b",
     ),
     ("Event", "Object", {"involvedObject": {"kind": "Pod", "name": "w"}}, "pod/w"),
     ("Event", "Source", {"source": {"component": "kubelet", "host": "n"}}, "kubelet, n"),
@@ -321,8 +335,8 @@ def test_wide_columns_have_a_priority() -> None:
     assert (listed["Status"], listed["Node"]) == (0, 1)
 
 
-def test_kinds_without_columns_of_their_own_show_name_and_age() -> None:
-    assert [one.name for one in columns_of(KINDS["ClusterRole"], None)] == ["Name", "Age"]
+def test_kinds_without_columns_of_their_own_show_name_and_creation() -> None:
+    assert [one.name for one in columns_of(KINDS["ClusterRole"], None)] == ["Name", "Created At"]
 
 
 @pytest.mark.parametrize(
