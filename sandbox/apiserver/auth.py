@@ -1,14 +1,11 @@
-"""Who is calling: bearer tokens and the users behind them, and those they speak for."""
+"""Who is calling: bearer tokens and the users behind them."""
 
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from urllib.parse import unquote
+from collections.abc import Sequence
 
 from sandbox.admission.request import UserInfo
-from sandbox.apiserver.authorization import Attributes, Authorizer
 from sandbox.apiserver.tokens import API_AUDIENCES, ServiceAccountTokens
-from sandbox.errors import bad_request, unauthorized
+from sandbox.errors import unauthorized
 
 ADMIN = "kubernetes-admin"
 ANONYMOUS = UserInfo(username="system:anonymous", groups=("system:unauthenticated",))
@@ -71,67 +68,3 @@ class Authenticator:
         if user is not None and set(audiences) & set(API_AUDIENCES):
             return user
         return self._tokens.user_of(token, audiences)
-
-
-def impersonated(user: UserInfo, headers: Mapping[str, str], authorizer: Authorizer) -> UserInfo:
-    """The user that a request wants to be taken for: ``kubectl --as``, ``--as-group``.
-
-    It takes the verb ``impersonate`` on users or serviceaccounts, on groups, and on
-    ``userextras``. Several groups come in one header value, separated by commas, as the
-    headers of a request are joined.
-
-    Raises:
-        ApiError: 403, ``user`` may not do that; 400, groups without a user.
-
-    Source: ``WithImpersonation``, k8s.io/apiserver
-    pkg/endpoints/filters/impersonation/impersonation.go.
-    """
-    if not any(name.startswith(_IMPERSONATE) for name in headers):
-        return user
-    name = headers.get(f"{_IMPERSONATE}user", "")
-    uid = headers.get(f"{_IMPERSONATE}uid", "")
-    groups = tuple(_values(headers.get(f"{_IMPERSONATE}group", "")))
-    extra = {
-        unquote(header.removeprefix(_EXTRA)): tuple(_values(value))
-        for header, value in headers.items()
-        if header.startswith(_EXTRA)
-    }
-    if not name:
-        if uid or groups or extra:
-            raise bad_request("requested to impersonate groups, uid or extra without a user name")
-        return user
-    as_named = user_named(name)
-    parts = name.split(":")
-    account = len(parts) == len(_ACCOUNT) and parts[:2] == ["system", "serviceaccount"]
-    asked = [
-        Attributes(verb=_VERB, resource="serviceaccounts", namespace=parts[2], name=parts[3])
-        if account
-        else Attributes(verb=_VERB, resource="users", name=name)
-    ]
-    asked += [Attributes(verb=_VERB, resource="groups", name=group) for group in groups]
-    group = "authentication.k8s.io"
-    if uid:
-        asked.append(Attributes(verb=_VERB, group=group, resource="uids", name=uid))
-    asked += [
-        Attributes(verb=_VERB, group=group, resource="userextras", subresource=key, name=value)
-        for key, values in extra.items()
-        for value in values
-    ]
-    for one in asked:
-        authorizer.check(user, one)
-    own = as_named.groups if account and not groups else groups
-    if name == ANONYMOUS.username:
-        own = own or ANONYMOUS.groups
-    elif not {"system:authenticated", "system:unauthenticated"} & set(own):
-        own = (*own, "system:authenticated")
-    return replace(as_named, uid=uid, groups=own, extra=extra)
-
-
-_IMPERSONATE = "impersonate-"
-_EXTRA = f"{_IMPERSONATE}extra-"
-_VERB = "impersonate"
-_ACCOUNT = ("system", "serviceaccount", "namespace", "name")
-
-
-def _values(joined: str) -> list[str]:
-    return [one.strip() for one in joined.split(",") if one.strip()]

@@ -26,7 +26,7 @@ from sandbox.apiserver.answers import (
     unknown_path,
 )
 from sandbox.apiserver.audit import AuditLog, Entry
-from sandbox.apiserver.auth import ADMIN, Authenticator, impersonated
+from sandbox.apiserver.auth import ADMIN, Authenticator
 from sandbox.apiserver.authorization import Attributes, Authorizer
 from sandbox.apiserver.bootstrap import fill_new_cluster
 from sandbox.apiserver.deletion import Deletions
@@ -35,6 +35,7 @@ from sandbox.apiserver.escalation import Escalation
 from sandbox.apiserver.faults import NOTHING, ApiFaults
 from sandbox.apiserver.forms import Form, Presenter
 from sandbox.apiserver.negotiation import negotiate, wants_yaml
+from sandbox.apiserver.impersonation import Impersonation
 from sandbox.apiserver.pod_logs import PodLogs
 from sandbox.apiserver.reading import Reads
 from sandbox.apiserver.requests import Place, Request, parse_place, parse_query
@@ -93,6 +94,7 @@ class ApiServer:
         tokens = ServiceAccountTokens(store, clock, rng)
         self.authenticator = Authenticator(tokens)
         self.authorizer = Authorizer(store)
+        self._impersonation = Impersonation(self.authorizer, version.minor)
         reviews = AccessReviews(
             store,
             authenticator=self.authenticator,
@@ -156,6 +158,8 @@ class ApiServer:
             request = self._request(scope, path, headers)
             asked = Attributes.of(request, place)
             verb = asked.verb
+            user = self._impersonation.user(request.user, headers, asked)
+            request = replace(request, user=user) if user is not request.user else request
             self.authorizer.check(request.user, asked)
             if request.method != "GET":
                 request = replace(request, body=await _body(receive))
@@ -192,15 +196,14 @@ class ApiServer:
         """The request without its body, which is read when it is known to be allowed.
 
         Raises:
-            ApiError: 401; 403, the caller may not speak for somebody else.
+            ApiError: 401.
         """
-        caller = self.authenticator.authenticate(headers.get("authorization", ""))
         return Request(
             method=scope["method"],
             path=path,
             query=parse_query(scope["query_string"]),
             headers=headers,
-            user=impersonated(caller, headers, self.authorizer),
+            user=self.authenticator.authenticate(headers.get("authorization", "")),
         )
 
     async def _other(self, request: Request, place: Place | None) -> Answer:

@@ -1,4 +1,4 @@
-"""Tokens of service accounts, reviews and impersonation on the sandbox's API server."""
+"""Tokens of service accounts and reviews on the sandbox's API server."""
 
 from base64 import urlsafe_b64decode
 from collections.abc import AsyncIterator
@@ -321,53 +321,3 @@ async def test_malformed_protobuf_is_refused(api: Api, body: bytes) -> None:
 
 async def test_other_kinds_may_not_come_as_protobuf(api: Api) -> None:
     assert (await api("POST", PODS, b"k8s\x00", content_type=PROTOBUF)).status == 415
-
-
-WHO = f"{AUTHENTICATION}/selfsubjectreviews"
-
-
-@pytest.mark.parametrize(
-    ("headers", "username", "groups"),
-    [
-        ({"impersonate_user": "jane"}, "jane", ["system:authenticated"]),
-        (
-            {"impersonate_user": "jane", "impersonate_group": "a,b"},
-            "jane",
-            ["a", "b", "system:authenticated"],
-        ),
-        (
-            {"impersonate_user": ROBOT},
-            ROBOT,
-            ["system:serviceaccounts", "system:serviceaccounts:golden", "system:authenticated"],
-        ),
-        (
-            {"impersonate_user": "system:anonymous"},
-            "system:anonymous",
-            ["system:unauthenticated"],
-        ),
-    ],
-    ids=["a user", "with groups", "a service account", "nobody"],
-)
-async def test_impersonation(
-    api: Api, headers: dict[str, str], username: str, groups: list[str]
-) -> None:
-    answer = await api("POST", WHO, {}, **headers)
-    if username == "system:anonymous":
-        assert answer.status == 403
-        assert f'User "{username}"' in answer.json["message"]
-        return
-    assert answer.json["status"]["userInfo"] == {"username": username, "groups": groups}
-
-
-async def test_impersonation_takes_a_rule(api: Api) -> None:
-    bearer = f"Bearer {await token_of(api)}"
-    refused = await api("POST", WHO, {}, authorization=bearer, impersonate_user="jane")
-    assert refused.status == 403
-    assert refused.json["message"] == (
-        f'users "jane" is forbidden: User "{ROBOT}" cannot impersonate resource "users" in API '
-        'group "" at the cluster scope'
-    )
-    await bind(api, "edit", namespace="golden")
-    allowed = await api("POST", WHO, {}, authorization=bearer, impersonate_user=ROBOT)
-    assert allowed.status == 201
-    assert (await api("POST", WHO, {}, impersonate_group="a")).status == 400
