@@ -2,7 +2,7 @@
 
 Pure but for the randomness that the key maker brings: no files, no clock, no cluster.
 
-Source: vertical-pod-autoscaler/pkg/admission-controller/gencerts.sh; admission.md 9.1.
+Source: vertical-pod-autoscaler/pkg/admission-controller/gencerts.sh.
 """
 
 import ipaddress

@@ -1,6 +1,8 @@
 """Where the certificates are kept: a Secret, a directory, or both.
 
-Source: admission.md 9.1, the keys of the Secret ``vpa-tls-certs``.
+The keys of the Secret, and the names of the files, are those that the reference reads.
+
+Source: vertical-pod-autoscaler/pkg/admission-controller/gencerts.sh.
 """
 
 import asyncio
