@@ -10,7 +10,6 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from common.quantity import QuantityError
 from common.runtime.clock import Clock
 from sandbox.admission import quotas
 from sandbox.admission.limit_ranger import apply_defaults, broken_bounds
@@ -34,6 +33,7 @@ from sandbox.objects.resources import (
     VALIDATING_WEBHOOKS,
     Resource,
 )
+from sandbox.objects.shapes import check_shape
 from sandbox.objects.store import Store
 from sandbox.patching import OperationError, apply_operations, copied
 from sandbox.version import KubernetesVersion
@@ -145,12 +145,12 @@ class Admission:
         if not isinstance(after, dict):
             raise internal(f'admission webhook "{hook.name}" replaced the object by something else')
         try:
+            check_shape(request.resource, after)
             defaults.fill(request.resource, after)
         except ApiError as error:
-            problem = error.__cause__
-            raise internal(
-                problem.problem if isinstance(problem, QuantityError) else error.message
-            ) from error
+            # Without the words about the kind that a client would be told of its own body.
+            told = error.message.partition(f" cannot be handled as a {request.resource.kind}: ")
+            raise internal(told[2] or error.message) from error
         request.object = after
         return after != before
 

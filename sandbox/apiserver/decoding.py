@@ -6,10 +6,12 @@ import msgspec
 import yaml
 
 from sandbox import errors
-from sandbox.apiserver.custom_bodies import check_named_type, check_type
+from sandbox.apiserver.custom_bodies import check_named_type, check_type, summary
+from sandbox.apiserver.negotiation import PROTOBUF
 from sandbox.apiserver.requests import Place, Request
 from sandbox.objects import byte_fields, crds, defaults, fields, micro_times, structural_schema
 from sandbox.objects.crds import CustomVersion
+from sandbox.objects.go_decoding import syntax_problem, type_meta_problem
 from sandbox.objects.metadata import tidy, tidy_metadata
 from sandbox.objects.resources import Resource
 from sandbox.objects.shapes import check_metadata, check_shape
@@ -22,23 +24,63 @@ _COMPLETED = ("", "resize")  # the endpoints through which a spec comes in
 
 
 def read_body(request: Request, resource: Resource) -> Json:
-    """Decode a body, in JSON or YAML.
+    """Decode a body, in JSON or YAML; null is an object without anything.
 
     Raises:
         ApiError: 400 for what isn't an object, 415 for another content type.
     """
+    try:
+        return _decoded(request)
+    except _UnreadableError as error:
+        raise errors.bad_request(
+            f"the object provided is unrecognized (must be of type {resource.kind}): {error} "
+            f"({summary(request.body)})"
+        ) from error
+
+
+def read_options(request: Request) -> Json:
+    """Decode the body of a DELETE, which may lack one.
+
+    Raises:
+        ApiError: 400 and 415, as :func:`read_body`.
+    """
+    if not request.body:
+        return {}
+    try:
+        return _decoded(request)
+    except _UnreadableError as error:
+        raise errors.bad_request(str(error)) from error
+
+
+class _UnreadableError(ValueError):
+    """Kind and version can't be read; it says why."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"couldn't get version/kind; json parse error: {problem}")
+
+
+def _decoded(request: Request) -> Json:
     if request.content_type not in ("", _JSON, _YAML):
-        raise errors.unsupported_media_type((_JSON, _YAML))
+        # A real server reads it, too; who has sent it shouldn't be told to send it.
+        others = () if request.content_type == PROTOBUF else (PROTOBUF,)
+        raise errors.unsupported_media_type((_JSON, _YAML, *others))
     try:
         decoded = (
             yaml.safe_load(request.body)
             if request.content_type == _YAML
             else msgspec.json.decode(request.body)
         )
-    except (msgspec.DecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise errors.bad_request(f"the object provided is unrecognized: {error}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise _UnreadableError(str(error)) from error
+    except msgspec.DecodeError as error:
+        raise _UnreadableError(syntax_problem(request.body) or str(error)) from error
+    if decoded is None:
+        return {}
     if not isinstance(decoded, dict):
-        raise errors.cannot_be_handled(resource, "the body is no object")
+        raise _UnreadableError(type_meta_problem(decoded))
+    problem = type_meta_problem(decoded)
+    if problem:
+        raise _UnreadableError(problem)
     return decoded
 
 
@@ -64,13 +106,8 @@ def checked_metadata(obj: Json, resource: Resource, place: Place) -> Json:
     api_version, kind = obj.get("apiVersion"), obj.get("kind")
     if resource.custom:
         check_type(obj, resource)
-    elif api_version and api_version != resource.api_version:
-        raise errors.bad_request(
-            f"the API version in the data ({api_version}) does not match the expected API "
-            f"version ({resource.api_version})"
-        )
-    elif kind and kind != resource.kind:
-        raise errors.cannot_be_handled(resource, f'unexpected kind "{kind}"')
+    else:
+        _check_type(api_version or resource.api_version, kind or resource.kind, resource)
     obj["kind"], obj["apiVersion"] = resource.kind, resource.api_version
     meta = obj.get("metadata")
     if meta is None:
@@ -86,6 +123,36 @@ def checked_metadata(obj: Json, resource: Resource, place: Place) -> Json:
     else:
         meta.pop("namespace", None)
     return meta
+
+
+def _check_type(api_version: str, kind: str, resource: Resource) -> None:
+    """Refuse an object of another kind or version.
+
+    Raises:
+        ApiError: 400.
+
+    Source: ``transformDecodeError``, k8s.io/apiserver pkg/endpoints/handlers/rest.go.
+    """
+    if (api_version, kind) == (resource.api_version, resource.kind):
+        return
+    version = api_version.rpartition("/")[2]
+    known = fields.type_of_kind(fields.kind_key(api_version, kind)) is not None
+    if known and kind == resource.kind:
+        raise errors.bad_request(
+            f"the API version in the data ({api_version}) does not match the expected API "
+            f"version ({resource.api_version})"
+        )
+    if known:
+        ours = f"{resource.group.partition('.')[0] or 'core'}.{resource.kind}"
+        text = f"converting ({version}.{kind}) to ({ours}): unknown conversion"
+    else:
+        text = (
+            f'no kind "{kind}" is registered for version "{api_version}" in scheme '
+            '"pkg/runtime/scheme.go:111"'
+        )
+    raise errors.bad_request(
+        f'{kind} in version "{version}" cannot be handled as a {resource.kind}: {text}'
+    )
 
 
 def check_name(meta: Json, place: Place) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 from sandbox.errors import field_invalid, internal, invalid
 from sandbox.objects.crds import CustomVersion, ScalePaths
+from sandbox.objects.go_text import go_type
 from sandbox.objects.json_paths import find
 from sandbox.objects.label_selectors import selector_of
 from sandbox.objects.resources import Resource
-from sandbox.patching.go_text import go_type
 
 SCALE = Resource(
     group="autoscaling", plural="scales", singular="scale", kind="Scale", subresources=()

@@ -12,9 +12,9 @@ import msgspec
 import yaml
 
 from sandbox.errors import ApiError, cannot_be_handled, field_invalid, field_not_supported, invalid
+from sandbox.objects.go_text import go_text
 from sandbox.objects.resources import Resource
 from sandbox.patching import ContentType
-from sandbox.patching.go_text import go_text
 
 Json = dict[str, Any]
 

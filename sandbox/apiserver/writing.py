@@ -18,8 +18,8 @@ from sandbox.apiserver.decoding import (
     check_name,
     checked_metadata,
     drop_unknown,
-    read_body,
     read_object,
+    read_options,
     understand,
 )
 from sandbox.apiserver.deletion import DeleteOptions, Deletions
@@ -259,7 +259,7 @@ class Writes:
     async def _delete(
         self, request: Request, resource: Resource, stored: Stored
     ) -> tuple[Stored | Json, bool]:
-        body = read_body(request, resource) if request.body else {}
+        body = read_options(request)
         options = DeleteOptions.read(body, request.query)
         dry = request.is_dry_run or dry_run("".join(body.get("dryRun") or ()), "DeleteOptions")
         storing = _storing(resource)

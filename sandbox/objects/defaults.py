@@ -37,7 +37,9 @@ def fill(resource: Resource, obj: Json) -> None:
         return
     try:
         complete(obj)
-    except (QuantityError, AttributeError, TypeError, KeyError) as error:
+    except QuantityError as error:
+        raise cannot_be_handled(resource, error.problem) from error
+    except (AttributeError, TypeError, KeyError) as error:
         raise cannot_be_handled(resource, str(error)) from error
 
 

@@ -1,8 +1,8 @@
 """Which fields the built-in kinds have: what a real server's strict decoding refuses.
 
 ``fields.json`` is recorded from a real API server by ``tests/conformance/record_fields.py``. It
-names the type of each field: ``string``, ``any``, the name of a type with fields, ``[X`` for a
-list and ``{X`` for a map of X. It is read when the first object is checked, and each type
+names the type of each field: ``string``, ``int32``, ``any``, the name of a type with fields, ``[X``
+for a list and ``{X`` for a map of X. It is read when the first object is checked, and each type
 becomes a :class:`Fields` when the first object brings it.
 
 Source: sigs.k8s.io/json, which k8s.io/apimachinery decodes with: names are case-sensitive, and
@@ -95,6 +95,23 @@ def of_kind(key: str, minor: int) -> Fields | None:
     """The fields of a kind in a version of Kubernetes; None for one that isn't recorded."""
     name = _data()["kinds"].get(key)
     return None if name is None else _fields(name, minor)
+
+
+def type_of_kind(key: str) -> str | None:
+    """The name of the type of a kind, by its key; None for one that isn't recorded."""
+    name: str | None = _data()["kinds"].get(key)
+    return name
+
+
+def types_of(name: str) -> Mapping[str, str]:
+    """The types of the fields of a type, as they are recorded."""
+    types: Mapping[str, str] = _data()["types"][name]
+    return types
+
+
+def has_fields(name: str) -> bool:
+    """Whether it is the name of a type with fields."""
+    return name in _data()["types"]
 
 
 @cache

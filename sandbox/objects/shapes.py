@@ -10,6 +10,7 @@ import msgspec
 
 from sandbox.errors import cannot_be_handled
 from sandbox.objects.extension_shapes import ApiService, Definition, Webhooks
+from sandbox.objects.go_decoding import type_problem
 from sandbox.objects.pod_shapes import CronJob, Job, OldWorkload, Pod, Workload
 from sandbox.objects.resources import Resource
 from sandbox.objects.shape_base import (
@@ -349,7 +350,8 @@ def check_shape(resource: Resource, obj: Mapping[str, Any]) -> None:
     try:
         msgspec.convert(obj, shape)
     except msgspec.ValidationError as error:
-        raise cannot_be_handled(resource, str(error)) from error
+        text = type_problem(obj, resource.api_version, resource.kind) or str(error)
+        raise cannot_be_handled(resource, text) from error
 
 
 def check_metadata(resource: Resource, meta: Any) -> None:
@@ -361,4 +363,5 @@ def check_metadata(resource: Resource, meta: Any) -> None:
     try:
         msgspec.convert(meta, Metadata)
     except msgspec.ValidationError as error:
-        raise cannot_be_handled(resource, f"metadata: {error}") from error
+        told = type_problem({"metadata": meta}, resource.api_version, resource.kind)
+        raise cannot_be_handled(resource, told or f"metadata: {error}") from error

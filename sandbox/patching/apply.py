@@ -13,9 +13,10 @@ from sandbox.errors import (
     unprocessable_patch,
     unsupported_media_type,
 )
+from sandbox.objects.go_decoding import syntax_problem
+from sandbox.objects.go_text import go_text
 from sandbox.objects.pod_resources import complete_pod_resources
 from sandbox.objects.resources import Resource
-from sandbox.patching.go_text import go_text
 from sandbox.patching.merge_keys import fields_of
 from sandbox.patching.operations import OperationError, apply_operations
 from sandbox.patching.strategic import StrategicPatchError, strategic_merge
@@ -55,7 +56,7 @@ def apply_patch(
     if kind == ContentType.JSON:
         return _json_patch(current, body)
     if kind == ContentType.MERGE:
-        merged = _merge(copied(current), _decoded_map(body))
+        merged = _merge(copied(current), _decoded_map(body, "error decoding patch: "))
         return merged if isinstance(merged, dict) else {}
     if kind == ContentType.STRATEGIC and not resource.custom:
         return _strategic_patch(current, body, resource)
@@ -66,7 +67,8 @@ def _json_patch(current: dict[str, Any], body: bytes) -> dict[str, Any]:
     try:
         operations = msgspec.json.decode(body)
     except msgspec.DecodeError as error:
-        raise bad_request(f"error decoding patch: {error}") from error
+        text = syntax_problem(body) or str(error)
+        raise bad_request(f"error decoding patch: {text}") from error
     if not isinstance(operations, list):
         raise bad_request(
             f"error decoding patch: json: cannot unmarshal {_go_type(operations)} into Go value "
@@ -129,14 +131,14 @@ def _merge(target: Any, patch: Any) -> Any:
     return result
 
 
-def _decoded_map(body: bytes) -> dict[str, Any]:
+def _decoded_map(body: bytes, prefix: str = "") -> dict[str, Any]:
     try:
         patch = msgspec.json.decode(body)
     except msgspec.DecodeError as error:
-        raise bad_request(f"error decoding patch: {error}") from error
+        raise bad_request(f"{prefix}{syntax_problem(body) or error}") from error
     if not isinstance(patch, dict):
         raise bad_request(
-            f"error decoding patch: json: cannot unmarshal {_go_type(patch)} into Go value of "
+            f"{prefix}json: cannot unmarshal {_go_type(patch)} into Go value of "
             "type map[string]interface {}",
         )
     return patch

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from sandbox.patching.go_text import go_text
+from sandbox.objects.go_text import go_text
 from sandbox.patching.merge_keys import Fields, MergedList, Replaced
 
 _PATCH: Final = "$patch"

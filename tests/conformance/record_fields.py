@@ -17,6 +17,7 @@ from sandbox.objects.resources import BUILTIN
 Json = dict[str, Any]
 
 _REFERENCE = "#/components/schemas/"
+_FORMATS = {"int32": "int32", "int64": "int64", "date-time": "time", "byte": "bytes"}
 _ASKED = ("Eviction", "Binding", "Scale", "TokenRequest")  # bodies that aren't stored
 
 
@@ -108,6 +109,8 @@ def _type(schema: Json, schemas: Mapping[str, Any], short: Mapping[str, str]) ->
     for mark, name in (("[", "items"), ("{", "additionalProperties")):
         if isinstance(schema.get(name), dict):
             return mark + _type(schema[name], schemas, short)
+    if schema.get("format") in _FORMATS:
+        return _FORMATS[schema["format"]]
     kind = schema.get("type", "any")
     return "any" if kind in ("object", "array") else str(kind)
 

@@ -169,21 +169,102 @@ async def test_odd_bodies(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "spec", "place"),
+    ("path", "spec", "told"),
     [
-        pytest.param("pods", {"containers": "x"}, "$.spec.containers", id="a text for a list"),
-        pytest.param("pods", {"nodeName": 5}, "$.spec.nodeName", id="a number for a text"),
+        pytest.param(
+            "pods",
+            {"containers": "x"},
+            "json: cannot unmarshal string into Go struct field PodSpec.spec.containers of type "
+            "[]v1.Container",
+            id="a text for a list",
+        ),
+        pytest.param(
+            "pods",
+            {"nodeName": 5},
+            "json: cannot unmarshal number into Go struct field PodSpec.spec.nodeName of type "
+            "string",
+            id="a number for a text",
+        ),
+        pytest.param(
+            "pods",
+            {"containers": [{"ports": [{"containerPort": 1.5}]}]},
+            "json: cannot unmarshal number 1.5 into Go struct field "
+            "ContainerPort.spec.containers.ports.containerPort of type int32",
+            id="a fraction for a port",
+        ),
+        pytest.param(
+            "pods",
+            {"containers": [{"livenessProbe": {"httpGet": {"port": True}}}]},
+            "json: cannot unmarshal bool into Go struct field "
+            "HTTPGetAction.spec.containers.livenessProbe.ProbeHandler.httpGet.port of type int32",
+            id="a Boolean for the port of a probe",
+        ),
+        pytest.param(
+            "pods",
+            {"containers": [{"resources": {"limits": []}}]},
+            "json: cannot unmarshal array into Go struct field "
+            "ResourceRequirements.spec.containers.resources.limits of type v1.ResourceList",
+            id="a list for amounts",
+        ),
         pytest.param(
             "limitranges",
             {"limits": [{"max": {"cpu": True}}]},
-            "$.spec.limits[0].max[...]",
+            "quantities must match the regular expression "
+            "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
             id="a Boolean for a quantity",
         ),
     ],
 )
-async def test_the_refusal_names_the_place(path: str, spec: Any, place: str) -> None:
+async def test_the_refusal_names_the_place(path: str, spec: Any, told: str) -> None:
     async with api_server() as api:
         body = {"metadata": {"name": "x"}, "spec": spec}
         answer = await api("POST", f"/api/v1/namespaces/golden/{path}", body)
         assert (answer.status, answer.json["reason"]) == (400, "BadRequest")
-        assert answer.json["message"].endswith(f"at `{place}`")
+        assert answer.json["message"].endswith(f": {told}")
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        pytest.param(b"{", "unexpected end of JSON input ({)", id="an end too soon"),
+        pytest.param(
+            b'{"a" 1}', """invalid character '1' after object key ({"a" 1})""", id="no colon"
+        ),
+        pytest.param(
+            b'{"a":1,}',
+            """invalid character '}' looking for beginning of object key string ({"a":1,})""",
+            id="a comma too much in an object",
+        ),
+        pytest.param(
+            b"[1,]",
+            "invalid character ']' looking for beginning of value (5b312c5d)",
+            id="a comma too much in a list",
+        ),
+        pytest.param(
+            b'{"a":1 "b"}',
+            """invalid character '"' after object key:value pair ({"a":1 "b"})""",
+            id="no comma in an object",
+        ),
+        pytest.param(
+            b"[1 2]",
+            "invalid character '2' after array element (5b3120325d)",
+            id="no comma in a list",
+        ),
+        pytest.param(
+            b"{} x", "invalid character 'x' after top-level value ({} x)", id="more than an object"
+        ),
+        pytest.param(
+            b"tru",
+            "invalid character ' ' in literal true (expecting 'e') (747275)",
+            id="a word too short",
+        ),
+    ],
+)
+async def test_what_is_no_json_is_told_in_the_words_of_go(body: bytes, told: str) -> None:
+    async with api_server() as api:
+        answer = await api("POST", "/api/v1/namespaces/golden/pods", body)
+        assert (answer.status, answer.json["reason"]) == (400, "BadRequest")
+        assert answer.json["message"] == (
+            "the object provided is unrecognized (must be of type Pod): couldn't get "
+            f"version/kind; json parse error: {told}"
+        )
