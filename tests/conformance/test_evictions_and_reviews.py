@@ -20,7 +20,7 @@ from sandbox.patching import copied
 NOW = datetime(2026, 11, 21, 8, 25, 10, tzinfo=UTC)
 
 OUT_OF_SCOPE = {
-    "eviction-rbac-denied": "refused before the eviction is looked at",
+    "eviction-rbac-denied": "refused before the eviction is looked at: test_server.py",
     "eviction-pod-after": "a read of what an eviction left, checked below",
     "eviction-wrong-uid": "names a recorded uid in its message, checked below",
     "eviction-wrong-resource-version": "names a recorded version in its message, checked below",
