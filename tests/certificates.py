@@ -1,6 +1,7 @@
 """Certificates for servers on loopback."""
 
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from certs import authority
 from common.runtime.clock import SystemClock
@@ -17,3 +18,11 @@ def new_bundle(*, valid_from: datetime | None = None, days: int = 1) -> authorit
         now=valid_from or SystemClock().now(),
         lifetime=timedelta(days=days),
     )
+
+
+def write_pair(folder: Path, pair: authority.Pair) -> tuple[Path, Path]:
+    """The files of certificate and key, by the names that admission is told of."""
+    certificate, key = folder / "serverCert.pem", folder / "serverKey.pem"
+    certificate.write_bytes(pair.certificate)
+    key.write_bytes(pair.key)
+    return certificate, key

@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -24,7 +23,6 @@ from updater.settings import Settings
 from updater_harness import NAMES, OPEN, StoppedClock, run, snapshot
 
 COMPONENT = "updater"
-NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LABELS = VpaLabels("1", UpdateMode.RECREATE, "web", "default")
 OUR_OWN_FLAGS = {"in-place-deferred-timeout", "in-place-in-progress-timeout", "logging-format"}
 

@@ -12,7 +12,7 @@ import pytest
 from admission.app import LARGEST_BODY, Match
 from admission.tls import KeyPair
 from builders import recommendation, vpa
-from certificates import new_bundle
+from certificates import new_bundle, write_pair
 from certs import authority
 from common.runtime.web import WebServer
 from webhook_client import Connection
@@ -20,13 +20,6 @@ from webhook_harness import FakeCluster, Harness, pod_request
 
 POD = {"metadata": {"generateName": "web-"}, "spec": {"containers": [{"name": "app"}]}}
 WEB = vpa(recommendations=(recommendation(),))
-
-
-def write(folder: Path, bundle: authority.Bundle) -> tuple[Path, Path]:
-    certificate, key = folder / "serverCert.pem", folder / "serverKey.pem"
-    certificate.write_bytes(bundle.server.certificate)
-    key.write_bytes(bundle.server.key)
-    return certificate, key
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +46,7 @@ Bundles = tuple[authority.Bundle, authority.Bundle]
 
 
 async def test_one_connection_carries_many_reviews(bundles: Bundles, tmp_path: Path) -> None:
-    pair = KeyPair(*write(tmp_path, bundles[0]))
+    pair = KeyPair(*write_pair(tmp_path, bundles[0].server))
     async with (
         serving(pair) as port,
         Connection.to(port, bundles[0].authority.certificate) as connection,
@@ -66,10 +59,10 @@ async def test_one_connection_carries_many_reviews(bundles: Bundles, tmp_path: P
 
 async def test_a_rotation_fails_no_review(bundles: Bundles, tmp_path: Path) -> None:
     old, new = bundles
-    pair = KeyPair(*write(tmp_path, old))
+    pair = KeyPair(*write_pair(tmp_path, old.server))
     async with serving(pair) as port, Connection.to(port, old.authority.certificate) as kept:
         assert (await kept.review(pod_request(POD)))["allowed"]
-        write(tmp_path, new)
+        write_pair(tmp_path, new.server)
         pair.reload()
         assert (await kept.review(pod_request(POD)))["allowed"]
         async with Connection.to(port, new.authority.certificate) as fresh:
@@ -80,7 +73,7 @@ async def test_a_rotation_fails_no_review(bundles: Bundles, tmp_path: Path) -> N
 
 
 async def test_a_body_that_is_too_large_is_refused(bundles: Bundles, tmp_path: Path) -> None:
-    pair = KeyPair(*write(tmp_path, bundles[0]))
+    pair = KeyPair(*write_pair(tmp_path, bundles[0].server))
     async with serving(pair) as port:
         async with Connection.to(port, bundles[0].authority.certificate) as connection:
             status, text = await connection.send(b" " * (LARGEST_BODY + 1))
@@ -90,7 +83,7 @@ async def test_a_body_that_is_too_large_is_refused(bundles: Bundles, tmp_path: P
 
 
 async def test_every_path_is_a_review(bundles: Bundles, tmp_path: Path) -> None:
-    pair = KeyPair(*write(tmp_path, bundles[0]))
+    pair = KeyPair(*write_pair(tmp_path, bundles[0].server))
     async with (
         serving(pair) as port,
         Connection.to(port, bundles[0].authority.certificate) as connection,

@@ -1,7 +1,6 @@
 """Service accounts of namespaces and pods: the admission plugin, and the controller behind it."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from common.errors import ForbiddenError
 from common.kube.client import KubeClient
 from common.kube.endpoints import NAMESPACES, PODS
+from fake_api import until
 from sandbox.cluster import Cluster, running_cluster
 from sandbox.controllers.service_accounts import CONFIG_MAPS, SERVICE_ACCOUNTS
 from sandbox_client import Api, api_server, pod
@@ -115,13 +115,6 @@ async def cluster() -> AsyncIterator[Cluster]:
         yield found
 
 
-async def until(cluster: Cluster, condition: Callable[[], bool]) -> None:
-    """Wait for the API server's audit log to tell it."""
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - the log sets no events
-            await asyncio.sleep(0.01)
-
-
 async def present(client: KubeClient, namespace: str) -> tuple[Any, Any]:
     account = await client.get(SERVICE_ACCOUNTS, "default", namespace=namespace)
     authority = await client.get(CONFIG_MAPS, "kube-root-ca.crt", namespace=namespace)
@@ -137,10 +130,10 @@ async def test_namespaces_get_an_account_and_the_authority(cluster: Cluster) -> 
             return len(cluster.audit(verb="create", resource="configmaps", namespace="late"))
 
         await client.create(NAMESPACES.as_dicts(), {"metadata": {"name": "late"}})
-        await until(cluster, lambda: makes() == 1)
+        await until(lambda: makes() == 1)
         account, _ = await present(client, "late")
         await client.delete(SERVICE_ACCOUNTS, "default", namespace="late")
-        await until(cluster, lambda: makes() > 1)  # the account is made right before
+        await until(lambda: makes() > 1)  # the account is made right before
         again, _ = await present(client, "late")
         assert again["metadata"]["uid"] != account["metadata"]["uid"]
 

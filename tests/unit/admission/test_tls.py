@@ -10,6 +10,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from admission.tls import FileWatch, KeyPair, read_bundle
+from certificates import write_pair
 from certs import authority
 from common.errors import ConfigError
 from common.runtime.clock import SystemClock
@@ -30,13 +31,6 @@ def bundle(first: int) -> authority.Bundle:
 
 
 OLD, NEW = bundle(0), bundle(2)
-
-
-def write(folder: Path, pair: authority.Pair) -> tuple[Path, Path]:
-    certificate, key = folder / "serverCert.pem", folder / "serverKey.pem"
-    certificate.write_bytes(pair.certificate)
-    key.write_bytes(pair.key)
-    return certificate, key
 
 
 async def certificate_seen(pair: KeyPair, *, server_name: str | None = "localhost") -> bytes:
@@ -61,10 +55,10 @@ async def certificate_seen(pair: KeyPair, *, server_name: str | None = "localhos
 
 
 async def test_a_reload_shows_the_new_certificate_to_new_handshakes(tmp_path: Path) -> None:
-    pair = KeyPair(*write(tmp_path, OLD.server))
+    pair = KeyPair(*write_pair(tmp_path, OLD.server))
     assert await certificate_seen(pair) == OLD.server.certificate
 
-    write(tmp_path, NEW.server)
+    write_pair(tmp_path, NEW.server)
     assert await certificate_seen(pair) == OLD.server.certificate
 
     pair.reload()
@@ -72,14 +66,14 @@ async def test_a_reload_shows_the_new_certificate_to_new_handshakes(tmp_path: Pa
 
 
 async def test_a_client_that_names_no_host_gets_the_new_certificate_too(tmp_path: Path) -> None:
-    pair = KeyPair(*write(tmp_path, OLD.server))
-    write(tmp_path, NEW.server)
+    pair = KeyPair(*write_pair(tmp_path, OLD.server))
+    write_pair(tmp_path, NEW.server)
     pair.reload()
     assert await certificate_seen(pair, server_name=None) == NEW.server.certificate
 
 
 async def test_a_half_written_pair_keeps_the_old_one(tmp_path: Path) -> None:
-    certificate, key = write(tmp_path, OLD.server)
+    certificate, key = write_pair(tmp_path, OLD.server)
     pair = KeyPair(certificate, key)
     certificate.write_bytes(NEW.server.certificate)  # the key is still the old one
     with pytest.raises(ConfigError, match="mismatch"):
@@ -93,14 +87,14 @@ def test_a_missing_file_is_one_clear_sentence(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_certificate_is_refused(tmp_path: Path) -> None:
-    certificate, key = write(tmp_path, OLD.server)
+    certificate, key = write_pair(tmp_path, OLD.server)
     certificate.write_text("not a certificate")
     with pytest.raises(ConfigError, match="can't use"):
         KeyPair(certificate, key)
 
 
 def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_a_passphrase(tmp_path: Path) -> None:
-    certificate, key = write(tmp_path, OLD.server)
+    certificate, key = write_pair(tmp_path, OLD.server)
     key.write_bytes(
         KEYS[1].private_bytes(
             serialization.Encoding.PEM,
@@ -121,13 +115,13 @@ def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_a_passphrase(tmp_pa
     ],
 )
 def test_the_oldest_version(tmp_path: Path, name: str, version: ssl.TLSVersion) -> None:
-    pair = KeyPair(*write(tmp_path, OLD.server), min_version=name)
+    pair = KeyPair(*write_pair(tmp_path, OLD.server), min_version=name)
     assert pair.context.minimum_version is version
 
 
 def test_an_unknown_version_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="tls1_1"):
-        KeyPair(*write(tmp_path, OLD.server), min_version="tls1_1")
+        KeyPair(*write_pair(tmp_path, OLD.server), min_version="tls1_1")
 
 
 @pytest.mark.parametrize(
@@ -148,13 +142,13 @@ def test_an_unknown_version_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_ciphers_by_iana_name(tmp_path: Path, text: str, wanted: int) -> None:
-    pair = KeyPair(*write(tmp_path, OLD.server), ciphers=text)
+    pair = KeyPair(*write_pair(tmp_path, OLD.server), ciphers=text)
     names = [cipher["name"] for cipher in pair.context.get_ciphers()]
     assert sum(not name.startswith("TLS_") for name in names) == wanted
 
 
 def test_no_known_cipher_means_the_librarys_own(tmp_path: Path) -> None:
-    files = write(tmp_path, OLD.server)
+    files = write_pair(tmp_path, OLD.server)
     ours = KeyPair(*files, ciphers="SPELLED_WRONG").context.get_ciphers()
     assert ours == KeyPair(*files).context.get_ciphers()
 
