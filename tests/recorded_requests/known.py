@@ -11,13 +11,6 @@ KNOWN: dict[str, tuple[str, ...]] = {
     "the refusal quotes the sets of fields of managedFields, which the sandbox doesn't keep": (
         "fields-pod-merge-strict",
     ),
-    "the fields that pods need and no VPA looks at are not checked": (
-        "pod-change-container-name",
-        "pod-change-grace",
-        "pod-change-node",
-        "pod-change-resources",
-        "pod-change-restart-policy",
-    ),
     "the answer to a deletion that ends at once lacks the marks of a deletion": (
         "evict-other-kind",
     ),
@@ -26,8 +19,5 @@ KNOWN: dict[str, tuple[str, ...]] = {
         "scale-deployments-text",
         "scale-replicasets-text",
         "scale-statefulsets-text",
-    ),
-    "not yet matched: discovery errors, bindings, logs, status and replacements of pods": (
-        "pod-put-without-version",
     ),
 }

@@ -26,6 +26,9 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
 _HASH = re.compile(r"\b[a-z0-9]{9,10}-[bcdfghjklmnpqrstvwxz2456789]{5}\b")
 _PORT = re.compile(r"127\.0\.0\.1:\d+")
 _CURRENT = re.compile(r"\bcurrent: \d+")  # how far the server itself is
+# What a real server appends to the refusal of a change of a pod: a diff of all that its Go types
+# hold, in the notation of a debugger. Nobody reads it but people.
+_DIFF = re.compile(r"(pod updates may not change fields other than [^\n]+)\n@@ -\d.*", re.DOTALL)
 _AGE = re.compile(r"^\d+(ms|s|m)$")  # in a table
 
 
@@ -59,6 +62,7 @@ def _normal(value: Any, versions: re.Pattern[str] | None) -> Any:
     if not isinstance(value, str):
         return value
     text = _PORT.sub("127.0.0.1:<port>", _TIME.sub("<time>", _UID.sub("<uid>", value)))
+    text = _DIFF.sub(r"\1", text)
     text = _CURRENT.sub("current: <version>", text)
     return versions.sub("<version>", text) if versions and " " in text else text
 
