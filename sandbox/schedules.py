@@ -7,12 +7,14 @@ restricted, either of them is enough.
 Source: github.com/robfig/cron/v3 (parser.go, spec.go), which Kubernetes uses.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from datetime import time as time_of_day
 from zoneinfo import ZoneInfo
+
+from common.flags import duration
+from common.quantity import MAX_INT64
 
 _MONTH_NAMES = ("jan", "feb", "mar", "apr", "may", "jun")
 _LATER_MONTHS = ("jul", "aug", "sep", "oct", "nov", "dec")
@@ -35,8 +37,8 @@ _MACROS = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-_UNITS = {"h": 3600, "m": 60, "s": 1}
-_DURATION = re.compile(r"(?:\d+[hms])+")
+_EVERY = "@every "
+_ANY = ("*", "?")
 _LONGEST = 366 * 5  # days, within which every date that exists has come
 
 
@@ -102,11 +104,14 @@ def parse_schedule(text: str) -> Schedule:
     """Read a schedule.
 
     Raises:
-        ScheduleError: it isn't one.
+        ScheduleError: it isn't one; the message is the library's.
     """
-    text = text.strip()
-    if text.startswith("@every "):
-        return Schedule(every=_duration(text.removeprefix("@every ")))
+    if text.startswith(("TZ=", "CRON_TZ=")):
+        text = text.partition(" ")[2].strip()
+    if text.startswith(_EVERY):
+        return Schedule(every=_duration(text))
+    if text.startswith("@") and text not in _MACROS:
+        raise ScheduleError(f"unrecognized descriptor: {text}")
     words = _MACROS.get(text, text).split()
     if len(words) != len(_FIELDS):
         raise ScheduleError(f"expected exactly 5 fields, found {len(words)}: [{' '.join(words)}]")
@@ -119,30 +124,41 @@ def parse_schedule(text: str) -> Schedule:
         days=days,
         months=months,
         weekdays=weekdays,
-        any_day=any(word[0] in "*?" for word in (words[2], words[4])),
+        any_day=_is_open(words[2]) or _is_open(words[4]),
     )
 
 
 def _duration(text: str) -> timedelta:
-    if not _DURATION.fullmatch(text):
-        raise ScheduleError(f"failed to parse duration {text}")
-    parts = re.findall(r"(\d+)([hms])", text)
-    found = timedelta(seconds=sum(int(number) * _UNITS[unit] for number, unit in parts))
-    return max(found, timedelta(seconds=1))
+    """Whole seconds, at least one."""
+    given = text.removeprefix(_EVERY)
+    try:
+        found = duration(given)
+    except ValueError as error:
+        unit = "missing unit in" if given.lstrip("+-").isdecimal() else "invalid"
+        reason = f'time: {unit} duration "{given}"'
+        raise ScheduleError(f"failed to parse duration {text}: {reason}") from error
+    return max(found - timedelta(microseconds=found.microseconds), timedelta(seconds=1))
 
 
 def _numbers(text: str, least: int, most: int, names: Mapping[str, int]) -> frozenset[int]:
     """The numbers that a field stands for."""
     found: set[int] = set()
-    for part in text.split(","):
-        span, slash, step_text = part.partition("/")
-        start_text, dash, end_text = span.partition("-")
-        step = _number(step_text, {}) if slash else 1
-        if span in ("*", "?"):
+    for part in filter(None, text.split(",")):
+        span, *steps = part.split("/")
+        first, *others = span.split("-")
+        if first in _ANY:
             start, end = least, most
         else:
-            start = _number(start_text, names)
-            end = _number(end_text, names) if dash else (most if slash else start)
+            start = end = _number(first, names)
+            if len(others) > 1:
+                raise ScheduleError(f"too many hyphens: {part}")
+            if others:
+                end = _number(others[0], names)
+        if len(steps) > 1:
+            raise ScheduleError(f"too many slashes: {part}")
+        step = _number(steps[0], {}) if steps else 1
+        if steps and not others:
+            end = most
         if start < least:
             raise ScheduleError(f"beginning of range ({start}) below minimum ({least}): {part}")
         if end > most:
@@ -155,9 +171,25 @@ def _numbers(text: str, least: int, most: int, names: Mapping[str, int]) -> froz
     return frozenset(found)
 
 
+def _is_open(text: str) -> bool:
+    """Whether a field leaves everything open, as ``*`` does and ``*/2`` doesn't."""
+    for part in text.split(","):
+        span, _, step = part.partition("/")
+        if span.partition("-")[0] in _ANY and step in ("", "1"):
+            return True
+    return False
+
+
 def _number(text: str, names: Mapping[str, int]) -> int:
     if text.lower() in names:
         return names[text.lower()]
-    if not text.isdecimal():
-        raise ScheduleError(f"failed to parse int from {text}")
+    digits = text[1:] if text.startswith(("+", "-")) else text
+    reason = ""
+    if not (digits.isascii() and digits.isdecimal()):
+        reason = "invalid syntax"
+    elif int(digits) > MAX_INT64:
+        reason = "value out of range"
+    if reason:
+        problem = f'strconv.Atoi: parsing "{text}": {reason}'
+        raise ScheduleError(f"failed to parse int from {text}: {problem}")
     return int(text)

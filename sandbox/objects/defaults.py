@@ -20,6 +20,7 @@ from sandbox.objects.resources import Resource
 
 Json = dict[str, Any]
 
+_AFFINITY = 10800  # seconds for which a Service sends a client to the same pod
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _MOST_RETRIES = 2**31 - 1
 _TOKEN_SECONDS = 3600
@@ -129,11 +130,17 @@ def _template(owner: Json) -> None:
     canonical_amounts(spec.get("overhead") or {})
 
 
+def _chosen(holder: Json, name: str, default: str) -> Any:
+    """Fill in a choice that isn't made, or is empty."""
+    holder[name] = holder.get(name) or default
+    return holder[name]
+
+
 def _deployment(obj: Json) -> None:
     spec = obj.setdefault("spec", {})
     spec.setdefault("replicas", 1)
     strategy = spec.setdefault("strategy", {})
-    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+    if _chosen(strategy, "type", "RollingUpdate") == "RollingUpdate":
         rolling = strategy.setdefault("rollingUpdate", {})
         rolling.setdefault("maxUnavailable", "25%")
         rolling.setdefault("maxSurge", "25%")
@@ -162,16 +169,20 @@ def _replication_controller(obj: Json) -> None:
 def _stateful_set(obj: Json) -> None:
     spec = obj.setdefault("spec", {})
     spec.setdefault("replicas", 1)
-    spec.setdefault("podManagementPolicy", "OrderedReady")
+    spec.setdefault("serviceName", "")
+    _chosen(spec, "podManagementPolicy", "OrderedReady")
     retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
     for name in ("whenDeleted", "whenScaled"):
-        retention.setdefault(name, "Retain")
+        _chosen(retention, name, "Retain")
     strategy = spec.setdefault("updateStrategy", {})
-    if "type" not in strategy:
+    if not strategy.get("type"):
         strategy["type"] = "RollingUpdate"
         strategy.setdefault("rollingUpdate", {})
-    if strategy["type"] == "RollingUpdate" and "rollingUpdate" in strategy:
-        strategy["rollingUpdate"].setdefault("partition", 0)
+    rolling = strategy.get("rollingUpdate")
+    if rolling is not None:
+        rolling.pop("maxUnavailable", None)  # behind a gate that is off, unlike for the others
+        if strategy["type"] == "RollingUpdate":
+            rolling.setdefault("partition", 0)
     spec.setdefault("revisionHistoryLimit", 10)
     for claim in spec.get("volumeClaimTemplates") or ():
         claim.update({"kind": "PersistentVolumeClaim", "apiVersion": "v1"})
@@ -184,7 +195,7 @@ def _stateful_set(obj: Json) -> None:
 def _daemon_set(obj: Json) -> None:
     spec = obj.setdefault("spec", {})
     strategy = spec.setdefault("updateStrategy", {})
-    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+    if _chosen(strategy, "type", "RollingUpdate") == "RollingUpdate":
         rolling = strategy.setdefault("rollingUpdate", {})
         rolling.setdefault("maxUnavailable", 1)
         rolling.setdefault("maxSurge", 0)
@@ -213,7 +224,7 @@ def _job(obj: Json) -> None:
 
 def _cron_job(obj: Json) -> None:
     spec = obj.setdefault("spec", {})
-    spec.setdefault("concurrencyPolicy", "Allow")
+    _chosen(spec, "concurrencyPolicy", "Allow")
     spec.setdefault("suspend", False)
     spec.setdefault("successfulJobsHistoryLimit", 3)
     spec.setdefault("failedJobsHistoryLimit", 1)
@@ -225,7 +236,11 @@ def _cron_job(obj: Json) -> None:
 
 def _service(obj: Json) -> None:
     spec = obj.setdefault("spec", {})
-    spec.setdefault("sessionAffinity", "None")
+    if spec.setdefault("sessionAffinity", "None") == "None":
+        spec.pop("sessionAffinityConfig", None)
+    elif spec["sessionAffinity"] == "ClientIP":
+        client = spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {})
+        client.setdefault("timeoutSeconds", _AFFINITY)
     spec.setdefault("type", "ClusterIP")
     if spec["type"] != "ExternalName":
         spec.setdefault("internalTrafficPolicy", "Cluster")

@@ -54,6 +54,8 @@ def select_own_pods(job: dict[str, Any]) -> None:
         labels.setdefault(key, value)
     selector = spec.setdefault("selector", {})
     selector.setdefault("matchLabels", {}).setdefault(_UID, meta["uid"])
+    if not meta.get("labels"):
+        meta["labels"] = labels
 
 
 def _own_labels(meta: Json) -> dict[str, str]:
@@ -292,6 +294,8 @@ def _zone_causes(zone: str) -> Iterator[Cause]:
         yield field_invalid(path, zone, text)
     try:
         ZoneInfo(zone)
+    except IsADirectoryError:
+        yield field_invalid(path, zone, "is a directory")
     except (ZoneInfoNotFoundError, ValueError, OSError):
         if zone != "Local":  # which Go takes for the zone of the machine
             yield field_invalid(path, zone, unknown)

@@ -9,7 +9,9 @@ from typing import Any, Final
 
 from common.errors import Cause
 from sandbox.errors import field_forbidden, field_invalid, field_not_supported, field_required
+from sandbox.objects.claim_rules import claim_causes
 from sandbox.objects.dns_names import label_problems
+from sandbox.objects.metadata_rules import annotation_causes, label_causes
 from sandbox.objects.number_rules import (
     negative_causes,
     share_causes,
@@ -41,8 +43,17 @@ def workload_causes(kind: str, obj: Json, template: Sequence[Cause]) -> Iterator
     spec = obj.get("spec") or {}
     yield from _RULES[kind](spec, template)
     if kind == "StatefulSet":
-        for problem in label_problems(spec["serviceName"]) if spec.get("serviceName") else ():
-            yield field_invalid("spec.serviceName", spec["serviceName"], problem)
+        yield from _stateful_creation(spec)
+
+
+def _stateful_creation(spec: Json) -> Iterator[Cause]:
+    """What can't change later, and so is looked at once."""
+    for problem in label_problems(spec["serviceName"]) if spec.get("serviceName") else ():
+        yield field_invalid("spec.serviceName", spec["serviceName"], problem)
+    for index, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
+        for one in claim_causes(claim):
+            where = f"spec.volumeClaimTemplates[{index}].{one.field}"
+            yield Cause(reason=one.reason, message=one.message, field=where)
 
 
 def workload_change_causes(
@@ -131,6 +142,9 @@ def _stateful_set(spec: Json, template: Sequence[Cause]) -> Iterator[Cause]:
     else:
         yield from _label_causes(spec)
         yield from template
+        meta = (spec.get("template") or {}).get("metadata") or {}  # told once more, as it is
+        yield from label_causes(meta.get("labels"), "spec.template.labels")
+        yield from annotation_causes(meta.get("annotations"), "spec.template.annotations")
     yield from _restart_causes(spec)
     yield from _deadline_causes(spec, "StatefulSet")
 
