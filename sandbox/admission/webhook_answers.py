@@ -16,16 +16,13 @@ import yaml
 
 from sandbox.admission.webhook_rules import REVIEW
 from sandbox.errors import ApiError, shown
+from sandbox.objects.go_decoding import syntax_problem, type_meta_problem
 
 _GROUP: Final = "admission.k8s.io"
 _KNOWN: Final = ((f"{_GROUP}/v1", "AdmissionReview"), (f"{_GROUP}/v1beta1", "AdmissionReview"))
 _GOOD: Final = range(200, 207)  # HTTP codes
 _LONGEST_TEXT: Final = 2048  # bytes that are quoted of a text
 _NOT_UNDERSTOOD: Final = "couldn't get version/kind; json parse error: "
-_HEAD: Final = (
-    'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; '
-    'Kind string "json:\\"kind,omitempty\\"" }'
-)
 _PROBLEMS: Final[Mapping[int, str]] = {
     400: "the server rejected our request for an unknown reason",
     401: "the server has asked for the client to provide credentials",
@@ -142,14 +139,12 @@ def _decoded(reply: Reply) -> dict[str, Any]:
         else:
             answer = yaml.safe_load(reply.body)
     except msgspec.DecodeError as error:
-        raise ValueError(f"{_NOT_UNDERSTOOD}{error}") from error
+        problem = syntax_problem(reply.body) or str(error)
+        raise ValueError(f"{_NOT_UNDERSTOOD}{problem}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"yaml: {error}") from error
-    if answer is not None and not isinstance(answer, dict):
-        kind = _json_type(answer)
-        raise ValueError(
-            f"{_NOT_UNDERSTOOD}json: cannot unmarshal {kind} into Go value of type {_HEAD}"
-        )
+    if answer is not None and (problem := type_meta_problem(answer)):
+        raise ValueError(f"{_NOT_UNDERSTOOD}{problem}")
     head = answer or {}
     version, kind = str(head.get("apiVersion") or ""), str(head.get("kind") or "")
     for name, value in (("Kind", kind), ("apiVersion", version)):
@@ -162,15 +157,6 @@ def _decoded(reply: Reply) -> dict[str, Any]:
             '"pkg/runtime/scheme.go:111"'
         )
     return head
-
-
-def _json_type(value: Any) -> str:
-    """What Go's decoder calls the type of a JSON value."""
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, list):
-        return "array"
-    return "number" if isinstance(value, int | float) else "string"
 
 
 def _message_of(body: bytes) -> str:

@@ -13,6 +13,7 @@ import msgspec
 
 from common.errors import Cause
 from sandbox.errors import field_forbidden, field_invalid, field_required, field_too_long
+from sandbox.objects.go_decoding import syntax_problem
 
 Json = Mapping[str, Any]
 
@@ -45,7 +46,7 @@ def config_map_causes(config_map: Json) -> Iterator[Cause]:
     for key in binary:
         yield from _key_causes(key, "binaryData")
     if sum(len(text.encode()) for text in data.values()) + _decoded_size(binary.values()) > _MOST:
-        yield field_too_long("", _MOST)
+        yield field_too_long("[]", _MOST)  # which is what Go makes of the whole object
 
 
 def changed_config_map_causes(old: Json, new: Json) -> Iterator[Cause]:
@@ -92,10 +93,12 @@ def _type_causes(secret: Json, data: Mapping[str, str]) -> Iterator[Cause]:
 
 
 def _document_causes(key: str, encoded: str) -> Iterator[Cause]:
+    body = b64decode(encoded)
     try:
-        msgspec.json.decode(b64decode(encoded), type=dict[str, Any])
+        msgspec.json.decode(body, type=dict[str, Any] | None)
     except (msgspec.DecodeError, ValueError) as error:
-        yield field_invalid(f"data[{key}]", "<secret contents redacted>", str(error))
+        text = syntax_problem(body) or str(error)
+        yield field_invalid(f"data[{key}]", "<secret contents redacted>", text)
 
 
 def _key_causes(key: str, path: str) -> Iterator[Cause]:

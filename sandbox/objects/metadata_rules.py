@@ -32,6 +32,10 @@ _VALUE_RULE = (
 
 def metadata_causes(meta: Mapping[str, Any], *, custom: bool) -> Iterator[Cause]:
     """Every rule about labels, annotations, owners and finalizers that a new object breaks."""
+    generation = meta.get("generation", 0)
+    if generation < 0:
+        text = "must be greater than or equal to 0"
+        yield field_invalid("metadata.generation", generation, text)
     yield from _shared_causes(meta)
     finalizers = meta.get("finalizers") or ()
     yield from _finalizer_causes(finalizers)
@@ -106,9 +110,20 @@ def _finalizer_causes(finalizers: Sequence[str]) -> Iterator[Cause]:
 
 def _standard_finalizer_causes(finalizers: Sequence[str]) -> Iterator[Cause]:
     for index, one in enumerate(finalizers):
-        if "/" not in one and one not in _STANDARD_FINALIZERS:
-            text = "name is neither a standard finalizer name nor is it fully qualified"
-            yield field_invalid(f"metadata.finalizers[{index}]", one, text)
+        yield from _standard_causes(one, f"metadata.finalizers[{index}]")
+
+
+def _standard_causes(finalizer: str, path: str) -> Iterator[Cause]:
+    if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+        text = "name is neither a standard finalizer name nor is it fully qualified"
+        yield field_invalid(path, finalizer, text)
+
+
+def namespace_causes(namespace: Mapping[str, Any]) -> Iterator[Cause]:
+    """The finalizers of a namespace that stand in its spec."""
+    for one in (namespace.get("spec") or {}).get("finalizers") or ():
+        yield from key_causes(one, "spec.finalizers")
+        yield from _standard_causes(one, "spec.finalizers")
 
 
 def label_causes(labels: Mapping[str, str] | None, path: str) -> Iterator[Cause]:

@@ -12,6 +12,7 @@ from sandbox.objects.job_rules import select_own_pods
 from sandbox.objects.pod_resources import qos_class
 from sandbox.objects.resizing import MIRROR_ANNOTATION
 from sandbox.objects.resources import PODS, Resource
+from sandbox.objects.service_addresses import allocate_address, keep_address
 
 _KEEPS_STATUS_ON_CREATE = frozenset({"nodes"})
 _METADATA_THROUGH_STATUS = frozenset({"pods", "nodes"})
@@ -53,7 +54,7 @@ def prepare_create(resource: Resource, obj: dict[str, Any], rng: Random) -> None
     elif key == "namespaces":
         obj["status"] = {"phase": "Active"}
     elif key == "services":
-        _allocate_address(obj["spec"], rng)
+        allocate_address(obj["spec"], rng)
         obj["status"] = {"loadBalancer": {}}
     elif key == "persistentvolumeclaims":
         _protect(obj["metadata"])
@@ -143,29 +144,6 @@ def _drop_candidacy(old: Mapping[str, Any], new: dict[str, Any]) -> None:
             new.pop(name, None)
 
 
-def _keep_address(old: Mapping[str, Any], new: dict[str, Any]) -> None:
-    """Take over, in place, what was allocated and isn't named again; a mere name has nothing.
-
-    Source: ``patchAllocatedValues`` and ``dropTypeDependentFields``.
-    """
-    for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
-        if new.get("type") == "ExternalName":
-            if new.get(name) == old.get(name):
-                new.pop(name, None)
-        elif not new.get(name) and name in old:
-            new[name] = old[name]
-
-
-def _allocate_address(spec: dict[str, Any], rng: Random) -> None:
-    if spec["type"] == "ExternalName":
-        return
-    if not spec.get("clusterIP"):
-        spec["clusterIP"] = f"10.96.{rng.randrange(256)}.{rng.randrange(1, 255)}"
-    spec["clusterIPs"] = [spec["clusterIP"]]
-    spec.setdefault("ipFamilies", ["IPv4"])
-    spec.setdefault("ipFamilyPolicy", "SingleStack")
-
-
 def prepare_update(
     resource: Resource, subresource: str, old: Mapping[str, Any], new: dict[str, Any]
 ) -> dict[str, Any]:
@@ -183,7 +161,7 @@ def prepare_update(
             changed = new["spec"].get("template") != old["spec"].get("template")
             _count_templates(new["metadata"], _template_generation(old) + changed)
         elif resource.group_resource == "services":
-            _keep_address(old["spec"], new["spec"])
+            keep_address(old["spec"], new["spec"])
         elif resource.group_resource == "leases.coordination.k8s.io":
             _drop_candidacy(old["spec"], new["spec"])
         return new

@@ -31,6 +31,7 @@ from sandbox.objects.metadata_rules import (
     changed_metadata_causes,
     label_causes,
     metadata_causes,
+    namespace_causes,
 )
 from sandbox.objects.pod_spec_rules import creation_causes, pod_causes, spec_causes
 from sandbox.objects.pod_updates import update_causes
@@ -193,6 +194,7 @@ _NEW: Mapping[str, Callable[[Json], Iterator[Cause]]] = {
     "Lease": _new_lease,
     "LimitRange": limit_range_causes,
     "MutatingWebhookConfiguration": webhook_causes,
+    "Namespace": namespace_causes,
     "PersistentVolumeClaim": claim_causes,
     "PodDisruptionBudget": budget_causes,
     "ResourceQuota": quota_causes,
