@@ -11,9 +11,13 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import parse_qs
 
+import msgspec
+
 from common.runtime.clock import Clock
+from sandbox.kubelet.containers import Container
 from sandbox.kubelet.local.logs import LogOptions, read, since_seconds
 from sandbox.kubelet.node import Node
+from sandbox.kubelet.pod_lifecycle import PodRun
 from sandbox.kubelet.resource_metrics import ResourceMetrics
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -25,7 +29,7 @@ class Source(Protocol):
 
     nodes: dict[str, Node]
 
-    def log(self, namespace: str, name: str, container: str, *, previous: bool) -> Path | None: ...
+    def log(self, uid: str, container: str, run: int) -> Path | None: ...
 
     def is_over(self, path: Path) -> bool: ...
 
@@ -76,18 +80,33 @@ class KubeletEndpoint:
     ) -> None:
         try:
             options = self._options(query)
+            found = self._pod(namespace, pod)
+            run = _run_of(found, container, previous=query.get("previous") == "true")
         except ValueError as error:
-            await _answer(send, 400, f"{error}\n")
+            await _answer(send, 400, str(error))
             return
-        previous = query.get("previous") == "true"
-        path = self._kubelets.log(namespace, pod, container, previous=previous)
-        if path is None:
-            which = "previous terminated container" if previous else "container"
-            told = f'{which} "{container}" in pod "{pod}" not found\n'
-            await _answer(send, 404 if not previous else 400, told)
+        except LookupError as error:
+            await _answer(send, 404, str(error.args[0]))
+            return
+        if not found.containers[container].local:
+            await _answer(send, 200, _simulated(found.containers[container]))
+            return
+        path = self._kubelets.log(found.uid, container, run)
+        if path is None:  # it has only just been started
+            await _answer(
+                send, 400, f"{_named(found, container)} is waiting to start - no logs yet"
+            )
             return
         lines = read(path, options, ended=lambda: self._kubelets.is_over(path))
         await _stream(send, lines)
+
+    def _pod(self, namespace: str, name: str) -> PodRun:
+        for node in self._kubelets.nodes.values():
+            for pod in node.pods.values():
+                meta = pod.object.metadata
+                if (meta.namespace, meta.name) == (namespace, name):
+                    return pod
+        raise LookupError(f'pod "{name}" does not exist')
 
     def _options(self, query: Mapping[str, str]) -> LogOptions:
         since: datetime | None = None
@@ -102,6 +121,39 @@ class KubeletEndpoint:
             follow=query.get("follow") == "true",
             limit=int(query["limitBytes"]) if "limitBytes" in query else None,
         )
+
+
+def _run_of(pod: PodRun, name: str, *, previous: bool) -> int:
+    """Whose log is asked for, as the number of restarts before that run.
+
+    A container that waits for its next run still shows its last one. Source:
+    ``validateContainerLogStatus``, k8s.io/kubernetes pkg/kubelet/kubelet_pods.go.
+
+    Raises:
+        LookupError: the pod has no such container.
+        ValueError: there is no such run; the sentence is a kubelet's.
+    """
+    container = pod.containers.get(name)
+    if container is None:
+        raise LookupError(f'container "{name}" not found in pod "{pod.object.metadata.name}"')
+    if previous and container.last is None:
+        raise ValueError(f"previous terminated {_named(pod, name)} not found")
+    if container.waiting is not None and container.last is None:
+        raise ValueError(f"{_named(pod, name)} is waiting to start: {container.waiting[0]}")
+    if previous and container.waiting is None:
+        return container.restarts - 1
+    return container.restarts
+
+
+def _named(pod: PodRun, container: str) -> str:
+    return f'container "{container}" in pod "{pod.object.metadata.name}"'
+
+
+def _simulated(container: Container) -> str:
+    """There is no process, so there is no output: the container's state instead."""
+    state = msgspec.json.encode(container.state).decode()
+    told = f"simulated container, restarts {container.restarts}, state {state}"
+    return f"{container.name}: {told}\n"
 
 
 async def _answer(send: Send, status: int, text: str) -> None:

@@ -237,15 +237,10 @@ class Kubelets:
             fact(node.pods[uid], self._clock.now())
             self._queue.add(uid)
 
-    def log(self, namespace: str, name: str, container: str, *, previous: bool) -> Path | None:
-        """Where a container's log is; None if it has none."""
-        for node in self.nodes.values():
-            for pod in node.pods.values():
-                meta, run = pod.object.metadata, pod.containers.get(container)
-                if (meta.namespace, meta.name) == (namespace, name) and run and self._local:
-                    path = self._local.log(pod.uid, container, run.restarts - previous)
-                    return path if run.local and path.exists() else None
-        return None
+    def log(self, uid: str, container: str, run: int) -> Path | None:
+        """Where a container's log is, after ``run`` restarts; None if there is none."""
+        path = self._local.log(uid, container, run) if self._local is not None else None
+        return path if path is not None and path.exists() else None
 
     def is_over(self, path: Path) -> bool:
         """Whether nothing will be written to this log any more."""

@@ -44,6 +44,12 @@ async def keep(stream: asyncio.StreamReader, path: Path, clock: Clock) -> None:
             _write(log, clock, [rest])
 
 
+def complain(path: Path, text: str, clock: Clock) -> None:
+    """Make a log of one line, where nothing could be run."""
+    with _created(path) as log:
+        _write(log, clock, [" ".join(text.split()).encode()])
+
+
 def _created(path: Path) -> BinaryIO:
     path.touch(mode=0o600)
     return path.open("wb")

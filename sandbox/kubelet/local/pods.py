@@ -18,6 +18,7 @@ from sandbox.kubelet import facts
 from sandbox.kubelet.addresses import Addresses
 from sandbox.kubelet.containers import Container
 from sandbox.kubelet.facts import ProbeKind
+from sandbox.kubelet.local import logs
 from sandbox.kubelet.local.command import argv
 from sandbox.kubelet.local.probes import run_probes
 from sandbox.kubelet.local.process import Command, Process
@@ -238,7 +239,8 @@ class _LocalPod:
                 command, beside=lambda: self._probe(container, run.container_id)
             )
         except OSError as error:
-            await asyncio.to_thread(_complain, run.log, str(error))
+            run.log.parent.mkdir(parents=True, exist_ok=True)
+            await asyncio.to_thread(logs.complain, run.log, str(error), self._clock)
             self._learn(partial(told, exit_code=_CANNOT_RUN, reason="StartError"))
         else:
             self._learn(partial(told, exit_code=code))
@@ -310,11 +312,6 @@ def _grace(pod: PodRun, container: Container) -> float:
 
 def _log(folder: Path, uid: str, container: str, restarts: int) -> Path:
     return folder / "logs" / uid / container / f"{restarts}.log"
-
-
-def _complain(log: Path, text: str) -> None:
-    log.parent.mkdir(parents=True, exist_ok=True)
-    log.write_text(text, encoding="utf-8")
 
 
 def _kubeconfig(site: Site, token: str) -> bytes:
