@@ -110,10 +110,11 @@ class Presenter:
                 {"kind": kind, "apiVersion": version, "metadata": list_meta, "items": listed}
             )
         head = f'{{"kind":"{resource.list_kind}","apiVersion":"{resource.api_version}","metadata":'
-        if resource.custom or resource.stored_as:
+        if resource.custom:
             bodies = b",".join(_whole(resource, item) for item in items)
         else:
-            joined = b",{".join(item.body for item in items)
+            renamed = resource.stored_as
+            joined = b",{".join(_renamed(item) if renamed else item.body for item in items)
             bodies = b"{" + joined if joined else b""
         return b"".join((head.encode(), _encode(list_meta), b',"items":[', bodies, b"]}"))
 
@@ -152,6 +153,11 @@ def _metadata(stored: Stored) -> dict[str, Any]:
     }
 
 
+def _renamed(stored: Stored) -> bytes:
+    """The body of an Event as ``events.k8s.io`` has it."""
+    return _encode(to_new(msgspec.json.decode(b"{" + stored.body)))[1:]
+
+
 def _go_type(resource: Resource) -> str:
     """What Go calls the type of a single object."""
     if resource.custom:
@@ -166,5 +172,5 @@ class _OnlyMetadata(msgspec.Struct):
 
 def _whole(resource: Resource, stored: Stored) -> bytes:
     if resource.stored_as:
-        return _encode(to_new(stored.object(resource)))
+        return prefix(resource) + _renamed(stored)
     return prefix(resource) + stored.body

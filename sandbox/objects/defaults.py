@@ -76,6 +76,8 @@ def _pod_spec(spec: Json) -> None:
 
 
 def _volume(volume: Json) -> None:
+    if not volume.keys() - {"name"}:
+        volume["emptyDir"] = {}
     for name in ("configMap", "secret", "downwardAPI", "projected"):
         if volume.get(name) is not None:
             volume[name].setdefault("defaultMode", 420)
@@ -102,9 +104,11 @@ def _container(container: Json) -> None:
     for port in container.get("ports") or ():
         port.setdefault("protocol", "TCP")
     for variable in container.get("env") or ():
-        reference = (variable.get("valueFrom") or {}).get("fieldRef")
-        if reference is not None:
-            reference.setdefault("apiVersion", "v1")
+        source = variable.get("valueFrom") or {}
+        if source.get("fieldRef") is not None:
+            source["fieldRef"].setdefault("apiVersion", "v1")
+        if source.get("resourceFieldRef") is not None:
+            source["resourceFieldRef"].setdefault("divisor", "0")
     for name in _PROBES:
         probe = container.get(name)
         if probe is not None:
@@ -112,6 +116,8 @@ def _container(container: Json) -> None:
                 probe.setdefault(key, value)
             probe.setdefault("successThreshold", 1)
             probe.setdefault("failureThreshold", 3)
+            if probe.get("grpc") is not None:
+                probe["grpc"].setdefault("service", "")
             if probe.get("httpGet") is not None:
                 probe["httpGet"].setdefault("path", "/")
                 probe["httpGet"].setdefault("scheme", "HTTP")
@@ -326,17 +332,21 @@ def _node(obj: Json) -> None:
 
 
 def _mutating_webhooks(obj: Json) -> None:
+    _validating_webhooks(obj)
     for webhook in obj.get("webhooks") or ():
-        _webhook(webhook)
         webhook.setdefault("reinvocationPolicy", "Never")
 
 
 def _validating_webhooks(obj: Json) -> None:
+    if not obj.get("webhooks"):
+        obj.pop("webhooks", None)
     for webhook in obj.get("webhooks") or ():
         _webhook(webhook)
 
 
 def _webhook(webhook: Json) -> None:
+    if not webhook.get("rules"):
+        webhook.pop("rules", None)
     webhook.setdefault("failurePolicy", "Fail")
     webhook.setdefault("matchPolicy", "Equivalent")
     webhook.setdefault("namespaceSelector", {})

@@ -47,6 +47,19 @@ def old_label_problems(name: str) -> Iterator[str]:
         yield _OLD_LABEL_RULE
 
 
+def segment_problems(name: str) -> Iterator[str]:
+    """Why a name can't stand in a path, which is all that some kinds ask for.
+
+    Source: ``IsValidPathSegmentName``, k8s.io/apimachinery pkg/api/validation/path/name.go.
+    """
+    if name in (".", ".."):
+        yield f"may not be '{name}'"
+        return
+    for letter in "/%":
+        if letter in name:
+            yield f"may not contain '{letter}'"
+
+
 def subdomain_problems(name: str, *, counted: str = "characters") -> Iterator[str]:
     """Why a name is no DNS subdomain: labels with dots between them.
 

@@ -19,6 +19,20 @@ _LONGEST: Final = (("reportingInstance", 128), ("action", 128), ("reason", 128))
 _LONGEST_NOTE: Final = 1024
 _LEAST_IN_SERIES: Final = 2
 _UNSET: Final = ("firstTimestamp", "lastTimestamp", "count")
+_REFERENCE: Final = (
+    ("kind", "Kind"),
+    ("namespace", "Namespace"),
+    ("name", "Name"),
+    ("uid", "UID"),
+    ("apiVersion", "APIVersion"),
+    ("resourceVersion", "ResourceVersion"),
+    ("fieldPath", "FieldPath"),
+)
+_GO_NAMES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
+    "involvedObject": _REFERENCE,
+    "related": _REFERENCE,
+    "source": (("component", "Component"), ("host", "Host")),
+}
 # What an update through events.k8s.io keeps, in the order in which a real server tells it.
 _FIXED: Final = (
     ("involvedObject", "involvedObject"),
@@ -66,7 +80,15 @@ def changed_event_causes(old: Json, new: Json, *, group: str) -> Iterator[Cause]
         yield from _series_causes(new)
     for field, told_as in _FIXED:
         if (old.get(field) or None) != (new.get(field) or None):
-            yield field_invalid(told_as, new.get(field), "field is immutable")
+            yield field_invalid(told_as, _shown(field, new.get(field)), "field is immutable")
+
+
+def _shown(field: str, value: object) -> object:
+    """A value as a real API server shows it: structs by the names that Go has for their fields."""
+    names = _GO_NAMES.get(field)
+    if names is None or not isinstance(value, dict):
+        return value
+    return {shown: value.get(name, "") for name, shown in names}
 
 
 def _common_causes(event: Json, group: str) -> Iterator[Cause]:

@@ -23,7 +23,12 @@ from sandbox.objects.data_rules import (
     config_map_causes,
     secret_causes,
 )
-from sandbox.objects.dns_names import label_problems, old_label_problems, subdomain_problems
+from sandbox.objects.dns_names import (
+    label_problems,
+    old_label_problems,
+    segment_problems,
+    subdomain_problems,
+)
 from sandbox.objects.event_rules import changed_event_causes, event_causes
 from sandbox.objects.job_rules import cron_job_causes, job_causes, job_change_causes
 from sandbox.objects.metadata_rules import (
@@ -69,7 +74,7 @@ class Validation:
         """
         name = obj["metadata"].get("name", "")
         causes = [
-            *_name_causes(resource, name, self._version),
+            *_name_causes(resource, name, self._version, group),
             *metadata_causes(obj["metadata"], custom=resource.custom),
         ]
         if resource.custom:
@@ -157,15 +162,19 @@ class Validation:
         return structural_schema.check(obj, custom.schema, nil=nil, old=old, part=part)
 
 
-def _name_causes(resource: Resource, name: str, version: KubernetesVersion) -> Iterator[Cause]:
+def _name_causes(
+    resource: Resource, name: str, version: KubernetesVersion, group: str | None
+) -> Iterator[Cause]:
     if not name:
         yield field_required("metadata.name", "name or generateName is required")
-    elif resource.group not in _FREE_NAMES:
-        problems = label_problems if resource.kind in _HOST_NAMES else subdomain_problems
-        if resource.kind == "Service" and version.minor < 36:
-            problems = old_label_problems
-        for problem in problems(name):
-            yield field_invalid("metadata.name", name, problem)
+        return
+    problems = label_problems if resource.kind in _HOST_NAMES else subdomain_problems
+    if resource.kind == "Service" and version.minor < 36:
+        problems = old_label_problems
+    elif resource.group in _FREE_NAMES or (resource is EVENTS and not group):
+        problems = segment_problems
+    for problem in problems(name):
+        yield field_invalid("metadata.name", name, problem)
 
 
 def _no_rules(_obj: Json) -> Iterator[Cause]:

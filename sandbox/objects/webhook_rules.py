@@ -4,6 +4,7 @@ Source: k8s.io/kubernetes pkg/apis/admissionregistration/validation/validation.g
 k8s.io/apiserver pkg/util/webhook/validation.go. ``matchConditions`` are refused by admission.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -14,6 +15,7 @@ from sandbox.errors import (
     field_invalid,
     field_not_supported,
     field_required,
+    shown,
 )
 from sandbox.objects.dns_names import old_label_problems, subdomain_problems
 from sandbox.objects.selector_rules import selector_causes
@@ -33,6 +35,9 @@ _REVIEWS: Final = ("v1", "v1beta1")
 _TIMEOUTS: Final = range(1, 31)  # seconds
 _PORTS: Final = range(1, 65536)
 _QUALIFIED: Final = 3  # segments
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_NO_HOST: Final = re.compile(r"[ ^`{|}\\]")
+_PORT: Final = re.compile(r":([^:\]]+)$")
 _FORM: Final = "; desired format: https://host[/path]"
 
 
@@ -149,11 +154,11 @@ def _client(client: Json, path: str) -> Iterator[Cause]:
 
 
 def _url(url: str, path: str) -> Iterator[Cause]:
-    try:
-        parts = urlsplit(url)
-    except ValueError as error:
-        yield field_required(path, f"url must be a valid URL: {error}{_FORM}")
+    if problem := _url_problem(url):
+        text = f"url must be a valid URL: parse {shown(url)}: {problem}{_FORM}"
+        yield field_required(path, text)
         return
+    parts = urlsplit(url)
     user, _, host = parts.netloc.rpartition("@")
     if parts.scheme != "https":
         yield field_invalid(path, parts.scheme, f"'https' is the only allowed URL scheme{_FORM}")
@@ -165,6 +170,20 @@ def _url(url: str, path: str) -> Iterator[Cause]:
         yield field_invalid(path, parts.fragment, "fragments are not permitted in the URL")
     if parts.query:
         yield field_invalid(path, parts.query, "query parameters are not permitted in the URL")
+
+
+def _url_problem(url: str) -> str:
+    """Why Go can't read a URL at all; empty when it can. Source: net/url ``parse``."""
+    if _CONTROL.search(url):
+        return "net/url: invalid control character in URL"
+    try:
+        host = urlsplit(url).netloc.rpartition("@")[2]
+    except ValueError as error:
+        return str(error)
+    if wrong := _NO_HOST.search(host):
+        return f"invalid character {shown(wrong[0])} in host name"
+    port = _PORT.search(host)
+    return f'invalid port "{port[0]}" after host' if port and not port[1].isdigit() else ""
 
 
 def _service(service: Json, path: str) -> Iterator[Cause]:
