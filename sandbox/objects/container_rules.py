@@ -6,7 +6,6 @@ Source: ``validateContainers``, ``validateInitContainers`` and what they call, k
 pkg/apis/core/validation/validation.go.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,6 +20,7 @@ from sandbox.errors import (
     field_required,
 )
 from sandbox.objects.dns_names import label_problems
+from sandbox.objects.environment_rules import environment_causes, environment_from_causes
 from sandbox.objects.pod_resources import is_sidecar
 from sandbox.objects.pod_rules import container_resource_causes, init_policy_causes
 from sandbox.objects.probe_rules import (
@@ -42,22 +42,6 @@ _MESSAGE_POLICIES: Final = ("File", "FallbackToLogsOnError")
 _PROPAGATIONS: Final = ("Bidirectional", "HostToContainer", "None")
 _LARGEST_ID: Final = 2**31 - 1
 _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
-_ENVIRONMENT: Final = re.compile(r"[ -<>-~]*")
-_ENVIRONMENT_RULE: Final = (
-    "a valid environment variable name must consist only of printable ASCII characters other "
-    "than '='"
-)
-_SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef")
-_FIELD_PATHS: Final = (
-    *("metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName"),
-    *("spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP"),
-    "status.podIPs",
-)
-_FIELDS_OF_VOLUMES: Final = (
-    *("metadata.annotations", "metadata.labels", "spec.restartPolicy", "spec.schedulerName"),
-    "status.phase",
-)
-_SUBSCRIPTED: Final = re.compile(r"(metadata\.(?:labels|annotations))\['(.*)'\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,9 +106,9 @@ def _common_causes(one: Json, path: str, around: Surroundings) -> Iterator[Cause
     if one.get("ports"):
         yield from _port_causes(one["ports"], f"{path}.ports")
     if one.get("env"):
-        yield from _environment_causes(one["env"], f"{path}.env", around.version)
+        yield from environment_causes(one["env"], f"{path}.env", around.version)
     if one.get("envFrom"):
-        yield from _environment_from_causes(one["envFrom"], f"{path}.envFrom")
+        yield from environment_from_causes(one["envFrom"], f"{path}.envFrom")
     if one.get("volumeMounts"):
         yield from _mount_causes(one, f"{path}.volumeMounts", around.volumes)
     if one.get("volumeDevices"):
@@ -220,65 +204,6 @@ def _host_port_causes(one: Json, path: str, taken: set[str]) -> Iterator[Cause]:
         taken.add(text)
 
 
-def _environment_causes(variables: Any, path: str, version: KubernetesVersion) -> Iterator[Cause]:
-    for index, variable in enumerate(variables):
-        place, name = f"{path}[{index}]", variable.get("name") or ""
-        if not name:
-            yield field_required(f"{place}.name")
-        elif _ENVIRONMENT.fullmatch(name) is None:
-            yield field_invalid(f"{place}.name", name, _ENVIRONMENT_RULE)
-        source = variable.get("valueFrom")
-        if source is not None:
-            yield from _source_causes(variable, source, f"{place}.valueFrom", version)
-
-
-def _source_causes(
-    variable: Json, source: Json, path: str, version: KubernetesVersion
-) -> Iterator[Cause]:
-    names = _SOURCES if version.minor < _RULES_OF_RESTARTS else (*_SOURCES, "fileKeyRef")
-    given = [name for name in names if source.get(name) is not None]
-    reference = source.get("fieldRef")
-    if reference is not None:
-        yield from _field_causes(reference, f"{path}.fieldRef")
-    for name in ("configMapKeyRef", "secretKeyRef"):
-        if source.get(name) is not None and not source[name].get("key"):
-            yield field_required(f"{path}.{name}.key")
-    if not given:
-        listed = ", ".join(f"`{name}`" for name in names[:-1])
-        yield field_invalid(path, "", f"must specify one of: {listed} or `{names[-1]}`")
-    elif variable.get("value"):
-        yield field_invalid(path, "", "may not be specified when `value` is not empty")
-    elif len(given) > 1:
-        yield field_invalid(path, "", "may not have more than one field specified at a time")
-
-
-def _field_causes(reference: Json, path: str) -> Iterator[Cause]:
-    where = reference.get("fieldPath") or ""
-    if not where:
-        yield field_required(f"{path}.fieldPath")
-    elif where not in (*_FIELD_PATHS, "spec.host") and _SUBSCRIPTED.fullmatch(where) is None:
-        if where in _FIELDS_OF_VOLUMES:
-            yield field_not_supported(f"{path}.fieldPath", where, _FIELD_PATHS)
-        else:
-            text = f"error converting fieldPath: field label not supported: {where}"
-            yield field_invalid(f"{path}.fieldPath", where, text)
-
-
-def _environment_from_causes(sources: Any, path: str) -> Iterator[Cause]:
-    for index, source in enumerate(sources):
-        place, prefix = f"{path}[{index}]", source.get("prefix") or ""
-        if _ENVIRONMENT.fullmatch(prefix) is None:
-            yield field_invalid(f"{place}.prefix", prefix, _ENVIRONMENT_RULE)
-        given = [name for name in ("configMapRef", "secretRef") if source.get(name) is not None]
-        for name in given:
-            if not source[name].get("name"):
-                yield field_required(f"{place}.{name}.name")
-        if not given:
-            yield field_invalid(path, "", "must specify one of: `configMapRef` or `secretRef`")
-        elif len(given) > 1:
-            yield field_invalid(path, "", "may not have more than one field specified at a time")
-
-
 def _mount_causes(one: Json, path: str, volumes: Mapping[str, Json]) -> Iterator[Cause]:
     places: set[str] = set()
     devices = {device.get("name"): device for device in one.get("volumeDevices") or ()}
@@ -324,6 +249,7 @@ def _propagation_causes(one: Json, propagation: str | None, path: str) -> Iterat
 def _device_causes(one: Json, path: str, volumes: Mapping[str, Json]) -> Iterator[Cause]:
     names: set[str] = set()
     places: set[str] = set()
+    mounts = {one.get("name"): one.get("mountPath") for one in one.get("volumeMounts") or ()}
     for index, device in enumerate(one["volumeDevices"]):
         place = f"{path}[{index}]"
         name, where = device.get("name") or "", device.get("devicePath") or ""
@@ -349,3 +275,8 @@ def _device_causes(one: Json, path: str, volumes: Mapping[str, Json]) -> Iterato
             yield field_invalid(f"{place}.devicePath", where, text)
         names.add(name)
         places.add(where)
+        if name in mounts:
+            yield field_invalid(f"{place}.name", name, "must not already exist in volumeMounts")
+        if where in mounts.values():
+            text = "must not already exist as a path in volumeMounts"
+            yield field_invalid(f"{place}.devicePath", where, text)

@@ -40,11 +40,11 @@ def config_map_causes(config_map: Json) -> Iterator[Cause]:
     """Keys that can be names of files, none of them twice, and not too much behind them."""
     data, binary = config_map.get("data") or {}, config_map.get("binaryData") or {}
     for key in data:
-        yield from _key_causes(key, "data")
+        yield from data_key_causes(key, f"data[{key}]")
         if key in binary:
             yield field_invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
     for key in binary:
-        yield from _key_causes(key, "binaryData")
+        yield from data_key_causes(key, f"binaryData[{key}]")
     if sum(len(text.encode()) for text in data.values()) + _decoded_size(binary.values()) > _MOST:
         yield field_too_long("[]", _MOST)  # which is what Go makes of the whole object
 
@@ -59,7 +59,7 @@ def secret_causes(secret: Json) -> Iterator[Cause]:
     """Keys that can be names of files, and those that the type needs."""
     data = secret.get("data") or {}
     for key in data:
-        yield from _key_causes(key, "data")
+        yield from data_key_causes(key, f"data[{key}]")
     if _decoded_size(data.values()) > _MOST:
         yield field_too_long("data", _MOST)
     yield from _type_causes(secret, data)
@@ -101,8 +101,8 @@ def _document_causes(key: str, encoded: str) -> Iterator[Cause]:
         yield field_invalid(f"data[{key}]", "<secret contents redacted>", text)
 
 
-def _key_causes(key: str, path: str) -> Iterator[Cause]:
-    path = f"{path}[{key}]"
+def data_key_causes(key: str, path: str) -> Iterator[Cause]:
+    """A key of a ConfigMap or of a Secret that can't be one."""
     if len(key) > _LONGEST_KEY:
         yield field_invalid(path, key, f"must be no more than {_LONGEST_KEY} characters")
     if _KEY.fullmatch(key) is None:

@@ -43,9 +43,7 @@ def container_resource_causes(
     ``never`` says that its pod never restarts it, ``claims`` which claims the pod has.
     """
     yield from amounts_causes(container, f"{path}.resources")
-    wanted = (container.get("resources") or {}).get("claims")
-    if wanted:
-        yield from _claim_causes(wanted, claims, f"{path}.resources.claims")
+    yield from _holder_claim_causes(container, claims, path)
     policies = container.get("resizePolicy")
     if policies:
         yield from _policy_causes(policies, f"{path}.resizePolicy", version, never=never)
@@ -53,6 +51,8 @@ def container_resource_causes(
 
 def amounts_causes(holder: Json, path: str) -> Iterator[Cause]:
     """What is wrong with the requests and limits of a container, or of a pod."""
+    if not holder.get("resources"):
+        return
     limits = resources_of(holder, "limits")
     requests = resources_of(holder, "requests")
     for name in in_order(limits):
@@ -76,6 +76,13 @@ def amounts_causes(holder: Json, path: str) -> Iterator[Cause]:
                 str(requested),
                 f"must be less than or equal to {name} limit of {limit}",
             )
+    yield from _huge_page_causes({**limits, **requests}, path)
+
+
+def _huge_page_causes(amounts: Json, path: str) -> Iterator[Cause]:
+    huge = any(name.startswith("hugepages-") for name in amounts)
+    if huge and not any(name in _RESIZABLE for name in amounts):
+        yield field_forbidden(path, "HugePages require cpu or memory")
 
 
 def _amount_causes(name: str, amount: Quantity, path: str) -> Iterator[Cause]:
@@ -162,7 +169,13 @@ def init_policy_causes(policies: Any, path: str) -> Iterator[Cause]:
             )
 
 
-def pod_level_causes(spec: Json, path: str) -> Iterator[Cause]:
+def _holder_claim_causes(holder: Json, claims: frozenset[str], path: str) -> Iterator[Cause]:
+    wanted = (holder.get("resources") or {}).get("claims")
+    if wanted:
+        yield from _claim_causes(wanted, claims, f"{path}.resources.claims")
+
+
+def pod_level_causes(spec: Json, path: str, claims: frozenset[str]) -> Iterator[Cause]:
     """What is wrong with the amounts of a pod as a whole, if it has any."""
     if not spec.get("resources"):
         return
@@ -175,6 +188,7 @@ def pod_level_causes(spec: Json, path: str) -> Iterator[Cause]:
                 where = f"{path}.resources.{part}[{name}]"
                 yield field_not_supported(where, name, _POD_LEVEL)
     yield from amounts_causes(spec, f"{path}.resources")
+    yield from _holder_claim_causes(spec, claims, path)
     requests = resources_of(spec, "requests")
     inside = pod_requests({"spec": {**spec, "resources": None}})
     for name in in_order(requests):

@@ -32,6 +32,12 @@ _RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
 _DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PREEMPTION_POLICIES: Final = ("PreemptLowerPriority", "Never")
 _OPERATORS: Final = ("Equal", "Exists")
+_COMPARISONS: Final = ("Lt", "Gt")
+_OF_THE_HOST: Final = (
+    ("hostNetwork", "hostNetwork"),
+    ("hostPID", "HostPID"),
+    ("hostIPC", "HostIPC"),
+)
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _ACTIONS: Final = ("DoNotSchedule", "ScheduleAnyway")
 _LONGEST_DEADLINE: Final = 2**31 - 1
@@ -74,36 +80,26 @@ def spec_causes(spec: Json, path: str, version: KubernetesVersion) -> Iterator[C
     )
     yield from containers_causes(spec, path, around)
     if spec.get("resources"):
-        yield from pod_level_causes(spec, path)
+        yield from pod_level_causes(spec, path, claims)
     if spec.get("hostNetwork"):
         yield from _host_port_causes(spec, path)
-    policy = spec.get("restartPolicy") or "Always"
-    if policy not in _RESTART_POLICIES:
-        yield field_not_supported(f"{path}.restartPolicy", policy, _RESTART_POLICIES)
-    dns = spec.get("dnsPolicy") or "ClusterFirst"
-    if dns not in _DNS_POLICIES:
-        yield field_not_supported(f"{path}.dnsPolicy", dns, _DNS_POLICIES)
+    yield from _policy_causes(spec, path)
     yield from label_causes(spec.get("nodeSelector"), f"{path}.nodeSelector")
     if spec.get("securityContext"):
         yield from user_causes(spec["securityContext"], f"{path}.securityContext", "fsGroup")
-    for index, gate in enumerate(spec.get("readinessGates") or ()):
-        place = f"{path}.readinessGates[{index}].conditionType"
-        yield from key_causes(gate.get("conditionType") or "", place)
-    if spec.get("schedulingGates"):
-        yield from _gate_causes(spec["schedulingGates"], f"{path}.schedulingGates")
-    if spec.get("topologySpreadConstraints"):
-        constraints = spec["topologySpreadConstraints"]
-        yield from _spread_causes(constraints, f"{path}.topologySpreadConstraints")
+    yield from _scheduling_causes(spec, path)
+    if spec.get("hostUsers") is False:
+        yield from _host_causes(spec, path)
     yield from _name_causes(spec, path)
     if spec.get("tolerations"):
-        yield from toleration_causes(spec["tolerations"], f"{path}.tolerations")
+        yield from toleration_causes(spec["tolerations"], f"{path}.tolerations", version)
     yield from _priority_causes(spec, path)
     if spec.get("overhead"):
         overhead = {"resources": {"limits": spec["overhead"]}}
         yield from amounts_causes(overhead, f"{path}.overhead")
 
 
-def toleration_causes(tolerations: Any, path: str) -> Iterator[Cause]:
+def toleration_causes(tolerations: Any, path: str, version: KubernetesVersion) -> Iterator[Cause]:
     """Every toleration that says nothing."""
     for index, one in enumerate(tolerations):
         place = f"{path}[{index}]"
@@ -127,9 +123,39 @@ def toleration_causes(tolerations: Any, path: str) -> Iterator[Cause]:
                 text = "value must be empty when `operator` is 'Exists'"
                 yield field_invalid(f"{place}.operator", value, text)
         else:
-            yield field_not_supported(f"{place}.operator", operator, _OPERATORS)
+            # The gate of comparisons is off, but their names are known since 1.35.
+            compares = operator in _COMPARISONS and version.minor >= 35
+            known = (*_OPERATORS, *_COMPARISONS) if compares else _OPERATORS
+            yield field_not_supported(f"{place}.operator", operator, known)
         if effect and effect not in _EFFECTS:
             yield field_not_supported(f"{place}.effect", effect, _EFFECTS)
+
+
+def _policy_causes(spec: Json, path: str) -> Iterator[Cause]:
+    policy = spec.get("restartPolicy") or "Always"
+    if policy not in _RESTART_POLICIES:
+        yield field_not_supported(f"{path}.restartPolicy", policy, _RESTART_POLICIES)
+    dns = spec.get("dnsPolicy") or "ClusterFirst"
+    if dns not in _DNS_POLICIES:
+        yield field_not_supported(f"{path}.dnsPolicy", dns, _DNS_POLICIES)
+
+
+def _scheduling_causes(spec: Json, path: str) -> Iterator[Cause]:
+    for index, gate in enumerate(spec.get("readinessGates") or ()):
+        place = f"{path}.readinessGates[{index}].conditionType"
+        yield from key_causes(gate.get("conditionType") or "", place)
+    if spec.get("schedulingGates"):
+        yield from _gate_causes(spec["schedulingGates"], f"{path}.schedulingGates")
+    if spec.get("topologySpreadConstraints"):
+        constraints = spec["topologySpreadConstraints"]
+        yield from _spread_causes(constraints, f"{path}.topologySpreadConstraints")
+
+
+def _host_causes(spec: Json, path: str) -> Iterator[Cause]:
+    """What a pod with users of its own may not have of its host."""
+    for name, told in _OF_THE_HOST:
+        if spec.get(name):
+            yield field_forbidden(f"{path}.{told}", "when `hostUsers` is false")
 
 
 def _host_port_causes(spec: Json, path: str) -> Iterator[Cause]:
@@ -167,7 +193,18 @@ def _spread_causes(constraints: Any, path: str) -> Iterator[Cause]:
         if kind in kinds[index + 1 :]:
             where = f"{place}.{{topologyKey, whenUnsatisfiable}}"
             yield field_duplicate(where, f"{{{kind[0]}, {kind[1]}}}")
+        domains = one.get("minDomains")
+        if domains is not None:
+            yield from _domain_causes(domains, kind[1], f"{place}.minDomains")
         yield from selector_causes(one.get("labelSelector"), f"{place}.labelSelector")
+
+
+def _domain_causes(domains: int, action: str, path: str) -> Iterator[Cause]:
+    if domains <= 0:
+        yield field_invalid(path, domains, "must be greater than zero")
+    if action != "DoNotSchedule":
+        text = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
+        yield field_invalid(path, domains, text)
 
 
 def _name_causes(spec: Json, path: str) -> Iterator[Cause]:

@@ -48,7 +48,8 @@ def update_causes(old: Json, new: Json, version: KubernetesVersion) -> Iterator[
     yield from late
     if late and after.get("activeDeadlineSeconds") is not None:
         return
-    yield from _toleration_causes(before.get("tolerations") or (), after.get("tolerations") or ())
+    tolerations = after.get("tolerations") or ()
+    yield from _toleration_causes(before.get("tolerations") or (), tolerations, version)
     yield from _gate_causes(before.get("schedulingGates") or (), after.get("schedulingGates") or ())
     allowed = _with_allowed_changes(before, after)
     if before.get("schedulingGates"):
@@ -81,13 +82,13 @@ def _deadline_causes(old: int | None, new: int | None) -> Iterator[Cause]:
         yield field_invalid(path, new, "must be less than or equal to previous value")
 
 
-def _toleration_causes(old: Any, new: Any) -> Iterator[Cause]:
+def _toleration_causes(old: Any, new: Any, version: KubernetesVersion) -> Iterator[Cause]:
     kept = [_without_seconds(one) for one in new]
     if any(_without_seconds(one) not in kept for one in old):
         text = "existing toleration can not be modified except its tolerationSeconds"
         yield field_forbidden("spec.tolerations", text)
     else:
-        yield from toleration_causes(new, "spec.tolerations")
+        yield from toleration_causes(new, "spec.tolerations", version)
 
 
 def _without_seconds(toleration: Json) -> dict[str, Any]:
