@@ -9,9 +9,9 @@ from sandbox import errors
 from sandbox.admission.request import UserInfo
 from sandbox.apiserver import protobuf
 from sandbox.apiserver.answers import Answer, json_answer
+from sandbox.apiserver.asked_bodies import read_asked
 from sandbox.apiserver.auth import Authenticator
 from sandbox.apiserver.authorization import Attributes, Authorizer
-from sandbox.apiserver.decoding import read_body
 from sandbox.apiserver.requests import Place, Request
 from sandbox.apiserver.tokens import API_AUDIENCES, Bound, ServiceAccountTokens, bound_kinds
 from sandbox.objects.access_resources import AUTHENTICATION, AUTHORIZATION
@@ -52,7 +52,7 @@ class AccessReviews:
         Raises:
             ApiError: 400, 415 or 422, the question can't be understood.
         """
-        review = _body(request, resource)
+        review, warnings = _body(request, resource)
         spec = review.get("spec") or {}
         answers = {
             "SelfSubjectReview": self._who,
@@ -82,7 +82,7 @@ class AccessReviews:
             meta["creationTimestamp"] = rfc3339(self._clock.now())
         if resource.kind == "SelfSubjectRulesReview":
             answered["spec"] = {}
-        return json_answer(answered, status=201)
+        return json_answer(answered, status=201, warnings=warnings)
 
     def token(self, request: Request, place: Place) -> Answer:
         """Answer a TokenRequest.
@@ -94,7 +94,8 @@ class AccessReviews:
         Source: ``TokenREST.Create``, k8s.io/kubernetes
         pkg/registry/core/serviceaccount/storage/token.go.
         """
-        spec = dict(_body(request, _TOKEN_REQUEST).get("spec") or {}) if request.body else {}
+        body, warnings = _body(request, _TOKEN_REQUEST) if request.body else ({}, [])
+        spec = dict(body.get("spec") or {})
         account = self._store.get(SERVICE_ACCOUNTS, place.namespace, place.name)
         if account is None:
             raise errors.not_found(SERVICE_ACCOUNTS, place.name)
@@ -126,6 +127,7 @@ class AccessReviews:
                 "status": {"token": issued, "expirationTimestamp": rfc3339(until)},
             },
             status=201,
+            warnings=warnings,
         )
 
     def _bound(self, place: Place, reference: Mapping[str, str]) -> Bound:
@@ -246,16 +248,16 @@ def _kept(rule: Mapping[str, Any], names: tuple[str, ...]) -> Json:
     return {name: rule[name] for name in names if rule.get(name)}
 
 
-def _body(request: Request, resource: Resource) -> Json:
-    """The body, in JSON, YAML or protobuf.
+def _body(request: Request, resource: Resource) -> tuple[Json, list[str]]:
+    """The body, in JSON, YAML or protobuf, and what its sender is warned of.
 
     Raises:
         ApiError: 400 or 415.
     """
     if request.content_type != protobuf.PROTOBUF:
-        return read_body(request, resource)
+        return read_asked(request, resource)
     try:
-        return protobuf.decode(request.body, resource.kind)
+        return protobuf.decode(request.body, resource.kind), []
     except protobuf.MalformedError as error:
         raise errors.bad_request(f"the object provided is unrecognized: {error}") from error
 

@@ -24,9 +24,10 @@ class Answer:
     headers: Sequence[tuple[str, str]] = field(default=())
 
 
-def json_answer(value: Any, *, status: int = 200) -> Answer:
-    """``value`` as JSON."""
-    return Answer(status=status, body=msgspec.json.encode(value))
+def json_answer(value: Any, *, status: int = 200, warnings: Sequence[str] = ()) -> Answer:
+    """``value`` as JSON, and what the client is warned of."""
+    headers = warning_headers(warnings)
+    return Answer(status=status, body=msgspec.json.encode(value), headers=headers)
 
 
 def in_yaml(answer: Answer) -> Answer:

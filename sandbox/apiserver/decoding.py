@@ -103,11 +103,10 @@ def checked_metadata(obj: Json, resource: Resource, place: Place) -> Json:
     Raises:
         ApiError: 400, one of them is another than the URL's.
     """
-    api_version, kind = obj.get("apiVersion"), obj.get("kind")
     if resource.custom:
         check_type(obj, resource)
     else:
-        _check_type(api_version or resource.api_version, kind or resource.kind, resource)
+        check_type_meta(obj, resource)
     obj["kind"], obj["apiVersion"] = resource.kind, resource.api_version
     meta = obj.get("metadata")
     if meta is None:
@@ -125,14 +124,16 @@ def checked_metadata(obj: Json, resource: Resource, place: Place) -> Json:
     return meta
 
 
-def _check_type(api_version: str, kind: str, resource: Resource) -> None:
-    """Refuse an object of another kind or version.
+def check_type_meta(obj: Json, resource: Resource) -> None:
+    """Refuse an object of a built-in kind that says it is of another kind or version.
 
     Raises:
         ApiError: 400.
 
     Source: ``transformDecodeError``, k8s.io/apiserver pkg/endpoints/handlers/rest.go.
     """
+    api_version = obj.get("apiVersion") or resource.api_version
+    kind = obj.get("kind") or resource.kind
     if (api_version, kind) == (resource.api_version, resource.kind):
         return
     version = api_version.rpartition("/")[2]

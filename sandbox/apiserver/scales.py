@@ -9,7 +9,6 @@ from typing import Any
 
 from sandbox.errors import field_invalid, internal, invalid
 from sandbox.objects.crds import CustomVersion, ScalePaths
-from sandbox.objects.go_text import go_type
 from sandbox.objects.json_paths import find
 from sandbox.objects.label_selectors import selector_of
 from sandbox.objects.resources import Resource
@@ -21,7 +20,6 @@ SCALE = Resource(
 _WORKLOAD = ScalePaths(
     spec_replicas=".spec.replicas", status_replicas=".status.replicas", selector=".spec.selector"
 )
-_LARGEST = 2**31
 _COPIED = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
@@ -60,24 +58,6 @@ def _selector_text(obj: Mapping[str, Any], selector: Mapping[str, Any] | None) -
     if obj.get("kind") == "ReplicationController":
         return ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
     return str(selector_of(selector))
-
-
-def type_problem(scale: Mapping[str, Any]) -> str:
-    """Why Go's decoder can't read a Scale; empty if it can."""
-    spec = scale.get("spec")
-    if not isinstance(spec, Mapping | None):
-        return _unreadable(spec, "Scale.spec", "v1.ScaleSpec")
-    replicas = (spec or {}).get("replicas")
-    if replicas is None or (type(replicas) is int and abs(replicas) < _LARGEST):
-        return ""
-    return _unreadable(replicas, "ScaleSpec.spec.replicas", "int32")
-
-
-def _unreadable(value: Any, field: str, wanted: str) -> str:
-    given = go_type(value)
-    if given == "number":
-        given = f"number {value}"
-    return f"json: cannot unmarshal {given} into Go struct field {field} of type {wanted}"
 
 
 def with_replicas(

@@ -61,6 +61,26 @@ def refuse_or_warn(
     raise unreadable_patch(quote(), text)
 
 
+def problems_of(
+    unknown: Sequence[str], repeated: Sequence[str], *, in_order: bool, custom: bool = False
+) -> list[str]:
+    """The sentences about the paths of unknown fields, after those about repeated names.
+
+    ``in_order`` says that a real server has made JSON of the body, as of YAML or a patch, and
+    finds them in the order of the alphabet; otherwise it reads once, and a name that is unknown
+    isn't repeated. ``custom`` resources are read differently.
+    """
+    texts = [f'unknown field "{path}"' for path in unknown]
+    if not custom:
+        if in_order:
+            texts.sort()
+        else:
+            repeated = [
+                one for one in repeated if one.replace("duplicate", "unknown", 1) not in texts
+            ]
+    return [*repeated, *texts]
+
+
 def unreadable_patch(patched: Json | str, text: str) -> ApiError:
     """422: what a patch makes, or the patch itself as a text, can't be read."""
     shown = patched if isinstance(patched, str) else msgspec.json.encode(patched).decode()

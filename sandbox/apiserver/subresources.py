@@ -11,18 +11,17 @@ from sandbox import errors
 from sandbox.admission.eviction import evict
 from sandbox.apiserver.access_reviews import AccessReviews
 from sandbox.apiserver.answers import Answer, json_answer, text_answer
-from sandbox.apiserver.decoding import check_name, checked_metadata, read_body
+from sandbox.apiserver.asked_bodies import BINDING, EVICTION, patched, read_asked
+from sandbox.apiserver.decoding import check_name, checked_metadata
 from sandbox.apiserver.deletion import DeleteOptions, Deletions
 from sandbox.apiserver.pod_logs import wanted_container
 from sandbox.apiserver.requests import Place, Request
-from sandbox.apiserver.scales import SCALE, paths_of, scale_of, type_problem, with_replicas
-from sandbox.apiserver.strictness import quoted, unreadable_patch
+from sandbox.apiserver.scales import SCALE, paths_of, scale_of, with_replicas
 from sandbox.apiserver.writes import Written
 from sandbox.apiserver.writing import Writes
 from sandbox.objects.registry import Registry
 from sandbox.objects.resources import NODES, PODS, Resource
 from sandbox.objects.store import Store
-from sandbox.patching import apply_patch
 from sandbox.times import rfc3339
 
 Json = dict[str, Any]
@@ -63,7 +62,7 @@ class Subresources:
             return self._reviews.token(request, place)
         if place.subresource in ("binding", "eviction") and verb == "create":
             answers = {"binding": self._bind, "eviction": self._evict}
-            return await answers[place.subresource](request, resource, place)
+            return await answers[place.subresource](request, place)
         return None
 
     async def _scale(self, request: Request, resource: Resource, place: Place, verb: str) -> Answer:
@@ -77,19 +76,13 @@ class Subresources:
         if verb not in ("update", "patch"):
             raise errors.method_not_allowed()
 
+        given, warnings = read_asked(request, SCALE) if verb == "update" else ({}, [])
+
         def change(old: Json) -> Json:
-            current = scale_of(old, paths, custom=custom is not None)
+            wanted = given
             if verb == "patch":
-                content_type = request.headers.get("content-type", "")
-                wanted = apply_patch(content_type, current, request.body, resource=SCALE)
-            else:
-                wanted = read_body(request, SCALE)
-            problem = type_problem(wanted)
-            if problem and verb == "patch":
-                shown = quoted(request.body, request.content_type, wanted)
-                raise unreadable_patch(shown, problem)
-            if problem:
-                raise errors.cannot_be_handled(SCALE, problem)
+                current = scale_of(old, paths, custom=custom is not None)
+                wanted, warnings[:] = patched(request, SCALE, current)
             check_name(checked_metadata(wanted, SCALE, place), place)
             changed = with_replicas(_copied(old), wanted, paths)
             version = (wanted.get("metadata") or {}).get("resourceVersion")
@@ -100,14 +93,16 @@ class Subresources:
         target = replace(place, subresource="")
         written = await self._writes.change(request, resource, target, change)
         obj = _object_of(written, resource)
-        return json_answer(scale_of(obj, paths, custom=custom is not None))
+        return json_answer(
+            scale_of(obj, paths, custom=custom is not None), warnings=(*warnings, *written.warnings)
+        )
 
-    async def _bind(self, request: Request, resource: Resource, place: Place) -> Answer:
+    async def _bind(self, request: Request, place: Place) -> Answer:
         """Give a pod its node.
 
         Source: ``assignPod``, k8s.io/kubernetes pkg/registry/core/pod/storage/storage.go.
         """
-        body = read_body(request, replace(resource, kind="Binding"))
+        body, warnings = read_asked(request, BINDING)
         target, meta = body.get("target") or {}, body.get("metadata") or {}
         if meta.get("name") != place.name:
             raise errors.bad_request("name in URL does not match name in Binding object")
@@ -133,24 +128,25 @@ class Subresources:
         _set_scheduled(pod, rfc3339(self._clock.now()))
         if not request.is_dry_run:
             self._store.update(PODS, pod)
-        return json_answer(_success(201), status=201)
+        return json_answer(_success(201), status=201, warnings=warnings)
 
-    async def _evict(self, request: Request, resource: Resource, place: Place) -> Answer:
+    async def _evict(self, request: Request, place: Place) -> Answer:
         def delete(namespace: str, name: str, options: Mapping[str, Any]) -> None:
             stored = self._store.get(PODS, namespace, name)
             if stored is not None:
                 self._deletions.delete(PODS, stored, DeleteOptions.read(options, {}))
 
+        body, warnings = read_asked(request, EVICTION)
         status = evict(
             self._store,
             self._clock,
             place.namespace,
             place.name,
-            read_body(request, resource),
+            body,
             dry_run=request.is_dry_run,
             delete=delete,
         )
-        return json_answer(status, status=201)
+        return json_answer(status, status=201, warnings=warnings)
 
     def _log(self, request: Request, place: Place) -> Answer:
         """There are no processes, so there is no output: the states of the containers instead.

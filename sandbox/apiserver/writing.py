@@ -26,7 +26,7 @@ from sandbox.apiserver.deletion import DeleteOptions, Deletions
 from sandbox.apiserver.escalation import Escalation
 from sandbox.apiserver.event_expiry import EventExpiry
 from sandbox.apiserver.requests import Place, Request, dry_run
-from sandbox.apiserver.strictness import check_choice, quoted, refuse_or_warn
+from sandbox.apiserver.strictness import check_choice, problems_of, quoted, refuse_or_warn
 from sandbox.apiserver.writes import Write, Written, options_of
 from sandbox.objects import crds
 from sandbox.objects.event_versions import to_core, to_new
@@ -309,16 +309,10 @@ class Writes:
 
     def _tell_problems(self, write: Write, unknown: list[str]) -> None:
         """Warn of fields that are unknown or there twice, or refuse them."""
-        texts = [f'unknown field "{path}"' for path in unknown]
-        repeated = write.repeated
-        if not write.resource.custom:
-            if write.quote is not None or write.request.content_type == "application/yaml":
-                texts.sort()  # a real server has made JSON of it, in that order
-            else:
-                repeated = [
-                    one for one in repeated if one.replace("duplicate", "unknown", 1) not in texts
-                ]
-        problems = [*repeated, *texts]
+        in_order = write.quote is not None or write.request.content_type == "application/yaml"
+        problems = problems_of(
+            unknown, write.repeated, in_order=in_order, custom=write.resource.custom
+        )
         write.warnings += refuse_or_warn(
             write.resource, write.field_validation, problems, write.quote
         )

@@ -9,7 +9,7 @@ from typing import Any
 from common.errors import Cause
 from sandbox.errors import field_invalid, field_not_supported, field_required
 from sandbox.objects.access_resources import CLUSTER_ROLE_BINDINGS, RBAC, ROLES
-from sandbox.objects.dns_names import subdomain_problems
+from sandbox.objects.dns_names import segment_problems, subdomain_problems
 
 Json = Mapping[str, Any]
 
@@ -27,7 +27,6 @@ def complete_binding(binding: dict[str, Any]) -> None:
 
 def role_causes(role: Json) -> Iterator[Cause]:
     """The rules of a Role or a ClusterRole."""
-    yield from _name_causes(role["metadata"].get("name", ""), "metadata.name")
     for index, rule in enumerate(role.get("rules") or ()):
         yield from _rule_causes(rule, f"rules[{index}]", namespaced=role["kind"] == ROLES.kind)
     aggregation = role.get("aggregationRule")
@@ -57,7 +56,6 @@ def _rule_causes(rule: Json, path: str, *, namespaced: bool) -> Iterator[Cause]:
 def binding_causes(binding: Json) -> Iterator[Cause]:
     """The rules of a RoleBinding or a ClusterRoleBinding."""
     everywhere = binding["kind"] == CLUSTER_ROLE_BINDINGS.kind
-    yield from _name_causes(binding["metadata"].get("name", ""), "metadata.name")
     reference = binding.get("roleRef") or {}
     group, kind, name = (reference.get(one) or "" for one in ("apiGroup", "kind", "name"))
     if group != RBAC:
@@ -68,7 +66,8 @@ def binding_causes(binding: Json) -> Iterator[Cause]:
     if not name:
         yield field_required("roleRef.name")
     else:
-        yield from _name_causes(name, "roleRef.name")
+        for text in segment_problems(name):
+            yield field_invalid("roleRef.name", name, text)
     for index, subject in enumerate(binding.get("subjects") or ()):
         yield from _subject_causes(subject, f"subjects[{index}]", everywhere=everywhere)
 
@@ -98,12 +97,3 @@ def _subject_causes(subject: Json, path: str, *, everywhere: bool) -> Iterator[C
         yield field_not_supported(f"{path}.kind", kind, _SUBJECTS)
     elif group != RBAC:
         yield field_not_supported(f"{path}.apiGroup", group, (RBAC,))
-
-
-def _name_causes(name: str, path: str) -> Iterator[Cause]:
-    """A name that stands in a URL, and may have colons."""
-    if name in (".", ".."):
-        yield field_invalid(path, name, f"may not be '{name}'")
-    for sign in "/%":
-        if sign in name:
-            yield field_invalid(path, name, f"may not contain '{sign}'")

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from sandbox.errors import cannot_be_handled
+from sandbox.objects.access_shapes import Binding, Role
 from sandbox.objects.extension_shapes import ApiService, Definition, Webhooks
 from sandbox.objects.go_decoding import type_problem
 from sandbox.objects.pod_shapes import CronJob, Job, OldWorkload, Pod, Workload
@@ -312,6 +313,8 @@ class EndpointSlice(Shape):
 
 _BY_KIND: Mapping[str, type[Shape]] = {
     "APIService": ApiService,
+    "ClusterRole": Role,
+    "ClusterRoleBinding": Binding,
     "ConfigMap": Data,
     "CronJob": CronJob,
     "CustomResourceDefinition": Definition,
@@ -331,6 +334,8 @@ _BY_KIND: Mapping[str, type[Shape]] = {
     "ReplicaSet": Workload,
     "ReplicationController": OldWorkload,
     "ResourceQuota": Quota,
+    "Role": Role,
+    "RoleBinding": Binding,
     "Secret": Data,
     "Service": Service,
     "StatefulSet": Workload,

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sandbox.objects.access_resources import ACCESS
 from sandbox.objects.fields import DATA, kind_key
 from sandbox.objects.resources import BUILTIN
 
@@ -33,7 +34,7 @@ def main() -> None:
 
 def recorded(schemas: Mapping[str, Any], version: str) -> Json:
     """The kinds with their types, by names as short as they are unambiguous."""
-    served = {kind_key(one.api_version, one.kind) for one in BUILTIN if not one.custom}
+    served = {kind_key(one.api_version, one.kind) for one in (*BUILTIN, *ACCESS)}
     kinds = {}
     for name, schema in schemas.items():
         for key in _keys(schema):

@@ -11,9 +11,6 @@ KNOWN: dict[str, tuple[str, ...]] = {
     "the refusal quotes the sets of fields of managedFields, which the sandbox doesn't keep": (
         "fields-pod-merge-strict",
     ),
-    "the answer to a deletion that ends at once lacks the marks of a deletion": (
-        "evict-other-kind",
-    ),
     "validation of workloads stops at what their controllers need": (
         "change-jobs-template",
         "scale-deployments-text",

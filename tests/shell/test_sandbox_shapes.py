@@ -106,17 +106,37 @@ BODIES: dict[str, Any] = {
                     "schema": {
                         "openAPIV3Schema": {
                             "type": "object",
-                            "properties": {"spec": {"type": "array", "items": {"minimum": 1}}},
+                            "properties": {
+                                "spec": {
+                                    "type": "array",
+                                    "items": {"type": "integer", "minimum": 1},
+                                }
+                            },
                         }
                     },
                     "subresources": {
-                        "scale": {"specReplicasPath": ".a", "statusReplicasPath": ".b"}
+                        "scale": {"specReplicasPath": ".spec.a", "statusReplicasPath": ".status.b"}
                     },
                     "additionalPrinterColumns": [{"name": "A", "type": "date", "jsonPath": ".a"}],
                     "selectableFields": [{"jsonPath": ".a"}],
                 }
             ],
         }
+    },
+    "/apis/rbac.authorization.k8s.io/v1/clusterroles": {
+        "rules": [
+            {
+                "verbs": ["get"],
+                "apiGroups": [""],
+                "resources": ["pods"],
+                "resourceNames": ["p"],
+            }
+        ],
+        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]},
+    },
+    "/apis/rbac.authorization.k8s.io/v1/namespaces/golden/rolebindings": {
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"},
+        "subjects": [{"kind": "ServiceAccount", "namespace": "golden", "name": "x"}],
     },
 }
 
