@@ -1,8 +1,8 @@
 """How objects go: grace, finalizers, owners, namespaces.
 
 The garbage collector and the namespace controller of a real cluster are part of the API
-server here: what an object owned goes with it, at once. ``Foreground`` acts like
-``Background``; ``Orphan`` leaves the dependents without the reference.
+server here: what an object owned goes with it, at once, so that ``Foreground`` waits for
+nobody; ``Orphan`` leaves the dependents without the reference.
 """
 
 from collections import deque
@@ -24,7 +24,10 @@ _DEFAULT_GRACE = 30
 _POLICIES = ("", "Foreground", "Background", "Orphan")
 _IMMORTAL = ("default", "kube-public", "kube-system")
 _FINISHED = ("Succeeded", "Failed")
-_ORPHAN = "orphan"  # the finalizer of an owner whose dependents are to stay
+# The finalizers of an owner whose dependents are to stay, and of one that goes after them.
+_ORPHAN, _FOREGROUND = "orphan", "foregroundDeletion"
+_COLLECTOR = frozenset({_ORPHAN, _FOREGROUND})
+_KEEPING = frozenset({"jobs.batch", "replicationcontrollers"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,18 +41,19 @@ class DeleteOptions:
 
     @classmethod
     def read(cls, body: Mapping[str, Any], query: Mapping[str, str]) -> "DeleteOptions":
-        """Read the body, or the query where the body says nothing.
+        """Read the body, or the query of a request that has none.
 
         Raises:
             ApiError: 400 or 422, an option isn't understood.
         """
-        grace = body.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
-        policy = body.get("propagationPolicy") or query.get("propagationPolicy", "")
+        given = body or query
+        grace, policy = given.get("gracePeriodSeconds"), given.get("propagationPolicy") or ""
+        orphans = body.get("orphanDependents")
         preconditions = body.get("preconditions") or {}
         if policy not in _POLICIES:
             cause = errors.field_not_supported("propagationPolicy", policy, (*_POLICIES[1:], "nil"))
             raise errors.invalid("DeleteOptions", "", [cause], group="meta.k8s.io")
-        if policy and body.get("orphanDependents") is not None:
+        if policy and orphans is not None:
             text = "orphanDependents and deletionPropagation cannot be both set"
             cause = errors.field_invalid("propagationPolicy", policy, text)
             raise errors.invalid("DeleteOptions", "", [cause], group="meta.k8s.io")
@@ -60,10 +64,18 @@ class DeleteOptions:
             raise errors.bad_request(text) from error
         return cls(
             grace=1 if seconds is not None and seconds < 0 else seconds,
-            policy=policy,
+            policy=policy if orphans is None else "Orphan" if orphans else "Background",
             uid=preconditions.get("uid") or "",
             version=preconditions.get("resourceVersion") or "",
         )
+
+
+_BY_COLLECTOR = DeleteOptions(policy="Background")
+
+
+def keeps_dependents(resource: Resource) -> bool:
+    """Whether what an object owned stays, unless somebody asks for another policy."""
+    return resource.group_resource in _KEEPING
 
 
 class Deletions:
@@ -110,9 +122,9 @@ class Deletions:
         """
         obj = stored.object(resource)
         meta = obj["metadata"]
-        finalizers = meta.get("finalizers") or []
-        if options.policy == "Orphan" and _ORPHAN not in finalizers:
-            finalizers = meta["finalizers"] = [*finalizers, _ORPHAN]
+        finalizers = self._finalizers(resource, meta.get("finalizers") or [], options)
+        if finalizers:
+            meta["finalizers"] = finalizers
         left = meta.get("deletionGracePeriodSeconds", 0)
         if "deletionTimestamp" not in meta:
             if resource.group_resource == "pods":
@@ -137,17 +149,31 @@ class Deletions:
         marked = stored
         if obj != stored.object(resource):
             marked = self._store.update(resource, obj)
-        if options.policy == "Orphan":
+        if not _COLLECTOR.isdisjoint(obj["metadata"].get("finalizers") or ()):
             self._release(resource, marked)
         elif gone:
             self.remove(resource, marked)
         return marked, gone
 
+    def _finalizers(self, resource: Resource, held: list[str], options: DeleteOptions) -> list[str]:
+        """What must happen before the object goes: what others wait for, and the collector."""
+        policy = options.policy
+        if not policy and _COLLECTOR.isdisjoint(held) and keeps_dependents(resource):
+            policy = "Orphan"
+        wanted = {"Orphan": _ORPHAN, "Foreground": _FOREGROUND}.get(policy)
+        if policy:
+            held = [one for one in held if one not in _COLLECTOR]
+        return [*held, wanted] if wanted else held
+
     def _release(self, resource: Resource, stored: Stored) -> None:
-        """Let the dependents stay, as the garbage collector does, and then the owner go."""
-        self._orphan(stored)
+        """Do with the dependents what the garbage collector does, and then let the owner go."""
         obj = stored.object(resource)
-        left = [one for one in obj["metadata"]["finalizers"] if one != _ORPHAN]
+        finalizers = obj["metadata"]["finalizers"]
+        if _ORPHAN in finalizers:
+            self._orphan(stored)
+        else:
+            self._collect(stored.uid)
+        left = [one for one in finalizers if one not in _COLLECTOR]
         if left:
             obj["metadata"]["finalizers"] = left
         else:
@@ -181,7 +207,7 @@ class Deletions:
     def collect_if_orphaned(self, resource: Resource, stored: Stored) -> None:
         """Remove a new object whose owners were all deleted while it was being made."""
         if stored.owners and all(uid in self._gone for uid in stored.owners):
-            self.delete(resource, stored, DeleteOptions())
+            self.delete(resource, stored, _BY_COLLECTOR)
 
     def _grace(self, obj: Mapping[str, Any], options: DeleteOptions) -> int:
         """How many seconds a pod has; none where no kubelet knows of it, or it has ended."""
@@ -204,7 +230,7 @@ class Deletions:
             if others:
                 self._disown(resource, stored, uid)
             elif not stored.terminating:
-                self.delete(resource, stored, DeleteOptions())
+                self.delete(resource, stored, _BY_COLLECTOR)
 
     def _remove_instances(self, definition: str) -> None:
         """Take the custom resources with their definition, finalizers or not."""
@@ -245,7 +271,7 @@ class Deletions:
             if resource.namespaced:
                 for item in self._store.list(resource, stored.name):
                     if self._store.get(resource, item.namespace, item.name) is item:
-                        self.delete(resource, item, DeleteOptions())
+                        self.delete(resource, item, _BY_COLLECTOR)
         gone = self._finish_namespace(stored.name)
         return stored, gone
 

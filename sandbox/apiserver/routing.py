@@ -17,6 +17,7 @@ from sandbox.apiserver.answers import (
     warning_headers,
 )
 from sandbox.apiserver.audit import AuditLog
+from sandbox.apiserver.deletes import Deletes
 from sandbox.apiserver.forms import Form, Presenter
 from sandbox.apiserver.negotiation import negotiate
 from sandbox.apiserver.reading import Reads
@@ -45,6 +46,7 @@ class Routing:
         registry: Registry,
         reads: Reads,
         writes: Writes,
+        deletes: Deletes,
         subresources: Subresources,
         reviews: AccessReviews,
         presenter: Presenter,
@@ -58,6 +60,7 @@ class Routing:
         self._registry = registry
         self._reads = reads
         self._writes = writes
+        self._deletes = deletes
         self._subresources = subresources
         self._reviews = reviews
         self._presenter = presenter
@@ -215,7 +218,7 @@ class Routing:
         self, request: Request, resource: Resource, place: Place, form: Form
     ) -> Answer:
         chosen = self._reads.selected(request, resource, place.namespace)
-        deleted = await self._writes.delete_each(request, resource, chosen)
+        deleted = await self._deletes.each(request, resource, chosen)
         meta = {"resourceVersion": str(self._store.version)}
         return Answer(body=self._presenter.many(resource, deleted, meta, form))
 
@@ -231,7 +234,7 @@ class Routing:
         if verb == "patch" and place.name:
             return await self._writes.patch(request, resource, place)
         if verb == "delete" and not place.subresource:
-            return await self._writes.delete(request, resource, place)
+            return await self._deletes.one(request, resource, place)
         raise errors.method_not_allowed()
 
     def _present(self, resource: Resource, written: Written, form: Form) -> Answer:

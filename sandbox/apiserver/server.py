@@ -29,13 +29,14 @@ from sandbox.apiserver.audit import AuditLog, Entry
 from sandbox.apiserver.auth import ADMIN, Authenticator
 from sandbox.apiserver.authorization import Attributes, Authorizer
 from sandbox.apiserver.bootstrap import fill_new_cluster
+from sandbox.apiserver.deletes import Deletes
 from sandbox.apiserver.deletion import Deletions
 from sandbox.apiserver.disturbance import Disturbance, dropper
 from sandbox.apiserver.escalation import Escalation
 from sandbox.apiserver.faults import NOTHING, ApiFaults
 from sandbox.apiserver.forms import Form, Presenter
-from sandbox.apiserver.negotiation import negotiate, wants_yaml
 from sandbox.apiserver.impersonation import Impersonation
+from sandbox.apiserver.negotiation import negotiate, wants_yaml
 from sandbox.apiserver.pod_logs import PodLogs
 from sandbox.apiserver.reading import Reads
 from sandbox.apiserver.requests import Place, Request, parse_place, parse_query
@@ -127,6 +128,7 @@ class ApiServer:
             registry=self.registry,
             reads=Reads(store),
             writes=writes,
+            deletes=Deletes(store, self.admission, deletions),
             subresources=Subresources(
                 store,
                 self.registry,

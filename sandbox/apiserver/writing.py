@@ -1,4 +1,4 @@
-"""Create, update, patch and delete: from a request's body to the store.
+"""Create, update and patch: from a request's body to the store.
 
 The order is that of a real API server: decode, defaults, mutating admission, the rules of the
 kind, validating admission, store (kubernetes-resize.md 1.3).
@@ -19,15 +19,14 @@ from sandbox.apiserver.decoding import (
     checked_metadata,
     drop_unknown,
     read_object,
-    read_options,
     understand,
 )
-from sandbox.apiserver.deletion import DeleteOptions, Deletions
+from sandbox.apiserver.deletion import Deletions
 from sandbox.apiserver.escalation import Escalation
 from sandbox.apiserver.event_expiry import EventExpiry
-from sandbox.apiserver.requests import Place, Request, dry_run
+from sandbox.apiserver.requests import Place, Request
 from sandbox.apiserver.strictness import check_choice, problems_of, quoted, refuse_or_warn
-from sandbox.apiserver.writes import Write, Written, options_of
+from sandbox.apiserver.writes import Write, Written
 from sandbox.objects import crds
 from sandbox.objects.event_versions import to_core, to_new
 from sandbox.objects.metadata import (
@@ -40,7 +39,7 @@ from sandbox.objects.metadata import (
 from sandbox.objects.pod_warnings import object_warnings
 from sandbox.objects.registry import Registry
 from sandbox.objects.resizing import prepare_resize
-from sandbox.objects.resources import EVENTS, NAMESPACES, PODS, Resource
+from sandbox.objects.resources import NAMESPACES, PODS, Resource
 from sandbox.objects.store import Store, Stored
 from sandbox.objects.strategies import prepare_create, prepare_identified, prepare_update
 from sandbox.objects.validation import Validation
@@ -228,61 +227,6 @@ class Writes:
         self._deletions.finish(storing, after)
         return write.done(200, after)
 
-    async def delete(self, request: Request, resource: Resource, place: Place) -> Written:
-        """Handle a DELETE on an object."""
-        stored = self._store.get(_storing(resource), place.namespace, place.name)
-        if stored is None:
-            raise errors.not_found(resource, place.name)
-        last, gone = await self._delete(request, resource, stored)
-        if not gone or resource.group_resource == "pods":
-            return Written(status=200, object=last)
-        details = {**errors.details_of(resource, stored.name), "uid": stored.uid}
-        return Written(
-            status=200,
-            object={
-                "kind": "Status",
-                "apiVersion": "v1",
-                "metadata": {},
-                "status": "Success",
-                "details": details,
-            },
-        )
-
-    async def delete_each(
-        self, request: Request, resource: Resource, items: list[Stored]
-    ) -> list[Stored]:
-        """Handle a DELETE on a collection, of which ``items`` are selected: as they were."""
-        for item in items:
-            await self._delete(request, resource, item)
-        return items
-
-    async def _delete(
-        self, request: Request, resource: Resource, stored: Stored
-    ) -> tuple[Stored | Json, bool]:
-        body = read_options(request)
-        options = DeleteOptions.read(body, request.query)
-        dry = request.is_dry_run or dry_run("".join(body.get("dryRun") or ()), "DeleteOptions")
-        storing = _storing(resource)
-        self._deletions.check(resource, stored, options)
-        asked = AdmissionRequest(
-            operation=Operation.DELETE,
-            resource=resource,
-            user=request.user,
-            namespace=stored.namespace,
-            name=stored.name,
-            old_object=stored.object(storing),
-            dry_run=dry,
-            options=options_of("DeleteOptions", request),
-        )
-        await self._admission.mutate(asked)
-        await self._admission.validate(asked)
-        if dry:
-            return self._deletions.planned(storing, stored, options)
-        current = self._store.get(storing, stored.namespace, stored.name)
-        if current is None:
-            raise errors.not_found(resource, stored.name)
-        return self._deletions.delete(storing, current, options)
-
     async def _mutated(self, asked: AdmissionRequest) -> Json:
         obj = await self._admission.mutate(asked)
         if obj is None:
@@ -380,7 +324,3 @@ def _check_version(given: str | None, before: Stored, resource: Resource) -> Non
 def _same_pod_spec(resource: Resource, obj: Json, old: Json | None) -> bool:
     """Whether this is a pod whose spec is what it was: most writes, and nothing to complete."""
     return resource is PODS and old is not None and obj.get("spec") == old.get("spec")
-
-
-def _storing(resource: Resource) -> Resource:
-    return EVENTS if resource.stored_as else resource
