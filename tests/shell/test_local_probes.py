@@ -32,7 +32,8 @@ async def test_a_container_whose_liveness_probe_fails_is_ended_and_runs_again(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path) as here:
-        await here.create(web(livenessProbe=probe("/live", failureThreshold=3)))
+        started = probe("/", failureThreshold=60)  # how long a process takes depends on the machine
+        await here.create(web(startupProbe=started, livenessProbe=probe("/live")))
         ip = await here.ready_ip()
         await post(ip, "/live")
         told = await restarted(here)

@@ -1,6 +1,7 @@
-"""The service account token that a container finds on its disk, in real time.
+"""The service account token that a container finds on its disk.
 
-Hours pass by jumps of the cluster's clock, which is what tokens are issued and renewed by.
+Where it is a real process, hours pass by jumps of the cluster's clock, which is what tokens are
+issued and renewed by.
 """
 
 from collections.abc import Awaitable, Callable
@@ -9,10 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
+import pytest
 
+from common.kube.client import KubeClient
 from common.kube.endpoints import PODS
 from local_pods import World, container, got, listens, until, web, world
 from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
+from sandbox.cluster import Cluster
+from sandbox.kubelet.local.site import Place
+from sandbox.kubelet.local.sources import Sources
+from sandbox.kubelet.local.volumes import Volumes
+from sandbox.kubelet.wire import RunnablePod
+from virtual_cluster import in_cluster
 
 TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 ACCOUNT = "/api/v1/namespaces/shop/serviceaccounts/default"
@@ -115,3 +125,37 @@ async def test_a_token_that_can_not_be_renewed_stays_and_so_do_the_other_volumes
         assert "FailedMount" not in [reason for reason, _ in await here.events()]
         heal()
         await until(another_than(ip, first))
+
+
+@pytest.mark.parametrize(
+    ("life", "age"),
+    [
+        pytest.param(600, 480, id="ten minutes, after eight"),
+        pytest.param(3600, 2880, id="an hour, after 48 minutes"),
+        pytest.param(7 * 86_400, 86_400, id="a week, after a day"),
+    ],
+)
+def test_a_token_is_renewed_when_it_is_old(tmp_path: Path, life: int, age: int) -> None:
+    source = {"serviceAccountToken": {"path": "token", "expirationSeconds": life}}
+    raw = web()
+    raw["spec"]["volumes"] = [{"name": "token", "projected": {"sources": [source]}}]
+
+    async def test(cluster: Cluster, client: KubeClient) -> None:
+        made = await client.create(PODS.as_dicts(), raw, namespace="shop")
+        pod = msgspec.convert(made | {"spec": made["spec"] | raw["spec"]}, RunnablePod)
+        volumes = Volumes(
+            pod=pod,
+            place=Place(kubeconfig=tmp_path, root=tmp_path, ip="", host_ip=""),
+            folder=tmp_path,
+            client=client,
+            clock=cluster.clock,
+            sources=Sources(client=client, namespace="shop"),
+        )
+        tokens = []
+        for seconds in (0, age - 5, 10):
+            cluster.clock.jump(timedelta(seconds=seconds))
+            await volumes.write()
+            tokens.append((tmp_path / "token" / "token").read_text())
+        assert [one == tokens[0] for one in tokens] == [True, True, False]
+
+    in_cluster(test, scenario="namespaces: [shop]")
