@@ -208,7 +208,7 @@ class Writes:
         new = await self._mutated(asked)
         if place.subresource == "resize":
             new = prepare_resize(old, new, self._version)
-        elif grows_generation(storing, old, new):
+        elif grows_generation(storing, place.subresource, old, new):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         self._validation.check_changed(storing, place.subresource, old, new, group=resource.group)
         asked.object = new

@@ -76,7 +76,9 @@ class Deployments:
             revision = _next_revision(old)
             await self._actor.patch(REPLICA_SETS, new, _annotation(REVISION, str(revision)))
         if _revision(deployment) != revision:
-            await self._actor.patch(DEPLOYMENTS, deployment, _annotation(REVISION, str(revision)))
+            # Through the status: an annotation of its own would be a new generation.
+            told = _annotation(REVISION, str(revision))
+            await self._actor.patch(DEPLOYMENTS, deployment, told, subresource="status")
 
     async def _scale(self, deployment: Json, new: Json, old: Sequence[Json]) -> None:
         spec = deployment["spec"]

@@ -190,6 +190,8 @@ def _stateful_set(obj: Json) -> None:
         if strategy["type"] == "RollingUpdate":
             rolling.setdefault("partition", 0)
     spec.setdefault("revisionHistoryLimit", 10)
+    if not spec.get("volumeClaimTemplates"):
+        spec.pop("volumeClaimTemplates", None)
     for claim in spec.get("volumeClaimTemplates") or ():
         claim.update({"kind": "PersistentVolumeClaim", "apiVersion": "v1"})
         claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")

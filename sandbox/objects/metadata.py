@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from sandbox.objects.resources import Resource
+from sandbox.objects.resources import DEPLOYMENTS, Resource
 from sandbox.times import rfc3339
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -118,10 +118,19 @@ def record_manager(
     entries.append(entry)
 
 
-def grows_generation(resource: Resource, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether an update asks for something new: anything but metadata, and status beside spec."""
+def grows_generation(
+    resource: Resource, subresource: str, old: Mapping[str, Any], new: Mapping[str, Any]
+) -> bool:
+    """Whether an update asks for something new: anything but metadata, and status beside spec.
+
+    A Deployment's annotations are something new, as its ReplicaSets get them.
+    """
     if not resource.counts_generations:
         return False
+    if resource is DEPLOYMENTS and not subresource:
+        before, after = old["metadata"].get("annotations"), new["metadata"].get("annotations")
+        if before != after:
+            return True
     ignored = {"metadata", "kind", "apiVersion"}
     if resource.has_status:
         ignored.add("status")

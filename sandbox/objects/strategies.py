@@ -15,7 +15,12 @@ from sandbox.objects.resources import PODS, Resource
 from sandbox.objects.service_addresses import allocate_address, keep_address
 
 _KEEPS_STATUS_ON_CREATE = frozenset({"nodes"})
-_METADATA_THROUGH_STATUS = frozenset({"pods", "nodes"})
+# What of the metadata ``/status`` leaves as it is.
+_METADATA_THROUGH_STATUS = {
+    "deployments.apps": ("ownerReferences", "labels"),
+    "nodes": ("ownerReferences",),
+    "pods": ("ownerReferences",),
+}
 _TOLERATED_SECONDS = 300
 CLAIM_PROTECTION = "kubernetes.io/pvc-protection"  # until no pod uses the claim
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
@@ -150,7 +155,7 @@ def prepare_update(
     """What is left of ``new`` behind the main endpoint or ``/status``; both are consumed.
 
     The main endpoint leaves the status of a resource with ``/status`` alone; ``/status`` takes
-    nothing but the status, for pods and nodes also labels, annotations and finalizers.
+    nothing but the status, for a few kinds also annotations, finalizers and most often labels.
     """
     if subresource != "status":
         if resource is PODS and new.get("spec") != old.get("spec"):
@@ -168,10 +173,13 @@ def prepare_update(
     kept = dict(old)
     if resource is PODS and new.get("status"):
         _complete_status(new["status"])
+    if not resource.custom and resource.group_resource in _FIRST_STATUS:
+        new["status"] = {**_FIRST_STATUS[resource.group_resource], **(new.get("status") or {})}
     _take(kept, new, "status")
     if resource.group_resource in _METADATA_THROUGH_STATUS:
         meta = dict(new["metadata"])
-        _take(meta, old["metadata"], "ownerReferences")
+        for name in _METADATA_THROUGH_STATUS[resource.group_resource]:
+            _take(meta, old["metadata"], name)
         kept["metadata"] = meta
     else:
         kept["metadata"] = dict(old["metadata"])
