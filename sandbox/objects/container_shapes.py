@@ -4,7 +4,17 @@ from typing import Any
 
 import msgspec
 
-from sandbox.objects.shape_base import Amounts, Flag, Json, Number, Portion, Shape, Text, Texts
+from sandbox.objects.shape_base import (
+    Amounts,
+    Flag,
+    Json,
+    Long,
+    Number,
+    Portion,
+    Shape,
+    Text,
+    Texts,
+)
 
 
 class Named(Shape):
@@ -122,7 +132,7 @@ class Socket(Shape):
 class Sleep(Shape):
     """``SleepAction``."""
 
-    seconds: Number = None
+    seconds: Long = None
 
 
 class Handler(Shape):
@@ -153,7 +163,7 @@ class Probe(Shape):
     period_seconds: Number = None
     success_threshold: Number = None
     failure_threshold: Number = None
-    termination_grace_period_seconds: Number = None
+    termination_grace_period_seconds: Long = None
 
 
 class Container(Shape):
@@ -210,7 +220,7 @@ class TokenSource(Shape):
 
     path: Text = None
     audience: Text = None
-    expiration_seconds: Number = None
+    expiration_seconds: Long = None
 
 
 class Projection(Shape):

@@ -9,6 +9,7 @@ from sandbox.objects.shape_base import (
     Flag,
     Json,
     LabelSelector,
+    Long,
     Number,
     Shape,
     Text,
@@ -114,11 +115,11 @@ class Schema(Shape):
     maximum: float | None = None
     exclusive_minimum: Flag = None
     exclusive_maximum: Flag = None
-    min_length: Number = None
-    max_length: Number = None
-    min_items: Number = None
-    max_items: Number = None
-    max_properties: Number = None
+    min_length: Long = None
+    max_length: Long = None
+    min_items: Long = None
+    max_items: Long = None
+    max_properties: Long = None
     nullable: Flag = None
     all_of: "list[Schema] | None" = None
     any_of: "list[Schema] | None" = None

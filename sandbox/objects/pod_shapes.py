@@ -15,6 +15,7 @@ from sandbox.objects.shape_base import (
     Flag,
     Json,
     LabelSelector,
+    Long,
     Map,
     Number,
     Shape,
@@ -29,7 +30,7 @@ class Toleration(Shape):
     operator: Text = None
     value: Text = None
     effect: Text = None
-    toleration_seconds: Number = None
+    toleration_seconds: Long = None
 
 
 class ReadinessGate(Shape):
@@ -59,8 +60,8 @@ class PodSpec(Shape):
     node_name: Text = None
     node_selector: Map = None
     restart_policy: Text = None
-    termination_grace_period_seconds: Number = None
-    active_deadline_seconds: Number = None
+    termination_grace_period_seconds: Long = None
+    active_deadline_seconds: Long = None
     dns_policy: Text = None
     service_account_name: Text = None
     service_account: Text = None
@@ -135,7 +136,7 @@ class PodStatus(Shape):
     qos_class: Text = None
     nominated_node_name: Text = None
     resize: Text = None
-    observed_generation: Number = None
+    observed_generation: Long = None
     conditions: list[Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
@@ -197,7 +198,7 @@ class WorkloadStatus(Shape):
     available_replicas: Number = None
     updated_replicas: Number = None
     unavailable_replicas: Number = None
-    observed_generation: Number = None
+    observed_generation: Long = None
     desired_number_scheduled: Number = None
     current_number_scheduled: Number = None
     updated_number_scheduled: Number = None

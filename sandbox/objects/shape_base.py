@@ -1,11 +1,12 @@
 """What all shapes are made of: the types of fields, and what many kinds have in common."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 Text = str | None
-Number = int | None
+Number = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)] | None
+Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None
 Flag = bool | None
 Texts = list[str] | None
 Map = dict[str, str] | None

@@ -20,6 +20,7 @@ from sandbox.objects.shape_base import (
     Flag,
     Json,
     LabelSelector,
+    Long,
     Map,
     Number,
     Portion,
@@ -48,7 +49,9 @@ class Metadata(Shape):
     namespace: Text = None
     uid: Text = None
     resource_version: Text = None
-    generation: Number = None
+    generation: Long = None
+    creation_timestamp: Text = None
+    deletion_timestamp: Text = None
     labels: Map = None
     annotations: Map = None
     finalizers: Texts = None
@@ -255,7 +258,7 @@ class BudgetSpec(Shape):
 class BudgetStatus(Shape):
     """``PodDisruptionBudgetStatus``."""
 
-    observed_generation: Number = None
+    observed_generation: Long = None
     disruptions_allowed: Number = None
     current_healthy: Number = None
     desired_healthy: Number = None

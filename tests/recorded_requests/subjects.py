@@ -2,10 +2,13 @@
 
 from recorded_requests import (
     access,
+    asking,
     custom,
     definitions,
     hooks,
     objects,
+    pod_rules,
+    pod_writes,
     pods,
     policies,
     reads,
@@ -18,6 +21,8 @@ from recorded_requests.case import Case, Request
 SUBJECTS: dict[str, list[Case]] = {
     "resize": [*resize.CASES, *resize_states.CASES],
     "pods": pods.CASES,
+    "pod_rules": pod_rules.CASES,
+    "pod_writes": pod_writes.CASES,
     "workloads": workloads.CASES,
     "policies": policies.CASES,
     "webhooks": hooks.CASES,
@@ -26,6 +31,7 @@ SUBJECTS: dict[str, list[Case]] = {
     "reads": reads.CASES,
     "objects": objects.CASES,
     "access": access.CASES,
+    "asking": asking.CASES,
 }
 
 # What every case finds in the cluster.
