@@ -60,7 +60,6 @@ _SETS = (Operator.IN, Operator.NOT_IN)
 _NEGATIVE = (Operator.NOT_IN, Operator.NOT_EQUALS)
 _EXISTENCE = (Operator.EXISTS, Operator.DOES_NOT_EXIST)
 _ORDERING = (Operator.GREATER_THAN, Operator.LESS_THAN)
-_WITHIN = "unable to parse requirement: "
 _BINARY = "in, notin, =, ==, !=, gt, lt"
 
 
@@ -207,7 +206,12 @@ class _Parser:
         if self._peek() and not self._begins_one():
             raise self._error("!, identifier, or 'end of string'")
         while self._peek():
-            found.append(self._one())
+            try:
+                found.append(self._one())
+            except LabelError:
+                raise
+            except LabelSelectorError as error:
+                raise LabelSelectorError(f"unable to parse requirement: {error}") from error
             if not self._peek():
                 break
             if not self._take_if(","):
@@ -233,17 +237,16 @@ class _Parser:
     def _operator(self) -> Operator:
         token = self._peek()
         if token in ("exists", "!") or token not in list(Operator):
-            raise self._error(_BINARY, within=True)
+            raise self._error(_BINARY)
         self._next += 1
         return Operator(token)
 
     def _set(self) -> set[str]:
         """Values in parentheses; a missing one, as in ``(a,)``, is the empty text."""
         if not self._take_if("("):
-            text = f"{_WITHIN}found '{self._peek()}' expected: '('"
-            raise LabelSelectorError(text)
+            raise LabelSelectorError(f"found '{self._peek()}' expected: '('")
         if not self._is_word() and self._peek() not in (",", ")"):
-            raise self._error("',', ')' or identifier", within=True)
+            raise self._error("',', ')' or identifier")
         values: set[str] = set()
         while True:
             named = self._is_word()
@@ -251,7 +254,7 @@ class _Parser:
             if self._take_if(")"):
                 return values
             if not self._take_if(","):
-                raise self._error("',' or ')'" if named else "',', or identifier", within=True)
+                raise self._error("',' or ')'" if named else "',', or identifier")
 
     def _begins_one(self) -> bool:
         return self._is_word() or self._peek() == "!"
@@ -265,7 +268,7 @@ class _Parser:
 
     def _word(self) -> str:
         if not self._is_word():
-            raise self._error("identifier", within=True)
+            raise self._error("identifier")
         self._next += 1
         return self._tokens[self._next - 1]
 
@@ -275,10 +278,8 @@ class _Parser:
         self._next += 1
         return True
 
-    def _error(self, wanted: str, *, within: bool = False) -> LabelSelectorError:
-        """What the next token isn't; ``within`` a requirement, or between two."""
-        found = f"found '{self._peek()}', expected: {wanted}"
-        return LabelSelectorError(f"{_WITHIN}{found}" if within else found)
+    def _error(self, wanted: str) -> LabelSelectorError:
+        return LabelSelectorError(f"found '{self._peek()}', expected: {wanted}")
 
 
 def _selector(requirements: Iterable[Requirement]) -> Selector:
@@ -294,7 +295,8 @@ def _requirement(key: str, operator: Operator, values: Sequence[str]) -> Require
     if operator in _EXISTENCE and values:
         raise LabelSelectorError("values set must be empty for exists and does not exist")
     if operator in _ORDERING and _integer(values[0]) is None:
-        raise LabelSelectorError("for 'Gt', 'Lt' operators, the value must be an integer")
+        text = "for 'Gt', 'Lt' operators, the value must be an integer"
+        raise LabelSelectorError(f'values[0]: Invalid value: "{values[0]}": {text}')
     for index, value in enumerate(values):
         if len(value) > 63 or _VALUE.fullmatch(value) is None:
             raise LabelError(f"values[{index}][{key}]", value, is_key=False)

@@ -11,6 +11,7 @@ from sandbox.errors import ApiError
 
 JSON = "application/json"
 YAML = "application/yaml"
+_TEXT_TAG = "tag:yaml.org,2002:str"
 TEXT = "text/plain; charset=utf-8"
 
 
@@ -30,11 +31,27 @@ def json_answer(value: Any, *, status: int = 200, warnings: Sequence[str] = ()) 
     return Answer(status=status, body=msgspec.json.encode(value), headers=headers)
 
 
+class _Dumper(yaml.SafeDumper):
+    """Writes texts as Go's library does."""
+
+
+def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    """Line by line what has several, in double quotes what would be something else."""
+    style = "|" if "\n" in text else None
+    others = _Dumper.yaml_implicit_resolvers.get(text[:1], ())
+    if text.lower() in ("y", "n") or any(pattern.match(text) for _, pattern in others):
+        style = '"'
+    return dumper.represent_scalar(_TEXT_TAG, text, style=style)
+
+
+_Dumper.add_representer(str, _text_node)
+
+
 def in_yaml(answer: Answer) -> Answer:
     """The same as YAML, its names in order, if it is JSON."""
     if answer.content_type != JSON:
         return answer
-    text = yaml.safe_dump(msgspec.json.decode(answer.body), allow_unicode=True)
+    text = yaml.dump(msgspec.json.decode(answer.body), Dumper=_Dumper, allow_unicode=True)
     return replace(answer, body=text.encode(), content_type=YAML)
 
 

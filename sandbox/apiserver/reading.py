@@ -1,7 +1,6 @@
 """Get and list: pages, versions, continue tokens."""
 
 import asyncio
-import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -13,11 +12,15 @@ import msgspec
 from common.errors import Cause
 from sandbox import errors
 from sandbox.apiserver.requests import Request
+from sandbox.objects.byte_fields import broken_at
+from sandbox.objects.go_decoding import syntax_problem
 from sandbox.objects.resources import Resource
 from sandbox.objects.selectors import Selection, select
 from sandbox.objects.store import Store, Stored
 
 _CONTINUE_FORMAT = "meta.k8s.io/v1"
+_STANDARD = str.maketrans("-_", "+/")
+_PADDING = ("", "", "==", "=")  # by what is left over of groups of four
 _FUTURE_WAIT = 3.0  # seconds that a list waits for a version that isn't there yet
 _EXPIRED_PAGE = (
     "The provided continue parameter is too old to display a consistent list result. You can "
@@ -29,6 +32,23 @@ _EXPIRED_PAGE = (
 _EXACT, _NOT_OLDER = "Exact", "NotOlderThan"
 _MATCH = "resourceVersionMatch"
 _STREAM = "sendInitialEvents"
+
+
+class _Token(msgspec.Struct):
+    """A continue token, as it was written."""
+
+    v: str = ""
+    rv: int = 0
+    start: str = ""
+
+    @property
+    def problem(self) -> str:
+        """Why nobody can go on from here; empty when one can."""
+        if self.v != _CONTINUE_FORMAT:
+            return f"server does not recognize this encoded version {self.v}"
+        if not self.rv:
+            return f"incorrect encoded start resourceVersion (version {self.v})"
+        return "" if self.start else f"encoded start key empty (version {self.v})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +91,7 @@ class Reads:
         """
         selection = selection_of(request, resource, namespace)
         limit = max(request.number("limit") or 0, 0)
+        request.number("timeoutSeconds")
         version_text = request.query.get("resourceVersion", "")
         _check_list_options(request)
         token = request.query.get("continue", "")
@@ -210,9 +231,12 @@ def streams_initial_events(request: Request, *, serves_watch_list: bool) -> bool
 
     Source: ``validateWatchOptions``, as for :func:`_check_list_options`.
     """
-    match = request.query.get(_MATCH, "")
+    match, asked = request.query.get(_MATCH, ""), _STREAM in request.query
+    version = request.query.get("resourceVersion", "")
+    if serves_watch_list and not asked and not match and version in ("", "0"):
+        match, asked = _NOT_OLDER, True  # as older clients always had it (SetListOptionsDefaults)
     causes = []
-    if _STREAM in request.query:
+    if asked:
         if match != _NOT_OLDER:
             text = f"{_STREAM} requires setting {_MATCH} to {_NOT_OLDER}"
             causes.append(errors.field_forbidden(_MATCH, text))
@@ -220,14 +244,14 @@ def streams_initial_events(request: Request, *, serves_watch_list: bool) -> bool
             text = f"{_STREAM} is forbidden for watch unless the WatchList feature gate is enabled"
             causes.append(errors.field_forbidden(_STREAM, text))
     if match:
-        if _STREAM not in request.query:
+        if not asked:
             text = f"{_MATCH} is forbidden for watch unless {_STREAM} is provided"
             causes.append(errors.field_forbidden(_MATCH, text))
         if match != _NOT_OLDER:
             causes.append(errors.field_not_supported(_MATCH, match, (_NOT_OLDER,)))
         causes += _match_with_continue(request)
     _refuse(causes)
-    return request.flag(_STREAM)
+    return asked and (_STREAM not in request.query or request.flag(_STREAM))
 
 
 def _match_with_continue(request: Request) -> list[Cause]:
@@ -257,18 +281,20 @@ def read_token(text: str) -> tuple[int, str]:
     Raises:
         ApiError: 400, nobody gave out such a token.
     """
-    raw = b""
-    try:
-        raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        token = msgspec.json.decode(raw)
-        version, start = int(token["rv"]), str(token["start"])
-    except (binascii.Error, msgspec.DecodeError, ValueError, TypeError, KeyError) as error:
-        problem = str(error)
-        if raw and raw[:1] != b"{":
-            problem = f"invalid character '{chr(raw[0])}' looking for beginning of value"
-        raise errors.bad_request(
-            f"invalid continue token: continue key is not valid: {problem}"
-        ) from error
+    start, version, problem = "", 0, ""
+    place = broken_at(text.translate(_STANDARD) + _PADDING[len(text) % 4])
+    if place is not None:
+        problem = f"illegal base64 data at input byte {min(place, len(text) - 1)}"
+    else:
+        raw = urlsafe_b64decode(text + _PADDING[len(text) % 4])
+        try:
+            token = msgspec.json.decode(raw, type=_Token)
+        except msgspec.DecodeError as error:
+            problem = syntax_problem(raw) or str(error)
+        else:
+            start, version, problem = token.start, token.rv, token.problem
+    if problem:
+        raise errors.bad_request(f"invalid continue token: continue key is not valid: {problem}")
     return version, start.strip("/\0")
 
 

@@ -49,8 +49,8 @@ class Request:
         Raises:
             ApiError: 400, it is no number.
         """
-        text = self.query.get(name, "")
-        if not text:
+        text = self.query.get(name)
+        if text is None:
             return None
         if _INTEGER.fullmatch(text) is None:
             raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')

@@ -76,13 +76,11 @@ class Routing:
         """The served resource of a path.
 
         Raises:
-            ApiError: 404, the group version is served, but not this resource or subresource.
+            ApiError: 404, the group is no CRD's, or the resource lacks the subresource.
         """
         resource = self._registry.find(place.group, place.version, place.plural)
         if resource is None:
-            if place.version in self._registry.group_versions().get(
-                place.group, ()
-            ) or self._is_our_own(place.group):
+            if self._is_our_own(place.group):
                 raise errors.no_such_path()
             return None
         if place.subresource and (
@@ -240,8 +238,7 @@ class Routing:
     def _present(self, resource: Resource, written: Written, form: Form) -> Answer:
         headers = warning_headers(written.warnings)
         if isinstance(written.object, Stored):
-            whole = Form.WHOLE if form.is_table else form
-            body = self._presenter.one(resource, written.object, whole)
+            body = self._presenter.one(resource, written.object, form)
         else:
             obj = {"kind": resource.kind, "apiVersion": resource.api_version, **written.object}
             body = msgspec.json.encode(obj)

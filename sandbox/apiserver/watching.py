@@ -98,6 +98,12 @@ def _next_bookmark(now: float, end: float) -> float:
     return at if at > now else end
 
 
+def _begins_with_all(request: Request) -> bool:
+    """Whether a watch that is no streaming list is told what there is, too."""
+    version = request.query.get("resourceVersion", "")
+    return version in ("", "0") and "sendInitialEvents" not in request.query
+
+
 class Watches:
     """Opens watches. A line is written once per change and form, whoever receives it."""
 
@@ -127,6 +133,7 @@ class Watches:
                 version that is too old is told by an ERROR event.
         """
         selection = selection_of(request, resource, namespace)
+        request.number("limit")
         seconds = request.number("timeoutSeconds") or _SHORTEST + self._rng.randrange(_SHORTEST)
         streamed = streams_initial_events(
             request, serves_watch_list=self._version.serves_watch_list
@@ -135,7 +142,7 @@ class Watches:
         bookmarks = request.flag("allowWatchBookmarks")
         storing = EVENTS if resource.stored_as else resource
         first: list[bytes] = []
-        if streamed or (since == 0 and request.query.get("sendInitialEvents") != "false"):
+        if streamed or _begins_with_all(request):
             first = [
                 self._line(ChangeType.ADDED, item, resource, form)
                 for item in self._store.list(storing, namespace)

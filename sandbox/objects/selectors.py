@@ -11,13 +11,15 @@ from common.labels import (
     Selector,
     parse_selector,
 )
-from sandbox.errors import bad_request
+from sandbox.errors import bad_request, shown
 from sandbox.objects.metadata_rules import key_causes, value_causes
 from sandbox.objects.resources import Resource
 from sandbox.objects.store import Stored
 
 _TERM = re.compile(r"([^=!]+)(==|!=|=)(.*)", re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPE = re.compile(r"\\[\\,=]")
+_NO_ESCAPE = re.compile(r"\\.?", re.DOTALL)
 _SPLIT = re.compile(r"(?<!\\),")
 
 
@@ -66,9 +68,7 @@ def select(
     try:
         by_label = parse_selector(labels) if labels else EVERYTHING
     except LabelError as error:
-        causes = (key_causes if error.is_key else value_causes)(error.text, error.place)
-        text = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
-        raise bad_request(f"unable to parse requirement: {text}") from error
+        raise bad_request(f"unable to parse requirement: {_no_label(error)}") from error
     except LabelSelectorError as error:
         raise bad_request(str(error)) from error
     by_field = tuple(_term(resource, text) for text in _SPLIT.split(fields) if text)
@@ -77,11 +77,21 @@ def select(
     )
 
 
+def _no_label(error: LabelError) -> str:
+    """All that is wrong with a key or a value, at one place."""
+    causes = (key_causes if error.is_key else value_causes)(error.text, error.place)
+    head = f"Invalid value: {shown(error.text)}: "
+    problems = "; ".join(cause.message.removeprefix(head) for cause in causes)
+    return f"{error.place}: {head}{problems}"
+
+
 def _term(resource: Resource, text: str) -> FieldTerm:
     match = _TERM.fullmatch(text)
     if match is None:
         raise bad_request(f"invalid selector: '{text}'; can't understand '{text}'")
     path, operator, value = match.groups()
+    if wrong := _NO_ESCAPE.search(_ESCAPE.sub("", value)):
+        raise bad_request(f"invalid field selector: invalid escape sequence: {wrong[0]}")
     return FieldTerm(_reader(resource, path.strip()), _ESCAPED.sub(r"\1", value), operator != "!=")
 
 
