@@ -31,6 +31,7 @@ from sandbox.kubelet.local.site import LOOPBACK, Site
 from sandbox.kubelet.node import Node, NodeShape, node_object, node_status
 from sandbox.kubelet.pod_lifecycle import PodRun, Simulation
 from sandbox.kubelet.status import status_patch
+from sandbox.kubelet.steady import SteadyPlans
 from sandbox.kubelet.usages import NodeUsage, PodUsage, node_usage, pod_usages
 from sandbox.kubelet.wire import RunnablePod
 from sandbox.listener import Listener
@@ -75,6 +76,7 @@ class Kubelets:
         self.nodes = {shape.name: Node(shape, simulation) for shape in shapes}
         self._client = client
         self._clock = clock
+        self._plans = SteadyPlans(clock, self.nodes)
         self._homes: dict[str, Node] = {}  # by pod UID
         self._written: dict[str, int] = {}  # hash of the last status, by pod UID
         self._queue = WorkQueue()
@@ -197,7 +199,7 @@ class Kubelets:
 
     def thaw(self, name: str) -> None:
         """Bring it back."""
-        self.nodes[name].thaw(self._clock.now())
+        self.nodes[name].thaw(self._plans.now())
         self._enqueue(self.nodes[name])
 
     async def reshape(self, shape: NodeShape) -> None:
@@ -208,7 +210,7 @@ class Kubelets:
     # Pods
 
     def _changed(self, change: Change[RunnablePod]) -> None:
-        now = self._clock.now()
+        now = self._plans.now()
         old, new = change.old, change.new
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._forget(old.metadata.uid)
@@ -234,7 +236,7 @@ class Kubelets:
         """Something has happened to a process."""
         node = self._homes.get(uid)
         if node is not None and uid in node.pods:
-            fact(node.pods[uid], self._clock.now())
+            fact(node.pods[uid], self._plans.now())
             self._queue.add(uid)
 
     def log(self, uid: str, container: str, run: int) -> Path | None:
@@ -257,7 +259,7 @@ class Kubelets:
             self._addresses_of(pod.object).give_back(pod.ip)
             if self._local is not None:
                 self._local.forget(uid)
-        node.forget(uid, self._clock.now())
+        node.forget(uid, self._plans.now())
         self._enqueue(node)
 
     def _enqueue(self, node: Node) -> None:
@@ -281,7 +283,7 @@ class Kubelets:
         node = self._homes.get(uid)
         if node is None or node.frozen:
             return
-        now = self._clock.now()
+        now = self._plans.now()
         node.advance(uid, now)
         node.touched.discard(uid)
         self._enqueue(node)
@@ -302,13 +304,13 @@ class Kubelets:
     def _collect(self, pod: PodRun, node: Node) -> None:
         for notice in pod.notices:
             self._event_number += 1
-            number, now = self._event_number, self._clock.now()
+            number, now = self._event_number, self._plans.now()
             self._events.put_nowait(event(pod, notice, node=node.name, number=number, now=now))
         pod.notices.clear()
 
     async def _write(self, pod: PodRun, node: Node) -> None:
         """Patch the status, if it says anything new."""
-        patch = status_patch(pod, host_ip=node.shape.address, now=self._clock.now())
+        patch = status_patch(pod, host_ip=node.shape.address, now=self._plans.now())
         body = msgspec.json.encode(patch)
         if self._written.get(pod.uid) == hash(body):
             return
@@ -354,7 +356,7 @@ class Kubelets:
     async def _look_for_the_hungry(self) -> NoReturn:
         while True:
             await asyncio.sleep(self.simulation.timing.memory_check)
-            now = self._clock.now()
+            now = self._plans.now()
             for node in self.nodes.values():
                 node.kill_hungry(now)
                 self._enqueue(node)
@@ -362,7 +364,7 @@ class Kubelets:
     async def _retry_deferred(self) -> NoReturn:
         while True:
             await asyncio.sleep(self.simulation.timing.retry_deferred)
-            now = self._clock.now()
+            now = self._plans.now()
             for node in self.nodes.values():
                 node.retry(now)
                 self._enqueue(node)

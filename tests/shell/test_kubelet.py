@@ -213,6 +213,49 @@ def test_a_pod_that_makes_room_for_a_critical_one_is_told_of_and_stays() -> None
     in_cluster(test, scenario=SCENARIO)
 
 
+@pytest.mark.parametrize("hours", [-4, 4], ids=["back", "forward"])
+def test_a_clock_that_jumps_hurries_and_delays_nothing(hours: int) -> None:
+    """What a pod is up to takes as long as before; what is stamped shows the jump."""
+    timing = "timing: {start-delay: 10s, ready-delay: 10s, resize-delay: 10s, stop-delay: 10s}"
+
+    async def test(cluster: Cluster, client: KubeClient) -> None:
+        async def seen_after(*seconds: float) -> list[Any]:
+            """What holds after each of the waits; the clock jumps in the middle of the first."""
+            told = []
+            for place, wait in enumerate(seconds):
+                if place == 0:
+                    cluster.clock.jump(timedelta(hours=hours))
+                    await create(client, f"noise-{len(cluster.audit())}")  # a kubelet looks
+                await asyncio.sleep(wait)
+                told.append(await state())
+            return told
+
+        async def state() -> Any:
+            try:
+                found = await pod(client, "web")
+            except NotFoundError:
+                return "gone"
+            if not found["status"].get("containerStatuses"):
+                return "Pending"
+            if condition(found, "PodResizeInProgress"):
+                return "resizing"
+            ready = condition(found, "Ready")["status"] == "True"
+            return "Ready" if ready else found["status"]["phase"]
+
+        await create(client, "web")
+        await asyncio.sleep(5)
+        assert await seen_after(3, 4, 4, 6) == ["Pending", "Running", "Running", "Ready"]
+        await resize(client, "web", "300m")
+        await asyncio.sleep(5)
+        assert await seen_after(3, 4) == ["resizing", "Ready"]
+        assert actual_cpu(await pod(client, "web")) == "300m"
+        await client.delete(PODS, "web", namespace="shop")
+        await asyncio.sleep(5)
+        assert await seen_after(3, 4) == ["Ready", "gone"]
+
+    in_cluster(test, scenario=SCENARIO + timing)
+
+
 def test_a_node_that_is_deleted_leaves_its_pods_without_resizes() -> None:
     async def test(cluster: Cluster, client: KubeClient) -> None:
         await create(client, "web")
