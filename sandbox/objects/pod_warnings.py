@@ -3,7 +3,7 @@
 Deprecated labels and annotations, and volumes of single vendors, are not told of.
 
 Source: ``GetWarningsForPod`` and ``GetWarningsForPodTemplate``, k8s.io/kubernetes
-pkg/api/pod/warnings.go.
+pkg/api/pod/warnings.go; the ``WarningsOnCreate`` of pkg/registry/*/strategy.go there.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,6 +15,8 @@ from sandbox.objects.resources import PODS, TEMPLATES, Resource
 
 Json = Mapping[str, Any]
 
+# Kinds whose names become the beginnings of those of pods.
+_NAMING: Final = ("CronJob", "Deployment", "Job", "ReplicaSet", "ReplicationController")
 _LISTS: Final = ("initContainers", "containers")
 _WHOLE: Final = ("memory", "ephemeral-storage")
 _THOUSANDTHS: Final = 1000
@@ -25,21 +27,31 @@ def object_warnings(resource: Resource, obj: Json) -> Iterator[str]:
     if resource is PODS:
         yield from pod_warnings(obj)
     elif not resource.custom and resource.kind in TEMPLATES:
+        if resource.kind in _NAMING:
+            yield from _name_warnings(obj, "this is used in Pod names and hostnames")
         path = TEMPLATES[resource.kind]
         template = obj
         for name in path.split("."):
             template = template.get(name) or {}
         yield from spec_warnings(template.get("spec") or {}, f"{path}.spec")
+        limit = (obj.get("spec") or {}).get("revisionHistoryLimit")
+        if resource.kind == "StatefulSet" and limit is not None and limit < 0:
+            yield (
+                "spec.revisionHistoryLimit: a negative value retains all historical revisions; a "
+                "value >= 0 is recommended"
+            )
+
+
+def _name_warnings(obj: Json, used: str) -> Iterator[str]:
+    problems = " ".join(label_problems(obj["metadata"]["name"]))
+    if problems:
+        surprise = "which can result in surprising behavior; a DNS label is recommended"
+        yield f"metadata.name: {used}, {surprise}: [{problems}]"
 
 
 def pod_warnings(pod: Json) -> Iterator[str]:
     """What is odd about a new pod."""
-    problems = " ".join(label_problems(pod["metadata"]["name"]))
-    if problems:
-        yield (
-            "metadata.name: this is used in the Pod's hostname, which can result in surprising "
-            f"behavior; a DNS label is recommended: [{problems}]"
-        )
+    yield from _name_warnings(pod, "this is used in the Pod's hostname")
     yield from spec_warnings(pod.get("spec") or {}, "spec")
 
 

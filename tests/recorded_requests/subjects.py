@@ -14,6 +14,7 @@ from recorded_requests import (
     reads,
     resize,
     resize_states,
+    workload_rules,
     workloads,
 )
 from recorded_requests.case import Case, Request
@@ -24,6 +25,7 @@ SUBJECTS: dict[str, list[Case]] = {
     "pod_rules": pod_rules.CASES,
     "pod_writes": pod_writes.CASES,
     "workloads": workloads.CASES,
+    "workload_rules": workload_rules.CASES,
     "policies": policies.CASES,
     "webhooks": hooks.CASES,
     "custom": custom.CASES,
