@@ -43,9 +43,12 @@ class Switches:
         return serve(None)
 
     def _turn_faults(self, wanted: Section | None) -> Answer:
-        """``{items: [rule, …]}`` replaces all rules."""
+        """``{items: [rule, …]}`` replaces all rules; what is answered can be sent back."""
         if wanted is not None:
-            rules = [ApiFault.parse(one) for one in wanted.sections("items")]
+            rules = []
+            for one in wanted.sections("items"):
+                one.take("hits", description.whole, 0)  # counted anew
+                rules.append(ApiFault.parse(one))
             wanted.close()
             self._faults.replace(rules)
         return json_answer({"items": self._faults.as_json()})

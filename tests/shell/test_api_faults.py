@@ -17,7 +17,7 @@ from common.errors import (
     UnreachableError,
 )
 from common.kube.client import KubeClient, PatchType
-from common.kube.endpoints import NODES, PODS
+from common.kube.endpoints import NODES, POD_METRICS, PODS
 from sandbox import virtual_time
 from sandbox.apiserver.faults import ApiFault
 from sandbox.cluster import Cluster
@@ -102,6 +102,15 @@ async def test_faults_are_turned_over_the_wire() -> None:
         assert (await api("PATCH", "/sandbox/faults", {})).status == 405
 
 
+async def test_rules_that_were_read_can_be_written_again() -> None:
+    async with api_server() as api:
+        body = {"items": [{"match": {"verb": "list"}, "share": 0.5, "until": "2m", "delay": "0s"}]}
+        await api("PUT", "/sandbox/faults", body)
+        told = await api.read("/sandbox/faults")
+        assert (await api("PUT", "/sandbox/faults", told)).status == 200
+        assert await api.read("/sandbox/faults") == told
+
+
 @pytest.mark.parametrize(
     ("path", "body", "want"),
     [
@@ -143,6 +152,17 @@ def test_faults_of_a_scenario_reach_clients_with_their_class() -> None:
                 await client.delete(PODS, name, namespace="shop")
 
     in_cluster(test, scenario=scenario)
+
+
+def test_faults_reach_aggregated_apis_too() -> None:
+    async def test(cluster: Cluster, client: KubeClient) -> None:
+        match = {"user-agent": "test/*", "group": "metrics.k8s.io", "verb": "list"}
+        cluster.api.faults.add(rule(match=match, refuse=503))
+        with pytest.raises(ServerError):
+            await client.list(POD_METRICS, namespace="shop")
+        await client.list(PODS, namespace="shop")
+
+    in_cluster(test, scenario=SCENARIO)
 
 
 def test_a_delay_is_waited_for() -> None:
