@@ -39,7 +39,7 @@ def read_asked(request: Request, resource: Resource) -> tuple[Json, list[str]]:
         ApiError: 400 and 415, it can't be read, or has unknown or repeated fields and they are
             refused; 422, ``fieldValidation`` is none.
     """
-    choice = _choice(request)
+    choice = check_options(request)
     obj = read_body(request, resource)
     if obj.get("apiVersion") not in _OLD_VERSIONS.get(resource.kind, ()):
         check_type_meta(obj, resource)
@@ -61,7 +61,7 @@ def patched(
     Raises:
         ApiError: 400, 415 or 422, the patch can't be applied, or what it makes can't be read.
     """
-    choice = _choice(request)
+    choice = check_options(request)
     content_type = request.headers.get("content-type", "")
     obj = apply_patch(content_type, copied(dict(current)), request.body, resource=resource)
     shown = quoted(request.body, request.content_type, copied(obj))
@@ -74,7 +74,12 @@ def patched(
     return obj, list(refuse_or_warn(resource, choice, problems, lambda: shown))
 
 
-def _choice(request: Request) -> str:
+def check_options(request: Request) -> str:
+    """The request's ``fieldValidation``.
+
+    Raises:
+        ApiError: 422, it is none.
+    """
     choice = request.query.get("fieldValidation", "")
     check_choice(choice, _OPTIONS.get(request.method, "CreateOptions"))
     return choice

@@ -100,14 +100,14 @@ def read_object(request: Request, resource: Resource) -> Json:
 def checked_metadata(obj: Json, resource: Resource, place: Place) -> Json:
     """The metadata of ``obj``, which gets kind, version and namespace where it has none.
 
+    A custom resource keeps the type that it names, for :func:`understand` to look at.
+
     Raises:
         ApiError: 400, one of them is another than the URL's.
     """
-    if resource.custom:
-        check_type(obj, resource)
-    else:
+    if not resource.custom:
         check_type_meta(obj, resource)
-    obj["kind"], obj["apiVersion"] = resource.kind, resource.api_version
+        obj["kind"], obj["apiVersion"] = resource.kind, resource.api_version
     meta = obj.get("metadata")
     if meta is None:
         meta = obj["metadata"] = {}
@@ -205,9 +205,10 @@ def understand(
     ``completes`` False says that nothing can be missing.
 
     Raises:
-        ApiError: 400, a value can't be read.
+        ApiError: 400, a value can't be read; 422, a custom resource is of another type.
     """
     if custom is not None:
+        check_type(obj, resource)
         tidy_metadata(obj)
         structural_schema.drop_nulls(obj, custom.schema)
         structural_schema.fill_defaults(obj, custom.schema)

@@ -62,7 +62,7 @@ class Escalation:
                 return
             found = self._authorizer.role_rules(role, request.namespace, name)
             if found is None:
-                raise not_found(role, name)
+                raise not_found(resource, name)  # as a real server tells it
             rules = [one.raw for one in found]
         held = [one.raw for one in self._authorizer.rules(request.user, request.namespace)]
         missing = [

@@ -11,7 +11,13 @@ from sandbox import errors
 from sandbox.admission.eviction import evict
 from sandbox.apiserver.access_reviews import AccessReviews
 from sandbox.apiserver.answers import Answer, json_answer, text_answer
-from sandbox.apiserver.asked_bodies import BINDING, EVICTION, patched, read_asked
+from sandbox.apiserver.asked_bodies import (
+    BINDING,
+    EVICTION,
+    check_options,
+    patched,
+    read_asked,
+)
 from sandbox.apiserver.decoding import check_name, checked_metadata
 from sandbox.apiserver.deletion import DeleteOptions, Deletions
 from sandbox.apiserver.pod_logs import wanted_container
@@ -76,6 +82,7 @@ class Subresources:
         if verb not in ("update", "patch"):
             raise errors.method_not_allowed()
 
+        check_options(request)
         given, warnings = read_asked(request, SCALE) if verb == "update" else ({}, [])
 
         def change(old: Json) -> Json:

@@ -113,8 +113,11 @@ class Writes:
             del obj["metadata"]["resourceVersion"]
             return write.done(201, obj)
         if crds.is_definition(resource):
-            obj["status"] = crds.established_status(obj, self._clock.now())
+            obj["status"] = crds.first_status(obj)
         stored = self._store.create(storing, obj)
+        if crds.is_definition(resource):  # a moment later, which nobody has to wait for
+            status = crds.established_status(obj, self._clock.now())
+            self._store.update(storing, {**stored.object(storing), "status": status})
         self._expiry.written(storing, stored)
         self._deletions.collect_if_orphaned(storing, stored)
         return write.done(201, stored)

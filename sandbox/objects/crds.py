@@ -111,6 +111,13 @@ def fill_defaults(crd: dict[str, Any]) -> None:
     spec.setdefault("conversion", {"strategy": "None"})
 
 
+def first_status(crd: Mapping[str, Any]) -> dict[str, Any]:
+    """The status of a definition that nobody has looked at yet."""
+    stored = [one["name"] for one in crd["spec"]["versions"] if one["storage"]]
+    names = {"plural": "", "kind": ""}
+    return {"conditions": None, "acceptedNames": names, _STORED_VERSIONS: stored}
+
+
 def established_status(crd: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """The status that says the definition is accepted and served."""
     spec = crd["spec"]

@@ -54,6 +54,9 @@ def _causes(crd: Json, old: Json | None) -> Iterator[Cause]:
     stored = [one.get("name") for one in spec.get("versions") or () if one.get("storage")]
     if not stored:
         yield field_invalid("status.storedVersions", None, "must have at least one stored version")
+    for label in stored[1:]:
+        text = f"must have the storage version {label}"
+        yield field_invalid("status.storedVersions", stored[:1], text)
     if old is not None:
         yield from _forgotten(old, spec)
     yield from _approval(crd, old)

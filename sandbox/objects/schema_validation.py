@@ -232,7 +232,8 @@ def _in_text(value: str, schema: Schema, form: str, path: str, problems: list[Ca
 def _text_problems(value: str, schema: Schema, path: str) -> Iterator[Cause]:
     size = len(value)
     if size > schema.get("maxLength", size):
-        message = f"Too long: may not be more than {schema['maxLength']} bytes"
+        most = schema["maxLength"]
+        message = f"Too long: may not be more than {most} byte{'' if most == 1 else 's'}"
         yield Cause(reason="FieldValueTooLong", message=message, field=path)
     if size < schema.get("minLength", 0):
         text = f"{path} in body should be at least {schema['minLength']} chars long"
@@ -255,7 +256,7 @@ def _in_number(
     if factor is not None and not _is_multiple(value, factor):
         text = f"{path} in body should be a multiple of {_number(factor)}"
         problems.append(field_invalid(path, value, text))
-    minimum, maximum = schema.get("minimum"), schema.get("maximum")
+    minimum, maximum = (_bound(value, schema.get(name)) for name in ("minimum", "maximum"))
     if minimum is not None:
         strictly = bool(schema.get("exclusiveMinimum"))
         if value < minimum or (strictly and value == minimum):
@@ -275,6 +276,11 @@ def _is_multiple(value: float, factor: float) -> bool:
     if isinstance(value, int):
         return value % (int(factor) or 1) == 0
     return float(1 / factor * value if factor < 1 else value / factor).is_integer()
+
+
+def _bound(value: float, bound: float | None) -> float | None:
+    """A bound as it is compared: for an integer, Go forgets the fraction."""
+    return int(bound) if bound is not None and isinstance(value, int) else bound
 
 
 def _number(value: float) -> str:
@@ -349,5 +355,5 @@ def _in_map(
 
 
 def _too_many(path: str, size: int, most: int) -> Cause:
-    message = f"Too many: {size}: must have at most {most} items"
+    message = f"Too many: {size}: must have at most {most} item{'' if most == 1 else 's'}"
     return Cause(reason="FieldValueTooMany", message=message, field=path)

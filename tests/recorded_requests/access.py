@@ -45,6 +45,9 @@ def access() -> list[Case]:
         return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs), **more}
 
     robot = [post(f"{NS}/serviceaccounts", named("robot"))]
+    bound = named(
+        "b", roleRef={"kind": "Role", "name": "r"}, subjects=[{"kind": "User", "name": "jane"}]
+    )
     attributes = {"namespace": "{ns}", "verb": "get", "resource": "configmaps"}
     # Authorization reads a new binding a moment later.
     reader = get(MAPS, user="robot", until=("kind", "ConfigMapList"))
@@ -180,6 +183,46 @@ def access() -> list[Case]:
         case(
             "access-role-no-verbs",
             post(f"{RBAC}/roles", named("r", rules=[{"apiGroups": [""], "resources": ["pods"]}])),
+        ),
+        *(
+            case(f"access-role-{name}", post(f"{RBAC}/roles", named("r", rules=[one])))
+            for name, one in (
+                ("path", {"nonResourceURLs": ["/x"], "verbs": ["get"]}),
+                ("no-resources", {"apiGroups": [""], "verbs": ["get"]}),
+                ("no-groups", {"resources": ["pods"], "verbs": ["get"]}),
+                ("unknown-field", rule("get", hue=1)),
+                ("verbs-text", {**rule("get"), "verbs": "get"}),
+            )
+        ),
+        *(
+            case(f"access-binding-{name}", post(f"{RBAC}/rolebindings", {**bound, **fields}))
+            for name, fields in (
+                ("defaults", {}),
+                ("other-kind", {"roleRef": {"kind": "Robot", "name": "r"}}),
+                ("other-group", {"roleRef": {"apiGroup": "x", "kind": "Role", "name": "r"}}),
+                ("subject-kind", {"subjects": [{"kind": "Robot", "name": "x"}]}),
+                ("subject-unnamed", {"subjects": [{"kind": "User"}]}),
+                ("account-name", {"subjects": [{"kind": "ServiceAccount", "name": "X_"}]}),
+            )
+        ),
+        case(
+            "access-binding-escalation",
+            reader,
+            post(f"{RBAC}/roles", named("more", rules=[rule("delete", resource="secrets")])),
+            post(
+                f"{RBAC}/rolebindings",
+                {**bound, "roleRef": {"kind": "Role", "name": "more"}},
+                user="robot",
+            ),
+            post(
+                f"{RBAC}/rolebindings",
+                {**bound, "roleRef": {"kind": "Role", "name": "none"}},
+                user="robot",
+            ),
+            before=role(
+                rule("get", "list"),
+                rule("create", resource="rolebindings", group="rbac.authorization.k8s.io"),
+            ),
         ),
         case("access-binding-no-role", post(f"{RBAC}/rolebindings", named("r"))),
     ]

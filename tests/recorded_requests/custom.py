@@ -231,6 +231,28 @@ def ours() -> list[Case]:
             patch(VPA, {"spec": {"updatePolicy": {"updateMode": "X"}}}, MERGE),
             before=made,
         ),
+        *(
+            case(f"vpa-patch-{name}", patch(VPA, body, MERGE), before=made)
+            for name, body in (
+                ("other-kind", {"kind": "Pod"}),
+                ("no-version", {"apiVersion": None}),
+            )
+        ),
+        *(
+            case(f"vpa-put-{name}", put(VPA, {**vpa(), **fields}), before=made)
+            for name, fields in (
+                ("other-kind", {"kind": "Pod"}),
+                ("no-kind", {"kind": ""}),
+                ("no-version", {"apiVersion": ""}),
+            )
+        ),
+        case("vpa-create-no-version", post(VPAS, {**vpa(), "apiVersion": ""})),
+        case("vpa-unknown-subresource", get(f"{VPA}/log"), before=made),
+        case(
+            "vpa-status-wrong-type",
+            patch(f"{VPA}/status", {"status": "fine"}, MERGE),
+            before=made,
+        ),
         case("vpa-patch-no-op", patch(VPA, {}, MERGE), before=made),
         case("vpa-twice", post(VPAS, vpa()), before=made),
         case("vpa-delete", delete(VPA), get(VPA), before=made),

@@ -3,16 +3,19 @@
 from typing import Any
 
 from recorded_requests.case import (
+    MERGE,
     Case,
     Object,
     case,
     get,
     named,
+    patch,
     post,
 )
 from recorded_requests.custom import CRDS
 
 THINGS = "/apis/{ns}.example.com/v1/namespaces/{ns}/things"
+TEXT = {"type": "string"}
 
 
 def definition(
@@ -55,21 +58,19 @@ def thing(**fields: Any) -> Object:
     }
 
 
+def ruled(name: str, rule: Object, *values: Any) -> Case:
+    body = definition({"properties": {"a": rule}})
+    served = get(f"{CRDS}/things.{{ns}}.example.com", until=("status.conditions.1.status", "True"))
+    listed = get(THINGS, until=("kind", "ThingList"))
+    return case(
+        f"schema-{name}",
+        *(post(f"{THINGS}?dryRun=All", thing(a=value)) for value in values),
+        before=[post(CRDS, body), served, listed],
+    )
+
+
 def schemas() -> list[Case]:
     """Other people's definitions: rules of the schema, one by one."""
-
-    def ruled(name: str, rule: Object, *values: Any) -> Case:
-        body = definition({"properties": {"a": rule}})
-        served = get(
-            f"{CRDS}/things.{{ns}}.example.com", until=("status.conditions.1.status", "True")
-        )
-        listed = get(THINGS, until=("kind", "ThingList"))
-        return case(
-            f"schema-{name}",
-            *(post(f"{THINGS}?dryRun=All", thing(a=value)) for value in values),
-            before=[post(CRDS, body), served, listed],
-        )
-
     integer = {"type": "integer"}
     text = {"type": "string"}
     return [
@@ -206,4 +207,173 @@ def definitions() -> list[Case]:
     return [case(f"crd-{name}", post(CRDS, body)) for name, body in bodies.items()]
 
 
-CASES = [*schemas(), *definitions()]
+def parts() -> list[Case]:
+    """Names, versions, columns and subresources that a definition may not have."""
+    good = definition({"properties": {"a": TEXT}})
+    spec = good["spec"]
+    version = spec["versions"][0]
+    other = {**version, "name": "v2", "storage": False}
+    named_so = {"shortNames": ["X_"], "categories": ["a b"], "singular": "THING"}
+    columns = [
+        {"name": "", "type": "odd", "jsonPath": "a", "format": "odd"},
+        {"name": "x", "type": "", "jsonPath": ""},
+    ]
+    scale = {"specReplicasPath": ".a", "statusReplicasPath": "", "labelSelectorPath": "x"}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"b": {}}}}
+    versions: dict[str, list[Object]] = {
+        "two-stored": [version, {**other, "storage": True}],
+        "same-name": [version, {**other, "name": "v1"}],
+        "two-schemas": [version, {**other, "schema": schema}],
+        "version-name": [{**version, "name": "V1"}],
+        "warning": [{**version, "deprecationWarning": "x"}],
+        "columns": [{**version, "additionalPrinterColumns": columns}],
+        "scale": [{**version, "subresources": {"scale": scale}}],
+        "empty-schema": [{**version, "schema": {"openAPIV3Schema": {}}}],
+        "list-at-root": [{**version, "schema": {"openAPIV3Schema": {"type": "array"}}}],
+    }
+    specs: dict[str, Object] = {
+        "names": {"names": {**spec["names"], "listKind": "Thing", **named_so}},
+        "no-conversion": {"conversion": {"strategy": "Odd"}},
+        "preserves": {"preserveUnknownFields": True},
+    }
+    groups = {"short-group": "example", "odd-group": "Example.com", "protected": "{ns}.k8s.io"}
+    return [
+        *(
+            case(f"crd-{name}", post(CRDS, {**good, "spec": {**spec, "versions": given}}))
+            for name, given in versions.items()
+        ),
+        *(
+            case(f"crd-{name}", post(CRDS, {**good, "spec": {**spec, **given}}))
+            for name, given in specs.items()
+        ),
+        *(
+            case(
+                f"crd-{name}",
+                post(CRDS, {**named(f"things.{group}"), "spec": {**spec, "group": group}}),
+            )
+            for name, group in groups.items()
+        ),
+        case(
+            "crd-immutable",
+            patch(f"{CRDS}/things.{{ns}}.example.com", {"spec": {"scope": "Cluster"}}, MERGE),
+            patch(f"{CRDS}/things.{{ns}}.example.com", {"spec": {"names": {"kind": "X"}}}, MERGE),
+            before=[
+                post(CRDS, good),
+                get(
+                    f"{CRDS}/things.{{ns}}.example.com",
+                    until=("status.conditions.1.status", "True"),
+                ),
+            ],
+        ),
+    ]
+
+
+def refused_schemas() -> list[Case]:
+    """Schemas that aren't structural, or say what none may."""
+    entry = {"type": "object", "properties": {"k": TEXT}}
+    keyed = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}
+    fields: dict[str, Object] = {
+        "typed-any-of": {**TEXT, "anyOf": [{"type": "string"}]},
+        "described-all-of": {**TEXT, "allOf": [{"description": "x", "nullable": True}]},
+        "incomplete": {"type": "object", "anyOf": [{"properties": {"z": {"minLength": 1}}}]},
+        "not-incomplete": {"type": "array", "items": TEXT, "not": {"items": {"items": {}}}},
+        "item-without-type": {"type": "array", "items": {}},
+        "null-type": {"type": "null"},
+        "preserve-false": {"type": "object", "x-kubernetes-preserve-unknown-fields": False},
+        "list-type-of-text": {**TEXT, "x-kubernetes-list-type": "set"},
+        "odd-list-type": {"type": "array", "items": TEXT, "x-kubernetes-list-type": "odd"},
+        "odd-map-type": {"type": "object", "x-kubernetes-map-type": "odd"},
+        "map-of-texts": {"type": "array", "items": TEXT, **keyed},
+        "optional-key": {"type": "array", "items": entry, **keyed},
+        "keys-without-map": {"type": "array", "items": entry, "x-kubernetes-list-map-keys": ["k"]},
+        "no-keys": {"type": "array", "items": entry, "x-kubernetes-list-type": "map"},
+        "set-of-objects": {"type": "array", "items": entry, "x-kubernetes-list-type": "set"},
+        "unpruned-default": {**entry, "default": {"z": 1}},
+        "empty-rule": {**TEXT, "x-kubernetes-validations": [{"rule": ""}]},
+        "odd-reason": {**TEXT, "x-kubernetes-validations": [{"rule": "true", "reason": "Odd"}]},
+        "unique": {"type": "array", "items": TEXT, "uniqueItems": True},
+        "embedded": {"type": "object", "x-kubernetes-embedded-resource": True},
+    }
+    patterns = {
+        "close": "a)b",
+        "set": "x[a-",
+        "star": "*a",
+        "twice": "a**",
+        "backslash": "a\\",
+        "escape": "\\y",
+        "range": "[b-a]",
+        "ahead": "(?=a)",
+        "behind": "(?<=a)",
+        "reference": "(a)\\1",
+        "count": "a{2,1}",
+        "class": "[[:odd:]]",
+    }
+    kind = {"properties": {"kind": {"type": "integer"}}}
+    spelled = {"type": "object", "properties": {"labels": {"type": "object"}}}
+    return [
+        *(
+            case(f"crd-{name}", post(CRDS, definition({"properties": {"a": field}})))
+            for name, field in fields.items()
+        ),
+        *(
+            case(
+                f"crd-pattern-{name}",
+                post(CRDS, definition({"properties": {"a": {**TEXT, "pattern": pattern}}})),
+            )
+            for name, pattern in patterns.items()
+        ),
+        case("crd-kind-number", post(CRDS, definition(kind))),
+        case("crd-metadata", post(CRDS, definition({"properties": {"metadata": spelled}}))),
+        case("crd-root-additional", post(CRDS, definition({"additionalProperties": TEXT}))),
+        case("crd-root-nullable", post(CRDS, definition({"nullable": True}))),
+    ]
+
+
+def more_schemas() -> list[Case]:
+    """Rules in other places than a field of their own."""
+    text, integer = TEXT, {"type": "integer"}
+    return [
+        ruled("int32", {**integer, "format": "int32"}, 2**31, 1.5, "x", True),
+        ruled("date", {**text, "format": "date"}, "2026-11-21", "2026-13-01"),
+        ruled("uuid", {**text, "format": "uuid"}, "0000", "00000000-0000-0000-0000-000000000000"),
+        ruled("ipv4", {**text, "format": "ipv4"}, "127.0.0.1", "::1"),
+        ruled("odd-format", {**text, "format": "odd"}, "x"),
+        ruled(
+            "properties",
+            {
+                "type": "object",
+                "minProperties": 1,
+                "maxProperties": 1,
+                "additionalProperties": text,
+            },
+            {},
+            {"x": "a", "y": "b"},
+        ),
+        ruled("number-multiple", {"type": "number", "multipleOf": 0.5}, 1.5, 1.6),
+        ruled("number-maximum", {"type": "number", "maximum": 1.5}, 2),
+        ruled("number-enum", {**integer, "enum": [1, 2]}, 3),
+        ruled("all-of", {**text, "allOf": [{"minLength": 2}, {"maxLength": 1}]}, "a", "ab"),
+        ruled(
+            "nested-any-of",
+            {
+                "type": "object",
+                "properties": {"b": integer, "c": text, "d": text},
+                "anyOf": [
+                    {"required": ["b"]},
+                    {"required": ["c"], "properties": {"d": {"minLength": 2}}},
+                ],
+            },
+            {"d": "x"},
+            {"d": "xx"},
+        ),
+        ruled("null-items", {"type": "array", "items": text}, [None]),
+        ruled("null-in-map", {"type": "object", "additionalProperties": text}, {"x": None}),
+        ruled(
+            "defaulted-null",
+            {"type": "object", "properties": {"b": {**text, "default": "d"}, "c": text}},
+            {"b": None, "c": None},
+        ),
+    ]
+
+
+CASES = [*schemas(), *more_schemas(), *definitions(), *parts(), *refused_schemas()]

@@ -44,6 +44,8 @@ def _normal(value: Any, versions: re.Pattern[str] | None) -> Any:
         result = {
             key: _normal(item, versions) for key, item in value.items() if key not in _VOLATILE
         }
+        if value.get("kind") == "APIResourceList":
+            result["resources"].sort(key=lambda one: str(one["name"]))  # a map of Go, once
         if "cells" in value:
             cells = result["cells"]
             result["cells"] = [

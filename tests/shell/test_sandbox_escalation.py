@@ -124,7 +124,7 @@ async def test_a_binding_takes_the_rules_of_its_role(jane: Jane) -> None:
     assert refused.json["details"] == {"name": "given", "group": RBAC, "kind": "rolebindings"}
     missing = await jane("POST", BINDINGS, binding("nowhere"))
     assert missing.status == 404
-    assert missing.json["details"]["kind"] == "roles"
+    assert missing.json["details"]["kind"] == "rolebindings"  # as a real server tells it
     made = await jane("POST", BINDINGS, binding("other"))  # allowed to bind it, even before it is
     assert made.status == 201
     assert made.json["roleRef"]["apiGroup"] == RBAC
