@@ -81,6 +81,11 @@ def warning_headers(warnings: Sequence[str]) -> list[tuple[str, str]]:
     return [("Warning", f'299 - "{text}"') for text in texts]
 
 
+def warning_of(answer: Answer, text: str) -> Answer:
+    """The answer with one more warning, which comes before its own."""
+    return replace(answer, headers=[*warning_headers([text]), *answer.headers])
+
+
 def raw_headers(answer: Answer) -> list[tuple[bytes, bytes]]:
     """The headers as ASGI wants them."""
     pairs: list[tuple[bytes, bytes]] = [

@@ -24,6 +24,7 @@ from sandbox.apiserver.answers import (
     raw_headers,
     refusal,
     unknown_path,
+    warning_of,
 )
 from sandbox.apiserver.audit import AuditLog, Entry
 from sandbox.apiserver.auth import ADMIN, Authenticator
@@ -219,6 +220,7 @@ class ApiServer:
             return refusal(error)
 
     async def _resource(self, request: Request, place: Place, receive: Receive, send: Send) -> None:
+        resource: Resource | None = None
         try:
             watching = request.method == "GET" and request.flag("watch")
             verb = place.verb(request.method, watch=watching)
@@ -241,6 +243,8 @@ class ApiServer:
         self._note(request, place, verb, answer.status)
         if wants_yaml(request.headers.get("accept", "")):
             answer = in_yaml(answer)
+        if resource is not None and resource.deprecation:
+            answer = warning_of(answer, resource.deprecation)
         await _answer(send, answer)
 
     async def _logged(self, request: Request, place: Place, send: Send) -> bool:

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from common.quantity import Quantity
 from sandbox.objects.dns_names import label_problems
-from sandbox.objects.resources import PODS, TEMPLATES, Resource
+from sandbox.objects.key_pairs import key_pair_warnings
+from sandbox.objects.resources import PODS, SECRETS, TEMPLATES, Resource
 
 Json = Mapping[str, Any]
 
@@ -23,8 +24,10 @@ _THOUSANDTHS: Final = 1000
 
 
 def object_warnings(resource: Resource, obj: Json) -> Iterator[str]:
-    """What is odd about a new object of any kind: about the pods that it is, or makes."""
-    if resource is PODS:
+    """What is odd about a new object of any kind: mostly about the pods that it is, or makes."""
+    if resource is SECRETS:
+        yield from key_pair_warnings(obj)
+    elif resource is PODS:
         yield from pod_warnings(obj)
     elif not resource.custom and resource.kind in TEMPLATES:
         if resource.kind in _NAMING:

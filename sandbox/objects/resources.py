@@ -31,6 +31,7 @@ class Resource:
     needs_version: bool = False  # an update without resourceVersion is refused
     created_by_update: bool = False  # a PUT on a missing name creates
     custom: bool = False  # defined by a CustomResourceDefinition
+    deprecation: str = ""  # a warning that every answer about it has
     stored_as: str = ""  # group resource whose objects these are, if not its own
 
     # Derived, and asked for on every request, so kept:
@@ -265,6 +266,7 @@ BUILTIN: tuple[Resource, ...] = (
         plural="endpoints",
         singular="endpoints",
         kind="Endpoints",
+        deprecation="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
         short_names=("ep",),
         created_by_update=True,
     ),
