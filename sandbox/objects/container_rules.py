@@ -110,7 +110,7 @@ def _common_causes(one: Json, path: str, around: Surroundings) -> Iterator[Cause
     if one.get("envFrom"):
         yield from environment_from_causes(one["envFrom"], f"{path}.envFrom")
     if one.get("volumeMounts"):
-        yield from _mount_causes(one, f"{path}.volumeMounts", around.volumes)
+        yield from mount_causes(one, f"{path}.volumeMounts", around.volumes)
     if one.get("volumeDevices"):
         yield from _device_causes(one, f"{path}.volumeDevices", around.volumes)
     pull = one.get("imagePullPolicy") or "IfNotPresent"
@@ -204,7 +204,8 @@ def _host_port_causes(one: Json, path: str, taken: set[str]) -> Iterator[Cause]:
         taken.add(text)
 
 
-def _mount_causes(one: Json, path: str, volumes: Mapping[str, Json]) -> Iterator[Cause]:
+def mount_causes(one: Json, path: str, volumes: Mapping[str, Json]) -> Iterator[Cause]:
+    """What is wrong with the mounts of a container that has some."""
     places: set[str] = set()
     devices = {device.get("name"): device for device in one.get("volumeDevices") or ()}
     for index, mount in enumerate(one["volumeMounts"]):

@@ -8,7 +8,10 @@ pkg/apis/core/validation/validation.go.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final
+
+import msgspec
 
 from common.errors import Cause
 from sandbox.errors import (
@@ -18,7 +21,12 @@ from sandbox.errors import (
     field_not_supported,
     field_required,
 )
-from sandbox.objects.container_rules import Surroundings, containers_causes, user_causes
+from sandbox.objects.container_rules import (
+    Surroundings,
+    containers_causes,
+    mount_causes,
+    user_causes,
+)
 from sandbox.objects.dns_names import label_problems, subdomain_problems
 from sandbox.objects.metadata_rules import key_causes, label_causes, value_causes
 from sandbox.objects.pod_rules import amounts_causes, pod_level_causes
@@ -67,6 +75,42 @@ def creation_causes(pod: Json) -> Iterator[Cause]:
 
 def spec_causes(spec: Json, path: str, version: KubernetesVersion) -> Iterator[Cause]:
     """Every rule that the spec of a pod or of a template breaks; its defaults are filled in."""
+    if not _is_sound(spec, version):
+        yield from _all_causes(spec, path, version)
+
+
+def _is_sound(spec: Json, version: KubernetesVersion) -> bool:
+    """Whether no rule is broken.
+
+    Pods of one controller are alike, but for the name of the volume with their token: volumes
+    and mounts are looked at each time, the rest once for all that are alike.
+    """
+    volumes: dict[str, Json] = {}
+    if any(volume_causes(spec.get("volumes"), "", volumes)):
+        return False
+    alike = {**spec, "volumes": None}
+    for kind in ("containers", "initContainers"):
+        containers = spec.get(kind)
+        if not containers:
+            continue
+        for one in containers:
+            if one.get("volumeDevices"):
+                return False
+            if one.get("volumeMounts") and any(mount_causes(one, "", volumes)):
+                return False
+        alike[kind] = [
+            {name: value for name, value in one.items() if name != "volumeMounts"}
+            for one in containers
+        ]
+    return _alike_are_sound(msgspec.json.encode(alike), version)
+
+
+@lru_cache(maxsize=256)
+def _alike_are_sound(encoded: bytes, version: KubernetesVersion) -> bool:
+    return next(_all_causes(msgspec.json.decode(encoded), "", version), None) is None
+
+
+def _all_causes(spec: Json, path: str, version: KubernetesVersion) -> Iterator[Cause]:
     volumes: dict[str, Json] = {}
     if spec.get("volumes"):
         yield from volume_causes(spec["volumes"], f"{path}.volumes", volumes)
