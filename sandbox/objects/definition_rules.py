@@ -10,7 +10,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from common.errors import Cause
-from sandbox.errors import field_forbidden, field_invalid, field_not_supported, field_required
+from sandbox.errors import (
+    field_duplicate,
+    field_forbidden,
+    field_invalid,
+    field_not_supported,
+    field_required,
+)
 from sandbox.objects import definition_schemas
 from sandbox.objects.dns_names import old_label_problems, subdomain_problems
 from sandbox.objects.json_paths import JsonPathError, check_path
@@ -22,6 +28,7 @@ _PROTECTED = ("k8s.io", "kubernetes.io")
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 _LONGEST_WARNING = 256
+_MOST_SELECTABLE = 8
 # What all versions may have alike: its name in a version, and where it is told of then.
 _SHARED = {
     "schema": "validation",
@@ -203,6 +210,9 @@ def _part(part: str, version: Json, path: str) -> Iterator[Cause]:
     elif part == "additionalPrinterColumns":
         for index, column in enumerate(version.get(part) or ()):
             yield from _column(column, f"{path}[{index}]")
+    else:
+        schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+        yield from _selectable(version.get(part) or (), schema, path)
 
 
 def _scale(scale: Json, path: str) -> Iterator[Cause]:
@@ -243,6 +253,36 @@ def _column(column: Json, path: str) -> Iterator[Cause]:
             check_path(found)
         except JsonPathError as error:
             yield field_invalid(place, found, str(error))
+
+
+def _selectable(fields: Sequence[Json], schema: Json, path: str) -> Iterator[Cause]:
+    seen: set[str] = set()
+    for index, one in enumerate(fields):
+        found, place = one.get("jsonPath") or "", f"{path}[{index}].jsonPath"
+        if not found:
+            yield field_required(place)
+            continue
+        below: Json | None = schema
+        for name in found.removeprefix(".").split("."):
+            below = ((below or {}).get("properties") or {}).get(name)
+        if below is None or not found.startswith("."):
+            text = "is an invalid path: does not refer to a valid field"
+            yield field_invalid(place, found, text)
+            continue
+        if found.startswith(".metadata."):
+            yield field_invalid(place, found, "must not point to fields in metadata")
+        if below.get("type") not in ("string", "boolean", "integer"):
+            text = (
+                "must point to a field of type string, boolean or integer. Enum string fields and "
+                "strings with formats are allowed."
+            )
+            yield field_invalid(place, found, text)
+        if found in seen:
+            yield field_duplicate(place, found)
+        seen.add(found)
+    if len(seen) > _MOST_SELECTABLE:
+        message = f"Too many: {len(seen)}: must have at most {_MOST_SELECTABLE} items"
+        yield Cause(reason="FieldValueTooMany", message=message, field=path)
 
 
 def _conversion(conversion: Json) -> Iterator[Cause]:

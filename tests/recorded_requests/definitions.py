@@ -209,7 +209,7 @@ def definitions() -> list[Case]:
 
 def parts() -> list[Case]:
     """Names, versions, columns and subresources that a definition may not have."""
-    good = definition({"properties": {"a": TEXT}})
+    good = definition({"properties": {"a": TEXT, "o": {"type": "object"}}})
     spec = good["spec"]
     version = spec["versions"][0]
     other = {**version, "name": "v2", "storage": False}
@@ -227,6 +227,14 @@ def parts() -> list[Case]:
         "version-name": [{**version, "name": "V1"}],
         "warning": [{**version, "deprecationWarning": "x"}],
         "columns": [{**version, "additionalPrinterColumns": columns}],
+        "selectable": [
+            {
+                **version,
+                "selectableFields": [
+                    {"jsonPath": path} for path in (".a", ".b", ".metadata.name", ".a", "", ".o")
+                ],
+            }
+        ],
         "scale": [{**version, "subresources": {"scale": scale}}],
         "empty-schema": [{**version, "schema": {"openAPIV3Schema": {}}}],
         "list-at-root": [{**version, "schema": {"openAPIV3Schema": {"type": "array"}}}],

@@ -107,6 +107,7 @@ BODIES: dict[str, Any] = {
                         "openAPIV3Schema": {
                             "type": "object",
                             "properties": {
+                                "a": {"type": "string"},
                                 "spec": {
                                     "type": "array",
                                     "items": {"type": "integer", "minimum": 1},
