@@ -160,7 +160,9 @@ def job_status(job: Json, state: JobState, now: datetime) -> Json:
         if done:
             status["completionTime"] = rfc3339(now)
     if conditions:
-        status["conditions"] = conditions
+        status["conditions"] = [
+            {**one, "lastProbeTime": one["lastTransitionTime"]} for one in conditions
+        ]
     return status
 
 

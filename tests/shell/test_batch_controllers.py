@@ -106,6 +106,33 @@ def test_a_job_past_its_deadline_fails_and_goes_after_its_time() -> None:
     in_cluster(test, scenario=SCENARIO)
 
 
+def test_the_pods_of_a_job_are_those_that_its_selector_finds() -> None:
+    async def test(_: Cluster, client: KubeClient) -> None:
+        for name in ("one", "two"):
+            await make(client, JOBS, name, **job_spec())
+        await asyncio.sleep(5)
+        for name in ("one", "two"):
+            job = await read(client, JOBS, name)
+            [(label, uid)] = job["spec"]["selector"]["matchLabels"].items()
+            assert (label, uid) == ("batch.kubernetes.io/controller-uid", job["metadata"]["uid"])
+            found = [
+                pod
+                for pod in await items(client, PODS)
+                if pod["metadata"]["labels"].get(label) == uid
+            ]
+            assert [pod["metadata"]["labels"] for pod in found] == [
+                {
+                    "app": "work",
+                    "controller-uid": uid,
+                    "job-name": name,
+                    label: uid,
+                    "batch.kubernetes.io/job-name": name,
+                }
+            ]
+
+    in_cluster(test, scenario=SCENARIO)
+
+
 def test_a_suspended_job_has_no_pods_until_it_is_resumed() -> None:
     async def test(_: Cluster, client: KubeClient) -> None:
         await make(client, JOBS, "later", **job_spec(suspend=True))
