@@ -82,6 +82,33 @@ async def test_processes_end_with_the_cluster(tmp_path: Path) -> None:
     assert not await listens(ip)
 
 
+async def test_a_process_ends_whose_pod_makes_room_for_a_critical_one(tmp_path: Path) -> None:
+    critical = {
+        "metadata": {"name": "critical"},
+        "spec": {
+            "nodeName": "node-0",
+            "priorityClassName": "system-node-critical",
+            "containers": [
+                {"name": "app", "image": "db:1", "resources": {"requests": {"cpu": "2"}}}
+            ],
+        },
+    }
+    async with world(tmp_path) as here:
+        await here.create(web(resources={"requests": {"cpu": "3"}}))
+        ip = await here.ready_ip()
+        await here.create(critical)
+        await until(lambda: is_silent(ip))
+        told = await here.pod_when(lambda one: "terminated" in container(one)["state"])
+        assert (told["status"]["phase"], told["status"]["reason"]) == ("Failed", "Preempting")
+        assert container(told)["state"]["terminated"]["exitCode"] == 143
+
+        async def is_told() -> bool:
+            why = "Preempted in order to admit critical pod"
+            return ("Preempting", why) in await here.events()
+
+        await until(is_told)
+
+
 # Variables from other objects
 
 
