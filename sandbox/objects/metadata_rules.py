@@ -50,7 +50,7 @@ def changed_metadata_causes(
 
     It looks at the metadata twice for any kind, and again by the rules of the kind.
     """
-    if all(old.get(name) == new.get(name) for name in _CHECKED):
+    if old == new or all(old.get(name) == new.get(name) for name in _CHECKED):
         return
     shared = list(_shared_causes(new))
     finalizers = new.get("finalizers") or ()
