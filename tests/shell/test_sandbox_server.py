@@ -168,7 +168,9 @@ async def test_definitions_that_can_not_be_served_are_refused() -> None:
             body = {"metadata": {"name": "things.example.test"}, "spec": {**good, **wrong}}
             assert (await api("POST", path, body)).status == 422, wrong
         made = await api.make(path, {"metadata": {"name": "things.example.test"}, "spec": good})
-        conditions = {one["type"]: one["status"] for one in made["status"]["conditions"]}
+        assert made["status"]["conditions"] is None  # nobody has looked at it yet
+        found = await api.read(f"{path}/things.example.test")
+        conditions = {one["type"]: one["status"] for one in found["status"]["conditions"]}
         assert conditions == {"NamesAccepted": "True", "Established": "True"}
         assert (await api.read("/apis/example.test/v1/things"))["items"] == []
 
