@@ -13,7 +13,7 @@ from common.runtime.clock import Clock
 from sandbox.controllers.pods import OWNED_PODS
 from sandbox.controllers.view import Json, View
 
-_MOST_AT_ONCE = 500  # pods that one reconciliation makes or deletes
+MOST_AT_ONCE = 500  # pods that one reconciliation makes or deletes
 
 
 class Actor:
@@ -33,7 +33,7 @@ class Actor:
         One pod that is refused mostly means that all of them are, so it starts with one.
         """
         namespace = owner["metadata"]["namespace"]
-        bodies = bodies[:_MOST_AT_ONCE]
+        bodies = bodies[:MOST_AT_ONCE]
         start, batch = 0, 1
         while start < len(bodies):
             outcomes = await asyncio.gather(
@@ -62,7 +62,7 @@ class Actor:
             KubeError: the first refusal, after all have been tried.
         """
         outcomes = await asyncio.gather(
-            *(self._delete_pod(owner, pod) for pod in pods[:_MOST_AT_ONCE])
+            *(self._delete_pod(owner, pod) for pod in pods[:MOST_AT_ONCE])
         )
         for outcome in outcomes:
             if outcome is not None:

@@ -16,7 +16,7 @@ from common.api.core import Pod
 from common.errors import NotFoundError
 from common.kube.endpoints import JOBS
 from common.kube.events import NORMAL, WARNING
-from sandbox.controllers.actor import Actor
+from sandbox.controllers.actor import MOST_AT_ONCE, Actor
 from sandbox.controllers.conditions import with_condition
 from sandbox.controllers.pods import (
     is_active,
@@ -65,7 +65,8 @@ class Jobs:
         if state.missing:
             reference = owner_reference(job, api_version="batch/v1", kind="Job")
             body = pod_from_template(job["spec"]["template"], reference)
-            failure = await self._actor.create_pods(job, [body] * state.missing)
+            count = min(state.missing, MOST_AT_ONCE)
+            failure = await self._actor.create_pods(job, [body] * count)
         elif state.over in _FAILURES or job["spec"].get("suspend"):
             await self._actor.delete_pods(job, [p for p in view.owned.of(uid) if is_active(p)])
         state = job_state(job, view.owned.of(uid), now)

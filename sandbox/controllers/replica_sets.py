@@ -9,7 +9,7 @@ from typing import Any
 
 from common.api.core import Pod
 from common.kube.endpoints import Endpoint
-from sandbox.controllers.actor import Actor
+from sandbox.controllers.actor import MOST_AT_ONCE, Actor
 from sandbox.controllers.conditions import with_condition, without_condition
 from sandbox.controllers.pods import (
     available_in,
@@ -46,7 +46,7 @@ class ReplicaSets:
                 owner, api_version=self._endpoint.api_version, kind=self._endpoint.kind
             )
             body = pod_from_template(owner["spec"]["template"], reference)
-            failure = await self._actor.create_pods(owner, [body] * missing)
+            failure = await self._actor.create_pods(owner, [body] * min(missing, MOST_AT_ONCE))
         elif missing < 0:
             await self._actor.delete_pods(owner, to_delete(active, -missing))
         active = [pod for pod in view.owned.of(uid) if is_active(pod)]

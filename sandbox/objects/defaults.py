@@ -314,6 +314,10 @@ def _quota(obj: Json) -> None:
     canonical_amounts(obj.setdefault("spec", {}).get("hard") or {})
 
 
+def _priority_class(obj: Json) -> None:
+    _chosen(obj, "preemptionPolicy", "PreemptLowerPriority")
+
+
 def _event(obj: Json) -> None:
     obj.setdefault("eventTime", None)
     obj.setdefault("reportingComponent", "")
@@ -376,6 +380,7 @@ _BY_KIND: Mapping[str, Callable[[Json], None]] = {
     "Node": _node,
     "PersistentVolumeClaim": _claim,
     "Pod": _pod,
+    "PriorityClass": _priority_class,
     "PodDisruptionBudget": _with_spec,
     "ReplicaSet": _replica_set,
     "ReplicationController": _replication_controller,
