@@ -1,0 +1,274 @@
+"""What Services, claims, Secrets, ConfigMaps, Events and Leases may hold, and what may change."""
+
+from typing import Any
+
+from recorded_requests.case import (
+    MERGE,
+    NS,
+    STRATEGIC,
+    Case,
+    Object,
+    Request,
+    case,
+    delete,
+    get,
+    named,
+    patch,
+    post,
+    put,
+)
+
+SERVICES = f"{NS}/services"
+CLAIMS = f"{NS}/persistentvolumeclaims"
+SECRETS = f"{NS}/secrets"
+MAPS = f"{NS}/configmaps"
+EVENTS = f"{NS}/events"
+NEW_EVENTS = "/apis/events.k8s.io/v1/namespaces/{ns}/events"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/{ns}/leases"
+
+TWO_NAMED = [{"port": 80, "name": "a"}, {"port": 80, "name": "b"}]
+
+
+def services() -> list[Case]:
+    def made(name: str, /, **spec: Any) -> Case:
+        ports = spec.pop("ports", [{"port": 80}])
+        body = named("s", spec={**({"ports": ports} if ports else {}), **spec})
+        return case(f"service-{name}", post(SERVICES, body))
+
+    def with_port(name: str, /, **port: Any) -> Case:
+        return made(f"port-{name}", ports=[{"port": 80, **port}])
+
+    def changed(name: str, *requests: Request) -> Case:
+        before = [post(SERVICES, named("s", spec={"ports": [{"port": 80}]}))]
+        return case(f"service-change-{name}", *requests, before=before)
+
+    return [
+        with_port("zero", port=0),
+        with_port("name-upper", name="A_"),
+        with_port("name-dotted", name="a.b"),
+        with_port("protocol", protocol="ICMP"),
+        with_port("target-name", targetPort="web"),
+        with_port("target-bad-name", targetPort="1--"),
+        with_port("target-large", targetPort=70000),
+        with_port("application-protocol", appProtocol="a/b/c"),
+        with_port("of-node", nodePort=30001),
+        made("ports-without-names", ports=[{"port": 80}, {"port": 81}]),
+        made("ports-of-one-name", ports=[{"port": 80, "name": "a"}, {"port": 81, "name": "a"}]),
+        made("ports-of-one-number", ports=TWO_NAMED),
+        made("bad-selector", selector={"a b": "c d"}),
+        made("affinity-unknown", sessionAffinity="Perhaps"),
+        made("affinity", sessionAffinity="ClientIP"),
+        made(
+            "affinity-too-long",
+            sessionAffinity="ClientIP",
+            sessionAffinityConfig={"clientIP": {"timeoutSeconds": 100000}},
+        ),
+        made("unknown-type", type="Odd"),
+        made("headless", clusterIP="None", ports=[]),
+        made("headless-selector", clusterIP="None", selector={"a": "b"}),
+        made("headless-node-port", clusterIP="None", type="NodePort"),
+        made("external-bad-name", type="ExternalName", externalName="A_b", ports=[]),
+        made("external-address", type="ExternalName", externalName="a.b", clusterIP="10.0.0.1"),
+        made("traffic", internalTrafficPolicy="Odd"),
+        case("service-no-spec", post(SERVICES, named("s"))),
+        case("service-long-name", post(SERVICES, named("s" * 64, spec={"ports": TWO_NAMED[:1]}))),
+        case("service-dotted-name", post(SERVICES, named("a.b", spec={"ports": TWO_NAMED[:1]}))),
+        changed("address", patch(f"{SERVICES}/s", {"spec": {"clusterIP": "10.0.0.99"}}, MERGE)),
+        changed("put", put(f"{SERVICES}/s", named("s", spec={"ports": [{"port": 81}]}))),
+        changed(
+            "to-external",
+            patch(
+                f"{SERVICES}/s",
+                {"spec": {"type": "ExternalName", "externalName": "x.example.com"}},
+                MERGE,
+            ),
+        ),
+        changed("ports", patch(f"{SERVICES}/s", {"spec": {"ports": [{"port": 82}]}})),
+    ]
+
+
+def claims() -> list[Case]:
+    size = {"requests": {"storage": "1Gi"}}
+
+    def made(name: str, /, **spec: Any) -> Case:
+        whole = {"accessModes": ["ReadWriteOnce"], "resources": size, **spec}
+        return case(f"claim-{name}", post(CLAIMS, named("c", spec=whole)))
+
+    before = [post(CLAIMS, named("c", spec={"accessModes": ["ReadWriteOnce"], "resources": size}))]
+    return [
+        made("bad-mode", accessModes=["Odd"]),
+        made("mode-alone", accessModes=["ReadWriteOncePod", "ReadWriteOnce"]),
+        made("no-size", resources={}),
+        made("size-zero", resources={"requests": {"storage": "0"}}),
+        made("size-negative", resources={"requests": {"storage": "-1"}}),
+        made("size-canonical", resources={"requests": {"storage": "1024Mi"}}),
+        made("bad-class", storageClassName="A_"),
+        made("bad-volume-mode", volumeMode="Odd"),
+        made("bad-selector", selector={"matchExpressions": [{"key": "a", "operator": "Odd"}]}),
+        case("claim-no-spec", post(CLAIMS, named("c"))),
+        case(
+            "claim-label",
+            patch(f"{CLAIMS}/c", {"metadata": {"labels": {"a": "b"}}}, MERGE),
+            before=before,
+        ),
+    ]
+
+
+def data() -> list[Case]:
+    """Secrets and ConfigMaps."""
+
+    def secret(name: str, /, **fields: Any) -> Case:
+        return case(f"secret-{name}", post(SECRETS, named("s", **fields)))
+
+    def config_map(name: str, /, **fields: Any) -> Case:
+        return case(f"map-{name}", post(MAPS, named("c", **fields)))
+
+    fixed_secret = [post(SECRETS, named("s", data={"a": "YQ=="}, immutable=True))]
+    fixed_map = [post(MAPS, named("c", data={"a": "b"}, immutable=True))]
+    pair = {"tls.crt": "YQ==", "tls.key": "YQ=="}
+    return [
+        secret("account-token", type="kubernetes.io/service-account-token"),
+        secret("docker", type="kubernetes.io/dockercfg"),
+        secret("docker-bad", type="kubernetes.io/dockercfg", data={".dockercfg": "YQ=="}),
+        secret(
+            "docker-json", type="kubernetes.io/dockerconfigjson", data={".dockerconfigjson": "e30="}
+        ),
+        secret(
+            "docker-json-empty",
+            type="kubernetes.io/dockerconfigjson",
+            data={".dockerconfigjson": ""},
+        ),
+        secret("basic", type="kubernetes.io/basic-auth"),
+        secret("ssh", type="kubernetes.io/ssh-auth", data={"ssh-privatekey": ""}),
+        secret("tls-no-pair", type="kubernetes.io/tls", data=pair),
+        secret("bad-key", data={"a b": "YQ=="}),
+        secret("key-dots", data={"..a": "YQ=="}),
+        secret("key-dot", data={".": "YQ=="}),
+        secret("texts", stringData={"a": "b", "c": ""}, data={"a": "YQ=="}),
+        secret("bad-padding", data={"a": "YQ="}),
+        secret("empty", data={}),
+        case(
+            "secret-immutable",
+            patch(f"{SECRETS}/s", {"data": {"a": "Yg=="}}, MERGE),
+            patch(f"{SECRETS}/s", {"immutable": False}, MERGE),
+            before=fixed_secret,
+        ),
+        case(
+            "secret-put-without-type",
+            put(f"{SECRETS}/s", named("s", data={"a": "Yg=="})),
+            before=[post(SECRETS, named("s", type="a/b"))],
+        ),
+        config_map("empty", data={}, binaryData={}),
+        config_map("nothing"),
+        config_map("key-dots", data={"..": "a"}),
+        config_map("key-long", data={"a" * 254: "b"}),
+        config_map("immutable-null", data={"a": "b"}, immutable=None),
+        config_map("generation-negative", meta={"generation": -1}),
+        config_map("generation-text", meta={"generation": "1"}),
+        case(
+            "map-mutable-again",
+            put(f"{MAPS}/c", named("c", data={"a": "b"})),
+            patch(f"{MAPS}/c", {"metadata": {"labels": {"a": "b"}}}, MERGE),
+            before=fixed_map,
+        ),
+        case("map-bad-name", post(MAPS, named("A_"))),
+        case("map-slash", post(MAPS, named("a/b"))),
+        case(
+            "namespace-finalizer",
+            post("/api/v1/namespaces?dryRun=All", named("{ns}-y", spec={"finalizers": ["odd"]})),
+        ),
+        case("namespace-dotted", post("/api/v1/namespaces?dryRun=All", named("a.b"))),
+    ]
+
+
+def events() -> list[Case]:
+    about = {"kind": "Pod", "namespace": "{ns}", "name": "p", "apiVersion": "v1"}
+    new: Object = named(
+        "p.2",
+        regarding=about,
+        reason="Evicted",
+        note="n",
+        type="Normal",
+        action="Evict",
+        reportingController="example.com/c",
+        reportingInstance="c-0",
+        eventTime="2026-11-21T08:25:00.000000Z",
+    )
+    old: Object = named(
+        "p.1",
+        involvedObject=about,
+        reason="R",
+        message="m",
+        type="Normal",
+        source={"component": "c"},
+        firstTimestamp="2026-11-21T08:25:00Z",
+        lastTimestamp="2026-11-21T08:25:00Z",
+        count=1,
+    )
+    later = "2026-11-21T08:26:00.000000Z"
+
+    def made(name: str, /, **fields: Any) -> Case:
+        return case(f"event-new-{name}", post(NEW_EVENTS, {**new, **fields}))
+
+    def without(field: str) -> Case:
+        body = {name: value for name, value in new.items() if name != field}
+        return case(f"event-new-without-{field.lower()}", post(NEW_EVENTS, body))
+
+    def changed(name: str, change: Object, path: str = NEW_EVENTS, kind: str = MERGE) -> Case:
+        request = patch(f"{path}/p.2", change, kind)
+        return case(f"event-change-{name}", request, before=[post(NEW_EVENTS, new)])
+
+    return [
+        made("no-instance", reportingInstance=""),
+        made("long-instance", reportingInstance="x" * 129),
+        made("long-action", action="x" * 129),
+        made("bad-controller", reportingController="a/b/c"),
+        made("series-of-one", series={"count": 1, "lastObservedTime": later}),
+        made("series-without-time", series={"count": 2}),
+        made("count", deprecatedCount=1),
+        made("first-time", deprecatedFirstTimestamp="2026-11-21T08:25:00Z"),
+        made("source", deprecatedSource={"component": "c"}),
+        made("about-a-node", regarding={"kind": "Node", "name": "n"}),
+        made("about-elsewhere", regarding={**about, "namespace": "other"}),
+        made("related", related=about),
+        made("bad-time", eventTime="x"),
+        *(without(field) for field in ("type", "note", "regarding")),
+        changed("note", {"note": "x"}),
+        changed("reason", {"reason": "x"}),
+        changed("type", {"type": "Warning"}),
+        changed("regarding", {"regarding": {"name": "q"}}),
+        changed("series-of-one", {"series": {"count": 1}}),
+        changed("action", {"action": "x"}),
+        changed("time", {"eventTime": "2026-11-21T08:25:00.000001Z"}),
+        changed("label", {"metadata": {"labels": {"a": "b"}}}),
+        changed("series", {"series": {"count": 3, "lastObservedTime": later}}, kind=STRATEGIC),
+        changed("core-message", {"message": "x"}, EVENTS),
+        changed("core-reason", {"reason": ""}, EVENTS),
+        case("event-core-time", post(EVENTS, {**old, "eventTime": later})),
+        case("event-core-type", post(EVENTS, {**old, "type": "Odd"})),
+        case("event-core-name", post(EVENTS, {**old, "metadata": {"name": "A_b"}})),
+        case("event-core-slash", post(EVENTS, {**old, "metadata": {"name": "a b/c"}})),
+        case(
+            "event-core-as-new",
+            patch(f"{NEW_EVENTS}/p.1", {"note": "x"}, MERGE),
+            get(f"{NEW_EVENTS}?fieldSelector=regarding.name%3Dp"),
+            before=[post(EVENTS, old)],
+        ),
+    ]
+
+
+def leases() -> list[Case]:
+    candidacy = {"preferredHolder": "x", "strategy": "OldestEmulationVersion"}
+    return [
+        case("lease-candidacy", post(LEASES, named("l", spec=candidacy))),
+        case(
+            "lease-strategy-later",
+            patch(f"{LEASES}/l", {"spec": {"strategy": "x", "holderIdentity": "y"}}, MERGE),
+            before=[post(LEASES, named("l"))],
+        ),
+        case("lease-bad-name", post(LEASES, named("A_"))),
+        case("lease-delete-yaml", delete(f"{LEASES}/l", accept="application/yaml")),
+    ]
+
+
+CASES = [*services(), *claims(), *data(), *events(), *leases()]
