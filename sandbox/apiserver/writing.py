@@ -49,6 +49,7 @@ from sandbox.version import KubernetesVersion
 Json = dict[str, Any]
 Change = Callable[[Json], Json]
 
+_PATCHES = (ContentType.JSON, ContentType.MERGE, ContentType.STRATEGIC)
 _TRIES = 5  # of an update that names no version, when others are faster
 
 
@@ -152,7 +153,7 @@ class Writes:
         content_type = request.headers.get("content-type", "")
         write = Write(request=request, resource=resource, place=place)
         check_choice(write.field_validation, "PatchOptions")
-        if request.content_type == ContentType.APPLY:  # would create: refuse it before a 404
+        if request.content_type not in _PATCHES:  # refused before a 404
             apply_patch(content_type, {}, b"{}", resource=resource)
 
         def patched_from(old: Json) -> Json:
