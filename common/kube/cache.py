@@ -22,6 +22,7 @@ Objects = dict[str, dict[str, T]]  # namespace -> name -> object
 _SHORTEST_PAUSE = 1.0  # seconds between two attempts
 _LONGEST_PAUSE = 30.0
 _LONG_USE = 30.0  # seconds; a watch that lasted so long was a good one
+_SPREAD = 1.0  # seconds over which caches come back when the server does
 _CATCH_UP = 1.0  # seconds for what a broken watch missed: the next one brings that first
 _SLICE = 1000  # changes reported before other tasks get their turn
 
@@ -107,6 +108,8 @@ class Cache(Generic[T]):
         self._fresh_from = math.inf  # the event loop's time
         self._is_open = False  # the server agreed to the watch at hand
         self._pauses = Pauses(client.rng)
+        self._was_away = False  # nobody answered the last time
+        self._was_woken = False  # from a pause, because the server was back
         self._trouble = ""
 
     # What readers see
@@ -154,10 +157,36 @@ class Cache(Generic[T]):
             except GoneError:
                 self._fresh_from = math.inf
                 logger.debug("version too old", extra={"resource": self.endpoint.resource})
+                self._was_answered()
                 await asyncio.sleep(self._pauses.after_use())
             except (KubeError, DecodeError) as error:
                 self._note(error)
-                await asyncio.sleep(self._pauses.next(error))
+                await self._rest(error)
+
+    async def _rest(self, error: KubeError | DecodeError) -> None:
+        """Pause after a failure; while nobody answers, until anybody of this process is answered.
+
+        A wake-up that led to nothing isn't repeated at once.
+        """
+        away = isinstance(error, UnreachableError)
+        if not away:
+            self._was_answered()
+        seconds = self._pauses.next(error)
+        if not away or self._was_woken:
+            self._was_woken = False
+            self._was_away = away
+            await asyncio.sleep(seconds)
+            return
+        self._was_away = True
+        self._was_woken = await self._client.back_within(seconds)
+        if self._was_woken:
+            await asyncio.sleep(self._client.rng.uniform(0.0, _SPREAD))
+
+    def _was_answered(self) -> None:
+        """What a server says that is back is a first trouble, however long it was away."""
+        if self._was_away:
+            self._was_away = False
+            self._pauses.start_over()
 
     async def _list(self) -> None:
         listing = await self._client.list(
@@ -191,7 +220,7 @@ class Cache(Generic[T]):
                 if self._is_open and not isinstance(error, UnreachableError):
                     raise  # the next watch from here would only bring it again
                 self._note(error)
-                await asyncio.sleep(self._pauses.next(error))
+                await self._rest(error)
             else:
                 await asyncio.sleep(self._pauses.after_use())
 
@@ -292,6 +321,10 @@ class Pauses:
     def used(self) -> None:
         """The connection brought something: the next failure is a first one."""
         self._was_used = True
+        self.start_over()
+
+    def start_over(self) -> None:
+        """The next failure is a first one."""
         self._pause = _SHORTEST_PAUSE
 
     def next(self, error: Exception | None = None) -> float:

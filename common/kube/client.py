@@ -91,6 +91,10 @@ class KubeClient:
         """Whether the API server answered the last request that needed an answer."""
         return self._transport.connectivity.reachable
 
+    async def back_within(self, seconds: float) -> bool:
+        """Wait so long, or until an API server that was away answers again; whether it did."""
+        return await self._transport.connectivity.back_within(seconds)
+
     async def __aenter__(self) -> Self:
         self._transport.open()
         return self

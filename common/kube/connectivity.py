@@ -1,5 +1,6 @@
 """Whether the API server answers; one state for all that use a client."""
 
+import asyncio
 import logging
 
 logger = logging.getLogger(__name__)
@@ -11,11 +12,13 @@ class Connectivity:
     def __init__(self, server: str) -> None:
         self._server = server
         self.reachable = True
+        self._back = asyncio.Event()
 
     def lost(self, error: Exception) -> None:
         """A request found nobody."""
         if self.reachable:
             self.reachable = False
+            self._back.clear()
             logger.warning(
                 "API server unreachable, trying again until it is back",
                 extra={"server": self._server, "error": str(error)},
@@ -25,4 +28,20 @@ class Connectivity:
         """A request was answered, whatever the answer."""
         if not self.reachable:
             self.reachable = True
+            self._back.set()
             logger.info("API server reachable again", extra={"server": self._server})
+
+    async def back_within(self, seconds: float) -> bool:
+        """Wait so long, or until the API server answers again; whether it did.
+
+        One that isn't known to be away can't come back.
+        """
+        if self.reachable:
+            await asyncio.sleep(seconds)
+            return False
+        try:
+            async with asyncio.timeout(seconds):
+                await self._back.wait()
+        except TimeoutError:
+            return False
+        return True

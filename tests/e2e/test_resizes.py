@@ -42,7 +42,8 @@ async def test_a_pod_is_resized_without_a_restart_in_mode(case: Case, mode: str)
 async def test_resizes_of_a_pod_are_one_event_that_counts(case: Case) -> None:
     await case.deploy("web", replicas=1, requests=LARGE)
     await case.running("web", replicas=1)
-    await case.autoscale("web", "InPlace")
+    # Too small both times, so that the sentence is the same.
+    await case.autoscale("web", "InPlace", resourcePolicy=_bounded(minAllowed={"cpu": "1"}))
     await case.fits("web", replicas=1)
     await case.edit(VPAS, "web", resourcePolicy=_bounded(minAllowed={"cpu": "2"}))
 
