@@ -66,10 +66,7 @@ def type_problem(obj: Mapping[str, Any], api_version: str, kind: str) -> str:
 
 def syntax_problem(body: bytes) -> str:
     """Why a text is no JSON; empty if it is."""
-    try:
-        text = body.decode()
-    except UnicodeDecodeError:
-        text = body.decode("utf-8", "replace")
+    text = body.decode("latin-1")  # Go reads bytes, and quotes one as the character of its number
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
@@ -182,6 +179,18 @@ _CONTEXTS: Final = {
     "Extra data": "after top-level value",
     "Invalid control character at": "in string literal",
 }
+_ESCAPES: Final = {
+    "'": "\\'",
+    "\\": "\\\\",
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+}
+_FIRST_BEYOND_ASCII: Final = 0x80
 _LITERALS: Final = ("true", "false", "null")
 
 
@@ -232,6 +241,9 @@ def _innermost(text: str) -> str:
 
 def _quoted(letter: str) -> str:
     """One character as Go quotes it."""
-    special = {"'": "'\\''", '"': "'\"'"}
-    escaped = json.dumps(letter, ensure_ascii=False)[1:-1]
-    return special.get(letter) or f"'{escaped}'"
+    if letter in _ESCAPES:
+        return f"'{_ESCAPES[letter]}'"
+    if letter.isprintable():
+        return f"'{letter}'"
+    code = ord(letter)
+    return f"'\\x{code:02x}'" if code < _FIRST_BEYOND_ASCII else f"'\\u{code:04x}'"
