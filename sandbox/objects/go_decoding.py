@@ -146,7 +146,7 @@ def _in_scalar(item: Any, held: str, place: str, text: str) -> str:
     if held in ("string", "time"):
         return "" if isinstance(item, str) else _told(item, place, text)
     if place.rpartition(".")[2] in _NUMBERS_OR_TEXTS and type(item) not in (int, str):
-        return _told(item, place, "int32")
+        return _told(item, place, "int32", f"number {item}" if isinstance(item, float) else "")
     return ""
 
 
