@@ -12,8 +12,8 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from common.errors import Cause
-from sandbox.errors import field_invalid, field_not_supported, field_required
-from sandbox.objects.dns_names import label_problems
+from sandbox.errors import field_invalid, field_not_supported, field_required, field_too_long
+from sandbox.objects.dns_names import label_problems, subdomain_problems
 from sandbox.objects.number_rules import negative_causes
 from sandbox.objects.selector_rules import in_go_order, read_selector, selector_causes
 from sandbox.schedules import ScheduleError, parse_schedule
@@ -30,6 +30,8 @@ _MODES: Final = ("NonIndexed", "Indexed")
 _INDEXED_ONLY: Final = "requires indexed completion mode"
 _REPLACEMENTS: Final = ("Failed", "TerminatingOrFailed")
 _MOST_PARALLEL: Final = 100_000  # pods of an indexed Job
+_LONGEST_MANAGER: Final = 63
+_PATH: Final = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 _LONGEST_CRON_JOB: Final = 52  # the names of its Jobs are eleven characters longer
 _ZONE_PART: Final = re.compile(r"(?!\.{1,2}$)(?!-)[A-Za-z._0-9+-]{1,14}")
 _FIXED: Final = (
@@ -171,6 +173,8 @@ def _spec_causes(spec: Json, path: str, template: Sequence[Cause]) -> Iterator[C
     )
     if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
         yield field_required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified")
+    if spec.get("managedBy") is not None:
+        yield from _manager_causes(spec["managedBy"], f"{path}.managedBy")
     yield from _mode_causes(spec, path)
     replacement = spec.get("podReplacementPolicy")
     supported = _REPLACEMENTS[:1] if spec.get("podFailurePolicy") else _REPLACEMENTS
@@ -178,6 +182,24 @@ def _spec_causes(spec: Json, path: str, template: Sequence[Cause]) -> Iterator[C
         yield field_not_supported(f"{path}.podReplacementPolicy", replacement, supported)
     yield from template
     yield from _restart_causes(spec, f"{path}.template.spec.restartPolicy")
+
+
+def _manager_causes(manager: str, path: str) -> Iterator[Cause]:
+    """A domain, and a path below it."""
+    domain, _, rest = manager.partition("/")
+    if not manager:
+        yield field_required(path)
+    elif not domain or not rest:
+        text = 'must be a domain-prefixed path (such as "acme.io/foo")'
+        yield field_invalid(path, manager, text)
+    else:
+        for problem in subdomain_problems(domain):
+            yield field_invalid(path, domain, problem)
+        if re.fullmatch(_PATH, rest) is None:
+            text = f"Invalid path (regex used for validation is '{_PATH}')"
+            yield field_invalid(path, rest, text)
+    if len(manager) > _LONGEST_MANAGER:
+        yield field_too_long(path, _LONGEST_MANAGER)
 
 
 def _mode_causes(spec: Json, path: str) -> Iterator[Cause]:

@@ -18,6 +18,7 @@ from sandbox.objects.shape_base import (
     Long,
     Map,
     Number,
+    Portion,
     Shape,
     Text,
 )
@@ -166,11 +167,25 @@ class Template(Shape):
     spec: PodSpec | None = None
 
 
+class Rolling(Shape):
+    """The parameters of rolling updates, together."""
+
+    max_surge: Portion = None
+    max_unavailable: Portion = None
+    partition: Number = None
+
+
 class Strategy(Shape):
     """How new pods replace old ones."""
 
     type: Text = None
-    rolling_update: Json = None
+    rolling_update: Rolling | None = None
+
+
+class Ordinals(Shape):
+    """``StatefulSetOrdinals``."""
+
+    start: Number = None
 
 
 class WorkloadSpec(Shape):
@@ -187,6 +202,8 @@ class WorkloadSpec(Shape):
     paused: Flag = None
     service_name: Text = None
     pod_management_policy: Text = None
+    persistent_volume_claim_retention_policy: Map = None
+    ordinals: Ordinals | None = None
     volume_claim_templates: list[dict[str, Any]] | None = None
 
 
@@ -218,6 +235,7 @@ class OldWorkloadSpec(Shape):
     """``ReplicationControllerSpec``."""
 
     replicas: Number = None
+    min_ready_seconds: Number = None
     selector: Map = None
     template: Template | None = None
 
@@ -229,13 +247,28 @@ class OldWorkload(Shape):
     status: WorkloadStatus | None = None
 
 
+class EndPolicy(Shape):
+    """``PodFailurePolicy`` and ``SuccessPolicy``."""
+
+    rules: list[dict[str, Any]] | None = None
+
+
 class JobSpec(Shape):
     """``JobSpec``."""
 
     parallelism: Number = None
     completions: Number = None
+    active_deadline_seconds: Long = None
     backoff_limit: Number = None
+    backoff_limit_per_index: Number = None
+    max_failed_indexes: Number = None
+    ttl_seconds_after_finished: Number = None
     completion_mode: Text = None
+    pod_replacement_policy: Text = None
+    pod_failure_policy: EndPolicy | None = None
+    success_policy: EndPolicy | None = None
+    managed_by: Text = None
+    manual_selector: Flag = None
     suspend: Flag = None
     selector: LabelSelector | None = None
     template: Template | None = None
@@ -245,6 +278,8 @@ class JobStatus(Shape):
     """``JobStatus``."""
 
     active: Number = None
+    ready: Number = None
+    terminating: Number = None
     succeeded: Number = None
     failed: Number = None
     start_time: Text = None
@@ -266,6 +301,9 @@ class CronJobSpec(Shape):
     time_zone: Text = None
     suspend: Flag = None
     concurrency_policy: Text = None
+    starting_deadline_seconds: Long = None
+    successful_jobs_history_limit: Number = None
+    failed_jobs_history_limit: Number = None
     job_template: Job | None = None
 
 

@@ -134,6 +134,8 @@ JOBS: Specs = {
     "no-labels": {"template": {**ENDING, "metadata": {}}},
     "on-failure": {"template": template(restartPolicy="OnFailure")},
     "odd-restart": {"template": template(restartPolicy="Odd")},
+    "manager-without-domain": {"managedBy": "manager"},
+    "manager-odd-path": {"managedBy": f"A_b/ {'x' * 60}"},
 }
 SCHEDULES = {
     "four-fields": "* * * *",
@@ -164,6 +166,42 @@ CRON_JOBS: Specs = {
         "jobTemplate": {"spec": {"manualSelector": True, "selector": SELECTOR, "template": ENDING}}
     },
     "parallelism-negative": {"jobTemplate": {"spec": {"parallelism": -2, "template": ENDING}}},
+}
+
+# Values of another type than Go's.
+TYPES: Mapping[str, Specs] = {
+    "deployments": {
+        "replicas-huge": {"replicas": 99_999_999_999},
+        "replicas-fraction": {"replicas": 1.5},
+        "strategy-text": {"strategy": "x"},
+        "surge-fraction": rolling("strategy", maxSurge=1.5),
+        "surge-flag": rolling("strategy", maxSurge=True),
+        "paused-text": {"paused": "x"},
+        "selector-text": {"selector": "x"},
+        "key-number": expression(key=1),
+    },
+    "statefulsets": {
+        "ordinals-text": {"ordinals": "x"},
+        "claims-text": {"volumeClaimTemplates": "x"},
+        "parameters-text": {"updateStrategy": {"rollingUpdate": "x"}},
+        "partition-text": rolling("updateStrategy", partition="x"),
+    },
+    "daemonsets": {"unavailable-list": rolling("updateStrategy", maxUnavailable=[])},
+    "jobs": {
+        "ttl-text": {"ttlSecondsAfterFinished": "x"},
+        "failure-policy-text": {"podFailurePolicy": "x"},
+        "failure-rules-text": {"podFailurePolicy": {"rules": "x"}},
+        "own-selector-text": {"manualSelector": "x"},
+        "limit-per-index-text": {"backoffLimitPerIndex": "x"},
+        "managed-by-number": {"managedBy": 3},
+        "deadline-fraction": {"activeDeadlineSeconds": 1.5},
+    },
+    "cronjobs": {
+        "schedule-number": {"schedule": 5},
+        "template-text": {"jobTemplate": "x"},
+        "start-text": {"startingDeadlineSeconds": "x"},
+        "zone-number": {"timeZone": 4},
+    },
 }
 
 
@@ -242,6 +280,23 @@ def creations() -> list[Case]:
             case(f"rules-cronjobs-{name}", tried(f"{BATCH}/cronjobs", cron_job(**spec)))
             for name, spec in CRON_JOBS.items()
         ),
+    ]
+
+
+def types() -> list[Case]:
+    """What can't be decoded."""
+
+    def body(kind: str, spec: Mapping[str, Any]) -> Object:
+        made = {"jobs": job, "cronjobs": cron_job}.get(kind)
+        return workload(kind, **spec) if made is None else made(**spec)
+
+    return [
+        case(
+            f"rules-type-{kind}-{name}",
+            tried(f"{BATCH if kind.endswith('jobs') else APPS}/{kind}", body(kind, spec)),
+        )
+        for kind, specs in TYPES.items()
+        for name, spec in specs.items()
     ]
 
 
@@ -341,4 +396,4 @@ def scales() -> list[Case]:
     ]
 
 
-CASES = [*creations(), *changes(), *deletions(), *scales()]
+CASES = [*creations(), *types(), *changes(), *deletions(), *scales()]
