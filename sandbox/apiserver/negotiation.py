@@ -5,7 +5,7 @@ Source: ``RouterJSR311`` of go-restful, and k8s.io/apiserver
 pkg/endpoints/handlers/negotiation/negotiate.go.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -45,7 +45,7 @@ def negotiate(
     """
     if not accept:
         return Form.WHOLE
-    offers = tuple(_offers(accept))
+    offers = _offers(accept)
     if not custom:
         _check_route([media for media, _ in offers], collection=collection)
     for media, parameters in offers:
@@ -74,10 +74,14 @@ def wants_yaml(accept: str) -> bool:
     return False
 
 
-def _offers(accept: str) -> Iterator[tuple[str, Mapping[str, str]]]:
+@lru_cache(maxsize=64)
+def _offers(accept: str) -> tuple[tuple[str, Mapping[str, str]], ...]:
+    """The media types of the header, each with its parameters."""
+    offers = []
     for offer in accept.split(","):
         media, *raw = (part.strip() for part in offer.split(";"))
-        yield media, dict(item.partition("=")[::2] for item in raw)
+        offers.append((media, dict(item.partition("=")[::2] for item in raw)))
+    return tuple(offers)
 
 
 def _check_route(offered: Sequence[str], *, collection: bool) -> None:
