@@ -111,7 +111,7 @@ BODIES: dict[str, Any] = {
                                 "spec": {
                                     "type": "array",
                                     "items": {"type": "integer", "minimum": 1},
-                                }
+                                },
                             },
                         }
                     },
