@@ -30,10 +30,10 @@ class Deletes:
 
     async def one(self, request: Request, resource: Resource, place: Place) -> Written:
         """Delete an object."""
+        options, dry = self._options(request)
         stored = self._store.get(_storing(resource), place.namespace, place.name)
         if stored is None:
             raise errors.not_found(resource, place.name)
-        options, dry = self._options(request)
         last, gone = await self._delete(request, resource, stored, options, dry=dry)
         warns = resource.group_resource == "jobs.batch" and not options.policy
         warnings = (_CHILDREN_STAY,) if warns else ()

@@ -14,6 +14,7 @@ from typing import Any
 from common.runtime.clock import Clock
 from sandbox import errors
 from sandbox.objects import crds
+from sandbox.objects.go_decoding import options_problem
 from sandbox.objects.registry import Registry
 from sandbox.objects.resources import NAMESPACES, Resource
 from sandbox.objects.store import Store, Stored
@@ -23,6 +24,7 @@ _REMEMBERED_OWNERS = 1000
 _DEFAULT_GRACE = 30
 _POLICIES = ("", "Foreground", "Background", "Orphan")
 _IMMORTAL = ("default", "kube-public", "kube-system")
+_SCHEME = '"pkg/runtime/scheme.go:111"'
 _FINISHED = ("Succeeded", "Failed")
 # The finalizers of an owner whose dependents are to stay, and of one that goes after them.
 _ORPHAN, _FOREGROUND = "orphan", "foregroundDeletion"
@@ -46,9 +48,12 @@ class DeleteOptions:
         Raises:
             ApiError: 400 or 422, an option isn't understood.
         """
+        _check_body(body)
         given = body or query
         grace, policy = given.get("gracePeriodSeconds"), given.get("propagationPolicy") or ""
-        orphans = body.get("orphanDependents")
+        orphans = given.get("orphanDependents")
+        if isinstance(orphans, str):
+            orphans = orphans.lower() not in ("false", "0")
         preconditions = body.get("preconditions") or {}
         if policy not in _POLICIES:
             cause = errors.field_not_supported("propagationPolicy", policy, (*_POLICIES[1:], "nil"))
@@ -68,6 +73,17 @@ class DeleteOptions:
             uid=preconditions.get("uid") or "",
             version=preconditions.get("resourceVersion") or "",
         )
+
+
+def _check_body(body: Mapping[str, Any]) -> None:
+    kind = body.get("kind") or "DeleteOptions"
+    if kind != "DeleteOptions":
+        version = body.get("apiVersion") or ""
+        text = f'no kind "{kind}" is registered for version "{version}" in scheme {_SCHEME}'
+        raise errors.bad_request(text)
+    problem = options_problem(body)
+    if problem:
+        raise errors.bad_request(problem)
 
 
 _BY_COLLECTOR = DeleteOptions(policy="Background")
@@ -122,6 +138,11 @@ class Deletions:
         """
         obj = stored.object(resource)
         meta = obj["metadata"]
+        if resource == NAMESPACES:
+            if "deletionTimestamp" not in meta:
+                meta["deletionTimestamp"] = rfc3339(self._clock.now())
+                obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
+            return obj, False
         finalizers = self._finalizers(resource, meta.get("finalizers") or [], options)
         if finalizers:
             meta["finalizers"] = finalizers
@@ -144,7 +165,7 @@ class Deletions:
         if resource == NAMESPACES:
             if options.policy == "Orphan":
                 self._orphan(stored)
-            return self._delete_namespace(stored, stored.object(resource))
+            return self._delete_namespace(stored, options), False
         obj, gone = self.planned(resource, stored, options)
         marked = stored
         if obj != stored.object(resource):
@@ -262,29 +283,26 @@ class Deletions:
             del obj["metadata"]["ownerReferences"]
         self._store.update(resource, obj)
 
-    def _delete_namespace(self, stored: Stored, obj: dict[str, Any]) -> tuple[Stored, bool]:
+    def _delete_namespace(self, stored: Stored, options: DeleteOptions) -> Stored:
         if not stored.terminating:
-            self._mark(obj["metadata"], 0)
-            obj["status"] = {"phase": "Terminating"}
+            obj, _ = self.planned(NAMESPACES, stored, options)
             stored = self._store.update(NAMESPACES, obj)
         for resource in self._registry.stored():
             if resource.namespaced:
                 for item in self._store.list(resource, stored.name):
                     if self._store.get(resource, item.namespace, item.name) is item:
                         self.delete(resource, item, _BY_COLLECTOR)
-        gone = self._finish_namespace(stored.name)
-        return stored, gone
+        self._finish_namespace(stored.name)
+        return stored
 
-    def _finish_namespace(self, name: str) -> bool:
+    def _finish_namespace(self, name: str) -> None:
         """Remove a terminating namespace with its last object."""
         namespace = self._store.get(NAMESPACES, "", name)
         if namespace is None or not namespace.terminating:
-            return namespace is None
-        left = any(
+            return
+        if not any(
             self._store.list(resource, name)
             for resource in self._registry.stored()
             if resource.namespaced
-        )
-        if not left:
+        ):
             self._store.delete(NAMESPACES, "", name)
-        return not left

@@ -33,6 +33,7 @@ _TEXTS: Final = {
     ("ContainerResizePolicy", "restartPolicy"): "v1.ResourceResizeRestartPolicy",
     ("CronJobSpec", "concurrencyPolicy"): "v1.ConcurrencyPolicy",
     ("DaemonSetUpdateStrategy", "type"): "v1.DaemonSetUpdateStrategyType",
+    ("DeleteOptions", "propagationPolicy"): "v1.DeletionPropagation",
     ("DeploymentStrategy", "type"): "v1.DeploymentStrategyType",
     ("ObjectMeta", "uid"): "types.UID",
     ("OwnerReference", "uid"): "types.UID",
@@ -62,6 +63,11 @@ def type_problem(obj: Mapping[str, Any], api_version: str, kind: str) -> str:
     """The first value of a type that the kind doesn't have there; empty if all fit."""
     name = fields.type_of_kind(fields.kind_key(api_version, kind))
     return "" if name is None else _in_struct(obj, name, "")
+
+
+def options_problem(options: Mapping[str, Any]) -> str:
+    """The same of the options of a deletion."""
+    return _in_struct(options, "DeleteOptions", "")
 
 
 def syntax_problem(body: bytes) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from common.errors import Cause
-from sandbox.errors import field_invalid
+from sandbox.errors import field_forbidden, field_invalid
 from sandbox.objects.dns_names import subdomain_problems
 
 _CHECKED = ("labels", "annotations", "ownerReferences", "finalizers")
@@ -56,10 +56,23 @@ def changed_metadata_causes(
     finalizers = new.get("finalizers") or ()
     named = list(_finalizer_causes(finalizers))
     standard = [] if custom else list(_standard_finalizer_causes(finalizers))
-    yield from (*shared, *named, *shared)
-    yield from (*shared, *standard)
+    late = list(_late_finalizer_causes(old, finalizers))
+    yield from (*shared, *named, *late, *shared)
+    yield from (*late, *shared, *standard)
     if kind in _LOOKED_AT_AGAIN and not custom:
         yield from (*shared, *named, *standard)
+
+
+def _late_finalizer_causes(old: Mapping[str, Any], finalizers: Sequence[str]) -> Iterator[Cause]:
+    """Nobody may hold an object who comes after its deletion."""
+    added = sorted(set(finalizers) - set(old.get("finalizers") or ()))
+    if "deletionTimestamp" in old and added:
+        found = ", ".join(f'"{one}"' for one in added)
+        text = (
+            "no new finalizers can be added if the object is being deleted, found new finalizers "
+            f"[]string{{{found}}}"
+        )
+        yield field_forbidden("metadata.finalizers", text)
 
 
 def _shared_causes(meta: Mapping[str, Any]) -> Iterator[Cause]:

@@ -74,6 +74,42 @@ async def test_finalizers_hold_an_object_until_the_last_is_gone(api: Api) -> Non
     assert await names(api) == []
 
 
+async def test_nobody_holds_an_object_that_is_being_deleted(api: Api) -> None:
+    await api.make(CONFIG_MAPS, config_map("x", finalizers=["a/b"]))
+    path = f"{CONFIG_MAPS}/x"
+    await api("DELETE", path)
+    more = {"metadata": {"finalizers": ["a/b", "c/d", "e/f"]}}
+    refused = await api.merge(path, more)
+    assert refused.status == 422
+    assert refused.json["message"].endswith(
+        "Forbidden: no new finalizers can be added if the object is being deleted, found new "
+        'finalizers []string{"c/d", "e/f"}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "want"),
+    [
+        pytest.param({"kind": "Pod", "apiVersion": "v1"}, 400, id="another kind"),
+        pytest.param({"gracePeriodSeconds": "x"}, 400, id="another type"),
+        pytest.param({"dryRun": ["Some"]}, 422, id="another dry run"),
+    ],
+)
+async def test_options_are_read_before_the_object_is_looked_for(
+    api: Api, body: dict[str, Any], want: int
+) -> None:
+    assert (await api("DELETE", f"{CONFIG_MAPS}/missing", body)).status == want
+
+
+async def test_an_empty_namespace_is_told_to_be_going(api: Api) -> None:
+    path = "/api/v1/namespaces/empty"
+    await api.make("/api/v1/namespaces", {"metadata": {"name": "empty"}})
+    for query in ("?dryRun=All", ""):
+        going = (await api("DELETE", f"{path}{query}")).json
+        assert (going["kind"], going["status"]["phase"]) == ("Namespace", "Terminating")
+    assert (await api("GET", path)).status == 404
+
+
 @pytest.mark.parametrize("precondition", ["uid", "resourceVersion"])
 async def test_preconditions_protect_another_object(api: Api, precondition: str) -> None:
     made = await api.make(CONFIG_MAPS, config_map("x"))
