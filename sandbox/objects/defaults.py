@@ -10,6 +10,7 @@ from typing import Any
 
 from common.quantity import QuantityError
 from sandbox.errors import cannot_be_handled
+from sandbox.objects import network_defaults
 from sandbox.objects.access_rules import complete_binding
 from sandbox.objects.pod_resources import (
     canonical_amounts,
@@ -20,7 +21,6 @@ from sandbox.objects.resources import Resource
 
 Json = dict[str, Any]
 
-_AFFINITY = 10800  # seconds for which a Service sends a client to the same pod
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _MOST_RETRIES = 2**31 - 1
 _TOKEN_SECONDS = 3600
@@ -242,21 +242,6 @@ def _cron_job(obj: Json) -> None:
         _template(job)
 
 
-def _service(obj: Json) -> None:
-    spec = obj.setdefault("spec", {})
-    if spec.setdefault("sessionAffinity", "None") == "None":
-        spec.pop("sessionAffinityConfig", None)
-    elif spec["sessionAffinity"] == "ClientIP":
-        client = spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {})
-        client.setdefault("timeoutSeconds", _AFFINITY)
-    spec.setdefault("type", "ClusterIP")
-    if spec["type"] != "ExternalName":
-        spec.setdefault("internalTrafficPolicy", "Cluster")
-    for port in spec.get("ports") or ():
-        port.setdefault("protocol", "TCP")
-        port.setdefault("targetPort", port.get("port"))
-
-
 def _namespace(obj: Json) -> None:
     meta = obj.setdefault("metadata", {})
     if meta.get("name"):
@@ -337,45 +322,19 @@ def _node(obj: Json) -> None:
         canonical_amounts(status["allocatable"])
 
 
-def _mutating_webhooks(obj: Json) -> None:
-    _validating_webhooks(obj)
-    for webhook in obj.get("webhooks") or ():
-        webhook.setdefault("reinvocationPolicy", "Never")
-
-
-def _validating_webhooks(obj: Json) -> None:
-    if not obj.get("webhooks"):
-        obj.pop("webhooks", None)
-    for webhook in obj.get("webhooks") or ():
-        _webhook(webhook)
-
-
-def _webhook(webhook: Json) -> None:
-    if not webhook.get("rules"):
-        webhook.pop("rules", None)
-    webhook.setdefault("failurePolicy", "Fail")
-    webhook.setdefault("matchPolicy", "Equivalent")
-    webhook.setdefault("namespaceSelector", {})
-    webhook.setdefault("objectSelector", {})
-    webhook.setdefault("timeoutSeconds", 10)
-    for rule in webhook.get("rules") or ():
-        rule.setdefault("scope", "*")
-    service = (webhook.get("clientConfig") or {}).get("service")
-    if service is not None:
-        service.setdefault("port", 443)
-
-
 _BY_KIND: Mapping[str, Callable[[Json], None]] = {
     "ClusterRoleBinding": complete_binding,
     "ConfigMap": _config_map,
     "CronJob": _cron_job,
     "DaemonSet": _daemon_set,
     "Deployment": _deployment,
+    "EndpointSlice": network_defaults.endpoint_slice,
+    "Endpoints": network_defaults.endpoints,
     "Event": _event,
     "Job": _job,
     "Lease": _with_spec,
     "LimitRange": _limit_range,
-    "MutatingWebhookConfiguration": _mutating_webhooks,
+    "MutatingWebhookConfiguration": network_defaults.mutating_webhooks,
     "Namespace": _namespace,
     "Node": _node,
     "PersistentVolumeClaim": _claim,
@@ -387,7 +346,7 @@ _BY_KIND: Mapping[str, Callable[[Json], None]] = {
     "ResourceQuota": _quota,
     "RoleBinding": complete_binding,
     "Secret": _secret,
-    "Service": _service,
+    "Service": network_defaults.service,
     "StatefulSet": _stateful_set,
-    "ValidatingWebhookConfiguration": _validating_webhooks,
+    "ValidatingWebhookConfiguration": network_defaults.validating_webhooks,
 }

@@ -9,8 +9,10 @@ from typing import Any
 import msgspec
 
 from sandbox.errors import cannot_be_handled
+from sandbox.objects import null_texts
 from sandbox.objects.access_shapes import Binding, Role
 from sandbox.objects.extension_shapes import ApiService, Definition, Webhooks
+from sandbox.objects.fields import kind_key, type_of_kind
 from sandbox.objects.go_decoding import type_problem
 from sandbox.objects.pod_shapes import CronJob, Job, OldWorkload, Pod, Workload
 from sandbox.objects.resources import Resource
@@ -349,6 +351,8 @@ _BY_KIND: Mapping[str, type[Shape]] = {
 def check_shape(resource: Resource, obj: Mapping[str, Any]) -> None:
     """Check the types of what a built-in kind declares, ``metadata`` aside.
 
+    Nulls in maps and lists of texts become empty texts, in place, as for Go's decoder.
+
     Raises:
         ApiError: 400 with the place of the first value that has another type.
     """
@@ -358,6 +362,10 @@ def check_shape(resource: Resource, obj: Mapping[str, Any]) -> None:
     try:
         msgspec.convert(obj, shape)
     except msgspec.ValidationError as error:
+        type_ = type_of_kind(kind_key(resource.api_version, resource.kind))
+        if type_ is not None and null_texts.fill(obj, type_):
+            check_shape(resource, obj)
+            return
         text = type_problem(obj, resource.api_version, resource.kind) or str(error)
         raise cannot_be_handled(resource, text) from error
 
@@ -371,5 +379,8 @@ def check_metadata(resource: Resource, meta: Any) -> None:
     try:
         msgspec.convert(meta, Metadata)
     except msgspec.ValidationError as error:
+        if null_texts.fill(meta, "ObjectMeta"):
+            check_metadata(resource, meta)
+            return
         told = type_problem({"metadata": meta}, resource.api_version, resource.kind)
         raise cannot_be_handled(resource, told or f"metadata: {error}") from error

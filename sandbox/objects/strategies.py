@@ -23,6 +23,7 @@ _METADATA_THROUGH_STATUS = {
 }
 _TOLERATED_SECONDS = 300
 CLAIM_PROTECTION = "kubernetes.io/pvc-protection"  # until no pod uses the claim
+_NAMESPACE_FINALIZER = "kubernetes"
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 # Counts that are written even when they are zero.
 _FIRST_STATUS: Mapping[str, Mapping[str, int]] = {
@@ -57,6 +58,9 @@ def prepare_create(resource: Resource, obj: dict[str, Any], rng: Random) -> None
         _tolerate_node_trouble(obj["spec"])
         obj["status"] = {"phase": "Pending", "qosClass": str(qos_class(obj))}
     elif key == "namespaces":
+        finalizers = obj["spec"].setdefault("finalizers", [])
+        if _NAMESPACE_FINALIZER not in finalizers:
+            finalizers.append(_NAMESPACE_FINALIZER)
         obj["status"] = {"phase": "Active"}
     elif key == "services":
         allocate_address(obj["spec"], rng)

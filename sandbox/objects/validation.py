@@ -38,6 +38,12 @@ from sandbox.objects.metadata_rules import (
     metadata_causes,
     namespace_causes,
 )
+from sandbox.objects.plain_rules import (
+    changed_priority_causes,
+    changed_revision_causes,
+    priority_causes,
+    revision_causes,
+)
 from sandbox.objects.pod_spec_rules import creation_causes, pod_causes, spec_causes
 from sandbox.objects.pod_updates import update_causes
 from sandbox.objects.policy_rules import budget_causes, limit_range_causes, quota_causes
@@ -199,6 +205,7 @@ _NEW: Mapping[str, Callable[[Json], Iterator[Cause]]] = {
     "ClusterRole": role_causes,
     "ClusterRoleBinding": binding_causes,
     "ConfigMap": config_map_causes,
+    "ControllerRevision": revision_causes,
     "CustomResourceDefinition": definition_rules.new_causes,
     "Lease": _new_lease,
     "LimitRange": limit_range_causes,
@@ -206,6 +213,7 @@ _NEW: Mapping[str, Callable[[Json], Iterator[Cause]]] = {
     "Namespace": namespace_causes,
     "PersistentVolumeClaim": claim_causes,
     "PodDisruptionBudget": budget_causes,
+    "PriorityClass": priority_causes,
     "ResourceQuota": quota_causes,
     "Role": role_causes,
     "RoleBinding": binding_causes,
@@ -217,12 +225,14 @@ _CHANGED: Mapping[str, Callable[[Json, Json], Iterator[Cause]]] = {
     "ClusterRole": lambda _old, new: role_causes(new),
     "ClusterRoleBinding": changed_binding_causes,
     "ConfigMap": changed_config_map_causes,
+    "ControllerRevision": changed_revision_causes,
     "CustomResourceDefinition": definition_rules.changed_causes,
     "Lease": lambda _old, new: _new_lease(new),
     "LimitRange": lambda _old, new: limit_range_causes(new),
     "MutatingWebhookConfiguration": lambda _old, new: webhook_causes(new),
     "PersistentVolumeClaim": changed_claim_causes,
     "PodDisruptionBudget": lambda _old, new: budget_causes(new),
+    "PriorityClass": changed_priority_causes,
     "ResourceQuota": lambda _old, new: quota_causes(new),
     "Role": lambda _old, new: role_causes(new),
     "RoleBinding": changed_binding_causes,

@@ -3,6 +3,7 @@
 from typing import Any
 
 from recorded_requests.case import (
+    JSON_PATCH,
     MERGE,
     NS,
     STRATEGIC,
@@ -271,4 +272,70 @@ def leases() -> list[Case]:
     ]
 
 
-CASES = [*services(), *claims(), *data(), *events(), *leases()]
+def others() -> list[Case]:
+    """Nulls and empty texts, endpoints, priority classes, revisions."""
+    revisions = "/apis/apps/v1/namespaces/{ns}/controllerrevisions"
+    slices = "/apis/discovery.k8s.io/v1/namespaces/{ns}/endpointslices"
+    priorities = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    empty = {"ports": [{"port": 80, "name": ""}], "selector": {}, "externalName": ""}
+    nulls = {"ports": [{"port": 80, "name": None}], "selector": {"a": None}, "clusterIP": None}
+    subset = {"addresses": [{"ip": "1.2.3.4"}], "ports": [{"port": 80}]}
+    two = named("c", data={"a": "b", "c": "d"})
+
+    def priority(name: str, **fields: Any) -> Case:
+        return case(f"priority-{name}", post(priorities, named("{ns}", **{"value": 5, **fields})))
+
+    return [
+        case("null-in-map", post(MAPS, named("c", data={"a": None, "b": "c"}))),
+        case("null-in-binary", post(MAPS, named("c", binaryData={"a": None}))),
+        case("null-in-secret", post(SECRETS, named("s", data={"a": None}))),
+        case("null-in-texts", post(SECRETS, named("s", stringData={"a": None}))),
+        case(
+            "null-in-metadata",
+            post(MAPS, named("c", meta={"labels": {"a": None}, "annotations": {"b": None}})),
+        ),
+        case("null-in-service", post(SERVICES, named("s", spec=nulls))),
+        case("empty-in-service", post(SERVICES, named("s", spec=empty))),
+        case("null-strategic", patch(f"{MAPS}/c", {"data": {"a": None}}), before=[post(MAPS, two)]),
+        case(
+            "null-json-patch",
+            patch(f"{MAPS}/c", [{"op": "replace", "path": "/data/a", "value": None}], JSON_PATCH),
+            before=[post(MAPS, two)],
+        ),
+        case(
+            "namespace-no-finalizers",
+            post("/api/v1/namespaces?dryRun=All", named("{ns}-z", spec={"finalizers": []})),
+        ),
+        case("endpoints", post(f"{NS}/endpoints", named("e", subsets=[subset]))),
+        case(
+            "slice",
+            post(
+                slices,
+                named(
+                    "e",
+                    addressType="IPv4",
+                    endpoints=[{"addresses": ["1.2.3.4"]}],
+                    ports=[{"port": 80}],
+                ),
+            ),
+        ),
+        priority("large", value=2_000_000_000),
+        priority("preemption", preemptionPolicy="Odd"),
+        case("priority-of-the-system", post(priorities, named("system-x", value=5))),
+        case(
+            "priority-changed",
+            patch(f"{priorities}/{{ns}}", {"value": 6}, MERGE),
+            before=[post(priorities, named("{ns}", value=5))],
+        ),
+        case("revision-negative", post(revisions, named("c", revision=-1, data={"a": 1}))),
+        case("revision-without-data", post(revisions, named("c", revision=1))),
+        case(
+            "revision-changed",
+            patch(f"{revisions}/c", {"data": {"a": 2}}, MERGE),
+            patch(f"{revisions}/c", {"revision": 3}, MERGE),
+            before=[post(revisions, named("c", revision=1, data={"a": 1}))],
+        ),
+    ]
+
+
+CASES = [*services(), *claims(), *data(), *events(), *leases(), *others()]
