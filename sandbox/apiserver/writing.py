@@ -36,10 +36,10 @@ from sandbox.objects.metadata import (
     record_manager,
     stamp_new,
 )
-from sandbox.objects.pod_warnings import object_warnings
 from sandbox.objects.registry import Registry
 from sandbox.objects.resizing import prepare_resize
 from sandbox.objects.resources import NAMESPACES, PODS, Resource
+from sandbox.objects.rules.pod_warnings import object_warnings
 from sandbox.objects.store import Store, Stored
 from sandbox.objects.strategies import prepare_create, prepare_identified, prepare_update
 from sandbox.objects.validation import Validation

@@ -11,13 +11,13 @@ from typing import Any
 from common.quantity import QuantityError
 from sandbox.errors import cannot_be_handled
 from sandbox.objects import network_defaults
-from sandbox.objects.access_rules import complete_binding
 from sandbox.objects.pod_resources import (
     canonical_amounts,
     complete_pod_resources,
     containers_of,
 )
 from sandbox.objects.resources import Resource
+from sandbox.objects.rules.access import complete_binding
 
 Json = dict[str, Any]
 

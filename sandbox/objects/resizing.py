@@ -11,7 +11,7 @@ from typing import Any, Final
 from common.errors import Cause
 from sandbox.errors import field_forbidden, field_invalid
 from sandbox.objects.pod_resources import is_sidecar, qos_class, resources_of, same_amounts
-from sandbox.objects.pod_spec_rules import pod_causes
+from sandbox.objects.rules.pod_specs import pod_causes
 from sandbox.version import KubernetesVersion
 
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"

@@ -18,7 +18,7 @@ from sandbox.errors import (
     shown,
 )
 from sandbox.objects.go_patterns import compiled
-from sandbox.objects.text_formats import FORMATS, Format
+from sandbox.objects.rules.text_formats import FORMATS, Format
 
 Schema = Mapping[str, Any]
 

@@ -12,8 +12,8 @@ from common.labels import (
     parse_selector,
 )
 from sandbox.errors import bad_request, shown
-from sandbox.objects.metadata_rules import key_causes, value_causes
 from sandbox.objects.resources import Resource
+from sandbox.objects.rules.metadata import key_causes, value_causes
 from sandbox.objects.store import Stored
 
 _TERM = re.compile(r"([^=!]+)(==|!=|=)(.*)", re.DOTALL)

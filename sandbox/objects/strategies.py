@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
-from sandbox.objects.job_rules import select_own_pods
 from sandbox.objects.pod_resources import qos_class
 from sandbox.objects.resizing import MIRROR_ANNOTATION
 from sandbox.objects.resources import PODS, Resource
+from sandbox.objects.rules.jobs import select_own_pods
 from sandbox.objects.service_addresses import allocate_address, keep_address
 
 _KEEPS_STATUS_ON_CREATE = frozenset({"nodes"})

@@ -11,7 +11,7 @@ import msgspec
 
 from common.errors import Cause
 from sandbox.errors import field_duplicate, field_invalid
-from sandbox.objects import presence_rules
+from sandbox.objects.rules import presence
 from sandbox.objects.schema_validation import ABSENT, Schema, unchanged, violations
 
 _ROOT_FIELDS = ("apiVersion", "kind", "metadata")
@@ -187,7 +187,7 @@ def _rule_violations(value: Any, schema: Schema, path: str, old: Any) -> Iterato
     if old is not ABSENT and unchanged(old, value):
         return
     for rule in schema.get("x-kubernetes-validations", ()):
-        if presence_rules.broken(rule.get("rule", ""), value):
+        if presence.broken(rule.get("rule", ""), value):
             message = rule.get("message") or f"failed rule: {rule['rule']}"
             yield field_invalid(path, value if isinstance(value, str | int) else "object", message)
     if isinstance(value, dict):

@@ -14,45 +14,46 @@ from sandbox.errors import (
     field_required,
     invalid,
 )
-from sandbox.objects import definition_rules, structural_schema
-from sandbox.objects.access_rules import binding_causes, changed_binding_causes, role_causes
-from sandbox.objects.claim_rules import changed_claim_causes, claim_causes
-from sandbox.objects.data_rules import (
+from sandbox.objects import structural_schema
+from sandbox.objects.registry import Registry
+from sandbox.objects.resizing import resize_causes
+from sandbox.objects.resources import EVENTS, TEMPLATES, Resource
+from sandbox.objects.rules import definitions
+from sandbox.objects.rules.access import binding_causes, changed_binding_causes, role_causes
+from sandbox.objects.rules.claims import changed_claim_causes, claim_causes
+from sandbox.objects.rules.data import (
     changed_config_map_causes,
     changed_secret_causes,
     config_map_causes,
     secret_causes,
 )
-from sandbox.objects.dns_names import (
+from sandbox.objects.rules.dns_names import (
     label_problems,
     old_label_problems,
     segment_problems,
     subdomain_problems,
 )
-from sandbox.objects.event_rules import changed_event_causes, event_causes
-from sandbox.objects.job_rules import cron_job_causes, job_causes, job_change_causes
-from sandbox.objects.metadata_rules import (
+from sandbox.objects.rules.events import changed_event_causes, event_causes
+from sandbox.objects.rules.jobs import cron_job_causes, job_causes, job_change_causes
+from sandbox.objects.rules.metadata import (
     annotation_causes,
     changed_metadata_causes,
     label_causes,
     metadata_causes,
     namespace_causes,
 )
-from sandbox.objects.plain_rules import (
+from sandbox.objects.rules.plain import (
     changed_priority_causes,
     changed_revision_causes,
     priority_causes,
     revision_causes,
 )
-from sandbox.objects.pod_spec_rules import creation_causes, pod_causes, spec_causes
-from sandbox.objects.pod_updates import update_causes
-from sandbox.objects.policy_rules import budget_causes, limit_range_causes, quota_causes
-from sandbox.objects.registry import Registry
-from sandbox.objects.resizing import resize_causes
-from sandbox.objects.resources import EVENTS, TEMPLATES, Resource
-from sandbox.objects.service_rules import changed_service_causes, service_causes
-from sandbox.objects.webhook_rules import webhook_causes
-from sandbox.objects.workload_rules import workload_causes, workload_change_causes
+from sandbox.objects.rules.pod_specs import creation_causes, pod_causes, spec_causes
+from sandbox.objects.rules.pod_updates import update_causes
+from sandbox.objects.rules.policies import budget_causes, limit_range_causes, quota_causes
+from sandbox.objects.rules.services import changed_service_causes, service_causes
+from sandbox.objects.rules.webhooks import webhook_causes
+from sandbox.objects.rules.workloads import workload_causes, workload_change_causes
 from sandbox.version import KubernetesVersion
 
 Json = Mapping[str, Any]
@@ -206,7 +207,7 @@ _NEW: Mapping[str, Callable[[Json], Iterator[Cause]]] = {
     "ClusterRoleBinding": binding_causes,
     "ConfigMap": config_map_causes,
     "ControllerRevision": revision_causes,
-    "CustomResourceDefinition": definition_rules.new_causes,
+    "CustomResourceDefinition": definitions.new_causes,
     "Lease": _new_lease,
     "LimitRange": limit_range_causes,
     "MutatingWebhookConfiguration": webhook_causes,
@@ -226,7 +227,7 @@ _CHANGED: Mapping[str, Callable[[Json, Json], Iterator[Cause]]] = {
     "ClusterRoleBinding": changed_binding_causes,
     "ConfigMap": changed_config_map_causes,
     "ControllerRevision": changed_revision_causes,
-    "CustomResourceDefinition": definition_rules.changed_causes,
+    "CustomResourceDefinition": definitions.changed_causes,
     "Lease": lambda _old, new: _new_lease(new),
     "LimitRange": lambda _old, new: limit_range_causes(new),
     "MutatingWebhookConfiguration": lambda _old, new: webhook_causes(new),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sandbox.objects.data_rules import config_map_causes, secret_causes
+from sandbox.objects.rules.data import config_map_causes, secret_causes
 
 MEBIBYTE = 1024 * 1024
 WHOLE = "YWFh" * (MEBIBYTE // 3) + "YQ=="  # base64 of so many bytes

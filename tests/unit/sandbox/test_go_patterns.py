@@ -3,7 +3,7 @@
 import pytest
 
 from sandbox.objects.go_patterns import compiled, problem
-from sandbox.objects.text_formats import FORMATS
+from sandbox.objects.rules.text_formats import FORMATS
 
 
 @pytest.mark.parametrize(

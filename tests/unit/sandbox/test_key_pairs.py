@@ -7,7 +7,7 @@ import pytest
 
 from certs.authority import create, rsa_key
 from common.runtime.clock import SystemClock
-from sandbox.objects.key_pairs import key_pair_warnings
+from sandbox.objects.rules.key_pairs import key_pair_warnings
 
 BUNDLE = create(
     ["127.0.0.1"], make_key=rsa_key, now=SystemClock().now(), lifetime=timedelta(days=1)

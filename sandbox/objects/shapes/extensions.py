@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from sandbox.objects.shape_base import (
+from sandbox.objects.shapes.base import (
     Condition,
     Flag,
     Json,

@@ -21,17 +21,17 @@ from sandbox.errors import (
     field_not_supported,
     field_required,
 )
-from sandbox.objects.container_rules import (
+from sandbox.objects.rules.containers import (
     Surroundings,
     containers_causes,
     mount_causes,
     user_causes,
 )
-from sandbox.objects.dns_names import label_problems, subdomain_problems
-from sandbox.objects.metadata_rules import key_causes, label_causes, value_causes
-from sandbox.objects.pod_rules import amounts_causes, pod_level_causes
-from sandbox.objects.selector_rules import selector_causes
-from sandbox.objects.volume_rules import volume_causes
+from sandbox.objects.rules.dns_names import label_problems, subdomain_problems
+from sandbox.objects.rules.metadata import key_causes, label_causes, value_causes
+from sandbox.objects.rules.pods import amounts_causes, pod_level_causes
+from sandbox.objects.rules.selectors import selector_causes
+from sandbox.objects.rules.volumes import volume_causes
 from sandbox.version import KubernetesVersion
 
 Json = Mapping[str, Any]

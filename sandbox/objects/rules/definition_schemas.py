@@ -9,7 +9,7 @@ from typing import Any
 
 from common.errors import Cause
 from sandbox.errors import field_forbidden, field_invalid, field_not_supported, field_required
-from sandbox.objects import definition_structure
+from sandbox.objects.rules import definition_structure
 
 Schema = Mapping[str, Any]
 

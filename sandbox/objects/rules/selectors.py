@@ -13,7 +13,7 @@ from common.api.meta import LabelSelector
 from common.errors import Cause
 from common.labels import NOTHING, LabelSelectorError, Selector, from_label_selector
 from sandbox.errors import field_forbidden, field_invalid, field_required
-from sandbox.objects.metadata_rules import key_causes, label_causes, value_causes
+from sandbox.objects.rules.metadata import key_causes, label_causes, value_causes
 
 Json = Mapping[str, Any]
 

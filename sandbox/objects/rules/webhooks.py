@@ -17,8 +17,8 @@ from sandbox.errors import (
     field_required,
     shown,
 )
-from sandbox.objects.dns_names import old_label_problems, subdomain_problems
-from sandbox.objects.selector_rules import selector_causes
+from sandbox.objects.rules.dns_names import old_label_problems, subdomain_problems
+from sandbox.objects.rules.selectors import selector_causes
 
 Json = Mapping[str, Any]
 

@@ -19,17 +19,17 @@ from sandbox.errors import (
     field_not_supported,
     field_required,
 )
-from sandbox.objects.dns_names import label_problems
-from sandbox.objects.environment_rules import environment_causes, environment_from_causes
 from sandbox.objects.pod_resources import is_sidecar
-from sandbox.objects.pod_rules import container_resource_causes, init_policy_causes
-from sandbox.objects.probe_rules import (
+from sandbox.objects.rules.dns_names import label_problems
+from sandbox.objects.rules.environment import environment_causes, environment_from_causes
+from sandbox.objects.rules.pods import container_resource_causes, init_policy_causes
+from sandbox.objects.rules.probes import (
     lifecycle_causes,
     port_name_problems,
     port_number_causes,
     probe_causes,
 )
-from sandbox.objects.volume_rules import relative_path_causes
+from sandbox.objects.rules.volumes import relative_path_causes
 from sandbox.version import KubernetesVersion
 
 Json = Mapping[str, Any]

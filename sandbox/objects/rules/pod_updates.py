@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from common.errors import Cause
 from sandbox.errors import field_forbidden, field_invalid, field_required
-from sandbox.objects.pod_spec_rules import pod_causes, toleration_causes
 from sandbox.objects.resizing import same_spec
+from sandbox.objects.rules.pod_specs import pod_causes, toleration_causes
 from sandbox.version import KubernetesVersion
 
 Json = Mapping[str, Any]

@@ -10,7 +10,7 @@ from typing import Any
 
 from common.errors import Cause
 from sandbox.errors import field_forbidden, field_invalid
-from sandbox.objects.dns_names import subdomain_problems
+from sandbox.objects.rules.dns_names import subdomain_problems
 
 _CHECKED = ("labels", "annotations", "ownerReferences", "finalizers")
 _LOOKED_AT_AGAIN = frozenset({"ConfigMap", "Pod", "Secret"})  # by the rules of new objects

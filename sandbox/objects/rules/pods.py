@@ -18,8 +18,8 @@ from sandbox.errors import (
     field_not_supported,
     field_required,
 )
-from sandbox.objects.metadata_rules import key_causes
 from sandbox.objects.pod_resources import pod_requests, resources_of
+from sandbox.objects.rules.metadata import key_causes
 from sandbox.version import KubernetesVersion
 
 Json = Mapping[str, Any]

@@ -9,7 +9,7 @@ from typing import Any
 from common.errors import Cause
 from sandbox.errors import field_invalid, field_not_supported, field_required
 from sandbox.objects.access_resources import CLUSTER_ROLE_BINDINGS, RBAC, ROLES
-from sandbox.objects.dns_names import segment_problems, subdomain_problems
+from sandbox.objects.rules.dns_names import segment_problems, subdomain_problems
 
 Json = Mapping[str, Any]
 

@@ -17,7 +17,7 @@ from sandbox.errors import (
     field_invalid,
     field_not_supported,
 )
-from sandbox.objects.metadata_rules import metadata_causes
+from sandbox.objects.rules.metadata import metadata_causes
 
 Json = Mapping[str, Any]
 

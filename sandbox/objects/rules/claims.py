@@ -10,8 +10,8 @@ from typing import Any, Final
 from common.errors import Cause
 from common.quantity import Quantity
 from sandbox.errors import field_forbidden, field_invalid, field_not_supported, field_required
-from sandbox.objects.dns_names import subdomain_problems
-from sandbox.objects.selector_rules import selector_causes
+from sandbox.objects.rules.dns_names import subdomain_problems
+from sandbox.objects.rules.selectors import selector_causes
 
 Json = Mapping[str, Any]
 

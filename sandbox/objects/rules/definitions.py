@@ -17,9 +17,9 @@ from sandbox.errors import (
     field_not_supported,
     field_required,
 )
-from sandbox.objects import definition_schemas
-from sandbox.objects.dns_names import old_label_problems, subdomain_problems
 from sandbox.objects.json_paths import JsonPathError, check_path
+from sandbox.objects.rules import definition_schemas
+from sandbox.objects.rules.dns_names import old_label_problems, subdomain_problems
 
 Json = Mapping[str, Any]
 

@@ -10,13 +10,11 @@ import msgspec
 
 from sandbox.errors import cannot_be_handled
 from sandbox.objects import null_texts
-from sandbox.objects.access_shapes import Binding, Role
-from sandbox.objects.extension_shapes import ApiService, Definition, Webhooks
 from sandbox.objects.fields import kind_key, type_of_kind
 from sandbox.objects.go_decoding import type_problem
-from sandbox.objects.pod_shapes import CronJob, Job, OldWorkload, Pod, Workload
 from sandbox.objects.resources import Resource
-from sandbox.objects.shape_base import (
+from sandbox.objects.shapes.access import Binding, Role
+from sandbox.objects.shapes.base import (
     Amounts,
     Condition,
     Flag,
@@ -30,6 +28,8 @@ from sandbox.objects.shape_base import (
     Text,
     Texts,
 )
+from sandbox.objects.shapes.extensions import ApiService, Definition, Webhooks
+from sandbox.objects.shapes.pods import CronJob, Job, OldWorkload, Pod, Workload
 
 
 class OwnerReference(Shape):

@@ -9,16 +9,16 @@ from typing import Any, Final
 
 from common.errors import Cause
 from sandbox.errors import field_forbidden, field_invalid, field_not_supported, field_required
-from sandbox.objects.claim_rules import claim_causes
-from sandbox.objects.dns_names import label_problems
-from sandbox.objects.metadata_rules import annotation_causes, label_causes
-from sandbox.objects.number_rules import (
+from sandbox.objects.rules.claims import claim_causes
+from sandbox.objects.rules.dns_names import label_problems
+from sandbox.objects.rules.metadata import annotation_causes, label_causes
+from sandbox.objects.rules.numbers import (
     negative_causes,
     share_causes,
     share_limit_causes,
     share_value,
 )
-from sandbox.objects.selector_rules import in_go_order, is_empty, read_selector, selector_causes
+from sandbox.objects.rules.selectors import in_go_order, is_empty, read_selector, selector_causes
 
 Json = Mapping[str, Any]
 Rules = Callable[[Json, Sequence[Cause]], Iterator[Cause]]

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from sandbox.objects.shape_base import LabelSelector, Shape, Text, Texts
+from sandbox.objects.shapes.base import LabelSelector, Shape, Text, Texts
 
 
 class PolicyRule(Shape):

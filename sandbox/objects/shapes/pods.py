@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from sandbox.objects.container_shapes import Container, Named, Resources, Volume
-from sandbox.objects.shape_base import (
+from sandbox.objects.shapes.base import (
     Amounts,
     Condition,
     Flag,
@@ -22,6 +21,7 @@ from sandbox.objects.shape_base import (
     Shape,
     Text,
 )
+from sandbox.objects.shapes.containers import Container, Named, Resources, Volume
 
 
 class Toleration(Shape):

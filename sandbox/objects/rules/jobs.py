@@ -13,9 +13,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from common.errors import Cause
 from sandbox.errors import field_invalid, field_not_supported, field_required, field_too_long
-from sandbox.objects.dns_names import label_problems, subdomain_problems
-from sandbox.objects.number_rules import negative_causes
-from sandbox.objects.selector_rules import in_go_order, read_selector, selector_causes
+from sandbox.objects.rules.dns_names import label_problems, subdomain_problems
+from sandbox.objects.rules.numbers import negative_causes
+from sandbox.objects.rules.selectors import in_go_order, read_selector, selector_causes
 from sandbox.schedules import ScheduleError, parse_schedule
 
 Json = Mapping[str, Any]

@@ -17,7 +17,7 @@ from sandbox.errors import (
     field_not_supported,
     field_required,
 )
-from sandbox.objects.dns_names import label_problems
+from sandbox.objects.rules.dns_names import label_problems
 
 Json = Mapping[str, Any]
 

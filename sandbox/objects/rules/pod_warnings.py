@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from common.quantity import Quantity
-from sandbox.objects.dns_names import label_problems
-from sandbox.objects.key_pairs import key_pair_warnings
 from sandbox.objects.resources import PODS, SECRETS, TEMPLATES, Resource
+from sandbox.objects.rules.dns_names import label_problems
+from sandbox.objects.rules.key_pairs import key_pair_warnings
 
 Json = Mapping[str, Any]
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from common.errors import Cause
 from sandbox.errors import field_invalid, field_not_supported, field_required
-from sandbox.objects.data_rules import data_key_causes
-from sandbox.objects.dns_names import subdomain_problems
-from sandbox.objects.metadata_rules import key_causes
+from sandbox.objects.rules.data import data_key_causes
+from sandbox.objects.rules.dns_names import subdomain_problems
+from sandbox.objects.rules.metadata import key_causes
 from sandbox.version import KubernetesVersion
 
 Json = Mapping[str, Any]

@@ -16,8 +16,8 @@ from sandbox.errors import (
     field_not_supported,
     field_required,
 )
-from sandbox.objects.dns_names import label_problems, subdomain_problems
-from sandbox.objects.metadata_rules import key_causes, label_causes
+from sandbox.objects.rules.dns_names import label_problems, subdomain_problems
+from sandbox.objects.rules.metadata import key_causes, label_causes
 
 Json = Mapping[str, Any]
 

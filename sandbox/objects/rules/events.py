@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from common.errors import Cause
 from sandbox.errors import field_invalid, field_required
-from sandbox.objects.dns_names import subdomain_problems
-from sandbox.objects.metadata_rules import key_causes, metadata_causes
+from sandbox.objects.rules.dns_names import subdomain_problems
+from sandbox.objects.rules.metadata import key_causes, metadata_causes
 
 Json = Mapping[str, Any]
 
