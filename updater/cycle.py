@@ -52,8 +52,8 @@ from updater.work import Hands, Present, Rules, Work
 
 logger = logging.getLogger(__name__)
 
-# How many VPAs are worked on at a time. An eviction keeps a real API server waiting for a tenth of a
-# second (benchmarks/README.md), and the updater would only wait with it.
+# How many VPAs are worked on at a time. An eviction takes a real API server a tenth of a second
+# (benchmarks/README.md), and the updater would only wait.
 _WORKERS = 10
 _IN_PLACE = (UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE)
 _NEW_PODS_ONLY = (UpdateMode.OFF, UpdateMode.INITIAL)
