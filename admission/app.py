@@ -130,14 +130,16 @@ class Webhook:
         if content_type != _JSON:
             return _Answer(200, b"", Subject.UNKNOWN, Outcome.CONTENT_TYPE)
         try:
-            request = review.decode(body)
+            asked = review.decode(body)
         except DecodeError as error:
             logger.debug("undecodable review", extra={"error": str(error)})
-            request = None
-        if request is None:
             return _Answer(200, review.allow(""), Subject.UNKNOWN, Outcome.UNDECODABLE)
+        request = asked.request
+        if request is None:
+            answer = review.in_version_of(asked, review.allow(""))
+            return _Answer(200, answer, Subject.UNKNOWN, Outcome.UNDECODABLE)
         answer, outcome = await self._review(request)
-        return _Answer(200, answer, request.subject, outcome)
+        return _Answer(200, review.in_version_of(asked, answer), request.subject, outcome)
 
     async def _review(self, request: AdmissionRequest) -> tuple[bytes, Outcome]:
         try:

@@ -14,6 +14,7 @@ from common.errors import DecodeError
 from common.patches import Operation
 
 API_VERSION = "admission.k8s.io/v1"
+OLD_API_VERSION = "admission.k8s.io/v1beta1"
 KIND = "AdmissionReview"
 VPA_GROUP = "autoscaling.k8s.io"
 VPA_KIND = "VerticalPodAutoscaler"
@@ -69,7 +70,10 @@ _SUBJECTS = {
 }
 
 
-class _Review(Wire, frozen=True, kw_only=True):
+class Review(Wire, frozen=True, kw_only=True):
+    """What the API server asks, and in which version of the wire."""
+
+    api_version: str = ""
     request: AdmissionRequest | None = None
 
 
@@ -110,20 +114,31 @@ class _Answer(Wire, frozen=True, kw_only=True):
     response: _Response
 
 
-_decoder = msgspec.json.Decoder(_Review)
+_decoder = msgspec.json.Decoder(Review)
 _encoder = msgspec.json.Encoder()
 
 
-def decode(body: bytes) -> AdmissionRequest | None:
-    """The request of a review, None where the review holds none.
+def decode(body: bytes) -> Review:
+    """Read a review; the objects that it is about stay as they are.
 
     Raises:
         DecodeError: the body is not JSON, or not a review.
     """
     try:
-        return _decoder.decode(body).request
-    except (msgspec.DecodeError, RecursionError) as error:
+        return _decoder.decode(body)
+    # ValueError: bytes that are no UTF-8, and numbers of thousands of digits.
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise DecodeError(f"not an AdmissionReview: {error}") from error
+
+
+def in_version_of(review: Review, answer: bytes) -> bytes:
+    """The answer in the version of the question, as API servers demand; v1 unless v1beta1 is asked.
+
+    The fields of both versions are the same, so the name is all that differs.
+    """
+    if review.api_version != OLD_API_VERSION:
+        return answer
+    return answer.replace(API_VERSION.encode(), OLD_API_VERSION.encode(), 1)
 
 
 def allow(uid: str, patches: Sequence[Operation] = (), warnings: Sequence[str] = ()) -> bytes:

@@ -47,7 +47,7 @@ def answer(row: Row) -> tuple[dict[str, Any], Any]:
 
 
 def request_of(row: Row) -> review.AdmissionRequest:
-    request = review.decode(json.dumps(row.input["review"]).encode())
+    request = review.decode(json.dumps(row.input["review"]).encode()).request
     assert request is not None
     return request
 

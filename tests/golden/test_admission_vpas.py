@@ -18,7 +18,7 @@ REQUIREMENTS = ("FieldValueInvalid", "spec.updatePolicy.evictionRequirements")
 def answer(row: Row) -> tuple[dict[str, Any], Any]:
     """Our response without the patch, and the patch."""
     gates = ",".join(f"{name}={value}" for name, value in row.input["feature_gates"].items())
-    request = review.decode(json.dumps(row.input["review"]).encode())
+    request = review.decode(json.dumps(row.input["review"]).encode()).request
     assert request is not None
     try:
         verdict = autoscalers.admit_vpa(

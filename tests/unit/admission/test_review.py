@@ -90,14 +90,41 @@ def test_group_and_resource_tell_the_subject(group: str, resource: str, subject:
 
 @pytest.mark.parametrize("body", [b"{}", b'{"request":null}', b'{"kind":"AdmissionReview"}'])
 def test_a_review_without_request(body: bytes) -> None:
-    assert review.decode(body) is None
+    assert review.decode(body).request is None
 
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"null", b"[]", b'{"request":7}', b'{"request":{"uid":7}}', b"\xff", b"[" * 100_000],
-    ids=["empty", "null", "list", "number", "uid", "bytes", "deep"],
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"null", id="null"),
+        pytest.param(b"[]", id="a list"),
+        pytest.param(b'{"request":7}', id="a number for the request"),
+        pytest.param(b'{"request":{"uid":7}}', id="a number for the uid"),
+        pytest.param(b"\xff", id="no JSON"),
+        pytest.param(b'{"request":{"uid":"\xff"}}', id="a uid that is no UTF-8"),
+        pytest.param(b'{"request":{"uid":"\\ud800"}}', id="half a pair of surrogates"),
+        pytest.param(b'{"request":{"uid":' + b"7" * 100_000 + b"}}", id="a number without end"),
+        pytest.param(b"[" * 100_000, id="deep lists"),
+        pytest.param(b'{"request":' * 100_000, id="deep objects"),
+    ],
 )
 def test_what_is_no_review(body: bytes) -> None:
     with pytest.raises(DecodeError):
         review.decode(body)
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered"),
+    [
+        ("admission.k8s.io/v1", "admission.k8s.io/v1"),
+        ("admission.k8s.io/v1beta1", "admission.k8s.io/v1beta1"),
+        ("", "admission.k8s.io/v1"),
+        ("admission.k8s.io/v2", "admission.k8s.io/v1"),
+    ],
+)
+def test_an_answer_is_in_the_version_that_was_asked(asked: str, answered: str) -> None:
+    question = review.decode(json.dumps({"apiVersion": asked, "request": {"uid": "u"}}).encode())
+    for answer in (review.allow("u", [add("/a", {})], ["old"]), review.deny(REQUEST, [])):
+        got, same = json.loads(review.in_version_of(question, answer)), json.loads(answer)
+        assert got == same | {"apiVersion": answered}
