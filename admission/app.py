@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from admission import autoscalers, review
+from admission import autoscalers, review, vpa_decoding
 from admission.field_errors import undecodable
 from admission.metrics import Metrics, Outcome, Step
 from admission.pods import admit_pod
@@ -193,8 +193,8 @@ class Webhook:
 
     def _vpa(self, request: AdmissionRequest) -> tuple[bytes, Outcome]:
         try:
-            new = autoscalers.decode(request.object)
-            old = autoscalers.decode(request.old_object) if request.operation == "UPDATE" else None
+            new = vpa_decoding.decode(request.object)
+            old = vpa_decoding.decode(request.old_object) if request.operation == "UPDATE" else None
         except DecodeError as error:
             return review.deny(request, [undecodable(error)]), Outcome.DENIED
         verdict = autoscalers.admit_vpa(new, old, self._policy.features)

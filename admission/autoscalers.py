@@ -6,9 +6,6 @@ vertical-pod-autoscaler/pkg/admission-controller/resource/vpa/handler.go; admiss
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
-
-import msgspec
 
 from admission.field_errors import (
     FieldError,
@@ -19,6 +16,7 @@ from admission.field_errors import (
     too_many,
     unsupported,
 )
+from admission.vpa_decoding import container_policies
 from common.api.autoscaling import (
     ContainerPolicy,
     EvictionRequirement,
@@ -28,7 +26,6 @@ from common.api.autoscaling import (
     VerticalPodAutoscaler,
 )
 from common.api.base import QuantityJson
-from common.errors import DecodeError
 from common.features import FeatureGates
 from common.patches import Operation, add
 from common.quantity import Quantity
@@ -73,30 +70,6 @@ class _Allowed:
     controlled_resources: frozenset[str]  # names beyond cpu and memory that the old object uses
 
 
-def decode(raw: bytes) -> VerticalPodAutoscaler:
-    """Read a VPA, strict about types, lenient about unknown fields and explicit nulls.
-
-    The webhook sees objects before the API server applies the schema, so this is where a
-    quantity that is an object, or a list in place of a map, has to be found.
-
-    Raises:
-        DecodeError: with a sentence that names the place.
-    """
-    try:
-        plain = _without_nulls(msgspec.json.decode(raw))
-        if plain is None:
-            plain = {}
-        if isinstance(plain, dict):
-            plain.setdefault("metadata", {})
-            plain.pop("status", None)  # the API server drops it, whatever it is
-        vpa = msgspec.convert(plain, VerticalPodAutoscaler)
-        for value in _quantities(vpa):
-            Quantity.from_json(value)
-    except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise DecodeError(str(error)) from error
-    return vpa
-
-
 def admit_vpa(
     new: VerticalPodAutoscaler, old: VerticalPodAutoscaler | None, features: FeatureGates
 ) -> VpaVerdict:
@@ -122,7 +95,7 @@ def _allowances(old: VerticalPodAutoscaler | None, features: FeatureGates) -> _A
             startup_boost=features.cpu_startup_boost,
             controlled_resources=frozenset(),
         )
-    policies = _policies(old)
+    policies = [policy for _, policy in container_policies(old)]
     update = old.spec.update_policy or UpdatePolicy()
     boost = old.spec.startup_boost
     return _Allowed(
@@ -145,8 +118,7 @@ def _errors(
     if new.spec.update_policy is not None:
         before = None if old is None else (old.spec.update_policy or UpdatePolicy())
         yield from _update_policy_errors(new.spec.update_policy, before, allowed)
-    for index, policy in enumerate(_policies(new)):
-        path = f"spec.resourcePolicy.containerPolicies[{index}]"
+    for path, policy in container_policies(new):
         yield from _container_policy_errors(policy, path, allowed)
     if new.spec.startup_boost is not None:
         yield from _boost_errors(new.spec.startup_boost, "spec.startupBoost", allowed)
@@ -195,7 +167,8 @@ def _eviction_errors(requirements: tuple[EvictionRequirement, ...]) -> Iterator[
     for index, requirement in enumerate(requirements):
         resources = requirement.resources or ()
         if not resources:
-            yield invalid(path, [], f"requirement {index} must name at least one resource")
+            sentence = f"requirement {index} must name at least one resource: cpu, memory or both"
+            yield invalid(path, [], sentence)
         for name in resources:
             if name not in RESOURCES:
                 yield invalid(path, name, f"requirement {index} may name cpu and memory only")
@@ -204,7 +177,8 @@ def _eviction_errors(requirements: tuple[EvictionRequirement, ...]) -> Iterator[
     if twice:
         shown = [list(requirement.resources or ()) for requirement in requirements]
         names = " and ".join(in_order(twice))
-        yield invalid(path, shown, f"{names} must not appear in more than one requirement")
+        sentence = f"{names} must not appear in more than one requirement, alone or with the other"
+        yield invalid(path, shown, sentence)
 
 
 def _container_policy_errors(
@@ -308,20 +282,14 @@ def _warnings(new: VerticalPodAutoscaler, allowed: _Allowed) -> Iterator[str]:
     policy = new.spec.update_policy
     if policy is not None and policy.update_mode == UpdateMode.AUTO:
         yield _AUTO_IS_DEPRECATED
-    for index, container in enumerate(_policies(new)):
+    for path, container in container_policies(new):
         for position, name in enumerate(container.controlled_resources or ()):
             if name not in RESOURCES and name in allowed.controlled_resources:
                 yield (
-                    f"spec.resourcePolicy.containerPolicies[{index}]"
-                    f".controlledResources[{position}]: unsupported value {quoted(name)} is "
+                    f"{path}.controlledResources[{position}]: unsupported value {quoted(name)} is "
                     "allowed only because it is present in the existing VPA object; "
                     'supported values: "cpu", "memory"'
                 )
-
-
-def _policies(vpa: VerticalPodAutoscaler) -> tuple[ContainerPolicy, ...]:
-    policy = vpa.spec.resource_policy
-    return (policy.container_policies or ()) if policy is not None else ()
 
 
 def _per_vpa_config(
@@ -334,26 +302,3 @@ def _per_vpa_config(
         policy.memory_aggregation_interval_seconds,
         policy.memory_aggregation_interval_count,
     )
-
-
-def _quantities(vpa: VerticalPodAutoscaler) -> Iterator[QuantityJson]:
-    """Every quantity of the spec, as written."""
-    boosts = [vpa.spec.startup_boost]
-    for policy in _policies(vpa):
-        yield from (policy.min_allowed or {}).values()
-        yield from (policy.max_allowed or {}).values()
-        yield policy.oom_bump_up_ratio
-        yield policy.oom_min_bump_up
-        boosts.append(policy.startup_boost)
-    for boost in boosts:
-        if boost is not None and boost.cpu is not None:
-            yield boost.cpu.quantity
-
-
-def _without_nulls(value: Any) -> Any:
-    """Drop null members of objects: to Go, a null is a field that was not written."""
-    if isinstance(value, dict):
-        return {name: _without_nulls(item) for name, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
-    return value

@@ -4,7 +4,7 @@ import base64
 import json
 from typing import Any
 
-from admission import autoscalers, review
+from admission import autoscalers, review, vpa_decoding
 from admission.field_errors import undecodable
 from common.errors import DecodeError
 from common.features import FeatureGates
@@ -22,8 +22,8 @@ def answer(row: Row) -> tuple[dict[str, Any], Any]:
     assert request is not None
     try:
         verdict = autoscalers.admit_vpa(
-            autoscalers.decode(request.object),
-            autoscalers.decode(request.old_object) if request.operation == "UPDATE" else None,
+            vpa_decoding.decode(request.object),
+            vpa_decoding.decode(request.old_object) if request.operation == "UPDATE" else None,
             FeatureGates.parse(gates),
         )
     except DecodeError as error:

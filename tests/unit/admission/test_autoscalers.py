@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from admission import autoscalers
+from admission import autoscalers, vpa_decoding
 from common.errors import DecodeError
 from common.features import FeatureGates
 
@@ -16,7 +16,7 @@ HIGHER = "TargetHigherThanRequests"
 
 def read(spec: Any) -> Any:
     document = {"metadata": {"name": "my-vpa", "namespace": "default"}, "spec": spec}
-    return autoscalers.decode(json.dumps(document).encode())
+    return vpa_decoding.decode(json.dumps(document).encode())
 
 
 def requirements(*resources: list[str]) -> dict[str, Any]:
@@ -39,20 +39,24 @@ def problems(spec: Any, old: Any = None, gates: str = "") -> list[tuple[str, str
         pytest.param([["cpu", "memory"]], "", id="both in one requirement"),
         pytest.param([], "", id="no requirement at all"),
         pytest.param(
-            [["cpu"], ["cpu"]], "cpu must not appear in more than one requirement", id="twice"
+            [["cpu"], ["cpu"]],
+            "cpu must not appear in more than one requirement, alone or with the other",
+            id="twice",
         ),
         pytest.param(
             [["cpu", "memory"], ["memory"]],
-            "memory must not appear in more than one requirement",
+            "memory must not appear in more than one requirement, alone or with the other",
             id="combined plus single",
         ),
         pytest.param(
             [["memory", "cpu"], ["cpu", "memory"]],
-            "cpu and memory must not appear in more than one requirement",
+            "cpu and memory must not appear in more than one requirement, alone or with the other",
             id="combined twice",
         ),
         pytest.param([["cpu", "cpu"]], "", id="twice in one requirement says nothing new"),
-        pytest.param([[]], "requirement 0 must name at least one resource", id="empty"),
+        pytest.param(
+            [[]], "requirement 0 must name at least one resource: cpu, memory or both", id="empty"
+        ),
         pytest.param(
             [["cpu"], ["disk"]], "requirement 1 may name cpu and memory only", id="unknown name"
         ),
@@ -121,7 +125,27 @@ def test_a7_a_target_is_required_on_create_only() -> None:
             "quantities must match the regular expression",
             id="a boost's quantity that is none",
         ),
+        pytest.param(
+            {"resourcePolicy": {"containerPolicies": [{"maxAllowed": {"cpu": "1e999999999"}}]}},
+            "spec.resourcePolicy.containerPolicies[0].maxAllowed[cpu]: not a quantity",
+            id="a quantity beyond all sense",
+        ),
         pytest.param({"recommenders": {"name": "mine"}}, "recommenders", id="a map for a list"),
+        pytest.param(
+            {"updatePolicy": {"minReplicas": 2**31}},
+            "spec.updatePolicy.minReplicas: 2147483648 is not between -2147483648 and 2147483647",
+            id="more replicas than Go's int32 holds",
+        ),
+        pytest.param(
+            {"startupBoost": {"cpu": {"type": "Factor", "factor": 10**40}}},
+            "spec.startupBoost.cpu.factor: 1",
+            id="a factor of forty digits",
+        ),
+        pytest.param(
+            {"resourcePolicy": {"containerPolicies": [{"memoryAggregationIntervalCount": 2**63}]}},
+            "containerPolicies[0].memoryAggregationIntervalCount: 9",
+            id="a count that is no int64",
+        ),
     ],
 )
 def test_types_are_strict_and_the_sentence_names_the_place(spec: Any, place: str) -> None:
@@ -132,12 +156,28 @@ def test_types_are_strict_and_the_sentence_names_the_place(spec: Any, place: str
 
 @pytest.mark.parametrize(
     "raw",
-    [b"", b"[]", b'"text"', b"7", b"{", b'{"metadata": 7}', b"\xff\xfe", b"[" * 100_000],
-    ids=lambda raw: raw[:12].decode(errors="replace") or "empty",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"[]", id="a list"),
+        pytest.param(b'"text"', id="a text"),
+        pytest.param(b"7", id="a number"),
+        pytest.param(b"{", id="half an object"),
+        pytest.param(b'{"metadata": 7}', id="a number for the metadata"),
+        pytest.param(b"\xff\xfe", id="no JSON"),
+        pytest.param(b'{"metadata": {"name": "\xff"}}', id="a name that is no UTF-8"),
+        pytest.param(b'{"spec": {"a": 1e400}}', id="a number that no float holds"),
+        pytest.param(b"[" * 100_000, id="lists without end"),
+    ],
 )
 def test_what_is_no_object_is_no_vpa(raw: bytes) -> None:
     with pytest.raises(DecodeError):
-        autoscalers.decode(raw)
+        vpa_decoding.decode(raw)
+
+
+def test_an_object_that_is_nested_too_deeply_is_refused_in_words() -> None:
+    raw = b'{"spec":' + b'{"a":' * 950 + b"1" + b"}" * 951
+    with pytest.raises(DecodeError, match="the object is nested too deeply"):
+        vpa_decoding.decode(raw)
 
 
 def test_unknown_fields_and_nulls_are_fine() -> None:
@@ -153,11 +193,11 @@ def test_unknown_fields_and_nulls_are_fine() -> None:
 
 def test_a_status_that_somebody_sends_along_does_not_count() -> None:
     raw = json.dumps({"spec": TARGET, "status": {"recommendation": 7}}).encode()
-    assert autoscalers.admit_vpa(autoscalers.decode(raw), None, FeatureGates()).errors == ()
+    assert autoscalers.admit_vpa(vpa_decoding.decode(raw), None, FeatureGates()).errors == ()
 
 
 def test_nothing_is_an_object_without_fields() -> None:
-    assert autoscalers.decode(b"null").spec.target_ref is None
+    assert vpa_decoding.decode(b"null").spec.target_ref is None
 
 
 @pytest.mark.parametrize(
