@@ -5,7 +5,7 @@ Source: vertical-pod-autoscaler/pkg/admission-controller/resource/pod; admission
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from admission.startup_boost import boosted, has_boost
+from admission.startup_boost import Boosted, boosted, has_boost
 from common.annotations import (
     OBSERVED_CONTAINERS,
     VPA_UPDATES,
@@ -23,7 +23,8 @@ from common.quantity import Quantity
 from common.recommendation.container_resources import WantedResources, wanted_resources
 from common.recommendation.policy import container_policy, is_off
 from common.recommendation.processing import process
-from common.resources import ResourceQuantities, in_order
+from common.recommendation.trail import Amount, Trail
+from common.resources import CPU, ResourceQuantities, in_order
 
 
 def update_mode(vpa: VerticalPodAutoscaler) -> str:
@@ -48,12 +49,14 @@ def admit_pod(
     *,
     features: FeatureGates,
     most_boost: Quantity,
+    trail: Trail | None = None,
 ) -> tuple[Operation, ...]:
     """The JSON patch that gives a pod what its VPA wants, in the reference's order.
 
     ``most_boost`` bounds the CPU request of a start-up boost; zero is no bound. Every value is
     set with ``add``, nothing is ever removed, and maps that are missing are added first: a
-    patch that can't be applied fails the pod whatever the failure policy says.
+    patch that can't be applied fails the pod whatever the failure policy says. ``trail`` is told
+    how each number came about.
 
     Raises:
         DecodeError: a start-up boost lacks its number, or a value would be negative.
@@ -63,7 +66,7 @@ def admit_pod(
     if pod.metadata.annotations is None:
         operations.append(add("/metadata/annotations", {}))
     told: list[str] = []
-    wanted = _wanted(pod, vpa, limit_ranges)
+    wanted = _wanted(pod, vpa, limit_ranges, trail)
     for index, (container, resources) in enumerate(zip(pod.spec.containers, wanted, strict=True)):
         if features.cpu_startup_boost:
             policy = container_policy(vpa, container.name)
@@ -78,6 +81,8 @@ def admit_pod(
                 most=most_boost,
             )
             if boost is not None:
+                if trail is not None:
+                    _tell_boost(trail, container.name, boost)
                 value = startup_boost_value(boost.original)
                 operations.append(_annotation(startup_boost_key(container.name), value))
                 resources = WantedResources(  # noqa: PLW2901 - the boost builds on the rest
@@ -95,13 +100,22 @@ def admit_pod(
     return tuple(operations)
 
 
+def _tell_boost(trail: Trail, container: str, boost: Boosted) -> None:
+    trail.capped(container, Amount.REQUEST, boost.changes)
+    if boost.limit:
+        trail.add(container, Amount.LIMIT, CPU, boost.limit, boost.limits[CPU])
+
+
 def _wanted(
-    pod: Pod, vpa: VerticalPodAutoscaler, limit_ranges: Sequence[LimitRangeSpec]
+    pod: Pod,
+    vpa: VerticalPodAutoscaler,
+    limit_ranges: Sequence[LimitRangeSpec],
+    trail: Trail | None,
 ) -> Sequence[WantedResources]:
     """What the recommendation asks for, container by container; nothing in mode Off."""
     advises = update_mode(vpa) == UpdateMode.OFF
-    processed = None if advises else process(pod, vpa, limit_ranges)
-    return wanted_resources(pod, vpa, processed, limit_ranges)
+    processed = None if advises else process(pod, vpa, limit_ranges, trail)
+    return wanted_resources(pod, vpa, processed, limit_ranges, trail)
 
 
 def _container_operations(

@@ -15,9 +15,14 @@ from common.errors import DecodeError
 from common.quantity import ZERO, Quantity
 from common.recommendation.limit_scaling import proportional_limit
 from common.recommendation.policy import ControlledValues, controlled_values
+from common.recommendation.trail import Change
 from common.resources import CPU, ResourceQuantities, parse_quantities
 
 _MILLI = Quantity.from_milli(1)
+
+PRESENT = "requested by the pod: no request is recommended"
+CAPPED = "capped to --max-allowed-cpu-boost"
+BELOW_LIMIT = "start-up boost: kept below the container limit (RequestsOnly)"
 
 
 class BoostType(enum.StrEnum):
@@ -29,11 +34,17 @@ class BoostType(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boosted:
-    """What a container shall have while it starts, and what it shall get back afterwards."""
+    """What a container shall have while it starts, and what it shall get back afterwards.
+
+    ``changes`` are the steps of the CPU request; ``limit`` says how the CPU limit follows from it,
+    and is empty where the boost leaves the limit alone.
+    """
 
     requests: ResourceQuantities
     limits: ResourceQuantities
     original: OriginalResources
+    changes: tuple[Change, ...] = ()
+    limit: str = ""
 
 
 def has_boost(vpa: VerticalPodAutoscaler) -> bool:
@@ -71,25 +82,34 @@ def boosted(
     resources = container.resources
     own_requests = parse_quantities(resources.requests if resources is not None else None)
     own_limits = parse_quantities(resources.limits if resources is not None else None)
-    request = _request(cpu, _first_set(requests.get(CPU), own_requests.get(CPU)))
-    if not most.is_zero:
-        request = min(request, most)
+    base = _first_set(requests.get(CPU), own_requests.get(CPU))
+    request = _request(cpu, base)
+    changes = [] if CPU in requests else [Change(CPU, PRESENT, base)]
+    changes.append(Change(CPU, _told(cpu), request))
+    if not most.is_zero and request > most:
+        request = most
+        changes.append(Change(CPU, CAPPED, request))
+    rule = ""
     limit = own_limits.get(CPU, ZERO)
     new_limits: Mapping[str, Quantity] = limits
     if controlled_values(policy) == ControlledValues.REQUESTS_ONLY:
         if not limit.is_zero and request > limit:
             # One less than the limit, or the pod's QoS class would change.
             request = limit - _MILLI if limit > _MILLI else limit
+            changes.append(Change(CPU, BELOW_LIMIT, request))
     else:
         scaled = proportional_limit(
             CPU, request, limit=limit, request=own_requests.get(CPU), default=None
-        ).quantity
-        if scaled is not None:
-            new_limits = {**limits, CPU: scaled}
+        )
+        if scaled.quantity is not None:
+            new_limits = {**limits, CPU: scaled.quantity}
+            rule = f"start-up boost: {scaled.rule}"
     return Boosted(
         requests={**requests, CPU: request},
         limits=new_limits,
         original=OriginalResources(requests=own_requests, limits=own_limits),
+        changes=tuple(changes),
+        limit=rule,
     )
 
 
@@ -110,6 +130,11 @@ def _request(boost: GenericStartupBoost, base: Quantity) -> Quantity:
     if boost.quantity is None:
         raise DecodeError("startupBoost: type Quantity needs a quantity")
     return Quantity.from_milli(base.milli + Quantity.from_json(boost.quantity).milli)
+
+
+def _told(boost: GenericStartupBoost) -> str:
+    by = f"Factor {boost.factor}" if boost.type == BoostType.FACTOR else f"+ {boost.quantity}"
+    return f"start-up boost: {by}"
 
 
 def _first_set(*quantities: Quantity | None) -> Quantity:

@@ -20,6 +20,14 @@ from common.recommendation.limit_scaling import (
     scale_proportionally,
 )
 from common.recommendation.policy import ControlledValues, container_policy, controlled_values
+from common.recommendation.trail import (
+    LOWERED_FOR_POD,
+    NO_CONTAINER,
+    RAISED_FOR_POD,
+    Amount,
+    Change,
+    Trail,
+)
 from common.resources import RESOURCES, ResourceQuantities, in_order, parse_quantities
 
 
@@ -51,12 +59,14 @@ def cap_for_pod(
     containers: Sequence[ContainerResources],
     policy: ResourcePolicy | None,
     limit_ranges: Sequence[LimitRangeSpec],
+    trail: Trail | None = None,
 ) -> Capped:
     """Fit recommendations to a pod, in the reference's order.
 
     First the LimitRange for pods, for all containers together; then for each container the
     LimitRange for containers, the policy, and with RequestsOnly the container's own limit.
-    What is recommended for a container that the pod doesn't have is dropped.
+    What is recommended for a container that the pod doesn't have is dropped. ``trail`` is told
+    what took hold.
 
     Raises:
         QuantityError: a bound of a LimitRange or of the policy is no quantity.
@@ -64,6 +74,8 @@ def cap_for_pod(
     fitted = fit_to_pod_limits(
         recommendations, containers, effective_limits(limit_ranges, LimitType.POD)
     )
+    if trail is not None:
+        _tell_fitted(trail, recommendations, fitted)
     limits = effective_limits(limit_ranges, LimitType.CONTAINER)
     by_name = {container.name: container for container in containers}
     capped: list[ContainerAmounts] = []
@@ -71,19 +83,20 @@ def cap_for_pod(
     for recommendation in fitted:
         container = by_name.get(recommendation.name)
         if container is None:
+            if trail is not None:
+                trail.ended(recommendation.name, NO_CONTAINER)
             continue
         caps = _caps(container, container_policy(policy, container.name), limits)
-        target, target_notes = _apply(caps, recommendation.target)
-        capped.append(
-            replace(
-                recommendation,
-                target=target,
-                lower_bound=_apply(caps, recommendation.lower_bound)[0],
-                upper_bound=_apply(caps, recommendation.upper_bound)[0],
-            )
-        )
-        if target_notes:
-            notes[container.name] = target_notes
+        target, changes = _apply(caps, recommendation.target)
+        lower, lower_changes = _apply(caps, recommendation.lower_bound)
+        upper, upper_changes = _apply(caps, recommendation.upper_bound)
+        capped.append(replace(recommendation, target=target, lower_bound=lower, upper_bound=upper))
+        if changes:
+            notes[container.name] = tuple(f"{each.resource} {each.cap}" for each in changes)
+        if trail is not None:
+            trail.capped(container.name, Amount.REQUEST, changes)
+            trail.capped(container.name, Amount.LOWER_BOUND, lower_changes)
+            trail.capped(container.name, Amount.UPPER_BOUND, upper_changes)
     return Capped(tuple(capped), notes)
 
 
@@ -96,15 +109,15 @@ class _Cap:
     low_note: str = ""
     high_note: str = ""
 
-    def apply(self, name: str, value: Quantity, notes: list[str]) -> Quantity:
+    def apply(self, name: str, value: Quantity, changes: list[Change]) -> Quantity:
         low = self.low.get(name, ZERO)
         if not low.is_zero and value < low:
             value = low
-            notes.append(f"{name} {self.low_note}")
+            changes.append(Change(name, self.low_note, value))
         high = self.high.get(name, ZERO)
         if not high.is_zero and value > high:
             value = high
-            notes.append(f"{name} {self.high_note}")
+            changes.append(Change(name, self.high_note, value))
         return value
 
 
@@ -141,15 +154,27 @@ def _caps(
 
 def _apply(
     caps: Sequence[_Cap], values: ResourceQuantities
-) -> tuple[ResourceQuantities, tuple[str, ...]]:
-    """Take every value through one step after the other; notes are in the order of steps."""
-    notes: list[str] = []
+) -> tuple[ResourceQuantities, Sequence[Change]]:
+    """Take every value through one step after the other; changes are in the order of steps."""
+    changes: list[Change] = []
     capped = dict(values)
     names = in_order(values)
     for cap in caps:
         for name in names:
-            capped[name] = cap.apply(name, capped[name], notes)
-    return capped, tuple(notes)
+            capped[name] = cap.apply(name, capped[name], changes)
+    return capped, changes
+
+
+def _tell_fitted(
+    trail: Trail, before: Sequence[ContainerAmounts], after: Sequence[ContainerAmounts]
+) -> None:
+    for old, new in zip(before, after, strict=True):
+        for amount, was, now in (
+            (Amount.REQUEST, old.target, new.target),
+            (Amount.LOWER_BOUND, old.lower_bound, new.lower_bound),
+            (Amount.UPPER_BOUND, old.upper_bound, new.upper_bound),
+        ):
+            trail.moved(old.name, amount, was, now, raised=RAISED_FOR_POD, lowered=LOWERED_FOR_POD)
 
 
 def _request_bounds(

@@ -14,7 +14,8 @@ from common.recommendation.limit_range import LimitType, effective_limits
 from common.recommendation.limit_scaling import Limits, proportional_limits
 from common.recommendation.policy import ControlledValues, container_policy, controlled_values
 from common.recommendation.processing import Processed
-from common.resources import ResourceQuantities
+from common.recommendation.trail import REQUESTS_ONLY, Amount, Trail
+from common.resources import ResourceQuantities, in_order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,18 +35,22 @@ def wanted_resources(
     vpa: VerticalPodAutoscaler,
     processed: Processed | None,
     limit_ranges: Sequence[LimitRangeSpec],
+    trail: Trail | None = None,
 ) -> tuple[WantedResources, ...]:
     """Requests and limits for each container of ``spec.containers``, in that order.
 
     A container without a recommendation gets nothing. Limits follow the capped requests,
-    from the present ones, and only where the policy controls limits.
+    from the present ones, and only where the policy controls limits. ``trail`` is told about
+    the limits.
 
     Raises:
         QuantityError: a quantity in the pod or a LimitRange is none.
     """
     limits = effective_limits(limit_ranges, LimitType.CONTAINER)
     defaults = limits.default if limits is not None else {}
-    return tuple(_wanted(container, vpa, processed, defaults) for container in containers_of(pod))
+    return tuple(
+        _wanted(container, vpa, processed, defaults, trail) for container in containers_of(pod)
+    )
 
 
 def _wanted(
@@ -53,6 +58,7 @@ def _wanted(
     vpa: VerticalPodAutoscaler,
     processed: Processed | None,
     defaults: ResourceQuantities,
+    trail: Trail | None,
 ) -> WantedResources:
     amounts = processed.containers.get(container.name) if processed is not None else None
     if processed is None or amounts is None:
@@ -66,6 +72,12 @@ def _wanted(
             requests=container.requests,
             defaults=defaults,
         )
+        if trail is not None:
+            for name, rule in limits.rules.items():
+                trail.add(container.name, Amount.LIMIT, name, rule, limits.quantities.get(name))
+    elif trail is not None:
+        for name in in_order(container.limits):
+            trail.add(container.name, Amount.LIMIT, name, REQUESTS_ONLY, container.limits[name])
     return WantedResources(
         requests={name: quantity for name, quantity in amounts.target.items() if name},
         limits=limits.quantities,

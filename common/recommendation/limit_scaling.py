@@ -6,7 +6,8 @@ down and keep the format of the quantity that was scaled.
 Source: admission.md 6.3 to 6.5; vertical-pod-autoscaler/pkg/utils/vpa/limit_and_request_scaling.go.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from common.quantity import MAX_INT64, ZERO, Quantity, divide_toward_zero, divide_up
 from common.resources import CPU, RESOURCES, ResourceQuantities
@@ -14,6 +15,13 @@ from common.resources import CPU, RESOURCES, ResourceQuantities
 _NO_LIMIT = "{}: limit NOT set since originalLimit is nil or 0"
 _NO_REQUEST = "{}: limit NOT set since recommendedRequest is nil or 0"
 _OVERFLOW = "{}: failed to keep limit to request ratio; capping limit to int64"
+
+NO_LIMIT = "none: the container has no limit, and the LimitRange no default"
+NO_REQUEST = "none: no request is recommended"
+AS_REQUEST = "same as the request: there was no request before"
+EQUAL = "same as the request: they were equal before"
+IN_PROPORTION = "in the proportion to the request that it had before"
+CUT = "in proportion to the request, but cut at the largest number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +34,13 @@ class Scaled:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A wanted limit, or none, and what people should know about it (empty: nothing)."""
+    """A wanted limit, or none, and what people should know about it (empty: nothing).
+
+    ``rule`` says how it follows from the request; the note is the reference's.
+    """
 
     quantity: Quantity | None
+    rule: str
     note: str = ""
 
 
@@ -38,6 +50,7 @@ class Limits:
 
     quantities: ResourceQuantities
     notes: tuple[str, ...] = ()
+    rules: Mapping[str, str] = field(default_factory=dict)  # by resource, also where there is none
 
 
 def scale_proportionally(
@@ -70,13 +83,17 @@ def proportional_limit(
     """
     original = default if limit is None or limit.is_zero else limit
     if original is None or original.is_zero:
-        return Limit(None, _NO_LIMIT.format(resource))
+        return Limit(None, NO_LIMIT, _NO_LIMIT.format(resource))
     if recommendation is None or recommendation.is_zero:
-        return Limit(None, _NO_REQUEST.format(resource))
-    if request is None or request.is_zero or _equal_in_milli(request, original):
-        return Limit(recommendation)
+        return Limit(None, NO_REQUEST, _NO_REQUEST.format(resource))
+    if request is None or request.is_zero:
+        return Limit(recommendation, AS_REQUEST)
+    if _equal_in_milli(request, original):
+        return Limit(recommendation, EQUAL)
     scaled = scale_proportionally(resource, original, base=request, result=recommendation)
-    return Limit(scaled.quantity, _OVERFLOW.format(resource) if scaled.overflow else "")
+    if scaled.overflow:
+        return Limit(scaled.quantity, CUT, _OVERFLOW.format(resource))
+    return Limit(scaled.quantity, IN_PROPORTION)
 
 
 def proportional_limits(
@@ -88,6 +105,7 @@ def proportional_limits(
 ) -> Limits:
     """The limits for recommended requests; only cpu and memory ever get one."""
     found: dict[str, Quantity] = {}
+    rules: dict[str, str] = {}
     notes: list[str] = []
     for resource in RESOURCES:
         wanted = proportional_limit(
@@ -97,11 +115,12 @@ def proportional_limits(
             request=requests.get(resource),
             default=defaults.get(resource),
         )
+        rules[resource] = wanted.rule
         if wanted.quantity is not None:
             found[resource] = wanted.quantity
         if wanted.note:
             notes.append(wanted.note)
-    return Limits(found, tuple(notes)) if found else Limits({})
+    return Limits(found, tuple(notes) if found else (), rules)
 
 
 def boundary_request(

@@ -14,6 +14,7 @@ from common.quantity import Quantity
 from common.recommendation.actual import containers_of
 from common.recommendation.capping import ContainerAmounts, cap_for_pod
 from common.recommendation.policy import container_policy, is_off
+from common.recommendation.trail import ORDERED, RECOMMENDED, SWITCHED_OFF, UNCAPPED, Amount, Trail
 from common.resources import ResourceQuantities, parse_quantities
 
 __all__ = ["ContainerAmounts", "Processed", "process"]
@@ -32,12 +33,16 @@ class Processed:
 
 
 def process(
-    pod: Pod, vpa: VerticalPodAutoscaler, limit_ranges: Sequence[LimitRangeSpec]
+    pod: Pod,
+    vpa: VerticalPodAutoscaler,
+    limit_ranges: Sequence[LimitRangeSpec],
+    trail: Trail | None = None,
 ) -> Processed | None:
     """Fit the recommendation of a VPA to a pod; None if there is none yet.
 
     ``limit_ranges`` are all of the pod's namespace. The steps: drop containers that are
     switched off (A17), cap as the reference does but for A13, put the bounds in order (A14).
+    ``trail`` is told each step of each number.
 
     Raises:
         QuantityError: a quantity in the VPA, the pod or a LimitRange is none.
@@ -45,13 +50,20 @@ def process(
     if vpa.status.recommendation is None:
         return None
     policy = vpa.spec.resource_policy
+    recommended = parse_recommendation(vpa.status.recommendation)
+    kept = drop_switched_off(recommended, policy)
+    if trail is not None:
+        _tell_recommended(trail, recommended, kept)
     capped = cap_for_pod(
-        drop_switched_off(parse_recommendation(vpa.status.recommendation), policy),
+        kept,
         containers=containers_of(pod),
         policy=policy,
         limit_ranges=limit_ranges,
+        trail=trail,
     )
     containers = {each.name: order_bounds(each) for each in capped.recommendations}
+    if trail is not None:
+        _tell_ordered(trail, capped.recommendations, containers)
     return Processed(containers, capped.notes)
 
 
@@ -106,3 +118,31 @@ def _paired(
         name: pick(value, target[name]) if name in target else value
         for name, value in bound.items()
     }
+
+
+def _tell_recommended(
+    trail: Trail, recommended: Sequence[ContainerAmounts], kept: Sequence[ContainerAmounts]
+) -> None:
+    for each in recommended:
+        estimates = each.uncapped_target.items()
+        uncapped = {name: value for name, value in estimates if name in each.target}
+        trail.given(each.name, Amount.REQUEST, uncapped, UNCAPPED)
+        trail.given(each.name, Amount.REQUEST, each.target, RECOMMENDED)
+        trail.given(each.name, Amount.LOWER_BOUND, each.lower_bound, RECOMMENDED)
+        trail.given(each.name, Amount.UPPER_BOUND, each.upper_bound, RECOMMENDED)
+    left = {each.name for each in kept}
+    for each in recommended:
+        if each.name not in left:
+            trail.ended(each.name, SWITCHED_OFF)
+
+
+def _tell_ordered(
+    trail: Trail, before: Sequence[ContainerAmounts], after: Mapping[str, ContainerAmounts]
+) -> None:
+    for old in before:
+        new = after[old.name]
+        for amount, was, now in (
+            (Amount.LOWER_BOUND, old.lower_bound, new.lower_bound),
+            (Amount.UPPER_BOUND, old.upper_bound, new.upper_bound),
+        ):
+            trail.moved(old.name, amount, was, now, raised=ORDERED)

@@ -1,0 +1,205 @@
+"""Each number's way from the recommendation to the patch, as the deciding functions tell it."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from admission.pods import admit_pod
+from builders import container, pod, recommendation, vpa
+from common.api.autoscaling import ContainerPolicy, GenericStartupBoost, StartupBoost
+from common.api.core import Container, LimitRangeItem, LimitRangeSpec
+from common.features import FeatureGates
+from common.quantity import ZERO, Quantity
+from common.recommendation.trail import Amount, Trail
+
+BOOST = StartupBoost(cpu=GenericStartupBoost(type="Factor", factor=3))
+IN_STATUS = "recommended in the VPA's status"
+
+
+def limit_range(kind: str, **bounds: dict[str, str]) -> LimitRangeSpec:
+    return LimitRangeSpec(limits=(LimitRangeItem(type=kind, **bounds),))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    id: str
+    way: list[tuple[str, str | None]]  # of the cpu, from recommended 250m
+    amount: Amount = Amount.REQUEST
+    has: Container = field(default_factory=lambda: container(requests={"cpu": "100m"}))
+    policy: ContainerPolicy | None = None
+    limits: LimitRangeSpec | None = None
+    mode: str = "Recreate"
+    most_boost: str = "0"
+    lower: str = "200m"
+
+
+CASES = [
+    Case(id="passed on", way=[(IN_STATUS, "250m")]),
+    Case(
+        id="minAllowed",
+        policy=ContainerPolicy(container_name="*", min_allowed={"cpu": "1"}),
+        way=[(IN_STATUS, "250m"), ("capped to minAllowed", "1")],
+    ),
+    Case(
+        id="the policy undoes what the LimitRange did",
+        has=container(requests={"cpu": "100m"}, limits={"cpu": "100m"}),
+        limits=limit_range("Container", max={"cpu": "200m"}),
+        policy=ContainerPolicy(container_name="app", min_allowed={"cpu": "220m"}),
+        way=[
+            (IN_STATUS, "250m"),
+            ("capped to fit Max in container LimitRange", "200m"),
+            ("capped to minAllowed", "220m"),
+        ],
+    ),
+    Case(
+        id="Min of a container LimitRange",
+        limits=limit_range("Container", min={"cpu": "300m"}),
+        way=[(IN_STATUS, "250m"), ("capped to fit Min in container LimitRange", "300m")],
+    ),
+    Case(
+        id="Max of a pod LimitRange",
+        has=container(requests={"cpu": "100m"}, limits={"cpu": "100m"}),
+        limits=limit_range("Pod", max={"cpu": "90m"}),
+        way=[
+            (IN_STATUS, "250m"),
+            ("lowered in proportion to fit Max in pod LimitRange", "90m"),
+        ],
+    ),
+    Case(
+        id="Min of a pod LimitRange",
+        has=container(requests={"cpu": "100m"}, limits={"cpu": "100m"}),
+        limits=limit_range("Pod", min={"cpu": "400m"}),
+        way=[
+            (IN_STATUS, "250m"),
+            ("raised in proportion to fit Min in pod LimitRange", "400m"),
+        ],
+    ),
+    Case(
+        id="RequestsOnly, request",
+        has=container(requests={"cpu": "100m"}, limits={"cpu": "150m"}),
+        policy=ContainerPolicy(container_name="app", controlled_values="RequestsOnly"),
+        way=[(IN_STATUS, "250m"), ("capped to container limit", "150m")],
+    ),
+    Case(
+        id="RequestsOnly, limit",
+        amount=Amount.LIMIT,
+        has=container(requests={"cpu": "100m"}, limits={"cpu": "150m"}),
+        policy=ContainerPolicy(container_name="app", controlled_values="RequestsOnly"),
+        way=[("left as it is: controlledValues is RequestsOnly", "150m")],
+    ),
+    Case(
+        id="a limit in proportion",
+        amount=Amount.LIMIT,
+        has=container(requests={"cpu": "100m"}, limits={"cpu": "200m"}),
+        way=[("in the proportion to the request that it had before", "500m")],
+    ),
+    Case(
+        id="a limit that is the request",
+        amount=Amount.LIMIT,
+        has=container(requests={"cpu": "100m"}, limits={"cpu": "100m"}),
+        way=[("same as the request: they were equal before", "250m")],
+    ),
+    Case(
+        id="no limit",
+        amount=Amount.LIMIT,
+        way=[("none: the container has no limit, and the LimitRange no default", None)],
+    ),
+    Case(
+        id="A14, a bound that the caps put on the wrong side",
+        amount=Amount.LOWER_BOUND,
+        lower="300m",
+        way=[
+            (IN_STATUS, "300m"),
+            ("moved to the target: lower bound <= target <= upper bound", "250m"),
+        ],
+    ),
+    Case(
+        id="A17, switched off",
+        policy=ContainerPolicy(container_name="app", mode="Off"),
+        way=[(IN_STATUS, "250m"), ("dropped: the container's policy has mode Off", None)],
+    ),
+    Case(
+        id="a boost, capped",
+        policy=ContainerPolicy(container_name="app", startup_boost=BOOST),
+        most_boost="700m",
+        way=[
+            (IN_STATUS, "250m"),
+            ("start-up boost: Factor 3", "750m"),
+            ("capped to --max-allowed-cpu-boost", "700m"),
+        ],
+    ),
+    Case(
+        id="a boost of mode Off",
+        mode="Off",
+        policy=ContainerPolicy(container_name="app", startup_boost=BOOST),
+        way=[
+            ("requested by the pod: no request is recommended", "100m"),
+            ("start-up boost: Factor 3", "300m"),
+        ],
+    ),
+    Case(
+        id="a boost below the limit",
+        has=container(requests={"cpu": "100m"}, limits={"cpu": "400m"}),
+        policy=ContainerPolicy(
+            container_name="app", startup_boost=BOOST, controlled_values="RequestsOnly"
+        ),
+        way=[
+            (IN_STATUS, "250m"),
+            ("start-up boost: Factor 3", "750m"),
+            ("start-up boost: kept below the container limit (RequestsOnly)", "399m"),
+        ],
+    ),
+    Case(
+        id="the limit of a boost",
+        amount=Amount.LIMIT,
+        has=container(requests={"cpu": "100m"}, limits={"cpu": "400m"}),
+        policy=ContainerPolicy(container_name="app", startup_boost=BOOST),
+        way=[
+            ("in the proportion to the request that it had before", "1"),
+            ("start-up boost: in the proportion to the request that it had before", "3"),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_ways(case: Case) -> None:
+    trail = Trail()
+    controlling = vpa(
+        mode=case.mode,
+        policies=() if case.policy is None else (case.policy,),
+        recommendations=(
+            recommendation(
+                target={"cpu": "250m"}, lower={"cpu": case.lower}, upper={"cpu": "600m"}
+            ),
+        ),
+    )
+    patch = admit_pod(
+        pod(containers=(case.has,)),
+        controlling,
+        () if case.limits is None else (case.limits,),
+        features=FeatureGates.parse("CPUStartupBoost=true"),
+        most_boost=Quantity.parse(case.most_boost) if case.most_boost != "0" else ZERO,
+        trail=trail,
+    )
+    way = [step for step in trail.of("app") if (step.amount, step.resource) == (case.amount, "cpu")]
+    assert [
+        (step.cause, None if step.value is None else str(step.value)) for step in way
+    ] == case.way
+    # What the trail ends with is what the patch says.
+    paths = {Amount.REQUEST: "requests", Amount.LIMIT: "limits"}
+    if case.amount in paths and "left as it is" not in way[-1].cause:
+        path = f"/spec/containers/0/resources/{paths[case.amount]}/cpu"
+        written = [each.value for each in patch if each.path == path]
+        assert written == [str(way[-1].value)] * (way[-1].value is not None)
+
+
+def test_a_recommendation_for_a_container_that_is_not_there() -> None:
+    trail = Trail()
+    controlling = vpa(recommendations=(recommendation("old", target={"cpu": "1"}),))
+    gates = FeatureGates.parse("")
+    admit_pod(pod(), controlling, (), features=gates, most_boost=ZERO, trail=trail)
+    assert [(step.cause, step.value) for step in trail.of("old")] == [
+        (IN_STATUS, Quantity.parse("1")),
+        ("dropped: the pod has no such container", None),
+    ]
