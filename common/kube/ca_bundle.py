@@ -1,0 +1,78 @@
+"""The CA bundle of the webhook configuration, which admission and certs both write.
+
+They write the same bytes, those of the Secret's CA file, so whoever comes later undoes nothing.
+"""
+
+import base64
+import binascii
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from common.errors import NotFoundError
+from common.kube.client import KubeClient, PatchType
+from common.kube.endpoints import MUTATING_WEBHOOKS
+
+logger = logging.getLogger(__name__)
+
+CONFIGURATION_NAME = "vpa-webhook-config"
+WEBHOOK_NAME = "vpa.k8s.io"
+
+
+def field(bundle: bytes) -> dict[str, str]:
+    """What ``clientConfig`` says of a bundle: nothing of an empty one."""
+    return {"caBundle": base64.b64encode(bundle).decode()} if bundle else {}
+
+
+def stored(configuration: Mapping[str, Any]) -> str:
+    """The CA bundle of our webhook as it is stored, in base64; empty if there is none."""
+    for webhook in configuration.get("webhooks") or ():
+        if webhook.get("name") == WEBHOOK_NAME:
+            return str(webhook.get("clientConfig", {}).get("caBundle", ""))
+    return ""
+
+
+async def read(client: KubeClient, name: str = CONFIGURATION_NAME) -> bytes:
+    """What API servers trust now; empty if nothing, or if there is no webhook of ours.
+
+    Raises:
+        KubeError: the API server refused or could not be reached.
+    """
+    try:
+        there = await client.get(MUTATING_WEBHOOKS, name)
+        return base64.b64decode(stored(there))
+    except (NotFoundError, binascii.Error):
+        return b""
+
+
+async def write(client: KubeClient, bundle: bytes, name: str = CONFIGURATION_NAME) -> bool:
+    """Let API servers trust ``bundle``; whether there was anything to change.
+
+    Only as long as the configuration is the one that was looked at: of two writers one has to
+    look again.
+
+    Raises:
+        ConflictError: somebody changed the configuration meanwhile.
+        NotFoundError: there is no configuration of this name.
+        KubeError: the API server refused or could not be reached.
+    """
+    if not bundle:
+        return False
+    there = await client.get(MUTATING_WEBHOOKS, name)
+    if field(bundle)["caBundle"] == stored(there):
+        return False
+    if not any(each.get("name") == WEBHOOK_NAME for each in there.get("webhooks") or ()):
+        logger.warning("no such webhook", extra={"configuration": name, "webhook": WEBHOOK_NAME})
+        return False
+    patch = {
+        "metadata": unchanged(there),
+        "webhooks": [{"name": WEBHOOK_NAME, "clientConfig": field(bundle)}],
+    }
+    await client.patch(MUTATING_WEBHOOKS, name, patch, patch_type=PatchType.STRATEGIC)
+    return True
+
+
+def unchanged(there: Mapping[str, Any]) -> dict[str, str]:
+    """The metadata of a patch that is a conflict once ``there`` is no longer what is stored."""
+    version = there["metadata"].get("resourceVersion")
+    return {"resourceVersion": version} if version else {}
