@@ -1,0 +1,377 @@
+"""How fast and how large the webhook is: ``make bench-admission``.
+
+The webhook is a process of its own; the load comes from ``oha``, over TLS with connections that
+are kept alive, as API servers hold them. Each round is one measurement of each kind; medians of
+the rounds are printed, because the machine is rarely ours alone.
+"""
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import ssl
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from benchmarks.admission_world import Size, review
+from certs import authority
+from common.runtime.clock import SystemClock
+from common.runtime.web import listen
+
+BODIES = 500  # different pods under review, of as many VPAs where there are so many
+FIXED_RATE = 3000  # reviews per second
+RATED_CONNECTIONS = 64
+PATIENCE = 180.0  # seconds for a start
+
+BARS = {
+    "cpu": 125.0,
+    "p50 of 1": 0.25,
+    "p99 of 64": 20.0,
+    "p99 at rate": 5.0,
+    "rss idle": 120.0,
+    "rss full": 190.0,
+}
+
+_INSTALL = """oha, the load generator, is not installed. With Rust at hand:
+    cargo install oha --locked --no-default-features --features rustls
+or name the program with OHA=/path/to/oha."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What one run of the load generator did; latencies in milliseconds."""
+
+    rate: float  # reviews per second
+    p50: float
+    p99: float
+    server_cpu: float  # microseconds for a review
+    server_cores: float
+    client_cpu: float  # microseconds for a review
+    failed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhook:
+    """The process under test."""
+
+    pid: int
+    port: int
+    ops_port: int
+    ca: Path
+
+
+def rss_of(pid: int) -> float:
+    """Resident memory of a process and its children, in MiB."""
+    pages = sum(int(Path(f"/proc/{each}/statm").read_text().split()[1]) for each in _family(pid))
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def cpu_of(pid: int) -> float:
+    """CPU seconds that a process and its children have used."""
+    ticks = 0
+    for each in _family(pid):
+        fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _family(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *map(int, children)]
+
+
+@contextmanager
+def process(*command: str, log: Path) -> Iterator[int]:
+    """A Python module as a process, ended with the block; its pid."""
+    with log.open("wb") as output:
+        started = subprocess.Popen(
+            [sys.executable, "-P", "-m", *command], stdout=output, stderr=output
+        )
+        try:
+            yield started.pid
+        finally:
+            started.terminate()
+            started.wait()
+
+
+@contextmanager
+def webhook(size: Size, folder: Path, flags: Sequence[str]) -> Iterator[Webhook]:
+    """A webhook beside an API server with so many objects, once it is ready."""
+    folder.mkdir()
+    bundle = authority.create(
+        ["127.0.0.1"],
+        make_key=authority.rsa_key,
+        now=SystemClock().now(),
+        lifetime=timedelta(days=1),
+    )
+    files = {
+        "ca.pem": bundle.authority.certificate,
+        "cert.pem": bundle.server.certificate,
+        "key.pem": bundle.server.key,
+    }
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    port_file = folder / "port"
+    counts = (f"--vpas={size.vpas}", f"--replica-sets={size.replica_sets}")
+    api = ("benchmarks.admission_world", *counts, f"--port-file={port_file}")
+    port, ops_port = _free_port(), _free_port()
+    with process(*api, log=folder / "api.log"):
+        _await(port_file.exists)
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.write_text(_kubeconfig(int(port_file.read_text())))
+        command = (
+            "admission",
+            f"--kubeconfig={kubeconfig}",
+            f"--port={port}",
+            f"--address=127.0.0.1:{ops_port}",
+            f"--tls-cert-file={folder / 'cert.pem'}",
+            f"--tls-private-key={folder / 'key.pem'}",
+            "--register-webhook=false",
+            "--kube-api-qps=1000",
+            "--kube-api-burst=1000",
+            *flags,
+        )
+        with process(*command, log=folder / "webhook.log") as pid:
+            _await(lambda: _is_ready(ops_port))
+            yield Webhook(pid=pid, port=port, ops_port=ops_port, ca=folder / "ca.pem")
+
+
+def bodies_of(size: Size, folder: Path) -> Path:
+    """A file of reviews, one in a line; which of them is sent next is drawn by lot."""
+    deployments = min(size.vpas, BODIES)
+    stride = size.vpas // deployments
+    bodies = [review(number * stride, size) for number in range(deployments)]
+    file = folder / "reviews"
+    file.write_bytes(b"\n".join(bodies))
+    return file
+
+
+def load(
+    oha: str, target: Webhook, bodies: Path, *, connections: int, seconds: float, rate: int = 0
+) -> Load:
+    """Send reviews for so long; with a ``rate`` so many a second, else as fast as they go.
+
+    At a fixed rate an answer that is late counts from when its question should have been asked.
+    """
+    command = [oha, "--no-tui", "--output-format=json", f"-c{connections}", f"-z{seconds}s"]
+    command += ["-mPOST", "-Tapplication/json", f"-Z{bodies}", "--worker-threads=1", "--insecure"]
+    command += [f"-q{rate}", "--latency-correction"] if rate else []
+    cpu, children = cpu_of(target.pid), os.times()
+    done = subprocess.run(
+        [*command, f"https://127.0.0.1:{target.port}/?timeout=10s"],
+        capture_output=True,
+        check=True,
+    )
+    after = os.times()
+    used = cpu_of(target.pid) - cpu
+    client = after.children_user + after.children_system
+    client -= children.children_user + children.children_system
+    told = json.loads(done.stdout)
+    answers = sum(told["statusCodeDistribution"].values())
+    errors = {
+        text: count for text, count in told["errorDistribution"].items() if "deadline" not in text
+    }
+    bad = answers - told["statusCodeDistribution"].get("200", 0)
+    percentiles = told["latencyPercentiles"]
+    return Load(
+        rate=answers / told["summary"]["total"],
+        p50=percentiles["p50"] * 1e3,
+        p99=percentiles["p99"] * 1e3,
+        server_cpu=used / answers * 1e6,
+        server_cores=used / told["summary"]["total"],
+        client_cpu=client / answers * 1e6,
+        failed=bad + sum(errors.values()),
+    )
+
+
+def patched(target: Webhook) -> float:
+    """The part of the reviewed pods that got a patch; the full path takes all of it."""
+    text = _get(f"http://127.0.0.1:{target.ops_port}/metrics")
+    name = "vpa_admission_controller_admission_pods_total"
+    counts = {
+        line.split()[0]: float(line.split()[1])
+        for line in text.splitlines()
+        if line.startswith(name)
+    }
+    return counts.get(f'{name}{{applied="true"}}', 0.0) / (sum(counts.values()) or 1.0)
+
+
+def measure(
+    oha: str, size: Size, folder: Path, *, rounds: int, seconds: float, flags: Sequence[str]
+) -> dict[str, float]:
+    """All figures of one size of cluster; medians of the rounds."""
+    found: dict[str, list[float]] = {}
+
+    def note(**figures: float) -> None:
+        for name, value in figures.items():
+            found.setdefault(name.replace("_", " "), []).append(value)
+
+    with webhook(size, folder, flags) as target:
+        bodies = bodies_of(size, folder)
+        note(rss=rss_of(target.pid))
+        load(oha, target, bodies, connections=16, seconds=1)
+        for _ in range(rounds):
+            one = load(oha, target, bodies, connections=1, seconds=seconds)
+            note(p50_of_1=one.p50, p99_of_1=one.p99, cpu_of_1=one.server_cpu)
+            full = load(oha, target, bodies, connections=64, seconds=seconds)
+            note(p50_of_64=full.p50, p99_of_64=full.p99, cpu=full.server_cpu)
+            note(rate=full.rate, server_cores=full.server_cores, client_cpu=full.client_cpu)
+            fixed = load(
+                oha,
+                target,
+                bodies,
+                connections=RATED_CONNECTIONS,
+                seconds=seconds,
+                rate=FIXED_RATE,
+            )
+            note(rate_kept=fixed.rate, p50_at_rate=fixed.p50, p99_at_rate=fixed.p99)
+            note(failed=float(one.failed + full.failed + fixed.failed))
+        note(rss_after=rss_of(target.pid), patched=patched(target))
+    return {
+        name: max(values) if name == "failed" else statistics.median(values)
+        for name, values in found.items()
+    }
+
+
+_LINES = (
+    ("cpu", "us", "server CPU for a review, 64 connections"),
+    ("rate", "/s", "reviews, 64 connections"),
+    ("server cores", "", "cores that the server used meanwhile"),
+    ("client cpu", "us", "client CPU for a review, on the same machine"),
+    ("cpu of 1", "us", "server CPU for a review, 1 connection"),
+    ("p50 of 1", "ms", "median latency, 1 connection"),
+    ("p99 of 1", "ms", "99th percentile"),
+    ("p50 of 64", "ms", "median latency, 64 connections, closed loop"),
+    ("p99 of 64", "ms", "99th percentile"),
+    ("rate kept", "/s", f"reviews, of {FIXED_RATE} asked for"),
+    ("p50 at rate", "ms", "median latency at that rate"),
+    ("p99 at rate", "ms", "99th percentile"),
+    ("rss", "MiB", "memory after the start"),
+    ("rss after", "MiB", "memory after all reviews"),
+    ("patched", "", "part of the pods that got a patch"),
+    ("failed", "", "calls that failed or got no 200"),
+)
+
+
+def show(sizes: Mapping[str, Mapping[str, float]]) -> None:
+    """One line for each figure, one column for each size; bars where there are some."""
+    print(f"{'':8}{'':5}{'':48}" + "".join(f"{name:>12}" for name in sizes) + f"{'bar':>8}")
+    for name, unit, text in _LINES:
+        values = "".join(f"{figures[name]:12.2f}" for figures in sizes.values())
+        bar = BARS.get(name)
+        told = f"{bar:8g}" if bar is not None else ""
+        print(f"{'':8}{unit:5}{text:48}{values}{told}")
+    first, *others = sizes.values()
+    for other in others:
+        print(f"ratio of the server's CPU, large to small: {other['cpu'] / first['cpu']:.3f}")
+    bars = f"{BARS['rss idle']:g} MiB idle, {BARS['rss full']:g} MiB with everything"
+    print(f"bars for memory after the start: {bars}")
+
+
+def machine() -> str:
+    """What was measured on."""
+    versions = f"Python {platform.python_version()}, {ssl.OPENSSL_VERSION}"
+    load_average = "/".join(f"{each:.1f}" for each in os.getloadavg())
+    return f"{os.cpu_count()} cores, load {load_average}; {versions}, uvicorn {uvicorn.__version__}"
+
+
+def _kubeconfig(port: int) -> str:
+    named = {"cluster": "bench", "user": "bench"}
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "bench", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+            "users": [{"name": "bench", "user": {"token": "none"}}],
+            "contexts": [{"name": "bench", "context": named}],
+            "current-context": "bench",
+        }
+    )
+
+
+def _free_port() -> int:
+    with listen("127.0.0.1:0") as free:
+        return int(free.getsockname()[1])
+
+
+def _get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        text: str = answer.read().decode()
+        return text
+
+
+def _is_ready(port: int) -> bool:
+    try:
+        _get(f"http://127.0.0.1:{port}/readyz")
+    except OSError:
+        return False
+    return True
+
+
+def _await(condition: Any) -> None:
+    until = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > until:
+            raise TimeoutError("it did not start; its log is in the folder of --folder")
+        time.sleep(0.05)
+
+
+def main() -> int:
+    """Measure and print; the exit code tells whether every call got its answer."""
+    parser = argparse.ArgumentParser(description="Benchmark the webhook.")
+    parser.add_argument("--vpas", type=int, default=5000)
+    parser.add_argument("--replica-sets", type=int, default=60_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=4.0, help="of one measurement")
+    parser.add_argument("--only", choices=("small", "large"), help="one size of cluster alone")
+    parser.add_argument("--folder", type=Path, help="a new folder that is kept, with all logs")
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    parser.add_argument("flags", nargs="*", help="after --: flags of the webhook")
+    asked = parser.parse_args()
+    oha = shutil.which(os.environ.get("OHA", "oha"))
+    if oha is None:
+        print(f"bench-admission: {_INSTALL}", file=sys.stderr)
+        return 1
+    sizes = {
+        "small": Size(vpas=1, replica_sets=1),
+        "large": Size(vpas=asked.vpas, replica_sets=asked.replica_sets),
+    }
+    told = machine()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = asked.folder or Path(temporary, "bench")
+        folder.mkdir()
+        figures = {
+            name: measure(
+                oha,
+                size,
+                folder / name,
+                rounds=asked.rounds,
+                seconds=asked.seconds,
+                flags=asked.flags,
+            )
+            for name, size in sizes.items()
+            if asked.only in (None, name)
+        }
+    if asked.output == "json":
+        print(json.dumps({"machine": told, **figures}, indent=2))
+    else:
+        print(told)
+        show(figures)
+    return 1 if any(each["failed"] for each in figures.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
