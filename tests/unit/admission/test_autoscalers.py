@@ -75,20 +75,6 @@ def test_kep_4831_eviction_requirements_must_be_able_to_hold_together(
     assert message.endswith(sentence)
 
 
-def test_kep_4831_stored_requirements_stay_as_they_are() -> None:
-    contradictory = requirements(["cpu"], ["cpu"])
-    assert problems(contradictory, old=contradictory) == []
-    assert problems(requirements(["cpu"], ["cpu"], ["memory"]), old=contradictory) != []
-    assert problems(contradictory, old=TARGET) != []
-
-
-def test_a7_a_target_is_required_on_create_only() -> None:
-    ((field, message),) = problems({})
-    assert field == "spec.targetRef"
-    assert "v1beta1" in message
-    assert problems({}, old={}) == []
-
-
 @pytest.mark.parametrize(
     ("spec", "place"),
     [
@@ -198,48 +184,3 @@ def test_a_status_that_somebody_sends_along_does_not_count() -> None:
 
 def test_nothing_is_an_object_without_fields() -> None:
     assert vpa_decoding.decode(b"null").spec.target_ref is None
-
-
-@pytest.mark.parametrize(
-    ("resource", "value", "fine"),
-    [
-        ("cpu", "1m", True),
-        ("cpu", "1500u", False),
-        ("memory", "1", True),
-        ("memory", "1500m", False),
-        ("example.com/gpu", "1500u", True),
-    ],
-)
-def test_how_fine_a_bound_may_be(resource: str, value: str, *, fine: bool) -> None:
-    policy = {"containerName": "*", "minAllowed": {resource: value}}
-    assert (problems(TARGET | {"resourcePolicy": {"containerPolicies": [policy]}}) == []) is fine
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "fine"),
-    [
-        ("oomBumpUpRatio", "1", True),
-        ("oomBumpUpRatio", "999m", False),
-        ("oomMinBumpUp", "0", True),
-        ("oomMinBumpUp", "-1", False),
-        ("memoryAggregationIntervalSeconds", 1, True),
-        ("memoryAggregationIntervalSeconds", 0, False),
-        ("memoryAggregationIntervalCount", 1, True),
-        ("memoryAggregationIntervalCount", 0, False),
-    ],
-)
-def test_bounds_of_the_fields_of_per_vpa_config(field: str, value: object, *, fine: bool) -> None:
-    spec = TARGET | {
-        "resourcePolicy": {"containerPolicies": [{"containerName": "*", field: value}]}
-    }
-    assert (problems(spec, gates="PerVPAConfig=true") == []) is fine
-    assert problems(spec) != []
-    assert problems(TARGET, old=spec) == []
-    assert (problems(spec, old=spec) == []) is fine
-
-
-def test_warnings_come_with_a_denial_too() -> None:
-    spec = {"updatePolicy": {"updateMode": "Auto"}}
-    verdict = autoscalers.admit_vpa(read(spec), None, FeatureGates())
-    assert verdict.errors
-    assert "deprecated" in verdict.warnings[0]
