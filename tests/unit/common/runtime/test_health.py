@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import json
 import socket
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -81,10 +82,24 @@ async def test_the_ops_address_answers() -> None:
         status, text = await answer(session, "/metrics")
         assert status == 200
         assert "vpa_things_total 1.0" in text
-        assert (await answer(session, "/docs"))[0] == 404
         health.arm()
         clock.pass_(minutes=6)
         assert (await answer(session, "/health-check"))[0] == 500
+
+
+async def test_a_page_tells_what_the_ops_address_serves() -> None:
+    server = OpsServer(Health(HandClock(), timedelta(minutes=5)), "127.0.0.1:0", profiling=True)
+    async with serving(server) as session:
+        status, page = await answer(session, "/docs")
+        assert (status, "/openapi.json" in page) == (200, True)
+        described = json.loads((await answer(session, "/openapi.json"))[1])["paths"]
+    assert {path: sorted(methods["get"]["responses"]) for path, methods in described.items()} == {
+        "/health-check": ["200", "500"],
+        "/readyz": ["200", "503"],
+        "/metrics": ["200"],
+        "/debug/pprof/profile": ["200", "422"],
+        "/debug/pprof/heap": ["200", "422"],
+    }
 
 
 async def test_a_server_that_is_cancelled_gives_its_port_back() -> None:
