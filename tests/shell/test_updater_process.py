@@ -178,5 +178,5 @@ async def test_a_lost_lease_ends_the_process(tmp_path: Path) -> None:
         timing = ("duration=4s", "renew-deadline=1s", "retry-period=200ms")
         flags = [f"--leader-elect-{'lease-' if 'dur' in each else ''}{each}" for each in timing]
         async with running(api, tmp_path, "--leader-elect", *flags) as process:
-            assert await process.ended() == 1
+            assert await process.ended(within=30) == 1
             await process.logged("was not renewed in time")
