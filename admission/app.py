@@ -8,30 +8,29 @@ Source: ``AdmissionServer.Serve``,
 vertical-pod-autoscaler/pkg/admission-controller/logic/server.go; admission.md 1 to 4.
 """
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Protocol
-
-import msgspec
+from typing import Any
 
 from admission import autoscalers, review, vpa_decoding
 from admission.field_errors import undecodable
 from admission.metrics import Metrics, Outcome, Step
-from admission.pods import admit_pod
+from admission.pod_reviews import Cluster, LookupFailedError, Match, Policy, Verdict, judge
 from admission.review import AdmissionRequest, Subject
-from common.api.autoscaling import VerticalPodAutoscaler
-from common.api.core import LimitRangeSpec, Pod
-from common.api.meta import ObjectMeta
 from common.errors import DecodeError
-from common.features import FeatureGates
-from common.quantity import ZERO, Quantity
+from common.recommendation.trail import Trail
+
+__all__ = ["LookupFailedError", "Match", "Policy", "Webhook"]
 
 logger = logging.getLogger(__name__)
 
 LARGEST_BODY = 5 * 1024 * 1024  # bytes
+
+SELF_CHECK_PATH = "/self-check"
+"""A review like any other, but it is ours: not counted, and told apart by how it ended."""
+OUTCOME_HEADER = b"x-review-outcome"
 
 _JSON = b"application/json"
 _JSON_HEADERS = ((b"content-type", _JSON),)
@@ -40,44 +39,6 @@ _TEXT_HEADERS = ((b"content-type", b"text/plain; charset=utf-8"),)
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
-
-_pod_decoder = msgspec.json.Decoder(Pod)
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """The VPA of a new pod; without one, whether a VPA of mode Off was passed over."""
-
-    vpa: VerticalPodAutoscaler | None = None
-    off: bool = False
-
-
-class LookupFailedError(Exception):
-    """The pod's owners could not be found out; such a pod has no VPA."""
-
-
-class Cluster(Protocol):
-    """What a review needs to know of the cluster."""
-
-    @property
-    def synced(self) -> bool:
-        """Whether everything has been listed once."""
-        ...
-
-    async def match(self, pod: ObjectMeta) -> Match:
-        """Find the pod's VPA; raises LookupFailedError."""
-        ...
-
-    def limit_ranges(self, namespace: str) -> Sequence[LimitRangeSpec]: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """What the operator chose about reviews."""
-
-    features: FeatureGates
-    most_boost: Quantity = ZERO  # most CPU of a boosted request; zero: no bound
-    lookup_deadline: float = 2.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +66,15 @@ class Webhook:
         read = perf_counter()
         answer = await self.answer(_header(scope, b"content-type"), body)
         answered = perf_counter()
-        headers = _TEXT_HEADERS if answer.status == 413 else _JSON_HEADERS
-        length = (b"content-length", b"%d" % len(answer.body))
-        await send(
-            {"type": "http.response.start", "status": answer.status, "headers": [*headers, length]}
-        )
+        headers = [*(_TEXT_HEADERS if answer.status == 413 else _JSON_HEADERS)]
+        headers.append((b"content-length", b"%d" % len(answer.body)))
+        ours = scope["path"] == SELF_CHECK_PATH
+        if ours:
+            headers.append((OUTCOME_HEADER, answer.outcome.encode()))
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await send({"type": "http.response.body", "body": answer.body})
+        if ours:  # no API server waited for it
+            return
         ended = perf_counter()
         metrics = self._metrics
         metrics.spent(Step.READ_REQUEST, read - started)
@@ -155,41 +119,18 @@ class Webhook:
         return review.allow(request.uid), Outcome.UNSUPPORTED
 
     async def _pod(self, request: AdmissionRequest) -> tuple[bytes, Outcome]:
-        unchanged = review.allow(request.uid)
-        if not self._cluster.synced:
-            return unchanged, Outcome.NOT_SYNCED
-        if request.resource.version != "v1":
-            return unchanged, Outcome.BAD_OBJECT
-        try:
-            pod = _pod_decoder.decode(request.object)
-        except (msgspec.DecodeError, RecursionError, ValueError) as error:
-            logger.warning("undecodable pod", extra=_named(request) | {"error": str(error)})
-            return unchanged, Outcome.BAD_OBJECT
-        meta = _in_namespace(pod.metadata, request.namespace)
-        try:
-            async with asyncio.timeout(self._policy.lookup_deadline):
-                match = await self._cluster.match(meta)
-        except TimeoutError:
-            logger.warning("no VPA found in time", extra=_named(request))
-            return unchanged, Outcome.TIMED_OUT
-        except LookupFailedError as error:
-            logger.warning("owner look-up failed", extra=_named(request) | {"error": str(error)})
-            return unchanged, Outcome.LOOKUP_FAILED
-        if match.vpa is None:
-            return unchanged, Outcome.OFF if match.off else Outcome.NO_VPA
-        try:
-            patches = admit_pod(
-                pod,
-                match.vpa,
-                self._cluster.limit_ranges(meta.namespace),
-                features=self._policy.features,
-                most_boost=self._policy.most_boost,
-            )
-        except DecodeError as error:  # what people or other programs wrote, no bug of ours
-            told = {"vpa": match.vpa.metadata.name, "why": str(error)}
-            logger.warning("pod passes unchanged", extra=_named(request) | told)
-            return unchanged, Outcome.ERROR
-        return self._allowed(request, patches), Outcome.PATCHED
+        verdict = await self.judge(request)
+        if verdict.problem:
+            told = {"vpa": verdict.vpa_name} if verdict.vpa_name else {}
+            told |= {"error": verdict.error} if verdict.error else {}
+            logger.warning(verdict.problem, extra=_named(request) | told)
+        if verdict.outcome is not Outcome.PATCHED:
+            return review.allow(request.uid), verdict.outcome
+        return self._allowed(request, verdict.patches), verdict.outcome
+
+    async def judge(self, request: AdmissionRequest, trail: Trail | None = None) -> Verdict:
+        """What becomes of the pod of a request; ``trail`` is told how each number came about."""
+        return await judge(request, self._cluster, self._policy, trail)
 
     def _vpa(self, request: AdmissionRequest) -> tuple[bytes, Outcome]:
         try:
@@ -241,13 +182,6 @@ def _header(scope: Scope, name: bytes) -> bytes:
         if key == name:
             return bytes(value)
     return b""
-
-
-def _in_namespace(meta: ObjectMeta, namespace: str) -> ObjectMeta:
-    """Older API servers leave the namespace out of a new pod; the request's is always right."""
-    if meta.namespace == namespace:
-        return meta
-    return msgspec.structs.replace(meta, namespace=namespace)
 
 
 def _named(request: AdmissionRequest) -> dict[str, object]:

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from admission.app import LookupFailedError, Match
+from admission.pod_reviews import Candidate, LookupFailedError, Match, Reason
 from admission.pods import changes_pods
 from admission.vpa_index import VpaIndex
 from common.api.autoscaling import VerticalPodAutoscaler
@@ -59,21 +59,32 @@ class Matcher:
             LookupFailedError: the pod's owners can't be found out.
         """
         controller = controller_of(pod)
-        if controller is None or not self._vpas.has_any(pod.namespace):
-            return Match()
+        if controller is None:
+            return Match(reason=Reason.NO_CONTROLLER)
+        if not self._vpas.has_any(pod.namespace):
+            return Match(reason=Reason.NO_VPA_IN_NAMESPACE)
         top = await self._topmost(controller)
         if top is None:
-            return Match()
+            return Match(reason=Reason.NO_SCALABLE_OWNER)
         there = tuple(self._vpas.targeting(top.key))  # it may change while we wait
-        candidates = [
-            SelectedVpa(vpa, selector)
-            for vpa in there
-            if changes_pods(vpa) and (selector := await self._selector(vpa)) is not None
-        ]
-        found = controlling(pod, top, candidates)
+        candidates = tuple([await self._candidate(vpa) for vpa in there])
+        found = controlling(
+            pod,
+            top,
+            [
+                SelectedVpa(each.vpa, each.selector)
+                for each in candidates
+                if each.selector is not None
+            ],
+        )
         if found is not None:
-            return Match(found.vpa)
-        return Match(off=any(not changes_pods(vpa) for vpa in there))
+            return Match(found.vpa, topmost=top, candidates=candidates)
+        return Match(
+            off=any(not changes_pods(vpa) for vpa in there),
+            reason=Reason.NONE_APPLIES if there else Reason.NOT_TARGETED,
+            topmost=top,
+            candidates=candidates,
+        )
 
     async def _topmost(self, controller: Controller) -> Controller | None:
         for pause in _CATCH_UP:
@@ -90,13 +101,16 @@ class Matcher:
         except TargetError as error:
             raise LookupFailedError(str(error)) from error
 
-    async def _selector(self, vpa: VerticalPodAutoscaler) -> Selector | None:
+    async def _candidate(self, vpa: VerticalPodAutoscaler) -> Candidate:
+        """A VPA with its selector, which one of mode Off doesn't need."""
+        if not changes_pods(vpa):
+            return Candidate(vpa)
         try:
-            return await self._targets.selector(vpa)
+            return Candidate(vpa, await self._targets.selector(vpa))
         except TargetError as error:
             named = {"namespace": vpa.metadata.namespace, "vpa": vpa.metadata.name}
             logger.debug("VPA without selector", extra=named | {"error": str(error)})
-            return None
+            return Candidate(vpa, problem=str(error))
 
 
 class CachedCluster:

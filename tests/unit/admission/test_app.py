@@ -86,7 +86,7 @@ async def test_a_recommendation_that_makes_no_sense_is_one_line(
     (told,) = caplog.records
     assert told.exc_info is None
     assert vars(told)["vpa"] == "odd"
-    assert target in vars(told)["why"]
+    assert target in vars(told)["error"]
 
 
 async def test_a_boost_without_its_number_costs_the_patch_and_not_the_pod() -> None:

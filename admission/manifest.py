@@ -1,0 +1,196 @@
+"""A manifest that somebody posted by hand, as the pod that an API server would review.
+
+It may be a pod, or anything that makes pods from a template: then the pod is the template's, with
+the object itself for its controller.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from common.api.core import Pod
+from common.errors import DecodeError, VpaError
+from common.quantity import Quantity
+
+LARGEST: Final = 1024 * 1024  # bytes
+_DEEPEST: Final = 100  # levels
+_TEMPLATE: Final = ("spec", "template")
+# Where each kind has the template of its pods.
+_TEMPLATES: Final = {
+    "Deployment": _TEMPLATE,
+    "ReplicaSet": _TEMPLATE,
+    "StatefulSet": _TEMPLATE,
+    "DaemonSet": _TEMPLATE,
+    "Job": _TEMPLATE,
+    "ReplicationController": _TEMPLATE,
+    "CronJob": ("spec", "jobTemplate", "spec", "template"),
+}
+_KINDS: Final = ", ".join(("Pod", *_TEMPLATES))
+_AT = re.compile(r"(.*) - at `\$\.?([^`]*)`", re.DOTALL)
+
+
+class ManifestError(VpaError):
+    """A manifest can't be used; ``fix`` tells what to do about ``field``.
+
+    ``status`` is the HTTP status to answer with.
+    """
+
+    def __init__(self, problem: str, *, field: str, fix: str, status: int = 422) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.field = field
+        self.fix = fix
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A pod as JSON, and the namespace that it is to be created in."""
+
+    namespace: str
+    object: bytes
+
+
+def read(body: bytes, *, namespace: str = "") -> Manifest:
+    """Read YAML or JSON; ``namespace`` is where to put what doesn't say so itself.
+
+    Raises:
+        ManifestError: it can't be read, or is none of the kinds that make pods.
+    """
+    manifest = _pod_of(_parsed(body), namespace=namespace)
+    raw = msgspec.json.encode(manifest)
+    try:
+        pod = msgspec.json.decode(raw, type=Pod)
+    except msgspec.ValidationError as error:
+        found = _AT.fullmatch(str(error))
+        problem, field = found.groups() if found is not None else (str(error), "")
+        raise ManifestError(
+            problem, field=field or "(the whole object)", fix="write a value of the type expected"
+        ) from error
+    _check(pod)
+    return Manifest(pod.metadata.namespace, raw)
+
+
+class _Loader(yaml.CSafeLoader):
+    """YAML as Kubernetes reads it: what looks like a date is a text."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - declared so where it is inherited from
+        first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+        for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+def _parsed(body: bytes) -> dict[str, Any]:
+    if len(body) > LARGEST:
+        problem = f"larger than {LARGEST} bytes"
+        raise _of_body(problem, "post one object alone", status=413)
+    if not body.strip():
+        raise _of_body("it is empty", "post a manifest: curl --data-binary @pod.yaml")
+    try:
+        return _only_object(list(yaml.load_all(_harmless(body), _Loader)))
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        problem = f"neither YAML nor JSON: {' '.join(str(error).split())}"
+        raise _of_body(problem, "keep line breaks: curl needs --data-binary, not -d") from error
+
+
+def _harmless(body: bytes) -> bytes:
+    """The same; it must not become gigabytes, and not deeper than the stack.
+
+    A few hundred bytes of aliases would do the one, brackets in brackets the other.
+    """
+    depth = 0
+    for event in yaml.parse(body, yaml.CSafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            problem = f"it has the alias *{event.anchor}"
+            raise _of_body(problem, "write out what the alias stands for")
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            raise _of_body(f"it nests deeper than {_DEEPEST} levels", "nest less deeply")
+    return body
+
+
+def _only_object(documents: list[Any]) -> dict[str, Any]:
+    found = [document for document in documents if document is not None]
+    if len(found) != 1:
+        raise _of_body(f"it holds {len(found)} objects", "post one at a time")
+    if not isinstance(found[0], dict):
+        raise _of_body("it is no object", "start with apiVersion: v1 and kind: Pod", status=422)
+    return found[0]
+
+
+def _pod_of(manifest: dict[str, Any], *, namespace: str) -> dict[str, Any]:
+    kind = manifest.get("kind")
+    if kind == "AdmissionReview":
+        fix = "post reviews to the webhook's own port, and a manifest here"
+        raise ManifestError("it is a review, no manifest", field="kind", fix=fix)
+    if kind != "Pod" and kind not in _TEMPLATES:
+        problem = "it is missing" if kind is None else f"nothing is made of {kind!r} here"
+        raise ManifestError(problem, field="kind", fix=f"post one of: {_KINDS}")
+    if kind == "Pod" and manifest.get("apiVersion") != "v1":
+        problem = f"pods are of v1, not of {manifest.get('apiVersion')!r}"
+        raise ManifestError(problem, field="apiVersion", fix="write apiVersion: v1")
+    metadata = _member(manifest, "metadata")
+    told = metadata.get("namespace") or namespace or "default"
+    if namespace and told != namespace:
+        problem = f"the manifest says {told!r}, and the address namespace={namespace}"
+        raise ManifestError(problem, field="metadata.namespace", fix="leave one of them out")
+    if kind == "Pod":
+        return manifest | {"metadata": metadata | {"namespace": told}}
+    name = metadata.get("name")
+    if not name:
+        fix = f"name the {kind}: VPAs find it by its name"
+        raise ManifestError("it is missing", field="metadata.name", fix=fix)
+    template = _member(manifest, *_TEMPLATES[kind])
+    owner = {"apiVersion": manifest.get("apiVersion") or "", "kind": kind, "name": name}
+    made = {
+        "generateName": f"{name}-",
+        "namespace": told,
+        "ownerReferences": [owner | {"controller": True}],
+    }
+    return template | {"metadata": _member(template, "metadata", required=False) | made}
+
+
+def _member(of: dict[str, Any], *path: str, required: bool = True) -> dict[str, Any]:
+    found: Any = of
+    for depth, name in enumerate(path, start=1):
+        found = found.get(name)
+        if found is None and not required:
+            return {}
+        if not isinstance(found, dict):
+            problem = "it is missing" if found is None else "it is no object"
+            field = ".".join(path[:depth])
+            raise ManifestError(problem, field=field, fix="write an object there")
+    return dict(found)
+
+
+def _check(pod: Pod) -> None:
+    if not pod.spec.containers:
+        fix = "give the pod at least one container"
+        raise ManifestError("there are none", field="spec.containers", fix=fix)
+    for index, container in enumerate(pod.spec.containers):
+        root = f"spec.containers[{index}].resources"
+        requirements = container.resources
+        if requirements is None:
+            continue
+        for field, value in _quantities(root, requirements.requests, requirements.limits):
+            try:
+                Quantity.from_json(value)
+            except DecodeError as error:
+                fix = "write a quantity such as 250m, 1 or 256Mi"
+                raise ManifestError(f"{value!r} is no quantity", field=field, fix=fix) from error
+
+
+def _quantities(root: str, requests: Any, limits: Any) -> Iterator[tuple[str, Any]]:
+    for name, value in (requests or {}).items():
+        yield f"{root}.requests.{name}", value
+    for name, value in (limits or {}).items():
+        yield f"{root}.limits.{name}", value
+
+
+def _of_body(problem: str, fix: str, *, status: int = 400) -> ManifestError:
+    return ManifestError(problem, field="(the body)", fix=fix, status=status)

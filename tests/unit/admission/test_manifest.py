@@ -1,0 +1,155 @@
+"""Manifests that people post by hand, and what they are told about those that can't be used."""
+
+import json
+from typing import Any
+
+import pytest
+
+from admission.manifest import LARGEST, ManifestError, read
+
+POD = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: web-0
+  creationTimestamp: 2026-01-02T03:04:05Z
+spec:
+  containers:
+  - name: app
+    resources:
+      requests: {cpu: 1, memory: 64Mi}
+"""
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: app}]}
+"""
+CRON_JOB = """
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: nightly}
+spec: {jobTemplate: {spec: {template: {spec: {containers: [{name: app}]}}}}}
+"""
+
+
+def read_text(text: str, *, namespace: str = "") -> tuple[str, dict[str, Any]]:
+    found = read(text.encode(), namespace=namespace)
+    pod: dict[str, Any] = json.loads(found.object)
+    return found.namespace, pod
+
+
+def test_a_pod_stays_as_it_is() -> None:
+    namespace, pod = read_text(POD)
+    assert namespace == "default"
+    assert pod["metadata"] == {
+        "name": "web-0",
+        "creationTimestamp": "2026-01-02T03:04:05Z",
+        "namespace": "default",
+    }
+    assert pod["spec"]["containers"][0]["resources"]["requests"] == {"cpu": 1, "memory": "64Mi"}
+
+
+def test_json_is_read_as_well() -> None:
+    _, pod = read_text(POD)
+    assert read_text(json.dumps(pod, indent="\t"))[1] == pod
+
+
+@pytest.mark.parametrize(
+    ("text", "namespace", "want"),
+    [
+        pytest.param(POD, "", "default", id="nobody says"),
+        pytest.param(POD, "shop", "shop", id="the address says"),
+        pytest.param(DEPLOYMENT, "", "shop", id="the manifest says"),
+        pytest.param(DEPLOYMENT, "shop", "shop", id="both say the same"),
+    ],
+)
+def test_namespaces(text: str, namespace: str, want: str) -> None:
+    assert read_text(text, namespace=namespace)[0] == want
+
+
+@pytest.mark.parametrize(
+    ("text", "owner"),
+    [
+        (DEPLOYMENT, {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}),
+        (CRON_JOB, {"apiVersion": "batch/v1", "kind": "CronJob", "name": "nightly"}),
+    ],
+    ids=["Deployment", "CronJob"],
+)
+def test_a_template_makes_a_pod_that_its_object_controls(text: str, owner: dict[str, str]) -> None:
+    _, pod = read_text(text)
+    assert pod["metadata"]["ownerReferences"] == [owner | {"controller": True}]
+    assert pod["spec"] == {"containers": [{"name": "app"}]}
+    assert ("labels" in pod["metadata"]) == (owner["kind"] == "Deployment")
+
+
+def with_resources(text: str) -> str:
+    return POD.replace("requests: {cpu: 1, memory: 64Mi}", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "field", "problem"),
+    [
+        pytest.param("", 400, "(the body)", "empty", id="nothing"),
+        pytest.param("{", 400, "(the body)", "neither YAML nor JSON", id="broken"),
+        pytest.param("\x00", 400, "(the body)", "neither YAML nor JSON", id="no text"),
+        pytest.param("[" * 10_000, 400, "(the body)", "nests deeper", id="brackets in brackets"),
+        pytest.param("a: &a 1\nb: *a", 400, "(the body)", "alias *a", id="an alias"),
+        pytest.param(POD + "---" + POD, 400, "(the body)", "2 objects", id="two objects"),
+        pytest.param("x" * (LARGEST + 1), 413, "(the body)", "larger than", id="too large"),
+        pytest.param("web", 422, "(the body)", "no object", id="a word"),
+        pytest.param("{}", 422, "kind", "missing", id="no kind"),
+        pytest.param("kind: Service", 422, "kind", "'Service'", id="another kind"),
+        pytest.param("kind: AdmissionReview", 422, "kind", "review", id="a review"),
+        pytest.param("kind: Pod", 422, "apiVersion", "not of None", id="no version"),
+        pytest.param("kind: Pod\napiVersion: v1", 422, "metadata", "missing", id="no metadata"),
+        pytest.param(
+            "kind: Deployment\nmetadata: {}", 422, "metadata.name", "missing", id="no name"
+        ),
+        pytest.param(
+            "kind: Deployment\nmetadata: {name: web}\nspec: {}",
+            *(422, "spec.template", "missing"),
+            id="no template",
+        ),
+        pytest.param(
+            "kind: CronJob\nmetadata: {name: a}\nspec: {jobTemplate: 1}",
+            *(422, "spec.jobTemplate", "no object"),
+            id="a number for a template",
+        ),
+        pytest.param(
+            "kind: Pod\napiVersion: v1\nmetadata: {}",
+            *(422, "spec.containers", "none"),
+            id="no container",
+        ),
+        pytest.param(
+            POD.replace("name: app", "name: [app]"),
+            *(422, "spec.containers[0].name", "Expected `str`, got `array`"),
+            id="a list for a name",
+        ),
+        pytest.param(
+            with_resources("requests: {cpu: lots}"),
+            *(422, "spec.containers[0].resources.requests.cpu", "'lots' is no quantity"),
+            id="no quantity",
+        ),
+        pytest.param(
+            with_resources("limits: {memory: 1 Gi}"),
+            *(422, "spec.containers[0].resources.limits.memory", "'1 Gi' is no quantity"),
+            id="a blank in a quantity",
+        ),
+    ],
+)
+def test_what_cannot_be_used(text: str, status: int, field: str, problem: str) -> None:
+    with pytest.raises(ManifestError) as raised:
+        read(text.encode())
+    assert (raised.value.status, raised.value.field) == (status, field)
+    assert problem in raised.value.problem
+    assert raised.value.fix
+
+
+def test_two_namespaces_are_one_too_many() -> None:
+    with pytest.raises(ManifestError, match="the manifest says 'shop'") as raised:
+        read(DEPLOYMENT.encode(), namespace="other")
+    assert raised.value.field == "metadata.namespace"
