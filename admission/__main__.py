@@ -8,7 +8,7 @@ import os
 import socket
 import ssl
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from admission import tls, webhook
 from admission.app import Policy, Webhook
 from admission.cluster import CachedCluster
 from admission.metrics import Metrics
+from admission.self_check import Caller, SelfCheck
 from admission.settings import Settings
 from common.flags import read_flags
 from common.kube import config
@@ -37,6 +38,7 @@ _DEFAULT_NAMESPACE = "kube-system"
 # Longer than API servers keep an idle connection: whoever closes first must not be us, or a
 # review that is just being sent would be lost.
 _KEEP_ALIVE_SECONDS = 600
+_LONGEST_CHECK = 5.0  # seconds, if API servers wait as long
 
 
 async def serve(settings: Settings, clock: Clock, *, namespace: str) -> None:
@@ -73,42 +75,52 @@ async def serve(settings: Settings, clock: Clock, *, namespace: str) -> None:
         )
         authority = Path(settings.client_ca_file)
 
+        chosen = webhook.registration(settings, namespace=namespace)
+        registrar = webhook.Registrar(client, chosen, lambda: tls.read_bundle(authority))
+        metrics = Metrics(prometheus_client.REGISTRY)
+        conditions: dict[str, Callable[[], bool]] = {
+            "caches": lambda: cluster.synced,
+            "certificate": lambda: pair.valid_at(clock.now()),
+        }
+        server = _webhook_server(settings, cluster, metrics, pair.context)
+        check = SelfCheck(_caller(settings, chosen, server.port), conditions, metrics)
+        registered = asyncio.Event()
+
+        async def answering() -> bool:
+            return await check.passed() and registered.is_set()
+
         async def announce() -> None:
             await cluster.wait_synced()
             gc.collect()
             gc.freeze()  # what was listed stays; the collector need not look at it again
             logger.info("caches have synced")
-            if settings.register_webhook:
-                chosen = _registration(settings, namespace)
-                bundle = tls.read_bundle(authority)
-                wanted = webhook.configuration(chosen, bundle)
-                await webhook.until_accepted(lambda: webhook.register(client, wanted))
-                logger.info("webhook registered")
+            await check.passed()  # at once: without it nobody is ready
             interval = settings.status_lease_update_interval
-            await lease.keep(socket.gethostname(), interval=interval)
+            keeping = lease.keep(socket.gethostname(), interval=interval, deserved=answering)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(keeping)
+                if settings.register_webhook:
+                    await registrar.register()
+                registered.set()
 
         ops = OpsServer(
             Health(clock, timedelta()),  # never armed: the webhook has no cycle that could hang
             settings.address,
-            checks={
-                "caches": lambda: cluster.synced,
-                "certificate": lambda: pair.valid_at(clock.now()),
-            },
+            checks=conditions | {"self-check": lambda: check.right},
             profiling=settings.profiling,
         )
-        server = _webhook_server(settings, cluster, pair.context)
         background: list[service.Background] = [ops.run, server.run, announce]
         background += [cache.run for cache in cluster.caches]
         if settings.reload_cert:
             background.append(functools.partial(tls.follow, pair))
             if settings.register_webhook:
-                patch = functools.partial(_patch_ca, client)
-                background.append(functools.partial(tls.follow_authority, authority, patch))
+                renew = registrar.renew_bundle
+                background.append(functools.partial(tls.follow_authority, authority, renew))
         await service.serve(_until_stopped, background=tuple(background))
 
 
 def _webhook_server(
-    settings: Settings, cluster: CachedCluster, context: ssl.SSLContext
+    settings: Settings, cluster: CachedCluster, metrics: Metrics, context: ssl.SSLContext
 ) -> WebServer:
     policy = Policy(
         features=settings.feature_gates,
@@ -120,7 +132,7 @@ def _webhook_server(
         return context
 
     return WebServer(
-        Webhook(cluster, policy, Metrics(prometheus_client.REGISTRY)),
+        Webhook(cluster, policy, metrics),
         f":{settings.port}",
         name="webhook",
         ssl_context_factory=own_context,
@@ -128,28 +140,26 @@ def _webhook_server(
     )
 
 
-def _registration(settings: Settings, namespace: str) -> webhook.Registration:
-    labels: Mapping[str, str] = {}
-    try:
-        labels = webhook.parse_labels(settings.webhook_labels)
-    except ValueError as error:
-        logger.error("--webhook-labels are left out", extra={"error": str(error)})  # noqa: TRY400 - no bug
-    by_url = f"{settings.webhook_address}:{settings.webhook_port}"
-    return webhook.Registration(
-        service=settings.webhook_service,
-        namespace=namespace,
-        url=by_url if settings.register_by_url else "",
-        labels=labels,
-        refuse_on_failure=settings.webhook_failure_policy_fail,
-        timeout_seconds=settings.webhook_timeout_seconds,
-        only_namespace=settings.vpa_object_namespace,
-        ignored_namespaces=settings.ignored_vpa_object_namespaces,
+def _caller(settings: Settings, chosen: webhook.Registration, port: int) -> Caller:
+    """Who asks for a self-check, and what it may trust."""
+    file = Path(settings.client_ca_file)
+    at_start = _content(file)
+    return Caller(
+        port=port,
+        # Whoever registers the webhook in our place knows by which name it is called.
+        name=chosen.host if settings.register_webhook else "",
+        # A pair that is never loaded again is not judged by files that came after it.
+        authority=(lambda: _content(file)) if settings.reload_cert else (lambda: at_start),
+        patience=min(_LONGEST_CHECK, settings.webhook_timeout_seconds),
     )
 
 
-async def _patch_ca(client: KubeClient, bundle: bytes) -> None:
-    if await webhook.until_accepted(lambda: webhook.patch_ca(client, bundle)):
-        logger.info("Successfully patched webhook with new client CA")
+def _content(file: Path) -> bytes:
+    """What is in a file; an unreadable one, of which the registration tells, is empty."""
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
 
 
 async def _until_stopped(stop: asyncio.Event) -> None:

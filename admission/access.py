@@ -1,7 +1,7 @@
 """What the admission controller calls; ``deploy/rbac`` grants this and nothing more."""
 
-from admission.webhook import CONFIGURATION_NAME
 from common.kube import targets
+from common.kube.ca_bundle import CONFIGURATION_NAME
 from common.kube.endpoints import LEASES, LIMIT_RANGES, MUTATING_WEBHOOKS, VPAS
 
 ACCESS = (

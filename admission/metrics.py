@@ -90,6 +90,13 @@ class Metrics:
             ["resource", "outcome"],
             registry=registry,
         )
+        checks = Counter(
+            f"{_PREFIX}_self_checks_total",
+            "Reviews that the webhook asked of itself, by whether the answer was right.",
+            ["result"],
+            registry=registry,
+        )
+        self._checks = {flag: checks.labels("right" if flag else "wrong") for flag in (True, False)}
 
     def reviewed(self, subject: Subject, outcome: Outcome, seconds: float) -> None:
         """Count one review that took ``seconds``."""
@@ -97,6 +104,10 @@ class Metrics:
         self._reviews.labels(subject.value, outcome.value).inc()
         if subject is Subject.POD:
             self._pods[outcome is Outcome.PATCHED].inc()
+
+    def checked(self, *, right: bool) -> None:
+        """Count one self-check."""
+        self._checks[right].inc()
 
     def spent(self, step: Step, seconds: float) -> None:
         """Record the time that one step took."""

@@ -4,14 +4,17 @@ Source: vertical-pod-autoscaler/pkg/admission-controller/config.go; admission.md
 """
 
 import asyncio
-import base64
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from admission.review import VPA_GROUP
+from admission.settings import Settings
 from common.errors import ConflictError, DecodeError, KubeError, NotFoundError
+from common.kube import ca_bundle
+from common.kube.ca_bundle import CONFIGURATION_NAME, WEBHOOK_NAME
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import MUTATING_WEBHOOKS
 
@@ -19,8 +22,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-CONFIGURATION_NAME = "vpa-webhook-config"
-WEBHOOK_NAME = "vpa.k8s.io"
 # A failing webhook must not hold up the pods that would repair it. The namespace itself is
 # not exempted, because the updater acts there, too.
 OWN_PODS = ("vpa-admission-controller", "vpa-recommender", "vpa-updater")
@@ -42,6 +43,36 @@ class Registration:
     only_namespace: str = ""
     ignored_namespaces: tuple[str, ...] = ()
 
+    @property
+    def host(self) -> str:
+        """The name that the webhook's certificate has to bear."""
+        if self.url:
+            return urlsplit(self.url).hostname or ""
+        return f"{self.service}.{self.namespace}.svc"
+
+
+def registration(settings: Settings, *, namespace: str) -> Registration:
+    """What the flags say; ``namespace`` is the one that we live in.
+
+    Labels that can't be read are left out, all of them, and logged.
+    """
+    labels: Mapping[str, str] = {}
+    try:
+        labels = parse_labels(settings.webhook_labels)
+    except ValueError as error:
+        logger.error("--webhook-labels are left out", extra={"error": str(error)})  # noqa: TRY400 - no bug
+    by_url = f"{settings.webhook_address}:{settings.webhook_port}"
+    return Registration(
+        service=settings.webhook_service,
+        namespace=namespace,
+        url=by_url if settings.register_by_url else "",
+        labels=labels,
+        refuse_on_failure=settings.webhook_failure_policy_fail,
+        timeout_seconds=settings.webhook_timeout_seconds,
+        only_namespace=settings.vpa_object_namespace,
+        ignored_namespaces=settings.ignored_vpa_object_namespaces,
+    )
+
 
 def parse_labels(text: str) -> dict[str, str]:
     """Read ``key1:value1,key2:value2``; spaces and quotes around the parts don't count.
@@ -58,7 +89,7 @@ def parse_labels(text: str) -> dict[str, str]:
     return labels
 
 
-def configuration(registration: Registration, ca_bundle: bytes) -> dict[str, Any]:
+def configuration(registration: Registration, authorities: bytes) -> dict[str, Any]:
     """Build the whole MutatingWebhookConfiguration, in the API server's field names."""
     target: dict[str, Any] = (
         {"url": registration.url}
@@ -76,7 +107,7 @@ def configuration(registration: Registration, ca_bundle: bytes) -> dict[str, Any
             {
                 "name": WEBHOOK_NAME,
                 "admissionReviewVersions": ["v1"],
-                "clientConfig": target | _bundle(ca_bundle),
+                "clientConfig": target | ca_bundle.field(authorities),
                 "rules": [
                     _rule(["CREATE"], "", "v1", "pods"),
                     _rule(["CREATE", "UPDATE"], VPA_GROUP, "*", "verticalpodautoscalers"),
@@ -94,8 +125,9 @@ def configuration(registration: Registration, ca_bundle: bytes) -> dict[str, Any
 async def register(client: KubeClient, wanted: dict[str, Any]) -> None:
     """Create the configuration, or bring the one that is there to the wanted state.
 
-    It is never deleted, so there is no moment without a webhook. Where no CA bundle is
-    wanted, the one that is there stays: somebody else may look after it.
+    It is never deleted, so there is no moment without a webhook. What is there becomes what
+    would have been created, down to the labels; annotations stay. Where no CA bundle is
+    wanted, the one that is there stays, too: somebody else may look after it.
 
     Raises:
         KubeError: the API server refused or could not be reached.
@@ -111,27 +143,46 @@ async def register(client: KubeClient, wanted: dict[str, Any]) -> None:
             return
     # A merge patch replaces the list as a whole; a strategic one would merge old selectors
     # and an old target into the new ones.
+    labels = dict.fromkeys(there["metadata"].get("labels") or ())  # null removes
+    labels |= wanted["metadata"].get("labels", {})
     patch = {
-        "metadata": {"labels": wanted["metadata"].get("labels", {})},
+        "metadata": ca_bundle.unchanged(there) | {"labels": labels},
         "webhooks": _with_bundle_of(there, wanted["webhooks"]),
     }
     await client.patch(MUTATING_WEBHOOKS, CONFIGURATION_NAME, patch, patch_type=PatchType.MERGE)
 
 
-async def patch_ca(client: KubeClient, ca_bundle: bytes) -> bool:
-    """Tell the API server a new authority; whether there was anything to tell.
+class Registrar:
+    """Keeps the configuration in step with the flags and with the CA file.
 
-    Raises:
-        KubeError: the API server refused or could not be reached.
+    The file is read again for each attempt: what was half written is not sent for ever, and
+    of two attempts at once the API server takes the one that has seen the other's.
     """
-    if not ca_bundle:
-        return False
-    there = await client.get(MUTATING_WEBHOOKS, CONFIGURATION_NAME)
-    if _bundle(ca_bundle)["caBundle"] == _bundle_in(there):
-        return False
-    patch = {"webhooks": [{"name": WEBHOOK_NAME, "clientConfig": _bundle(ca_bundle)}]}
-    await client.patch(MUTATING_WEBHOOKS, CONFIGURATION_NAME, patch, patch_type=PatchType.STRATEGIC)
-    return True
+
+    def __init__(
+        self, client: KubeClient, chosen: Registration, read_bundle: Callable[[], bytes]
+    ) -> None:
+        self._client = client
+        self._chosen = chosen
+        self._read_bundle = read_bundle
+
+    async def register(self) -> None:
+        """Create the configuration, or renew it; tried until the API server accepts."""
+
+        async def attempt() -> None:
+            await register(self._client, configuration(self._chosen, self._read_bundle()))
+
+        await until_accepted(attempt)
+        logger.info("webhook registered")
+
+    async def renew_bundle(self, _content: bytes) -> None:
+        """Tell the API server what is in the CA file now; tried until it accepts."""
+
+        async def attempt() -> bool:
+            return await ca_bundle.write(self._client, self._read_bundle())
+
+        if await until_accepted(attempt):
+            logger.info("Successfully patched webhook with new client CA")
 
 
 async def until_accepted(call: Callable[[], Awaitable[T]]) -> T:
@@ -144,27 +195,15 @@ async def until_accepted(call: Callable[[], Awaitable[T]]) -> T:
         except (KubeError, DecodeError) as error:
             if str(error) != told:
                 told = str(error)
-                logger.warning("webhook not registered yet", extra={"error": told})
+                logger.warning("webhook configuration not accepted yet", extra={"error": told})
         await asyncio.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
-
-
-def _bundle(ca_bundle: bytes) -> dict[str, str]:
-    return {"caBundle": base64.b64encode(ca_bundle).decode()} if ca_bundle else {}
-
-
-def _bundle_in(configuration: Mapping[str, Any]) -> str:
-    """The CA bundle of our webhook as it is stored, in base64; empty if there is none."""
-    for webhook in configuration.get("webhooks") or ():
-        if webhook.get("name") == WEBHOOK_NAME:
-            return str(webhook.get("clientConfig", {}).get("caBundle", ""))
-    return ""
 
 
 def _with_bundle_of(
     there: Mapping[str, Any], webhooks: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    kept = {"caBundle": bundle} if (bundle := _bundle_in(there)) else {}
+    kept = {"caBundle": bundle} if (bundle := ca_bundle.stored(there)) else {}
     return [hook | {"clientConfig": kept | hook["clientConfig"]} for hook in webhooks]
 
 

@@ -331,6 +331,7 @@ LABELS: Mapping[tuple[str, str], str] = {
     ("updater", "reason"): "Of evictions `EvictionError`, `EvictionRateLimiterWaitFailed`; of "
     "resizes `InPlaceUpdateError`, `InPlaceUpdateInfeasible`, `UnboostError`, "
     "`InPlaceUpdateRateLimiterWaitFailed`; of candidates a reason code, see below.",
+    ("admission", "result"): _values(("right", "wrong")),
     ("admission", "applied"): f"Whether the pod got a patch: {_BOOLEAN}",
     ("admission", "status"): _values(dict.fromkeys(outcome.status for outcome in Outcome)),
     ("admission", "resource"): _values(Subject),

@@ -10,6 +10,7 @@ import logging
 import math
 import socket
 import uuid
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -122,12 +123,20 @@ class StatusLease:
                 _DICTS, self._name, {**lease, "spec": spec}, namespace=self._namespace
             )
 
-    async def keep(self, holder: str, *, interval: timedelta) -> None:
-        """Write every ``interval``, for ever, the first time after one; failures are logged."""
+    async def keep(
+        self, holder: str, *, interval: timedelta, deserved: Callable[[], Awaitable[bool]]
+    ) -> None:
+        """Write every ``interval``, for ever, the first time after one; failures are logged.
+
+        Just before each time ``deserved`` is asked whether the sign of life would be true. While
+        it isn't, nothing is written, and the Lease grows old.
+        """
         seconds = interval.total_seconds()
         failing = False
         while True:
             await asyncio.sleep(seconds)
+            if not await deserved():
+                continue
             try:
                 async with asyncio.timeout(seconds):
                     await self.write(holder, interval=interval)

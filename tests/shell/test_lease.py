@@ -103,13 +103,41 @@ async def test_reading_the_sign_of_life(reply: Reply, want: AdmissionStatus) -> 
         assert await status_lease(client).read(max_age=timedelta(minutes=1)) is want
 
 
+async def always() -> bool:
+    return True
+
+
 async def test_the_sign_of_life_is_kept_up_through_failures() -> None:
     async with FakeApi() as api, api.client() as client, asyncio.TaskGroup() as group:
         api.on(f"GET {LEASE}", Reply(body=lease()))
         api.on(f"PUT {LEASE}", status(500, "InternalError"), Reply(body=lease()))
-        kept = status_lease(client).keep("host-1", interval=timedelta(milliseconds=10))
+        kept = status_lease(client).keep(
+            "host-1", interval=timedelta(milliseconds=10), deserved=always
+        )
         task = group.create_task(kept)
         await api.asked(f"PUT {LEASE}", times=3)
+        task.cancel()
+
+
+async def test_a_sign_of_life_that_would_be_a_lie_is_not_given() -> None:
+    verdicts = iter([False, True, False, False, True])
+    told = asyncio.Event()
+
+    async def deserved() -> bool:
+        found = next(verdicts, None)
+        if found is None:
+            told.set()
+        return bool(found)
+
+    async with FakeApi() as api, api.client() as client, asyncio.TaskGroup() as group:
+        api.on(f"GET {LEASE}", Reply(body=lease()))
+        api.on(f"PUT {LEASE}", Reply(body=lease()))
+        kept = status_lease(client).keep(
+            "host-1", interval=timedelta(milliseconds=100), deserved=deserved
+        )
+        task = group.create_task(kept)
+        await told.wait()
+        assert api.routes.count(f"PUT {LEASE}") == 2
         task.cancel()
 
 

@@ -202,6 +202,10 @@ SHOWN_IN = {
     "X28": ("tests/deploy/test_rbac.py", "test_an_account_may_do_what_its_component_calls"),
     "X29": ("deploy/updater.yaml", "--in-place-skip-disruption-budget=true"),
     "X30": ("deploy/updater.yaml", "readOnlyRootFilesystem: true"),
+    "X40": (
+        "tests/shell/test_self_check.py",
+        "test_the_lease_waits_for_several_right_checks_after_a_wrong_one",
+    ),
     "X38": (CYCLE, "test_ten_vpas_wait_for_the_api_server_at_a_time_and_pods_of_one_in_turn"),
 }
 

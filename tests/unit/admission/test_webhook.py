@@ -9,6 +9,7 @@ import pytest
 from admission import webhook
 from admission.webhook import Registration
 from common.errors import ConflictError, DecodeError, NotFoundError, ServerError
+from common.kube import ca_bundle
 from common.kube.client import PatchType
 
 PLAIN = Registration(service="vpa-webhook", namespace="kube-system", labels={})
@@ -189,15 +190,29 @@ async def test_without_a_bundle_of_ours_the_one_that_is_there_stays() -> None:
 
 
 async def patch_ca(server: Any, bundle: bytes) -> bool:
-    return await webhook.patch_ca(server, bundle)
+    return await ca_bundle.write(server, bundle)
 
 
 async def test_a_new_authority_changes_the_bundle_alone() -> None:
-    server = FakeServer(WANTED)
+    server = FakeServer(WANTED | {"metadata": {"resourceVersion": "7"}})
     assert await patch_ca(server, b"new")
     bundle = base64.b64encode(b"new").decode()
     hooks = [{"name": "vpa.k8s.io", "clientConfig": {"caBundle": bundle}}]
-    assert server.calls == [(PatchType.STRATEGIC, {"webhooks": hooks})]
+    patch = {"metadata": {"resourceVersion": "7"}, "webhooks": hooks}
+    assert server.calls == [(PatchType.STRATEGIC, patch)]
+
+
+async def test_of_two_writers_one_has_to_look_again() -> None:
+    server = FakeServer(WANTED | {"metadata": {"resourceVersion": "7"}})
+    await register(server)
+    ((_, patch),) = server.calls
+    assert patch["metadata"] == {"resourceVersion": "7", "labels": {}}
+
+
+async def test_a_configuration_of_somebody_else_gets_no_webhook() -> None:
+    server = FakeServer({"metadata": {}, "webhooks": [{"name": "other.example"}]})
+    assert not await patch_ca(server, b"new")
+    assert server.calls == []
 
 
 @pytest.mark.parametrize("bundle", [CA, b""], ids=["the same", "an empty file"])

@@ -1,0 +1,198 @@
+"""The webhook asks itself: a real review over HTTPS, through the port that API servers call.
+
+The updater evicts while the status Lease is fresh, because it takes the Lease for the promise
+that replacements get their resources. So the Lease is renewed only while that is true.
+
+Source: admission.md 10 and A16. The reference renews as long as the process lives (X40).
+"""
+
+import asyncio
+import json
+import logging
+import ssl
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from admission.app import OUTCOME_HEADER, SELF_CHECK_PATH
+from admission.metrics import Metrics, Outcome
+from common.errors import VpaError
+
+logger = logging.getLogger(__name__)
+
+IN_A_ROW = 3
+"""Right checks after a wrong one, before the Lease is renewed again.
+
+A single hiccup is over before the Lease counts as stale: with the flags' defaults it is 40 of
+60 seconds old by then. A check that fails again and again never gets so far, and evictions
+stop: half of the replacements would come up with the wrong size.
+"""
+_LOOPBACK = "127.0.0.1"
+_NAME = "self-check"  # of the pod, its container and its namespace
+_POD = {
+    "metadata": {"name": _NAME, "namespace": _NAME},
+    "spec": {"containers": [{"name": _NAME}]},
+}
+
+Conditions = Mapping[str, Callable[[], bool]]
+
+
+class SelfCheckError(VpaError):
+    """A review can't be answered; the text says why, the same one for the same trouble."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the checks so far are worth."""
+
+    right: bool = False  # the last one was
+    missing: int = 1  # right ones still to come before reviews count as answered
+
+    @property
+    def steady(self) -> bool:
+        return self.missing == 0
+
+    def after(self, *, right: bool) -> "Standing":
+        """What they are worth with one more."""
+        if not right:
+            return Standing(right=False, missing=IN_A_ROW)
+        return Standing(right=True, missing=max(0, self.missing - 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """A client of the webhook that trusts what API servers trust."""
+
+    port: int
+    name: str  # by which API servers call; empty if somebody else has registered the webhook
+    authority: Callable[[], bytes]  # PEM; where there is none, nobody vouches for a certificate
+    patience: float  # seconds
+
+    async def ask(self) -> None:
+        """Ask for the review of a small pod that has no VPA.
+
+        Raises:
+            SelfCheckError: there was no answer in time, or a wrong one.
+        """
+        uid = uuid.uuid4().hex
+        try:
+            context = _context(self.authority(), self.name)
+            async with asyncio.timeout(self.patience):
+                answer = await self._exchange(context, _question(uid))
+        except TimeoutError as error:
+            raise SelfCheckError(f"no answer within {self.patience:g} seconds") from error
+        except ssl.SSLCertVerificationError as error:
+            raise SelfCheckError(f"certificate refused: {error.verify_message}") from error
+        except ssl.SSLError as error:
+            raise SelfCheckError(f"no TLS: {error.reason or error}") from error
+        except OSError as error:
+            raise SelfCheckError(f"no connection: {error.strerror or error}") from error
+        _judge(answer, uid)
+
+    async def _exchange(self, context: ssl.SSLContext, question: bytes) -> bytes:
+        reader, writer = await asyncio.open_connection(
+            _LOOPBACK, self.port, ssl=context, server_hostname=self.name or _LOOPBACK
+        )
+        try:
+            writer.write(question)
+            return await reader.read()
+        finally:
+            writer.transport.abort()
+
+
+class SelfCheck:
+    """Runs checks, remembers what they are worth, and tells when that changes."""
+
+    def __init__(self, caller: Caller, conditions: Conditions, metrics: Metrics) -> None:
+        """``conditions`` are what has to hold before it is worth asking, by name."""
+        self._caller = caller
+        self._conditions = conditions
+        self._metrics = metrics
+        self._standing = Standing()
+        self._told = ""
+
+    @property
+    def right(self) -> bool:
+        """Whether the last check was right."""
+        return self._standing.right
+
+    async def passed(self) -> bool:
+        """Check once; whether reviews are answered, and have been for the last few checks."""
+        try:
+            self._require_conditions()
+            await self._caller.ask()
+        except SelfCheckError as error:
+            self._standing = self._standing.after(right=False)
+            if str(error) != self._told:
+                self._told = str(error)
+                logger.warning("self-check failed", extra={"error": self._told})
+        else:
+            self._standing = self._standing.after(right=True)
+            if self._told:
+                self._told = ""
+                logger.info("self-check is right again")
+        self._metrics.checked(right=self.right)
+        return self._standing.steady
+
+    def _require_conditions(self) -> None:
+        missing = [name for name, holds in self._conditions.items() if not holds()]
+        if missing:
+            raise SelfCheckError(f"not ready: {', '.join(missing)}")
+
+
+def _context(authority: bytes, name: str) -> ssl.SSLContext:
+    """A client's side of TLS that judges certificates as Go does.
+
+    Any certificate in the bundle is an anchor, and the name has to be an alternative name.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = bool(name and authority)
+    if not authority:
+        context.verify_mode = ssl.CERT_NONE
+        return context
+    context.hostname_checks_common_name = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    try:
+        context.load_verify_locations(cadata=authority.decode("ascii", "replace"))
+    except ssl.SSLError as error:
+        raise SelfCheckError(f"client CA can't be used: {error.reason or error}") from error
+    return context
+
+
+def _question(uid: str) -> bytes:
+    """The whole HTTP request; the connection is closed after the answer."""
+    review = {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": uid,
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "namespace": _NAME,
+            "operation": "CREATE",
+            "object": _POD,
+        },
+    }
+    body = json.dumps(review).encode()
+    head = (
+        f"POST {SELF_CHECK_PATH} HTTP/1.1\r\nHost: {_LOOPBACK}\r\nConnection: close\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def _judge(answer: bytes, uid: str) -> None:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status, *headers = head.split(b"\r\n")
+    if status.split(b" ")[1:2] != [b"200"]:
+        raise SelfCheckError(f"answered {status.decode('ascii', 'replace') or 'nothing'}")
+    outcome = OUTCOME_HEADER + b": " + Outcome.NO_VPA.encode()
+    if outcome not in headers or _response(body) != {"uid": uid, "allowed": True}:
+        raise SelfCheckError("a pod without a VPA was not answered as one")
+
+
+def _response(body: bytes) -> Any:
+    try:
+        return json.loads(body)["response"]
+    except (ValueError, KeyError, TypeError):
+        return None
