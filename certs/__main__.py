@@ -4,11 +4,11 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
-from datetime import timedelta
 from pathlib import Path
 
 from certs import authority, store
 from certs.settings import Settings
+from certs.trust import NoTrust, Trust, WebhookTrust
 from common.errors import ConfigError, KubeError
 from common.flags import read_flags
 from common.kube import config
@@ -20,14 +20,12 @@ PROGRAM = "vpa-certs"
 
 
 async def ensure(settings: Settings, clock: Clock) -> None:
-    """Write what is missing.
+    """Write what is missing, and renew what is due.
 
     Raises:
         ConfigError: the hosts, the directory or the API server can't be used.
     """
-    now = clock.now()
-    hosts = settings.served_hosts
-    lifetime = timedelta(days=settings.days)
+    trust: Trust = NoTrust()
     async with contextlib.AsyncExitStack() as stack:
         stores: list[store.Store] = []
         if settings.secret:
@@ -41,15 +39,13 @@ async def ensure(settings: Settings, clock: Clock) -> None:
                 )
             )
             stores.append(store.Secret(client, settings.secret_namespace, settings.secret))
+            if settings.webhook_config:
+                trust = WebhookTrust(client, settings.webhook_config)
         if settings.output_dir:
             stores.append(store.Directory(Path(settings.output_dir)))
         try:
             await store.ensure(
-                stores,
-                problem_with=lambda bundle: authority.problem_with(bundle, hosts, now),
-                create=lambda: authority.create(
-                    hosts, make_key=authority.rsa_key, now=now, lifetime=lifetime
-                ),
+                stores, trust, settings.policy, make_key=authority.rsa_key, now=clock.now()
             )
         except KubeError as error:
             raise ConfigError(f"can't keep the certificates: {error}") from error

@@ -6,22 +6,22 @@ Source: vertical-pod-autoscaler/pkg/admission-controller/gencerts.sh.
 """
 
 import ipaddress
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-PrivateKey = rsa.RSAPrivateKey
+PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 KeyMaker = Callable[[], PrivateKey]
 
 CA_NAME = "vpa_webhook_ca"
+SKEW = timedelta(minutes=5)  # how long a certificate is valid when it is made: clocks differ
 _LONGEST_COMMON_NAME = 64  # X.520's upper bound
-_SKEW = timedelta(minutes=5)  # an API server's clock may be behind ours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,11 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
-    """What the webhook needs: the authority that API servers trust, and what it signed."""
+    """What the webhook needs: the authority that API servers trust, and what it signed.
+
+    The authority's ``certificate`` may hold several: first the one that the key belongs to, then
+    older ones, which are trusted as long as something that they signed may be in use.
+    """
 
     authority: Pair
     server: Pair
@@ -50,26 +54,54 @@ def create(
 ) -> Bundle:
     """Make a new authority, and a serving certificate for ``hosts`` that it signed.
 
-    ``hosts`` are DNS names and IP addresses; all of them become subject alternative names,
-    because clients look at nothing else, and the first one is the common name too.
     Both certificates are valid for ``lifetime`` from a little before ``now``.
 
     Raises:
-        ValueError: there is no host, or one is neither a DNS name nor an address.
+        ValueError: as ``issue`` does.
+    """
+    authority = create_authority(make_key=make_key, now=now, lifetime=lifetime)
+    server = issue(authority, hosts, make_key=make_key, now=now, lifetime=lifetime)
+    return Bundle(authority=authority, server=server)
+
+
+def create_authority(*, make_key: KeyMaker, now: datetime, lifetime: timedelta) -> Pair:
+    """Make a new authority, valid for ``lifetime`` from a little before ``now``."""
+    key, name = make_key(), _common_name(CA_NAME)
+    authority = (
+        _builder(key, name, name, now, now + lifetime)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    return _pem(key, authority)
+
+
+def issue(
+    authority: Pair,
+    hosts: Sequence[str],
+    *,
+    make_key: KeyMaker,
+    now: datetime,
+    lifetime: timedelta,
+) -> Pair:
+    """Make a serving certificate for ``hosts``, signed by the first certificate of ``authority``.
+
+    ``hosts`` are DNS names and IP addresses; all of them become subject alternative names,
+    because clients look at nothing else, and the first one is the common name too. It is valid
+    for ``lifetime`` from a little before ``now``, but no longer than its authority.
+
+    Raises:
+        ValueError: there is no host, one is neither a DNS name nor an address, or the
+            authority can't be read.
     """
     if not hosts:
         raise ValueError("a serving certificate needs at least one host")
     names = [_alternative_name(host) for host in hosts]
-    authority_key, server_key = make_key(), make_key()
-    authority_name = _common_name(CA_NAME)
-    authority = (
-        _builder(authority_key, authority_name, authority_name, now, lifetime)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs_certificates=True), critical=True)
-        .sign(authority_key, hashes.SHA256())
-    )
+    issuer, signing_key = read_certificates(authority.certificate)[0], read_key(authority.key)
+    key = make_key()
+    until = min(now + lifetime, issuer.not_valid_after_utc)
     server = (
-        _builder(server_key, _common_name(hosts[0]), authority_name, now, lifetime)
+        _builder(key, _common_name(hosts[0]), issuer.subject, now, until)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(
@@ -79,45 +111,65 @@ def create(
             critical=False,
         )
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()),
-            critical=False,
-        )
-        .sign(authority_key, hashes.SHA256())
+        .add_extension(_identifier(issuer, signing_key), critical=False)
+        .sign(signing_key, hashes.SHA256())
     )
-    return Bundle(authority=_pem(authority_key, authority), server=_pem(server_key, server))
+    return _pem(key, server)
 
 
-def problem_with(bundle: Bundle, hosts: Sequence[str], now: datetime) -> str | None:
-    """Say why ``bundle`` can't serve ``hosts`` at ``now``; None if it can.
+def read_certificates(pem: bytes) -> list[x509.Certificate]:
+    """The certificates of a PEM file.
 
-    Total: bytes that are no PEM are a problem like any other.
+    Raises:
+        ValueError: there is none, or one can't be read.
+    """
+    return x509.load_pem_x509_certificates(pem)
+
+
+def read_key(pem: bytes) -> PrivateKey:
+    """The private key of a PEM file.
+
+    Raises:
+        ValueError: it can't be read, or is neither an RSA key nor one of an elliptic curve.
     """
     try:
-        authority = x509.load_pem_x509_certificate(bundle.authority.certificate)
-        server = x509.load_pem_x509_certificate(bundle.server.certificate)
-        key = serialization.load_pem_private_key(bundle.server.key, password=None)
-        names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        missing = [host for host in hosts if _alternative_name(host) not in names]
-        server.verify_directly_issued_by(authority)
-    except InvalidSignature:
-        return "the serving certificate was not signed by the authority"
-    except (ValueError, TypeError, x509.ExtensionNotFound) as error:
-        return f"it can't be read: {error}"
-    if key.public_key() != server.public_key():
-        return "the serving key does not belong to the serving certificate"
-    if missing:
-        return f"the serving certificate lacks {', '.join(missing)}"
-    for noun, certificate in (("authority", authority), ("serving certificate", server)):
-        if now < certificate.not_valid_before_utc:
-            return f"the {noun} is not valid before {certificate.not_valid_before_utc:%F %T} UTC"
-        if now >= certificate.not_valid_after_utc:
-            return f"the {noun} has expired at {certificate.not_valid_after_utc:%F %T} UTC"
-    return None
+        key = serialization.load_pem_private_key(pem, password=None)
+    except TypeError as error:
+        raise ValueError("the key is encrypted") from error
+    if not isinstance(key, PrivateKey):
+        raise ValueError("the key is of a kind that is not supported")  # noqa: TRY004 - as told
+    return key
+
+
+def as_pem(certificates: Iterable[x509.Certificate]) -> bytes:
+    """One PEM file of certificates, in their order."""
+    return b"".join(each.public_bytes(serialization.Encoding.PEM) for each in certificates)
+
+
+def signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    """Whether ``authority`` signed ``certificate``."""
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (InvalidSignature, ValueError, TypeError):
+        return False
+    return True
+
+
+def lacking(certificate: x509.Certificate, hosts: Iterable[str]) -> list[str]:
+    """Those of ``hosts`` that a serving certificate is not for.
+
+    Raises:
+        ValueError: one of them is neither a DNS name nor an address.
+    """
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return list(hosts)
+    return [host for host in hosts if _alternative_name(host) not in found.value]
 
 
 def _builder(
-    key: PrivateKey, subject: x509.Name, issuer: x509.Name, now: datetime, lifetime: timedelta
+    key: PrivateKey, subject: x509.Name, issuer: x509.Name, now: datetime, until: datetime
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
@@ -125,10 +177,19 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _SKEW)
-        .not_valid_after(now + lifetime)
+        .not_valid_before(now - SKEW)
+        .not_valid_after(until)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
+
+
+def _identifier(issuer: x509.Certificate, key: PrivateKey) -> x509.AuthorityKeyIdentifier:
+    """Which of several authorities of the same name it was, as that one is called itself."""
+    try:
+        own = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
+    except x509.ExtensionNotFound:
+        return x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
+    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own.value)
 
 
 def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
@@ -163,5 +224,5 @@ def _pem(key: PrivateKey, certificate: x509.Certificate) -> Pair:
             serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption(),
         ),
-        certificate=certificate.public_bytes(serialization.Encoding.PEM),
+        certificate=as_pem([certificate]),
     )

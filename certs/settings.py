@@ -1,9 +1,12 @@
 """What an operator can tell the certificate maker."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 
+from certs.renewal import Policy
 from common.errors import ConfigError
-from common.flags import flag, names
+from common.flags import boolean, duration, flag, names
+from common.kube.ca_bundle import CONFIGURATION_NAME
 from common.runtime.settings import ClientSettings, LoggingSettings
 
 DEFAULT_SECRET = "vpa-tls-certs"  # noqa: S105 - the name of a Secret, not its content
@@ -13,9 +16,10 @@ _MOST_DAYS = 1_000_000  # the reference's certificates live for 100,000
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(LoggingSettings, ClientSettings):
-    """Makes the webhook's CA and serving certificate, unless good ones are there.
+    """Makes the webhook's CA and serving certificate, and renews them in time.
 
-    They go into a Secret, into a directory, or into both; a valid pair is kept.
+    They go into a Secret, into a directory, or into both; a good pair is kept until two fifths
+    of its life are left. Run it again and again: each run takes the steps that are due.
     """
 
     output_dir: str = flag(
@@ -50,16 +54,56 @@ class Settings(LoggingSettings, ClientSettings):
         parse=int,
         help="How long the certificates are valid.",
     )
+    webhook_config: str = flag(
+        "--webhook-config",
+        default=CONFIGURATION_NAME,
+        parse=str,
+        help="Webhook configuration whose caBundle follows the Secret, if there is one; "
+        "empty leaves it to others.",
+    )
+    renew: bool = flag(
+        "--renew",
+        default=False,
+        parse=boolean,
+        help="Begin to renew the authority now, however long it is valid.",
+    )
+    settle: timedelta = flag(
+        "--settle",
+        default=timedelta(minutes=10),
+        parse=duration,
+        help="How long a new authority is published before it signs the serving certificate; "
+        "volumes need some two minutes to follow a Secret.",
+    )
+    overlap: timedelta = flag(
+        "--overlap",
+        default=timedelta(days=30),
+        parse=duration,
+        help="How long an old authority is trusted after the new one has signed; until then "
+        "pods that run without --reload-cert have to be restarted.",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 1 <= self.days <= _MOST_DAYS:
             raise ConfigError(f"--days must be from 1 to {_MOST_DAYS}")
+        if self.settle < timedelta() or self.overlap < timedelta():
+            raise ConfigError("--settle and --overlap must not be negative")
 
     @property
     def secret(self) -> str:
         """The Secret to write to; empty for none."""
         return self.secret_name or ("" if self.output_dir else DEFAULT_SECRET)
+
+    @property
+    def policy(self) -> Policy:
+        """What is wanted of the certificates."""
+        return Policy(
+            hosts=self.served_hosts,
+            lifetime=timedelta(days=self.days),
+            settle=self.settle,
+            overlap=self.overlap,
+            forced=self.renew,
+        )
 
     @property
     def served_hosts(self) -> tuple[str, ...]:

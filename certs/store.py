@@ -11,11 +11,15 @@ import binascii
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from certs.authority import Bundle, Pair
+from certs.authority import Bundle, KeyMaker, Pair
+from certs.renewal import Policy, carry_out, decide, usable
+from certs.trust import Trust
 from common.errors import ConfigError, ConflictError, NotFoundError
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import SECRETS
@@ -141,39 +145,42 @@ class Secret:
 
 
 async def ensure(
-    stores: Sequence[Store],
-    *,
-    problem_with: Callable[[Bundle], str | None],
-    create: Callable[[], Bundle],
+    stores: Sequence[Store], trust: Trust, policy: Policy, *, make_key: KeyMaker, now: datetime
 ) -> Bundle:
     """Make sure that all stores keep the same good bundle, and return it.
 
     The first store with a good one is right, and the others follow it; where there is none,
-    one is created. Of several processes that do this at once, the fastest wins.
+    one is created. What is due is renewed, as many steps as can be taken at ``now``. API servers
+    are told of an authority before anything that it signed is kept. Of several processes that
+    do this at once, the fastest wins, and the others look again.
 
     Raises:
         ConfigError: a directory can't be used.
         KubeError: the API server refused or could not be reached.
+        ValueError: such certificates can't be made.
     """
     while True:
         kept = [await store.load() for store in stores]
-        good: Bundle | None = None
-        for store, bundle in zip(stores, kept, strict=True):
-            problem = "there is none" if bundle is None else problem_with(bundle)
-            if problem is None:
-                good = good or bundle
-            else:
-                logger.info("no certificate to keep", extra={"store": store, "problem": problem})
-        chosen = good or create()
+        there = [bundle for bundle in kept if bundle is not None]
+        good = [bundle for bundle in there if usable(bundle, policy.hosts, now)]
+        current = next(iter((*good, *there)), None)
+        decision = decide(current, policy, now)
+        logger.info("certificates", extra={"step": decision.step, "why": decision.reason})
         try:
+            trusted = await trust.read()
+            if current is not None and decision.step.trusts_what_is_kept:
+                await trust.write(current.authority.certificate)
+            chosen = carry_out(decision.step, current, trusted, policy, make_key=make_key, now=now)
             for store, bundle in zip(stores, kept, strict=True):
                 if bundle != chosen:
                     await store.save(chosen)
                     logger.info("certificates written", extra={"store": store})
         except ConflictError:
             logger.info("another process was faster; looking again")
-        else:
+            continue
+        if not decision.step.changes:
             return chosen
+        policy = replace(policy, forced=False)
 
 
 _NAMES = (CA_KEY, CA_CERTIFICATE, SERVER_KEY, SERVER_CERTIFICATE)

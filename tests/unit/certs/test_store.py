@@ -2,43 +2,69 @@
 
 import base64
 import stat
-from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 
-from certs import store
-from certs.authority import Bundle, Pair
+from certs import authority, store
+from certs.authority import Bundle, KeyMaker
+from certs.renewal import Policy
+from certs.trust import Trust
 from common.errors import ConfigError, ConflictError, NotFoundError
 from common.kube.client import PatchType
 
-
-def bundle(name: str) -> Bundle:
-    """A bundle to tell apart; what is in it is the authority's business."""
-    return Bundle(
-        authority=Pair(key=b"ca key " + name.encode(), certificate=b"ca " + name.encode()),
-        server=Pair(key=b"key " + name.encode(), certificate=b"server " + name.encode()),
-    )
+NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+POLICY = Policy(hosts=["vpa-webhook.vpa.svc"], lifetime=timedelta(days=100))
 
 
-OLD, NEW = bundle("old"), bundle("new")
+def make_key() -> ec.EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP256R1())
 
 
-def fine(_bundle: Bundle) -> str | None:
-    return None
-
-
-def only(good: Bundle) -> Callable[[Bundle], str | None]:
-    return lambda found: None if found == good else "it is another one"
-
-
-def new() -> Bundle:
-    return NEW
-
-
-def none() -> Bundle:
+def no_key() -> ec.EllipticCurvePrivateKey:
     raise AssertionError("nothing has to be created")
+
+
+def bundle(*, host: str = POLICY.hosts[0], days: float = 0) -> Bundle:
+    """One that was made so many days ago."""
+    now = NOW - timedelta(days=days)
+    return authority.create([host], make_key=make_key, now=now, lifetime=POLICY.lifetime)
+
+
+OLD, NEW, EXPIRED = bundle(), bundle(), bundle(days=100)
+
+
+class FakeTrust:
+    """What API servers trust, and how that changed; without a webhook nothing is kept."""
+
+    def __init__(self, bundle: bytes = b"", *, webhook: bool = True) -> None:
+        self.bundle = bundle
+        self.webhook = webhook
+        self.written: list[bytes] = []
+
+    async def read(self) -> bytes:
+        return self.bundle
+
+    async def write(self, bundle: bytes) -> None:
+        if self.webhook and bundle != self.bundle:
+            self.written.append(bundle)
+            self.bundle = bundle
+
+
+async def ensure(
+    *stores: store.Store,
+    trust: Trust | None = None,
+    policy: Policy = POLICY,
+    make_key: KeyMaker = make_key,
+    after: timedelta = timedelta(),
+) -> Bundle:
+    return await store.ensure(
+        stores, trust or FakeTrust(), policy, make_key=make_key, now=NOW + after
+    )
 
 
 class FakeClient:
@@ -108,7 +134,7 @@ def secret(client: Any) -> store.Secret:
 
 async def test_a_directory_gets_four_files_and_keys_are_private(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "certs"
-    await store.ensure([store.Directory(folder)], problem_with=fine, create=new)
+    made = await ensure(store.Directory(folder))
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
     assert modes == {
         "caKey.pem": 0o600,
@@ -116,20 +142,21 @@ async def test_a_directory_gets_four_files_and_keys_are_private(tmp_path: Path) 
         "serverKey.pem": 0o600,
         "serverCert.pem": 0o644,
     }
-    assert await store.Directory(folder).load() == NEW
+    assert await store.Directory(folder).load() == made
 
 
 async def test_a_good_pair_is_kept(tmp_path: Path) -> None:
     folder = store.Directory(tmp_path)
     await folder.save(OLD)
-    assert await store.ensure([folder], problem_with=fine, create=none) == OLD
+    assert await ensure(folder, make_key=no_key) == OLD
 
 
 async def test_a_bad_pair_is_replaced(tmp_path: Path) -> None:
     folder = store.Directory(tmp_path)
-    await folder.save(OLD)
-    assert await store.ensure([folder], problem_with=only(NEW), create=new) == NEW
-    assert await folder.load() == NEW
+    await folder.save(EXPIRED)
+    made = await ensure(folder)
+    assert made not in (EXPIRED, OLD)
+    assert await folder.load() == made
 
 
 async def test_half_a_pair_is_none(tmp_path: Path) -> None:
@@ -147,14 +174,14 @@ async def test_a_directory_that_cannot_be_written_is_a_clear_error(tmp_path: Pat
 
 async def test_a_secret_is_created() -> None:
     client = FakeClient()
-    await store.ensure([secret(client)], problem_with=fine, create=new)
+    made = await ensure(secret(client))
     assert client.there is not None
-    assert client.there["data"] == encoded(NEW)
+    assert client.there["data"] == encoded(made)
 
 
 async def test_a_good_secret_is_not_written() -> None:
     client = FakeClient(encoded(OLD))
-    assert await store.ensure([secret(client)], problem_with=fine, create=none) == OLD
+    assert await ensure(secret(client), make_key=no_key) == OLD
     assert client.writes == 0
 
 
@@ -168,31 +195,98 @@ async def test_a_good_secret_is_not_written() -> None:
 )
 async def test_a_secret_of_another_shape_is_filled(data: dict[str, str]) -> None:
     client = FakeClient(data)
-    assert await store.ensure([secret(client)], problem_with=fine, create=new) == NEW
+    made = await ensure(secret(client))
+    assert client.there is not None
+    assert client.there["data"] == encoded(made)
 
 
-@pytest.mark.parametrize("data", [None, encoded(OLD)], ids=["created", "changed"])
+@pytest.mark.parametrize("data", [None, encoded(EXPIRED)], ids=["created", "changed"])
 async def test_of_two_processes_the_faster_wins(data: dict[str, str] | None) -> None:
     client = FakeClient(data)
-    theirs = bundle("theirs")
-    client.meanwhile = theirs
-    kept = await store.ensure([secret(client)], problem_with=only(theirs), create=new)
-    assert kept == theirs
+    client.meanwhile = NEW
+    trust = FakeTrust()
+    assert await ensure(secret(client), trust=trust) == NEW
     assert client.there is not None
-    assert client.there["data"] == encoded(theirs)
+    assert client.there["data"] == encoded(NEW)
+    assert trust.written == [NEW.authority.certificate]
 
 
 async def test_a_directory_follows_the_secret(tmp_path: Path) -> None:
     client, folder = FakeClient(encoded(OLD)), store.Directory(tmp_path)
     await folder.save(NEW)
-    await store.ensure([secret(client), folder], problem_with=fine, create=none)
+    await ensure(secret(client), folder, make_key=no_key)
     assert await folder.load() == OLD
     assert client.writes == 0
 
 
 async def test_a_bad_secret_follows_the_directory(tmp_path: Path) -> None:
-    client, folder = FakeClient(encoded(NEW)), store.Directory(tmp_path)
+    client, folder = FakeClient(encoded(EXPIRED)), store.Directory(tmp_path)
     await folder.save(OLD)
-    await store.ensure([secret(client), folder], problem_with=only(OLD), create=none)
+    await ensure(secret(client), folder, make_key=no_key)
     assert client.there is not None
     assert client.there["data"] == encoded(OLD)
+
+
+async def test_the_webhook_trusts_what_is_kept() -> None:
+    trust = FakeTrust()
+    await ensure(secret(FakeClient(encoded(OLD))), trust=trust, make_key=no_key)
+    assert trust.written == [OLD.authority.certificate]
+    await ensure(secret(FakeClient(encoded(OLD))), trust=trust, make_key=no_key)
+    assert trust.written == [OLD.authority.certificate]
+
+
+async def test_without_a_webhook_there_is_nobody_to_tell() -> None:
+    trust = FakeTrust(webhook=False)
+    assert await ensure(secret(FakeClient(encoded(OLD))), trust=trust) == OLD
+
+
+class Watching:
+    """A store that remembers whom API servers trusted when something was kept."""
+
+    def __init__(self, kept: Bundle, trust: FakeTrust) -> None:
+        self.kept = kept
+        self.trust = trust
+        self.saved: list[tuple[bytes, Bundle]] = []
+
+    async def load(self) -> Bundle:
+        return self.kept
+
+    async def save(self, bundle: Bundle) -> None:
+        self.saved.append((self.trust.bundle, bundle))
+        self.kept = bundle
+
+
+async def test_a_renewal_tells_api_servers_before_anybody_serves_and_drops_last() -> None:
+    trust = FakeTrust(OLD.authority.certificate)
+    kept = Watching(OLD, trust)
+    await ensure(kept, trust=trust, policy=replace(POLICY, forced=True))
+    ((_, beside),) = kept.saved
+    both = beside.authority.certificate
+    assert beside.server == OLD.server
+    assert trust.bundle == both
+
+    trust.bundle = OLD.authority.certificate  # a pod wrote the file of an old volume
+    await ensure(kept, trust=trust, after=POLICY.settle)
+    _, (trusted, signed) = kept.saved
+    assert trusted == both
+    assert signed.server != OLD.server
+    assert signed.authority == beside.authority
+
+    await ensure(kept, trust=trust, after=POLICY.settle + POLICY.overlap)
+    *_, (_, last) = kept.saved
+    assert last.server == signed.server
+    assert both == last.authority.certificate + OLD.authority.certificate
+    assert trust.bundle == last.authority.certificate
+
+
+async def test_asking_for_a_renewal_begins_one_and_no_more() -> None:
+    kept = Watching(OLD, FakeTrust())
+    await ensure(kept, policy=replace(POLICY, forced=True))
+    assert len(kept.saved) == 1
+
+
+async def test_a_secret_that_was_deleted_leaves_trusted_what_pods_still_serve() -> None:
+    trust = FakeTrust(OLD.authority.certificate)
+    made = await ensure(secret(FakeClient()), trust=trust)
+    assert made.authority.certificate.endswith(OLD.authority.certificate)
+    assert trust.written == [made.authority.certificate]

@@ -1,0 +1,233 @@
+"""What is to be done about certificates: keep them, renew them, and in which order.
+
+An authority is replaced in three steps, so that no call fails in between. Each step is a value that
+is written as a whole, and between two of them every reader has time to follow:
+
+1. A new authority is published beside the old one. What is served is still signed by the old one.
+2. Once that has settled, the serving pair is signed by the new one. Both are still trusted.
+3. Once nobody serves the old pair any more, the old authority is dropped.
+
+Whoever is one step behind (an admission pod whose volume has yet to change, and that writes its CA
+file into the webhook configuration) is trusted by, and trusts, whoever is one step ahead.
+
+How far a rotation has come is told by the certificates alone: their issuers and their dates.
+"""
+
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from cryptography import x509
+
+from certs import authority
+from certs.authority import SKEW, Bundle, KeyMaker, Pair
+
+# Admission warns when a third of a life is left: by then everything has been renewed.
+_DUE = 0.4
+
+
+class Step(enum.StrEnum):
+    """What is to be done next; also the word for the log."""
+
+    REPLACE = "replace"  # nothing of it can be used: authority and serving pair are made anew
+    NEW_AUTHORITY = "new_authority"
+    NEW_SERVING_PAIR = "new_serving_pair"
+    DROP_OLD_AUTHORITIES = "drop_old_authorities"
+    WAIT = "wait"  # a later run goes on
+    KEEP = "keep"
+
+    @property
+    def changes(self) -> bool:
+        return self not in (Step.WAIT, Step.KEEP)
+
+    @property
+    def trusts_what_is_kept(self) -> bool:
+        """Whether API servers have to trust what is kept before this step is taken."""
+        return self in (Step.NEW_SERVING_PAIR, Step.WAIT, Step.KEEP)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The next step, and the sentence for the log that says why."""
+
+    step: Step
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What an operator wants of the certificates."""
+
+    hosts: Sequence[str]  # that the serving certificate is for
+    lifetime: timedelta
+    settle: timedelta = timedelta(minutes=10)  # from step 1 to step 2
+    overlap: timedelta = timedelta(days=30)  # from step 2 to step 3
+    forced: bool = False  # begin with step 1, however much life is left
+
+
+def usable(bundle: Bundle, hosts: Sequence[str], now: datetime) -> bool:
+    """Whether ``bundle`` can serve ``hosts`` and can be renewed, at ``now``."""
+    return not (_trouble_with_authority(bundle, now) or _trouble_with_server(bundle, hosts, now))
+
+
+def decide(kept: Bundle | None, policy: Policy, now: datetime) -> Decision:
+    """Decide on the next step.
+
+    What can't be used is replaced at once, and what has less than two fifths of its life left is
+    renewed in time. Total: bytes that are no PEM can't be used, and that is all.
+    """
+    if kept is None:
+        return Decision(step=Step.REPLACE, reason="there is none")
+    no_authority = _trouble_with_authority(kept, now)
+    no_server = _trouble_with_server(kept, policy.hosts, now)
+    if no_server:
+        step = Step.REPLACE if no_authority else Step.NEW_SERVING_PAIR
+        return Decision(step=step, reason=no_server)
+    if no_authority:
+        return Decision(step=Step.NEW_AUTHORITY, reason=no_authority)
+    newest, *old = authority.read_certificates(kept.authority.certificate)
+    (server,) = authority.read_certificates(kept.server.certificate)[:1]
+    if policy.forced:
+        return Decision(step=Step.NEW_AUTHORITY, reason="it was asked for")
+    if _is_due(newest, now):
+        return Decision(step=Step.NEW_AUTHORITY, reason=f"the authority {_expires(newest)}")
+    if not authority.signed_by(server, newest):
+        return _follow_authority(newest, server, policy, now)
+    if _is_due(server, now):
+        reason = f"the serving certificate {_expires(server)}"
+        return Decision(step=Step.NEW_SERVING_PAIR, reason=reason)
+    if old:
+        return _part_with(old, server, policy, now)
+    return Decision(step=Step.KEEP, reason="nothing is due")
+
+
+def carry_out(
+    step: Step,
+    kept: Bundle | None,
+    trusted: bytes,
+    policy: Policy,
+    *,
+    make_key: KeyMaker,
+    now: datetime,
+) -> Bundle:
+    """Take ``step``; ``trusted`` is what API servers trust now, as PEM.
+
+    A new authority stands before all others that are valid and trusted now: whatever is served
+    by a pod that knows nothing of this step stays trusted.
+
+    Raises:
+        ValueError: there are no hosts, or one is neither a DNS name nor an address.
+    """
+
+    def serving(issuer: Pair) -> Pair:
+        return authority.issue(
+            issuer, policy.hosts, make_key=make_key, now=now, lifetime=policy.lifetime
+        )
+
+    if kept is None or step in (Step.REPLACE, Step.NEW_AUTHORITY):
+        made = authority.create_authority(make_key=make_key, now=now, lifetime=policy.lifetime)
+        before = (kept.authority.certificate if kept else b"", trusted)
+        old = dict.fromkeys(each for pem in before for each in _valid(pem, now))
+        both = Pair(key=made.key, certificate=made.certificate + authority.as_pem(old))
+        if kept is None or step is Step.REPLACE:
+            return Bundle(authority=both, server=serving(both))
+        return Bundle(authority=both, server=kept.server)
+    if step is Step.NEW_SERVING_PAIR:
+        return Bundle(authority=kept.authority, server=serving(kept.authority))
+    if step is Step.DROP_OLD_AUTHORITIES:
+        newest, *older = authority.read_certificates(kept.authority.certificate)
+        (server,) = authority.read_certificates(kept.server.certificate)[:1]
+        left = [] if _overlap_is_over(server, policy, now) else older
+        valid = (each for each in left if now < each.not_valid_after_utc)
+        pem = authority.as_pem([newest, *valid])
+        return Bundle(authority=Pair(key=kept.authority.key, certificate=pem), server=kept.server)
+    return kept
+
+
+def _follow_authority(
+    newest: x509.Certificate, server: x509.Certificate, policy: Policy, now: datetime
+) -> Decision:
+    """Sign by the new authority once it has been published for long enough."""
+    settled = newest.not_valid_before_utc + SKEW + policy.settle
+    if now < settled < server.not_valid_after_utc:
+        return Decision(step=Step.WAIT, reason=f"the new authority settles until {_at(settled)}")
+    return Decision(step=Step.NEW_SERVING_PAIR, reason="the new authority has settled")
+
+
+def _part_with(
+    old: Sequence[x509.Certificate], server: x509.Certificate, policy: Policy, now: datetime
+) -> Decision:
+    if _overlap_is_over(server, policy, now):
+        reason = "nobody needs the old authority any more"
+        return Decision(step=Step.DROP_OLD_AUTHORITIES, reason=reason)
+    if any(now >= each.not_valid_after_utc for each in old):
+        return Decision(step=Step.DROP_OLD_AUTHORITIES, reason="an old authority has expired")
+    until = server.not_valid_before_utc + SKEW + policy.overlap
+    return Decision(step=Step.WAIT, reason=f"the old authority stays until {_at(until)}")
+
+
+def _overlap_is_over(server: x509.Certificate, policy: Policy, now: datetime) -> bool:
+    return now >= server.not_valid_before_utc + SKEW + policy.overlap
+
+
+def _trouble_with_authority(bundle: Bundle, now: datetime) -> str:
+    """Why nothing can be signed; empty if it can."""
+    try:
+        newest = authority.read_certificates(bundle.authority.certificate)[0]
+        key = authority.read_key(bundle.authority.key)
+    except ValueError as error:
+        return f"the authority can't be read: {error}"
+    if key.public_key() != newest.public_key():
+        return "the authority's key does not belong to its certificate"
+    return _out_of_date("authority", newest, now)
+
+
+def _trouble_with_server(bundle: Bundle, hosts: Sequence[str], now: datetime) -> str:
+    """Why ``hosts`` can't be served; empty if they can."""
+    try:
+        server = authority.read_certificates(bundle.server.certificate)[0]
+        key = authority.read_key(bundle.server.key)
+        missing = authority.lacking(server, hosts)
+    except ValueError as error:
+        return f"the serving pair can't be read: {error}"
+    if key.public_key() != server.public_key():
+        return "the serving key does not belong to the serving certificate"
+    if not any(
+        authority.signed_by(server, each) for each in _valid(bundle.authority.certificate, now)
+    ):
+        return "the serving certificate was not signed by a valid authority"
+    if missing:
+        return f"the serving certificate lacks {', '.join(missing)}"
+    return _out_of_date("serving certificate", server, now)
+
+
+def _out_of_date(noun: str, certificate: x509.Certificate, now: datetime) -> str:
+    if now < certificate.not_valid_before_utc:
+        return f"the {noun} is not valid before {_at(certificate.not_valid_before_utc)}"
+    if now >= certificate.not_valid_after_utc:
+        return f"the {noun} has expired at {_at(certificate.not_valid_after_utc)}"
+    return ""
+
+
+def _valid(pem: bytes, now: datetime) -> Iterator[x509.Certificate]:
+    try:
+        found = authority.read_certificates(pem)
+    except ValueError:
+        return
+    for each in found:
+        if each.not_valid_before_utc <= now < each.not_valid_after_utc:
+            yield each
+
+
+def _is_due(certificate: x509.Certificate, now: datetime) -> bool:
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    return end - now <= _DUE * (end - begin)
+
+
+def _expires(certificate: x509.Certificate) -> str:
+    return f"expires at {_at(certificate.not_valid_after_utc)}"
+
+
+def _at(moment: datetime) -> str:
+    return f"{moment:%F %T} UTC"
