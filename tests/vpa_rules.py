@@ -296,6 +296,10 @@ POLICIES = [
         id="controlledValues: mode Off together with RequestsOnly",
         spec=container(mode="Off", controlledValues="RequestsOnly"),
     ),
+    Case(
+        id="controlledValues: RequestsAndLimits in mode Auto",
+        spec=container(mode="Auto", controlledValues="RequestsAndLimits"),
+    ),
     Case(id="controlledResources: empty", spec=container(controlledResources=[])),
     Case(
         id="controlledResources: neither cpu nor memory",

@@ -1,0 +1,134 @@
+"""2,000 reviews that are nearly right, or not at all; ``make fuzz-admission`` tries 100,000."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from admission import review
+from admission.app import Match
+from admission.field_errors import required
+from builders import recommendation, vpa
+from common.api.autoscaling import ContainerPolicy, GenericStartupBoost, StartupBoost
+from common.api.core import LimitRangeItem, LimitRangeSpec
+from common.patches import add
+from review_answers import complaint
+from review_strategies import Posted, posted
+from webhook_harness import FakeCluster, Harness
+
+BODIES = 5  # of each example
+BOOST = StartupBoost(cpu=GenericStartupBoost(type="Factor", factor=3))
+WEB = vpa(
+    policies=(ContainerPolicy(container_name="app", startup_boost=BOOST),),
+    recommendations=(
+        recommendation(target={"cpu": "250m", "memory": "64Mi", "example.com/gpu": "1"}),
+        recommendation("proxy"),
+    ),
+)
+LIMITS = LimitRangeSpec(
+    limits=(
+        LimitRangeItem(type="Container", max={"cpu": "2"}, default={"memory": "1Gi"}),
+        LimitRangeItem(type="Pod", max={"cpu": "4", "memory": "2Gi"}),
+    )
+)
+
+
+GATES = "InPlace=true,PerVPAConfig=true,CPUStartupBoost=true"
+
+
+class Tracebacks(logging.Handler):
+    """What went wrong inside of us, although the answer was right."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info:
+            self.seen.append(self.format(record))
+
+
+@contextmanager
+def no_traceback() -> Iterator[None]:
+    tracebacks = Tracebacks()
+    logger = logging.getLogger("admission")
+    logger.addHandler(tracebacks)
+    try:
+        yield
+    finally:
+        logger.removeHandler(tracebacks)
+    assert tracebacks.seen == []
+
+
+async def answered(harness: Harness, bodies: list[Posted]) -> None:
+    with no_traceback():
+        for each in bodies:
+            status, answer = await harness.post(each.body)
+            assert complaint(each, status, answer) == "", each.body
+
+
+def harness() -> Harness:
+    return Harness(FakeCluster(Match(WEB), [LIMITS]), gates=GATES)
+
+
+@settings(max_examples=2000 // BODIES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(bodies=posted(BODIES))
+def test_whatever_is_posted_gets_its_answer_and_no_pod_is_refused(bodies: list[Posted]) -> None:
+    asyncio.run(answered(harness(), bodies))
+
+
+# What was found this way, or by thinking of it.
+
+PODS = b'"resource":{"group":"","version":"v1","resource":"pods"}'
+VPAS = (
+    b'"resource":{"group":"autoscaling.k8s.io","version":"v1","resource":"verticalpodautoscalers"}'
+)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(PODS + b',"uid":"\xff"', id="a uid that is no UTF-8"),
+        pytest.param(PODS + b',"namespace":"\xed\xa0\x80"', id="a namespace of half a pair"),
+        pytest.param(PODS + b',"name":"\\ud800"', id="a name with half an escape"),
+        pytest.param(PODS + b',"object":{"metadata":{"name":"\xff"}}', id="a pod's name"),
+        pytest.param(PODS + b',"object":' + b"[" * 20_000, id="lists without end"),
+        pytest.param(PODS + b',"object":' + b'{"a":' * 9_000 + b"1" + b"}" * 9_000, id="deep pod"),
+        pytest.param(VPAS + b',"object":{"spec":' + b'{"a":' * 950 + b"1" + b"}" * 951, id="deep"),
+        pytest.param(VPAS + b',"name":"\xff"', id="a VPA's name that is no UTF-8"),
+        pytest.param(VPAS + b',"object":{"metadata":{"name":"\xff"}}', id="a VPA that is no UTF-8"),
+        pytest.param(VPAS + b',"object":{"spec":' + b"7" * 90_000 + b"}", id="digits without end"),
+    ],
+)
+async def test_strange_bytes(request_: bytes) -> None:
+    body = b'{"request":{' + request_ + b"}}"
+    await answered(harness(), [Posted(body, intact=False)])
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "wrong"),
+    [
+        pytest.param(500, b"", "the status is 500", id="an error of the server"),
+        pytest.param(200, b"", "no AdmissionReview", id="nothing"),
+        pytest.param(200, review.allow("u")[:-1], "no AdmissionReview", id="half an answer"),
+        pytest.param(200, b'{"response":{"uid":"","allowed":1}}', "version", id="no version"),
+        pytest.param(
+            200,
+            review.deny(review.AdmissionRequest(), [required("spec")]),
+            "a pod is refused",
+            id="a refusal",
+        ),
+        pytest.param(
+            200,
+            review.allow("u", [add("/metadata/annotations/x", "y")]),
+            "can't be applied",
+            id="a patch that does not fit",
+        ),
+    ],
+)
+def test_a_wrong_answer_is_noticed(status: int, answer: bytes, wrong: str) -> None:
+    asked = Posted(b'{"request":{"object":{"metadata":{}}}}', intact=True)
+    assert wrong in complaint(asked, status, answer)
