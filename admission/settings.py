@@ -9,6 +9,7 @@ from common.quantity import ZERO, Quantity
 from common.runtime.settings import CommonSettings
 
 _LONGEST_LOOKUP = 2.0  # seconds
+_LONGEST_TIMEOUT = 30  # seconds; API servers take no more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +151,8 @@ class Settings(CommonSettings):
             raise ConfigError("--register-by-url needs an https:// address in --webhook-address")
         if self.register_by_url and not self.webhook_port:
             raise ConfigError("--register-by-url needs --webhook-port")
+        if not 1 <= self.webhook_timeout_seconds <= _LONGEST_TIMEOUT:
+            raise ConfigError("--webhook-timeout-seconds must be from 1 to 30")
 
     @property
     def lookup_deadline(self) -> float:

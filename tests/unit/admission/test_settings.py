@@ -16,6 +16,8 @@ from common.flags import read_flags
         (["--register-by-url", "--webhook-address=https://a"], "--webhook-port"),
         (["--vpa-object-namespace=a", "--ignored-vpa-object-namespaces=b"], "exclude each other"),
         (["--max-allowed-cpu-boost=much"], "not a quantity"),
+        (["--webhook-timeout-seconds=0"], "from 1 to 30"),
+        (["--webhook-timeout-seconds=31"], "from 1 to 30"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments: list[str], problem: str) -> None:

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from admission import webhook
+from admission.settings import Settings
 from admission.webhook import Registration
 from common.errors import ConflictError, DecodeError, NotFoundError, ServerError
+from common.flags import read_flags
 from common.kube import ca_bundle
 from common.kube.client import PatchType
 
@@ -72,36 +74,88 @@ def test_the_whole_configuration() -> None:
     }
 
 
-def test_by_url() -> None:
-    url = Registration(service="s", namespace="n", labels={}, url="https://10.0.0.1:8000")
-    assert hook(url)["clientConfig"] == {"url": "https://10.0.0.1:8000", "caBundle": ENCODED}
+def by_flags(*flags: str) -> dict[str, Any]:
+    """The configuration that the flags ask for, of an installation in the namespace vpa."""
+    chosen = webhook.registration(read_flags(Settings, flags), namespace="vpa")
+    return webhook.configuration(chosen, CA)
+
+
+def field(configuration: Any, path: str) -> Any:
+    """What is at a path such as ``webhooks.0.timeoutSeconds``; None if nothing is."""
+    found = configuration
+    for key in path.split("."):
+        found = found[int(key)] if isinstance(found, list) else found.get(key)
+    return found
+
+
+def of_namespaces(operator: str, *names: str) -> dict[str, Any]:
+    key = "kubernetes.io/metadata.name"
+    return {"matchExpressions": [{"key": key, "operator": operator, "values": list(names)}]}
+
+
+URL = ("--register-by-url", "--webhook-address=https://10.0.0.1", "--webhook-port=8000")
+SERVICE = {"namespace": "vpa", "name": "vpa-webhook"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "path", "want"),
+    [
+        # admission.md 9, row by row: the defaults first, then what changes them
+        ((), "metadata.name", "vpa-webhook-config"),
+        ((), "metadata.labels", None),
+        (("--webhook-labels=a:b, 'c':d",), "metadata.labels", {"a": "b", "c": "d"}),
+        (("--webhook-labels=a:b,c",), "metadata.labels", None),
+        (("--webhook-labels=a:b,:c",), "metadata.labels", None),
+        ((), "webhooks.0.name", "vpa.k8s.io"),
+        ((), "webhooks.0.failurePolicy", "Ignore"),
+        (("--webhook-failure-policy-fail",), "webhooks.0.failurePolicy", "Fail"),
+        (("--webhook-failure-policy-fail=false",), "webhooks.0.failurePolicy", "Ignore"),
+        ((), "webhooks.0.timeoutSeconds", 30),
+        (("--webhook-timeout-seconds=1",), "webhooks.0.timeoutSeconds", 1),
+        ((), "webhooks.0.clientConfig", {"service": SERVICE, "caBundle": ENCODED}),
+        (("--webhook-service=w",), "webhooks.0.clientConfig.service.name", "w"),
+        (URL, "webhooks.0.clientConfig", {"url": "https://10.0.0.1:8000", "caBundle": ENCODED}),
+        # Addresses without the flag that asks for them change nothing.
+        (URL[1:], "webhooks.0.clientConfig.service", SERVICE),
+        ((), "webhooks.0.namespaceSelector", {}),
+        (
+            ("--vpa-object-namespace=shop",),
+            "webhooks.0.namespaceSelector",
+            of_namespaces("In", "shop"),
+        ),
+        (
+            ("--ignored-vpa-object-namespaces=a,b",),
+            "webhooks.0.namespaceSelector",
+            of_namespaces("NotIn", "a", "b"),
+        ),
+        (("--ignored-vpa-object-namespaces=",), "webhooks.0.namespaceSelector", {}),
+        ((), "webhooks.0.matchPolicy", None),
+        ((), "webhooks.0.reinvocationPolicy", None),
+    ],
+    ids=lambda value: " ".join(value) or "by default" if isinstance(value, tuple) else None,
+)
+def test_each_flag_says_what_it_says(flags: tuple[str, ...], path: str, want: object) -> None:
+    assert field(by_flags(*flags), path) == want
+
+
+@pytest.mark.parametrize(
+    ("flags", "host"),
+    [
+        ((), "vpa-webhook.vpa.svc"),
+        (("--webhook-service=w",), "w.vpa.svc"),
+        (URL, "10.0.0.1"),
+        ((*URL, "--webhook-address=https://[::1]"), "::1"),
+        ((*URL, "--webhook-address=https://vpa.example"), "vpa.example"),
+    ],
+)
+def test_the_certificate_has_to_bear_the_name_by_which_api_servers_call(
+    flags: tuple[str, ...], host: str
+) -> None:
+    assert webhook.registration(read_flags(Settings, flags), namespace="vpa").host == host
 
 
 def test_without_a_bundle_there_is_no_field() -> None:
     assert "caBundle" not in hook(PLAIN, b"")["clientConfig"]
-
-
-def test_fail_instead_of_ignore() -> None:
-    strict = Registration(service="s", namespace="n", labels={}, refuse_on_failure=True)
-    assert hook(strict)["failurePolicy"] == "Fail"
-
-
-@pytest.mark.parametrize(
-    ("only", "ignored", "operator", "values"),
-    [
-        pytest.param("", ("a", "b"), "NotIn", ["a", "b"], id="ignored namespaces"),
-        pytest.param("shop", (), "In", ["shop"], id="one namespace"),
-    ],
-)
-def test_namespaces(only: str, ignored: tuple[str, ...], operator: str, values: list[str]) -> None:
-    chosen = Registration(
-        service="s", namespace="n", labels={}, only_namespace=only, ignored_namespaces=ignored
-    )
-    assert hook(chosen)["namespaceSelector"] == {
-        "matchExpressions": [
-            {"key": "kubernetes.io/metadata.name", "operator": operator, "values": values}
-        ]
-    }
 
 
 @pytest.mark.parametrize(
