@@ -16,7 +16,7 @@ from typing import Any
 import prometheus_client
 
 from admission import tls, webhook
-from admission.app import Policy, Webhook
+from admission.app import LARGEST_BODY, Policy, Webhook
 from admission.cluster import CachedCluster
 from admission.metrics import Metrics
 from admission.self_check import Caller, SelfCheck
@@ -135,6 +135,7 @@ def _webhook_server(
         Webhook(cluster, policy, metrics),
         f":{settings.port}",
         name="webhook",
+        largest_body=LARGEST_BODY,
         ssl_context_factory=own_context,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
     )

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import functools
 import logging
 import socket
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import uvicorn
 
 from common.errors import ConfigError
+from common.runtime.lean_http import LeanHttp
 
 logger = logging.getLogger(__name__)
 
@@ -102,15 +104,24 @@ class WebServer:
     cancelled it stops to accept, finishes the requests at hand, and closes.
     """
 
-    def __init__(self, app: Any, address: str, *, name: str, **options: Any) -> None:
-        """``options`` go to ``uvicorn.Config``: TLS, keep-alive, limits."""
+    def __init__(
+        self, app: Any, address: str, *, name: str, largest_body: int = 0, **options: Any
+    ) -> None:
+        """``options`` go to ``uvicorn.Config``: TLS, keep-alive, limits.
+
+        ``largest_body`` bytes make it a server of short questions and answers, which takes a
+        third of the CPU: see :mod:`common.runtime.lean_http`.
+        """
         self._socket = listen(address)
         self.port = int(self._socket.getsockname()[1])  # also where 0 was asked for
         self._name = name
+        http: Any = "httptools"
+        if largest_body:
+            http = functools.partial(LeanHttp, largest_body=largest_body)
         config = uvicorn.Config(
             app,
             lifespan="off",
-            http="httptools",
+            http=http,
             ws="none",
             log_config=None,
             access_log=False,

@@ -34,6 +34,7 @@ async def serving(pair: KeyPair) -> AsyncIterator[int]:
         harness.app,
         "127.0.0.1:0",
         name="webhook",
+        largest_body=LARGEST_BODY,
         ssl_context_factory=lambda *_: pair.context,
     )
     async with asyncio.TaskGroup() as group:
