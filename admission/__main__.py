@@ -18,6 +18,7 @@ import prometheus_client
 from admission import tls, webhook
 from admission.app import LARGEST_BODY, Policy, Webhook
 from admission.cluster import CachedCluster
+from admission.expiry import Expiry
 from admission.metrics import Metrics
 from admission.self_check import Caller, SelfCheck
 from admission.settings import Settings
@@ -111,6 +112,8 @@ async def serve(settings: Settings, clock: Clock, *, namespace: str) -> None:
         )
         background: list[service.Background] = [ops.run, server.run, announce]
         background += [cache.run for cache in cluster.caches]
+        expiry = Expiry(lambda: pair.certificate, lambda: _content(authority), clock, metrics)
+        background.append(expiry.run)
         if settings.reload_cert:
             background.append(functools.partial(tls.follow, pair))
             if settings.register_webhook:

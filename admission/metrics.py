@@ -4,8 +4,9 @@ Source: vertical-pod-autoscaler/pkg/utils/metrics/admission/admission.go; admiss
 """
 
 import enum
+from collections.abc import Callable
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from admission.review import Subject
 
@@ -97,6 +98,16 @@ class Metrics:
             registry=registry,
         )
         self._checks = {flag: checks.labels("right" if flag else "wrong") for flag in (True, False)}
+        self._remaining = Gauge(
+            f"{_PREFIX}_certificate_remaining_seconds",
+            "How long a certificate is still valid; negative once it has expired.",
+            ["certificate"],
+            registry=registry,
+        )
+
+    def remains(self, certificate: str, seconds: Callable[[], float]) -> None:
+        """Ask ``seconds`` at each scrape how long a certificate is still valid."""
+        self._remaining.labels(certificate).set_function(seconds)
 
     def reviewed(self, subject: Subject, outcome: Outcome, seconds: float) -> None:
         """Count one review that took ``seconds``."""

@@ -64,7 +64,7 @@ class KeyPair:
         self.files = (certificate, key)
         self._version = _version(min_version)
         self._ciphers = _openssl_names(ciphers)
-        self._current, self._validity = self._load()
+        self._current, self._certificate = self._load()
         self.context, _ = self._load()
         self.context.sni_callback = self._hand_over
 
@@ -74,14 +74,19 @@ class KeyPair:
         Raises:
             ConfigError: they can't be used; the old pair stays in use.
         """
-        self._current, self._validity = self._load()
+        self._current, self._certificate = self._load()
+
+    @property
+    def certificate(self) -> x509.Certificate:
+        """What new handshakes are shown."""
+        return self._certificate
 
     def valid_at(self, now: datetime) -> bool:
         """Whether clients accept the certificate at ``now``, as far as dates go."""
-        begin, end = self._validity
-        return begin <= now < end
+        shown = self._certificate
+        return shown.not_valid_before_utc <= now < shown.not_valid_after_utc
 
-    def _load(self) -> tuple[ssl.SSLContext, tuple[datetime, datetime]]:
+    def _load(self) -> tuple[ssl.SSLContext, x509.Certificate]:
         certificate, key = self.files
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = self._version
@@ -99,7 +104,7 @@ class KeyPair:
         except OSError as error:
             told = error.strerror or error
             raise ConfigError(f"can't read {certificate} or {key}: {told}") from error
-        return context, (shown.not_valid_before_utc, shown.not_valid_after_utc)
+        return context, shown
 
     def _hand_over(
         self, connection: ssl.SSLSocket | ssl.SSLObject, _name: str | None, _own: ssl.SSLContext
@@ -126,17 +131,28 @@ class FileWatch:
 
 
 async def follow(pair: KeyPair) -> None:
-    """Reload the pair whenever one of its files is replaced; an endless background task."""
+    """Reload the pair whenever one of its files is replaced; an endless background task.
+
+    Files that can't be used are tried until they can: they may be replaced one by one, or lack
+    something that a changed file would not show. Each trouble is told once.
+    """
     watch = FileWatch(*pair.files)
+    behind, told = False, ""
     while True:
         await asyncio.sleep(_POLL_SECONDS)
-        if not watch.changed():
+        if watch.changed():
+            logger.info("New certificate found, reloading")
+            behind = True
+        if not behind:
             continue
-        logger.info("New certificate found, reloading")
         try:
             pair.reload()
         except ConfigError as error:
-            logger.error("keeping the old certificate", extra={"error": str(error)})  # noqa: TRY400 - the file is at fault, not the code
+            if str(error) != told:
+                told = str(error)
+                logger.error("keeping the old certificate", extra={"error": told})  # noqa: TRY400 - the file is at fault, not the code
+        else:
+            behind, told = False, ""
 
 
 async def follow_authority(file: Path, patch: Callable[[bytes], Awaitable[None]]) -> None:

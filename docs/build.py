@@ -337,6 +337,8 @@ LABELS: Mapping[tuple[str, str], str] = {
     ("admission", "resource"): _values(Subject),
     ("admission", "step"): _values(Step),
     ("admission", "outcome"): _values(Outcome),
+    ("admission", "certificate"): "`serving`: what the webhook shows. `authority`: which of the CA "
+    "file signed it.",
 }
 
 _DEFERRED = "`--in-place-deferred-timeout`"

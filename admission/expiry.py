@@ -1,0 +1,126 @@
+"""How long the webhook's certificates are still valid: a metric, and a warning in time.
+
+Whoever renews them (``certs``, cert-manager, a person) does so earlier; so the warning means
+that somebody has stopped to do it.
+"""
+
+import asyncio
+import enum
+import functools
+import logging
+import math
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+
+from admission.metrics import Metrics
+from common.runtime.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+SERVING, AUTHORITY = "serving", "authority"
+
+_LOOK_SECONDS = 600.0
+_DAY = 86400.0  # seconds
+
+Find = Callable[[], x509.Certificate | None]
+
+
+class Stage(enum.IntEnum):
+    """How near the end of its life a certificate is."""
+
+    FINE = 0
+    LAST_THIRD = 1
+    LAST_TENTH = 2
+    EXPIRED = 3
+
+
+def stage(certificate: x509.Certificate, now: datetime) -> Stage:
+    """Decide how near the end of its life ``certificate`` is at ``now``."""
+    end = certificate.not_valid_after_utc
+    left, life = end - now, end - certificate.not_valid_before_utc
+    if now >= end:
+        return Stage.EXPIRED
+    if left <= life / 10:
+        return Stage.LAST_TENTH
+    return Stage.LAST_THIRD if left <= life / 3 else Stage.FINE
+
+
+def issuer(certificate: x509.Certificate, bundle: bytes) -> x509.Certificate | None:
+    """Find the authority in a CA file that signed ``certificate``.
+
+    Where none did (a chain has certificates in between), it is the one that expires last; None
+    of a file that can't be read.
+    """
+    try:
+        authorities = x509.load_pem_x509_certificates(bundle)
+    except ValueError:
+        return None
+    for authority in authorities:
+        try:
+            certificate.verify_directly_issued_by(authority)
+        except (InvalidSignature, ValueError, TypeError):
+            continue
+        return authority
+    return max(authorities, key=lambda each: each.not_valid_after_utc)
+
+
+class Expiry:
+    """Watches the certificate that is shown, and the authority that API servers are told of."""
+
+    def __init__(
+        self,
+        serving: Callable[[], x509.Certificate],
+        authority_file: Callable[[], bytes],
+        clock: Clock,
+        metrics: Metrics,
+    ) -> None:
+        """``authority_file`` is the CA file's content; an unreadable one is empty."""
+        self._clock = clock
+        self._found: Mapping[str, Find] = {
+            SERVING: serving,
+            AUTHORITY: lambda: issuer(serving(), authority_file()),
+        }
+        self._told: dict[str, tuple[x509.Certificate, Stage]] = {}
+        for name, find in self._found.items():
+            metrics.remains(name, functools.partial(self._remaining, find))
+
+    async def run(self) -> None:
+        """Look every ten minutes, for ever, the first time at once."""
+        while True:
+            self.look()
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def look(self) -> None:
+        """Warn of each certificate once when a third of its life is left, and as it gets worse."""
+        now = self._clock.now()
+        for name, find in self._found.items():
+            certificate = find()
+            if certificate is None:
+                continue
+            found = stage(certificate, now)
+            before, told = self._told.get(name, (certificate, Stage.FINE))
+            self._told[name] = (certificate, found)
+            if found > (told if before == certificate else Stage.FINE):
+                self._warn(name, certificate, found)
+
+    def _warn(self, name: str, certificate: x509.Certificate, found: Stage) -> None:
+        days = self._remaining(lambda: certificate) / _DAY
+        extra = {
+            "certificate": name,
+            "expires": f"{certificate.not_valid_after_utc:%F %T} UTC",
+            "days": f"{days:.1f}",
+        }
+        if found is Stage.EXPIRED:
+            logger.error("certificate has expired: reviews fail", extra=extra)
+        else:
+            logger.warning("certificate expires soon: is it being renewed?", extra=extra)
+
+    def _remaining(self, find: Find) -> float:
+        """Seconds; not a number where there is no certificate."""
+        certificate = find()
+        if certificate is None:
+            return math.nan
+        return (certificate.not_valid_after_utc - self._clock.now()).total_seconds()
