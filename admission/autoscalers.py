@@ -177,7 +177,7 @@ def _eviction_errors(requirements: tuple[EvictionRequirement, ...]) -> Iterator[
     if twice:
         shown = [list(requirement.resources or ()) for requirement in requirements]
         names = " and ".join(in_order(twice))
-        sentence = f"{names} must not appear in more than one requirement, alone or with the other"
+        sentence = f"{names} may be in one requirement only, alone or in [cpu, memory]"
         yield invalid(path, shown, sentence)
 
 

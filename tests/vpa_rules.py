@@ -163,7 +163,7 @@ UPDATE_POLICIES = [
     ),
 ]
 EVICTION_FIELD = f"{UPDATE}.evictionRequirements"
-TWICE = "must not appear in more than one requirement, alone or with the other"
+TWICE = "may be in one requirement only, alone or in [cpu, memory]"
 CPU_TWICE = (INVALID, EVICTION_FIELD, f'Invalid value: [["cpu"], ["cpu"]]: cpu {TWICE}')
 EVICTIONS = [
     Case(id="A1 evictionRequirements: each resource once", spec=evict(["cpu"], ["memory"])),

@@ -40,17 +40,17 @@ def problems(spec: Any, old: Any = None, gates: str = "") -> list[tuple[str, str
         pytest.param([], "", id="no requirement at all"),
         pytest.param(
             [["cpu"], ["cpu"]],
-            "cpu must not appear in more than one requirement, alone or with the other",
+            "cpu may be in one requirement only, alone or in [cpu, memory]",
             id="twice",
         ),
         pytest.param(
             [["cpu", "memory"], ["memory"]],
-            "memory must not appear in more than one requirement, alone or with the other",
+            "memory may be in one requirement only, alone or in [cpu, memory]",
             id="combined plus single",
         ),
         pytest.param(
             [["memory", "cpu"], ["cpu", "memory"]],
-            "cpu and memory must not appear in more than one requirement, alone or with the other",
+            "cpu and memory may be in one requirement only, alone or in [cpu, memory]",
             id="combined twice",
         ),
         pytest.param([["cpu", "cpu"]], "", id="twice in one requirement says nothing new"),

@@ -1,0 +1,155 @@
+"""What people read in kubectl when a VPA is refused: every rule, through the sandbox's webhook.
+
+Skipped with one line where kubectl is missing.
+"""
+
+import asyncio
+import json
+import shutil
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admission.tls import KeyPair
+from admission.webhook import Registration, configuration
+from certificates import new_bundle, write_pair
+from common.runtime.clock import SystemClock
+from common.runtime.web import WebServer
+from e2e.kubectl import Kubectl
+from sandbox.apiserver.server import ApiServer, serve
+from sandbox.objects.store import Store
+from sandbox.version import KubernetesVersion
+from sandbox_client import CRDS
+from validation_page import PAGE
+from vpa_gate_rules import GATE_RULES
+from vpa_rules import AUTO, GATES, RULES, TARGET, Case, container, update
+from webhook_harness import Harness
+
+pytestmark = [
+    pytest.mark.kubectl,
+    pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on the PATH"),
+]
+
+CREATED = [case for case in (*RULES, *GATE_RULES) if case.old is None]
+BY_SCHEMA = "targetRef: what it says is not checked"  # by us: the API server's schema does it
+DENIED = 'admission webhook "vpa.k8s.io" denied the request: '
+
+
+def vpa(name: str, spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "autoscaling.k8s.io/v1",
+        "kind": "VerticalPodAutoscaler",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": spec,
+    }
+
+
+@asynccontextmanager
+async def sandbox(folder: Path, gates: str = "") -> AsyncIterator[Kubectl]:
+    """A sandbox that knows VPAs, and calls our webhook for them."""
+    bundle = new_bundle()
+    pair = KeyPair(*write_pair(folder, bundle.server))
+    server = WebServer(
+        Harness(gates=gates).app,
+        "127.0.0.1:0",
+        name="webhook",
+        ssl_context_factory=lambda *_: pair.context,
+    )
+    url = f"https://127.0.0.1:{server.port}"
+    hooks = folder / "hooks.json"
+    registration = Registration(service="", namespace="", url=url, labels={})
+    hooks.write_text(json.dumps(configuration(registration, bundle.authority.certificate)))
+    kubectl = Kubectl(folder / "kubeconfig")
+    async with (
+        asyncio.TaskGroup() as group,
+        serve(ApiServer(Store(), KubernetesVersion(), SystemClock())) as api,
+    ):
+        running = group.create_task(server.run())
+        kubectl.kubeconfig.write_text(api.kubeconfig)
+        await kubectl("apply", "-f", str(CRDS))
+        await kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=5s")
+        await kubectl("create", "-f", str(hooks))
+        yield kubectl
+        running.cancel()
+
+
+async def created(kubectl: Kubectl, folder: Path, *objects: Any) -> list[str]:
+    """What kubectl says while it creates objects, line by line; it goes on after a refusal."""
+    path = folder / "vpas.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    # The sandbox has no schema of a List to offer.
+    _, said = await kubectl.try_("create", "--validate=false", "-f", str(path))
+    return said.splitlines()
+
+
+def told(said: Sequence[str], name: str) -> list[str]:
+    """The lines about one VPA, without what they all begin with."""
+    lines = [line for line in said if f'"{name}"' in line or f"/{name} " in line]
+    return [line.partition(DENIED)[2] or line for line in lines]
+
+
+def wanted(name: str, case: Case) -> str:
+    if case.want is None:
+        return f"verticalpodautoscaler.autoscaling.k8s.io/{name} created"
+    _, field, message = case.want
+    return f'VerticalPodAutoscaler.autoscaling.k8s.io "{name}" is invalid: {field}: {message}'
+
+
+@pytest.mark.parametrize("gates", ["", GATES], ids=["gates off", "gates on"])
+async def test_every_sentence_is_seen(gates: str, tmp_path: Path) -> None:
+    cases = {f"web-{n}": case for n, case in enumerate(CREATED) if case.gates == gates}
+    async with sandbox(tmp_path, gates) as kubectl:
+        vpas = (vpa(name, case.spec) for name, case in cases.items())
+        said = await created(kubectl, tmp_path, *vpas)
+    for name, case in cases.items():
+        if case.id != BY_SCHEMA:
+            assert told(said, name) == [wanted(name, case)], case.id
+    assert (f"Warning: {AUTO}" in said) == (not gates)
+
+
+async def test_a_value_of_another_type_is_refused_with_its_place(tmp_path: Path) -> None:
+    wrong = container(minAllowed={"requests": {"cpu": "50m"}})
+    nothing = container(maxAllowed={"cpu": "much"})
+    async with sandbox(tmp_path) as kubectl:
+        said = await created(kubectl, tmp_path, vpa("wrong", wrong), vpa("nothing", nothing))
+    (typed,), (unread,) = told(said, "wrong"), told(said, "nothing")
+    assert "Internal error: Expected `int | float | str | null`, got `object`" in typed
+    assert "`$.spec.resourcePolicy.containerPolicies[0].minAllowed[...]`" in typed
+    assert "containerPolicies[0].maxAllowed[cpu]: not a quantity: 'much': quantities must" in unread
+
+
+async def test_several_broken_rules_are_told_at_once(tmp_path: Path) -> None:
+    spec = update(minReplicas=0) | container(mode="off")
+    async with sandbox(tmp_path) as kubectl:
+        said = await created(kubectl, tmp_path, vpa("web", spec))
+    assert said == [
+        'The VerticalPodAutoscaler "web" is invalid: ',
+        "* spec.updatePolicy.minReplicas: Invalid value: 0: minReplicas has to be positive",
+        (
+            '* spec.resourcePolicy.containerPolicies[0].mode: Unsupported value: "off": '
+            'supported values: "Auto", "Off"'
+        ),
+    ]
+
+
+async def test_the_page_shows_what_kubectl_prints(tmp_path: Path) -> None:
+    path = tmp_path / "web.json"
+    path.write_text(json.dumps(vpa("web", update(minReplicas=0))))
+    async with sandbox(tmp_path) as kubectl:
+        code, said = await kubectl.try_("apply", "-f", str(path))
+    assert code == 1
+    assert f"    {said}" in PAGE.read_text(encoding="utf-8")
+
+
+async def test_a_vpa_gets_its_default_and_is_stored_with_it(tmp_path: Path) -> None:
+    async with sandbox(tmp_path) as kubectl:
+        await created(kubectl, tmp_path, vpa("web", TARGET))
+        path = "jsonpath={.spec.updatePolicy}"
+        assert await kubectl("get", "vpa", "web", "-o", path) == '{"updateMode":"Recreate"}'
+        patch = json.dumps({"spec": {"updatePolicy": {"minReplicas": 0}}})
+        code, said = await kubectl.try_("patch", "vpa", "web", "--type=merge", "-p", patch)
+        assert code == 1
+        assert "minReplicas has to be positive" in said
