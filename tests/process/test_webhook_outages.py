@@ -1,0 +1,242 @@
+"""Whatever happens to the API server or to a replica of the webhook, pods are created."""
+
+import asyncio
+import itertools
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from common.kube.client import PatchType
+from common.kube.endpoints import PODS, REPLICA_SETS, VPAS, Endpoint
+from component import LOOPBACK, Process, free_port
+from process_harness import World, world
+from sandbox.apiserver.faults import ApiFault, Calls, Effect
+from workloads import NAMESPACE, autoscaler, deploy
+
+DEFINITIONS: Endpoint[dict[str, Any]] = Endpoint(
+    "apiextensions.k8s.io",
+    "v1",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    dict[str, Any],
+    namespaced=False,
+)
+ROBOTS: Endpoint[dict[str, Any]] = Endpoint("example.com", "v1", "robots", "Robot", dict[str, Any])
+SCALE = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+SCHEMA = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+VERSION = {
+    "name": "v1",
+    "served": True,
+    "storage": True,
+    "schema": {"openAPIV3Schema": SCHEMA},
+    "subresources": {"status": {}, "scale": SCALE},
+}
+DEFINITION = {
+    "metadata": {"name": "robots.example.com"},
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "robots", "singular": "robot", "kind": "Robot"},
+        "versions": [VERSION],
+    },
+}
+SENT = {"cpu": "800m", "memory": "1Gi"}  # requests of a new pod
+TARGET = {"cpu": "150m", "memory": "300Mi"}  # what the VPA recommends for it
+WORKERS = 8
+
+
+def pod(name: str, owner: dict[str, Any], app: str) -> dict[str, Any]:
+    """A pod as a controller creates it."""
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+    }
+    labels = dict((owner["spec"].get("selector") or {}).get("matchLabels") or {"app": app})
+    container = {"name": "app", "image": "registry.example/app", "resources": {"requests": SENT}}
+    return {
+        "metadata": {"name": name, "labels": labels, "ownerReferences": [reference]},
+        "spec": {"containers": [container]},
+    }
+
+
+async def recommend(it: World, name: str) -> None:
+    """Write what a recommender would."""
+    found = {"containerRecommendations": [{"containerName": "app", "target": TARGET}]}
+    await it.client.patch(
+        VPAS,
+        name,
+        {"status": {"recommendation": found}},
+        patch_type=PatchType.MERGE,
+        namespace=NAMESPACE,
+        subresource="status",
+    )
+
+
+async def created(it: World, name: str, owner: dict[str, Any], app: str) -> dict[str, Any]:
+    """Create a pod; what it requests."""
+    answer = await it.client.create(PODS.as_dicts(), pod(name, owner, app), namespace=NAMESPACE)
+    found: dict[str, Any] = answer["spec"]["containers"][0]["resources"]["requests"]
+    return found
+
+
+async def counted(process: Process, outcome: str) -> float:
+    """How many pods' reviews ended so."""
+    _, metrics = await process.get("/metrics")
+    sample = rf'reviews_total{{outcome="{outcome}",resource="Pod"}} (\S+)'
+    found = re.search(sample, metrics)
+    return float(found[1]) if found else 0.0
+
+
+async def test_an_api_server_that_answers_after_half_a_minute_holds_up_no_pod(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as it:
+        await it.client.create(DEFINITIONS, DEFINITION)
+        manifest = {
+            "apiVersion": "example.com/v1",
+            "kind": "Robot",
+            "metadata": {"name": "marvin"},
+            "spec": {},
+        }
+        robot = await it.client.create(ROBOTS, manifest, namespace=NAMESPACE)
+        target = {"apiVersion": "example.com/v1", "kind": "Robot", "name": "marvin"}
+        manifest = autoscaler("marvin", targetRef=target)
+        await it.client.create(VPAS.as_dicts(), manifest, namespace=NAMESPACE)
+        await recommend(it, "marvin")
+        slow = ApiFault(calls=Calls(resource="robots/scale"), effect=Effect(delay=30.0))
+        back = it.cluster.api.faults.add(slow)
+        admission = await it.start("admission")
+        await it.ready(admission)
+        await admission.logged("webhook registered")
+        names = [f"marvin-{number}" for number in range(5)]
+        async with asyncio.timeout(5.0):  # two are promised, of thirty that there are
+            pods = await asyncio.gather(*(created(it, name, robot, "marvin") for name in names))
+        assert pods == [SENT] * len(names)
+        assert await counted(admission, "timed_out") == len(names)
+        assert admission.said("no VPA found in time")
+        assert await admission.get("/readyz") == (200, "OK")
+        back()
+        assert admission.said("Traceback") == []
+
+
+class Balancer:
+    """One address for several replicas: each connection goes to the next that takes it."""
+
+    def __init__(self, *ports: int) -> None:
+        self._ports = itertools.cycle(ports)
+        self._replicas = len(ports)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.port = 0
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        server = await asyncio.start_server(self._serve, LOOPBACK, 0)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield
+        finally:
+            server.close()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        here = asyncio.current_task()
+        assert here is not None
+        self._tasks.add(here)
+        try:
+            for _ in range(self._replicas):
+                try:
+                    there = await asyncio.open_connection(LOOPBACK, next(self._ports))
+                except ConnectionRefusedError:
+                    continue
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(_pump(reader, there[1]))
+                    group.create_task(_pump(there[0], writer))
+                return
+        finally:
+            writer.transport.abort()
+            self._tasks.discard(here)
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while chunk := await reader.read(2**16):
+            writer.write(chunk)
+            await writer.drain()
+    except ConnectionError:
+        pass
+    finally:
+        writer.close()
+
+
+class Load:
+    """Pods that are created one after the other, by several at a time."""
+
+    def __init__(self, it: World, owner: dict[str, Any]) -> None:
+        self._it = it
+        self._owner = owner
+        self._numbers = itertools.count()
+        self.requests: list[dict[str, Any]] = []  # of the pods, in the order of their creation
+
+    async def create(self) -> None:
+        """Create pods until cancelled; one that can't be created ends the test."""
+        while True:
+            name = f"web-{next(self._numbers)}"
+            self.requests.append(await created(self._it, name, self._owner, "web"))
+
+    async def more(self, count: int) -> list[dict[str, Any]]:
+        """Wait for so many more pods; what they request."""
+        begin = len(self.requests)
+        await self._it.until(lambda: len(self.requests) >= begin + count)
+        return self.requests[begin:]
+
+
+async def owner_of(it: World, name: str) -> dict[str, Any]:
+    """The ReplicaSet of a Deployment."""
+    async with asyncio.timeout(10):
+        while True:
+            found = await it.client.list(REPLICA_SETS.as_dicts(), namespace=NAMESPACE)
+            for one in found.items:
+                if one["metadata"]["name"].startswith(name):
+                    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", **one}
+            await asyncio.sleep(0.05)
+
+
+async def test_replicas_that_are_killed_and_started_again_cost_no_pod(tmp_path: Path) -> None:
+    ports = (free_port(), free_port())
+    balancer = Balancer(*ports)
+    async with world(tmp_path) as it, balancer.running():
+        await deploy(it.client, "web", replicas=0, mode="Initial")
+        await recommend(it, "web")
+        load = Load(it, await owner_of(it, "web"))
+
+        async def start(port: int) -> Process:
+            flags = (f"--port={port}", f"--webhook-port={balancer.port}")
+            process = await it.start("admission", *flags)
+            await it.ready(process)
+            await process.logged("webhook registered")
+            return process
+
+        replicas = [await start(port) for port in ports]
+        async with asyncio.TaskGroup() as group:
+            workers = [group.create_task(load.create()) for _ in range(WORKERS)]
+            await load.more(50)
+            for number, port in enumerate(ports):
+                await replicas[number].kill()
+                await load.more(50)
+                replicas[number] = await start(port)
+                await load.more(50)
+            for worker in workers:
+                worker.cancel()
+        assert await asyncio.gather(*(counted(one, "patched") for one in replicas)) > [0.0, 0.0]
+        # Two deaths: each may cost the patches of the reviews that were under way.
+        unpatched = [found for found in load.requests if found != TARGET]
+        assert all(found == SENT for found in unpatched)
+        assert len(unpatched) <= 2 * 2 * WORKERS, len(load.requests)
+        assert it.calls("mutatingwebhookconfigurations", "delete") == []
