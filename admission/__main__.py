@@ -15,7 +15,7 @@ from typing import Any
 
 import prometheus_client
 
-from admission import tls, webhook
+from admission import debugging, tls, webhook
 from admission.app import LARGEST_BODY, Policy, Webhook
 from admission.cluster import CachedCluster
 from admission.expiry import Expiry
@@ -83,7 +83,8 @@ async def serve(settings: Settings, clock: Clock, *, namespace: str) -> None:
             "caches": lambda: cluster.synced,
             "certificate": lambda: pair.valid_at(clock.now()),
         }
-        server = _webhook_server(settings, cluster, metrics, pair.context)
+        reviews = Webhook(cluster, _policy(settings), metrics)
+        server = _webhook_server(settings, reviews, pair.context)
         check = SelfCheck(_caller(settings, chosen, server.port), conditions, metrics)
         registered = asyncio.Event()
 
@@ -109,6 +110,7 @@ async def serve(settings: Settings, clock: Clock, *, namespace: str) -> None:
             settings.address,
             checks=conditions | {"self-check": lambda: check.right},
             profiling=settings.profiling,
+            routers=(debugging.router(reviews.judge),) if settings.debug_endpoints else (),
         )
         background: list[service.Background] = [ops.run, server.run, announce]
         background += [cache.run for cache in cluster.caches]
@@ -122,20 +124,20 @@ async def serve(settings: Settings, clock: Clock, *, namespace: str) -> None:
         await service.serve(_until_stopped, background=tuple(background))
 
 
-def _webhook_server(
-    settings: Settings, cluster: CachedCluster, metrics: Metrics, context: ssl.SSLContext
-) -> WebServer:
-    policy = Policy(
+def _policy(settings: Settings) -> Policy:
+    return Policy(
         features=settings.feature_gates,
         most_boost=settings.max_allowed_cpu_boost,
         lookup_deadline=settings.lookup_deadline,
     )
 
+
+def _webhook_server(settings: Settings, reviews: Webhook, context: ssl.SSLContext) -> WebServer:
     def own_context(_config: Any, _default: Any) -> ssl.SSLContext:
         return context
 
     return WebServer(
-        Webhook(cluster, policy, metrics),
+        reviews,
         f":{settings.port}",
         name="webhook",
         largest_body=LARGEST_BODY,

@@ -49,9 +49,10 @@ class ManifestError(VpaError):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A pod as JSON, and the namespace that it is to be created in."""
+    """A pod as JSON, and how it is called: a made-up name ends with ``*``."""
 
     namespace: str
+    name: str
     object: bytes
 
 
@@ -62,8 +63,9 @@ def read(body: bytes, *, namespace: str = "") -> Manifest:
         ManifestError: it can't be read, or is none of the kinds that make pods.
     """
     manifest = _pod_of(_parsed(body), namespace=namespace)
-    raw = msgspec.json.encode(manifest)
+    metadata = manifest["metadata"]
     try:
+        raw = msgspec.json.encode(manifest)
         pod = msgspec.json.decode(raw, type=Pod)
     except msgspec.ValidationError as error:
         found = _AT.fullmatch(str(error))
@@ -72,7 +74,8 @@ def read(body: bytes, *, namespace: str = "") -> Manifest:
             problem, field=field or "(the whole object)", fix="write a value of the type expected"
         ) from error
     _check(pod)
-    return Manifest(pod.metadata.namespace, raw)
+    name = metadata.get("name") or f"{metadata.get('generateName') or ''}*"
+    return Manifest(pod.metadata.namespace, name, raw)
 
 
 class _Loader(yaml.CSafeLoader):

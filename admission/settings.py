@@ -136,6 +136,13 @@ class Settings(CommonSettings):
         parse=duration,
         help="How often the Lease is renewed.",
     )
+    debug_endpoints: bool = flag(
+        "--debug-endpoints",
+        default=False,
+        parse=boolean,
+        help="Serve POST /debug/explain on --address: what the webhook answers to a pod, and why. "
+        "It shows VPAs to whoever reaches the address.",
+    )
     max_allowed_cpu_boost: Quantity = flag(
         "--max-allowed-cpu-boost",
         default=ZERO,

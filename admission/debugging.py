@@ -1,0 +1,150 @@
+"""``POST /debug/explain`` on the ops address: what the webhook would answer, and why.
+
+It goes the way of every review, up to the answer, but nothing is counted and no pod is made.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import fastapi
+import msgspec
+from fastapi.responses import PlainTextResponse
+
+from admission import manifest
+from admission.explanation import Explanation, as_text, explain
+from admission.manifest import Manifest, ManifestError
+from admission.pod_reviews import Verdict
+from admission.review import AdmissionRequest, GroupVersionResource
+from common.api.base import Wire
+from common.recommendation.trail import Trail
+
+PATH = "/debug/explain"
+
+Judge = Callable[[AdmissionRequest, Trail], Awaitable[Verdict]]
+
+_EXAMPLE = """apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - {name: app, resources: {requests: {cpu: 100m}}}
+"""
+
+
+class Refusal(Wire, frozen=True, kw_only=True):
+    """What is wrong with a manifest, where, and what to do about it."""
+
+    error: str
+    field: str
+    fix: str
+
+
+def router(judge: Judge) -> fastapi.APIRouter:
+    """The endpoint; ``judge`` is the webhook's own."""
+    made = fastapi.APIRouter()
+
+    @made.post(PATH, response_model=None, responses=_responses(), openapi_extra=_REQUEST)
+    async def explain_pod(request: fastapi.Request, namespace: str = "") -> fastapi.Response:
+        """What the webhook would answer to the creation of a pod, and why.
+
+        The body is a manifest, in YAML or JSON: a Pod, or a Deployment, ReplicaSet, StatefulSet,
+        DaemonSet, Job, CronJob or ReplicationController, of whose template a pod is made.
+        ``namespace`` is for a manifest that doesn't name its own. With ``Accept: text/plain`` the
+        answer is a text to read.
+        """
+        text = _wants_text(request.headers.get("accept", ""))
+        try:
+            found = await _read(request, namespace)
+        except ManifestError as error:
+            return _refused(error, text=text)
+        trail = Trail()
+        verdict = await judge(_review_of(found), trail)
+        told = explain(verdict, trail, namespace=found.namespace, name=found.name)
+        return PlainTextResponse(as_text(told)) if text else _json(told)
+
+    return made
+
+
+async def _read(request: fastapi.Request, namespace: str) -> Manifest:
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        parts.append(part)
+        size += len(part)
+        if size > manifest.LARGEST:
+            break
+    # In a thread, because a large manifest takes a while and reviews must not wait for it.
+    return await asyncio.to_thread(manifest.read, b"".join(parts), namespace=namespace)
+
+
+def _review_of(found: Manifest) -> AdmissionRequest:
+    return AdmissionRequest(
+        uid="explain",
+        name=found.name,
+        resource=GroupVersionResource(version="v1", resource="pods"),
+        namespace=found.namespace,
+        operation="CREATE",
+        object=msgspec.Raw(found.object),
+    )
+
+
+def _wants_text(accept: str) -> bool:
+    """Whether text comes before JSON among what is accepted."""
+    for part in accept.split(","):
+        media = part.partition(";")[0].strip().lower()
+        if media in {"text/plain", "text/*"}:
+            return True
+        if media in {"application/json", "application/*", "*/*"}:
+            return False
+    return False
+
+
+def _refused(error: ManifestError, *, text: bool) -> fastapi.Response:
+    if text:
+        told = f"{error.field}: {error.problem}; {error.fix}\n"
+        return PlainTextResponse(told, status_code=error.status)
+    return _json(Refusal(error=error.problem, field=error.field, fix=error.fix), error.status)
+
+
+def _json(told: Wire, status: int = 200) -> fastapi.Response:
+    body = msgspec.json.encode(told) + b"\n"
+    return fastapi.Response(body, status_code=status, media_type="application/json")
+
+
+_REQUEST = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/yaml": {"schema": {"type": "object"}, "example": _EXAMPLE},
+            "application/json": {"schema": {"type": "object"}},
+        },
+    }
+}
+
+
+def _responses() -> dict[int | str, dict[str, Any]]:
+    refused = _content(Refusal, 422, "(the body): it is empty; post a manifest\n")
+    return {
+        200: _content(Explanation, 200, "shop/web-*: patched\n")
+        | {"description": "What becomes of the pod, and why."},
+        400: refused | {"description": "Neither YAML nor JSON, or not one object."},
+        413: refused | {"description": "Larger than a mebibyte."},
+        422: refused | {"description": "No manifest of a pod or of a template; says what to fix."},
+    }
+
+
+def _content(answer: type[Wire], status: int, text: str) -> dict[str, Any]:
+    """An answer's schema, with what it refers to beside it."""
+    here = f"#/paths/{PATH.replace('/', '~1')}/post/responses/{status}/content"
+    template = here + "/application~1json/schema/$defs/{name}"
+    (schema,), parts = msgspec.json.schema_components([answer], ref_template=template)
+    return {
+        "content": {
+            "application/json": {"schema": schema | {"$defs": parts}},
+            "text/plain": {"schema": {"type": "string"}, "example": text},
+        }
+    }

@@ -1,0 +1,296 @@
+"""Why a new pod gets what it gets: the verdict about it, taken apart for people.
+
+Nothing is decided here: it is all told by the functions that did.
+"""
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from admission.metrics import Outcome
+from admission.pod_reviews import Candidate, Match, Reason, Verdict
+from admission.pods import changes_pods, update_mode
+from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
+from common.api.base import QuantityJson, Wire
+from common.api.core import Pod
+from common.patches import Operation, pointer
+from common.recommendation.actual import actual_resources
+from common.recommendation.policy import container_policy
+from common.recommendation.trail import Amount, Trail
+from common.target.owners import Controller, controller_of
+
+_PLACES = {Amount.REQUEST: "requests", Amount.LIMIT: "limits"}
+
+
+class Fate(enum.StrEnum):
+    """What became of a VPA that targets the pod's topmost owner."""
+
+    CHOSEN = "chosen"
+    MODE_OFF = "mode_off"
+    LOOKUP_FAILED = "lookup_failed"
+    NOT_SELECTED = "labels_not_selected"
+    OLDER_WINS = "older_vpa_wins"
+
+
+class Considered(Wire, frozen=True, kw_only=True):
+    """One of the VPAs that target the pod's topmost owner."""
+
+    name: str
+    mode: str
+    created: str | None
+    fate: Fate
+    why: str
+
+
+class Stage(Wire, frozen=True, kw_only=True):
+    """A number after one step of its way; null: there is none."""
+
+    step: str
+    value: str | None
+
+
+class Number(Wire, frozen=True, kw_only=True):
+    """The way of one number; without ``path`` the patch leaves it alone."""
+
+    amount: str
+    resource: str
+    steps: tuple[Stage, ...]
+    path: str | None
+    patched: str | None
+
+
+class ContainerWay(Wire, frozen=True, kw_only=True):
+    """What a container has, the policy in force for it, and the way of its numbers."""
+
+    name: str
+    requests: Mapping[str, str]
+    limits: Mapping[str, str]
+    policy: Any
+    note: str
+    numbers: tuple[Number, ...]
+
+
+class Explanation(Wire, frozen=True, kw_only=True):
+    """What the webhook answers to the creation of a pod, and why."""
+
+    outcome: str
+    why: str
+    namespace: str
+    pod: str
+    controller: str | None
+    topmost_owner: str | None
+    vpa: str | None
+    candidates: tuple[Considered, ...]
+    limit_ranges: Any
+    containers: tuple[ContainerWay, ...]
+    patch: tuple[Operation, ...]
+
+
+def explain(verdict: Verdict, trail: Trail, *, namespace: str, name: str) -> Explanation:
+    """Take a verdict apart; ``trail`` is the one that was filled on the way to it.
+
+    ``namespace`` and ``name`` are the pod's.
+    """
+    pod, match = verdict.pod, verdict.match
+    controller = None if pod is None else controller_of(pod.metadata)
+    topmost = None if match is None else match.topmost
+    return Explanation(
+        outcome=verdict.outcome,
+        why=_why(verdict, _named(topmost or controller), namespace),
+        namespace=namespace,
+        pod=name,
+        controller=_named(controller),
+        topmost_owner=_named(topmost),
+        vpa=verdict.vpa_name or None,
+        candidates=() if match is None or pod is None else _considered(match, pod),
+        limit_ranges=msgspec.to_builtins(verdict.limit_ranges),
+        containers=() if pod is None else _containers(pod, verdict, trail),
+        patch=verdict.patches,
+    )
+
+
+def _why(verdict: Verdict, owner: str | None, namespace: str) -> str:
+    match verdict.outcome:
+        case Outcome.NOT_SYNCED:
+            return "the cluster has not been listed yet; until then pods pass unchanged"
+        case Outcome.TIMED_OUT:
+            return f"who owns {owner} was not found out in time; the pod passes unchanged"
+        case Outcome.LOOKUP_FAILED:
+            return f"who owns {owner} can't be found out: {verdict.error}; the pod passes unchanged"
+        case Outcome.ERROR:
+            told = f"of VPA {verdict.vpa_name} or of the pod can't be used: {verdict.error}"
+            return f"a number {told}; the pod passes unchanged"
+        case Outcome.PATCHED if verdict.match is not None and verdict.match.vpa is not None:
+            return _why_patched(verdict.match.vpa, owner)
+    reason = Reason.MATCHED if verdict.match is None else verdict.match.reason
+    sentences = {
+        Reason.NO_CONTROLLER: "the pod has no controller (an owner reference with controller: "
+        "true), and VPAs target controllers",
+        Reason.NO_VPA_IN_NAMESPACE: f"no VPA of the namespace {namespace} has a targetRef",
+        Reason.NO_SCALABLE_OWNER: f"{owner} is neither of a well-known kind nor scalable",
+        Reason.NOT_TARGETED: f"no VPA targets {owner}, the pod's topmost owner",
+        Reason.NONE_APPLIES: f"no VPA that targets {owner} applies to the pod",
+    }
+    return sentences.get(reason, verdict.error or verdict.problem)
+
+
+def _why_patched(vpa: VerticalPodAutoscaler, owner: str | None) -> str:
+    name = vpa.metadata.name
+    if update_mode(vpa) == UpdateMode.OFF:
+        return f"VPA {name} targets {owner}; it has mode Off, so only its start-up boost counts"
+    if vpa.status.recommendation is None:
+        return f"VPA {name} targets {owner}, but has no recommendation yet"
+    return f"VPA {name} targets {owner}"
+
+
+def _considered(match: Match, pod: Pod) -> tuple[Considered, ...]:
+    found = [_of_candidate(each, match, pod) for each in match.candidates]
+    return tuple(
+        sorted(
+            found, key=lambda each: (each.fate is not Fate.CHOSEN, each.created or "", each.name)
+        )
+    )
+
+
+def _of_candidate(candidate: Candidate, match: Match, pod: Pod) -> Considered:
+    vpa = candidate.vpa
+    fate, why = _fate(candidate, match, pod)
+    created = vpa.metadata.creation_timestamp
+    return Considered(
+        name=vpa.metadata.name,
+        mode=update_mode(vpa),
+        created=None if created is None else created.isoformat().replace("+00:00", "Z"),
+        fate=fate,
+        why=why,
+    )
+
+
+def _fate(candidate: Candidate, match: Match, pod: Pod) -> tuple[Fate, str]:
+    if candidate.vpa is match.vpa:
+        others = len(match.candidates) > 1
+        return Fate.CHOSEN, "the oldest that applies" if others else "the only one"
+    if not changes_pods(candidate.vpa):
+        return Fate.MODE_OFF, "its mode is Off: it only gives advice"
+    if candidate.selector is None:
+        return Fate.LOOKUP_FAILED, f"its target's selector can't be found: {candidate.problem}"
+    if not candidate.selector.matches(pod.metadata.labels):
+        wanted = "nothing" if candidate.selector.nothing else str(candidate.selector)
+        return Fate.NOT_SELECTED, f"its target selects {wanted}, and the pod's labels don't match"
+    chosen = "another" if match.vpa is None else match.vpa.metadata.name
+    return Fate.OLDER_WINS, f"{chosen} is older, or as old and sorts first"
+
+
+def _containers(pod: Pod, verdict: Verdict, trail: Trail) -> tuple[ContainerWay, ...]:
+    vpa = None if verdict.match is None else verdict.match.vpa
+    if vpa is None:
+        return ()
+    values = {each.path: each.value for each in verdict.patches}
+    names = [container.name for container in pod.spec.containers]
+    indexes = {name: index for index, name in enumerate(names)}
+    names += dict.fromkeys(step.container for step in trail.steps if step.container not in indexes)
+    return tuple(
+        _container(name, tuple(_numbers(name, indexes.get(name), trail, values)), pod=pod, vpa=vpa)
+        for name in names
+    )
+
+
+def _container(
+    name: str,
+    numbers: tuple[Number, ...],
+    *,
+    pod: Pod,
+    vpa: VerticalPodAutoscaler,
+) -> ContainerWay:
+    present = actual_resources(pod, name)
+    asked = any(number.amount == Amount.REQUEST for number in numbers)
+    return ContainerWay(
+        name=name,
+        requests=_texts(None if present is None else present.requests),
+        limits=_texts(None if present is None else present.limits),
+        policy=msgspec.to_builtins(container_policy(vpa, name)),
+        note="" if asked else "nothing is recommended for it, so it stays as it is",
+        numbers=numbers,
+    )
+
+
+def _numbers(
+    name: str, index: int | None, trail: Trail, values: Mapping[str, Any]
+) -> Iterable[Number]:
+    ways: dict[tuple[Amount, str], list[Stage]] = {}
+    for step in trail.of(name):
+        value = None if step.value is None else str(step.value)
+        stage = Stage(step=step.cause, value=value)
+        ways.setdefault((step.amount, step.resource), []).append(stage)
+    order = list(Amount)
+    for amount, resource in sorted(ways, key=lambda way: order.index(way[0])):
+        path = _path(index, amount, resource)
+        written = path is not None and path in values
+        yield Number(
+            amount=amount,
+            resource=resource,
+            steps=tuple(ways[amount, resource]),
+            path=path if written else None,
+            patched=values[path] if path is not None and written else None,
+        )
+
+
+def _path(index: int | None, amount: Amount, resource: str) -> str | None:
+    if index is None or amount not in _PLACES:
+        return None
+    return pointer("spec", "containers", index, "resources", _PLACES[amount], resource)
+
+
+def _texts(quantities: Mapping[str, QuantityJson] | None) -> dict[str, str]:
+    return {name: str(value) for name, value in (quantities or {}).items()}
+
+
+def _named(controller: Controller | None) -> str | None:
+    return None if controller is None else f"{controller.kind} {controller.name}"
+
+
+def as_text(explanation: Explanation) -> str:
+    """The same for people to read."""
+    return "\n".join([*_head(explanation), *_body(explanation)]) + "\n"
+
+
+def _head(of: Explanation) -> Iterable[str]:
+    yield f"{of.namespace}/{of.pod}: {of.outcome}"
+    yield f"  {of.why}"
+    if of.controller is not None:
+        top = of.topmost_owner
+        yield f"  owner: {of.controller}" + ("" if top in (None, of.controller) else f" of {top}")
+    for each in of.candidates:
+        yield f"  VPA {each.name} ({each.mode}): {each.fate}, {each.why}"
+
+
+def _body(of: Explanation) -> Iterable[str]:
+    for container in of.containers:
+        yield ""
+        yield f"container {container.name}"
+        yield f"  has {_listed('requests', container.requests)}; " + _listed(
+            "limits", container.limits
+        )
+        if container.note:
+            yield f"  {container.note}"
+        for number in container.numbers:
+            yield from _way(number)
+    yield ""
+    yield "patch" if of.patch else "no patch"
+    for operation in of.patch:
+        yield f"  {operation.op} {operation.path} {msgspec.json.encode(operation.value).decode()}"
+
+
+def _listed(what: str, quantities: Mapping[str, str]) -> str:
+    told = ", ".join(f"{name} {value}" for name, value in quantities.items())
+    return f"{what} {told}" if told else f"no {what}"
+
+
+def _way(number: Number) -> Sequence[str]:
+    width = max(len(each.value or "-") for each in number.steps)
+    lines = [f"  {number.amount} {number.resource}"]
+    lines += [f"    {each.value or '-':>{width}}  {each.step}" for each in number.steps]
+    if number.path is not None:
+        lines.append(f"    {number.patched:>{width}}  patched")
+    return lines

@@ -1,0 +1,331 @@
+"""POST /debug/explain: which VPA and why, each number's way, and what is wrong with a manifest."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import fastapi
+import pytest
+
+from admission import debugging
+from admission.app import Webhook
+from admission.cluster import Matcher
+from admission.manifest import LARGEST
+from admission.pod_reviews import Match
+from admission.vpa_index import VpaIndex
+from builders import CREATED, recommendation, vpa
+from common.api.autoscaling import ContainerPolicy, VerticalPodAutoscaler
+from common.api.core import LimitRangeSpec
+from common.api.meta import ObjectMeta
+from common.kube.cache import Change
+from common.kube.targets import TargetError
+from common.labels import EVERYTHING, NOTHING, Selector
+from common.target.owners import Controller, OwnerProblem
+from ops_caller import Answer, post
+from webhook_harness import FakeCluster, Harness
+
+DEPLOYMENT = b"""
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - {name: app, resources: {requests: {cpu: 100m}, limits: {cpu: 200m}}}
+      - {name: proxy}
+"""
+LONELY = b"{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: app}]}}"
+POLICY = ContainerPolicy(container_name="*", max_allowed={"cpu": "500m"})
+ADVICE = (recommendation(target={"cpu": "700m"}),)
+
+
+class FewVpas:
+    """A cluster with some VPAs, whose targets select what ``selectors`` says."""
+
+    synced = True
+
+    def __init__(
+        self,
+        *vpas: VerticalPodAutoscaler,
+        selectors: Mapping[str, Selector] | None = None,
+        topmost: Controller | TargetError | None = None,
+    ) -> None:
+        index = VpaIndex()
+        for each in vpas:
+            index.apply(Change(None, each))
+        self._selectors = selectors or {}
+        self._topmost = topmost
+        self._matcher = Matcher(index, self)
+
+    async def match(self, pod: ObjectMeta) -> Match:
+        return await self._matcher.match(pod)
+
+    def limit_ranges(self, namespace: str) -> tuple[LimitRangeSpec, ...]:
+        return ()
+
+    async def topmost(self, controller: Controller) -> Controller | None:
+        if isinstance(self._topmost, TargetError):
+            raise self._topmost
+        return None if controller.kind == "Job" else controller
+
+    async def selector(self, found: VerticalPodAutoscaler) -> Selector:
+        name = found.metadata.name
+        if name == "broken":
+            raise TargetError("Deployment default/web has no selector")
+        return self._selectors.get(name, EVERYTHING)
+
+
+def app_of(webhook: Webhook) -> fastapi.FastAPI:
+    app = fastapi.FastAPI()
+    app.include_router(debugging.router(webhook.judge))
+    return app
+
+
+async def ask(
+    cluster: Any, body: bytes = DEPLOYMENT, *, query: str = "", accept: str = "*/*"
+) -> Answer:
+    app = app_of(Harness(cluster).app)
+    return await post(app, debugging.PATH, body, query=query, accept=accept)
+
+
+async def explained(cluster: Any, body: bytes = DEPLOYMENT) -> dict[str, Any]:
+    answer = await ask(cluster, body)
+    assert (answer.status, answer.media) == (200, "application/json")
+    told: dict[str, Any] = json.loads(answer.body)
+    return told
+
+
+# Which VPA, and why
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    id: str
+    cluster: Any
+    outcome: str
+    why: str
+    body: bytes = DEPLOYMENT
+    fates: tuple[str, ...] = ()
+
+
+YOUNG = vpa("a", created=CREATED + timedelta(seconds=1))
+HANGS = TargetError("no route to host", problem=OwnerProblem.UNHANDLED)
+CASES = [
+    Case(
+        id="one VPA",
+        cluster=FewVpas(vpa(recommendations=ADVICE)),
+        outcome="patched",
+        why="VPA web targets Deployment web",
+        fates=("web: chosen",),
+    ),
+    Case(
+        id="the oldest of two",
+        cluster=FewVpas(YOUNG, vpa("b", recommendations=ADVICE)),
+        outcome="patched",
+        why="VPA b targets Deployment web",
+        fates=("b: chosen", "a: older_vpa_wins"),
+    ),
+    Case(
+        id="no recommendation",
+        cluster=FewVpas(vpa()),
+        outcome="patched",
+        why="VPA web targets Deployment web, but has no recommendation yet",
+        fates=("web: chosen",),
+    ),
+    Case(
+        id="mode Off",
+        cluster=FewVpas(vpa(mode="Off", recommendations=ADVICE)),
+        outcome="off",
+        why="no VPA that targets Deployment web applies to the pod",
+        fates=("web: mode_off",),
+    ),
+    Case(
+        id="another's labels, and a broken target",
+        cluster=FewVpas(vpa("broken"), vpa("other"), selectors={"other": NOTHING}),
+        outcome="no_vpa",
+        why="no VPA that targets Deployment web applies to the pod",
+        fates=("broken: lookup_failed", "other: labels_not_selected"),
+    ),
+    Case(
+        id="another target",
+        cluster=FewVpas(vpa(target=("Deployment", "db"))),
+        outcome="no_vpa",
+        why="no VPA targets Deployment web, the pod's topmost owner",
+    ),
+    Case(
+        id="another namespace",
+        cluster=FewVpas(vpa(namespace="shop")),
+        outcome="no_vpa",
+        why="no VPA of the namespace default has a targetRef",
+    ),
+    Case(
+        id="no controller",
+        cluster=FewVpas(vpa()),
+        body=LONELY,
+        outcome="no_vpa",
+        why="the pod has no controller (an owner reference with controller: true), and VPAs "
+        "target controllers",
+    ),
+    Case(
+        id="no scalable owner",
+        cluster=FewVpas(vpa()),
+        body=DEPLOYMENT.replace(b"kind: Deployment", b"kind: Job"),
+        outcome="no_vpa",
+        why="Job web is neither of a well-known kind nor scalable",
+    ),
+    Case(
+        id="owners that can't be found out",
+        cluster=FewVpas(vpa(), topmost=HANGS),
+        outcome="lookup_failed",
+        why="who owns Deployment web can't be found out: no route to host; the pod passes "
+        "unchanged",
+    ),
+    Case(
+        id="a recommendation that is no quantity",
+        cluster=FewVpas(vpa(recommendations=(recommendation(target={"cpu": "lots"}),))),
+        outcome="error",
+        why="a number of VPA web or of the pod can't be used: not a quantity: 'lots'",
+        fates=("web: chosen",),
+    ),
+    Case(
+        id="caches that still fill",
+        cluster=FakeCluster(synced=False),
+        outcome="not_synced",
+        why="the cluster has not been listed yet; until then pods pass unchanged",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+async def test_which_vpa_and_why(case: Case) -> None:
+    told = await explained(case.cluster, case.body)
+    assert told["outcome"] == case.outcome
+    assert told["why"].startswith(case.why)
+    fates = [f"{each['name']}: {each['fate']}" for each in told["candidates"]]
+    assert fates == list(case.fates)
+    assert bool(told["patch"]) == (case.outcome == "patched")
+
+
+async def test_a_look_up_that_takes_too_long() -> None:
+    told = await explained(FakeCluster(TimeoutError()))
+    assert told["outcome"] == "timed_out"
+    assert (
+        told["why"] == "who owns Deployment web was not found out in time; the pod passes unchanged"
+    )
+
+
+# The numbers
+
+
+async def test_each_number_has_its_way_and_its_place_in_the_patch() -> None:
+    told = await explained(FewVpas(vpa(policies=(POLICY,), recommendations=ADVICE)))
+    app, proxy = told["containers"]
+    assert app["policy"] == {"containerName": "*", "maxAllowed": {"cpu": "500m"}}
+    assert (app["requests"], app["limits"]) == ({"cpu": "100m"}, {"cpu": "200m"})
+    assert app["numbers"][0] == {
+        "amount": "request",
+        "resource": "cpu",
+        "steps": [
+            {"step": "recommended in the VPA's status", "value": "700m"},
+            {"step": "capped to maxAllowed", "value": "500m"},
+        ],
+        "path": "/spec/containers/0/resources/requests/cpu",
+        "patched": "500m",
+    }
+    assert proxy["note"] == "nothing is recommended for it, so it stays as it is"
+    assert proxy["numbers"] == []
+
+
+async def test_the_text_for_people() -> None:
+    cluster = FewVpas(vpa(policies=(POLICY,), recommendations=ADVICE))
+    answer = await ask(cluster, accept="text/plain, */*")
+    assert answer.media == "text/plain; charset=utf-8"
+    lines = answer.body.decode().splitlines()
+    assert lines[:4] == [
+        "default/web-*: patched",
+        "  VPA web targets Deployment web",
+        "  owner: Deployment web",
+        "  VPA web (Recreate): chosen, the only one",
+    ]
+    start = lines.index("container app")
+    assert lines[start : start + 9] == [
+        "container app",
+        "  has requests cpu 100m; limits cpu 200m",
+        "  request cpu",
+        "    700m  recommended in the VPA's status",
+        "    500m  capped to maxAllowed",
+        "    500m  patched",
+        "  limit cpu",
+        "    1  in the proportion to the request that it had before",
+        "    1  patched",
+    ]
+    assert '  add /spec/containers/0/resources/requests/cpu "500m"' in lines
+
+
+# What can't be explained
+
+
+async def test_a_bad_manifest_gets_the_field_and_the_fix() -> None:
+    answer = await ask(FewVpas(), b"{apiVersion: v1, kind: Pod, metadata: {}}")
+    assert answer.status == 422
+    assert json.loads(answer.body) == {
+        "error": "there are none",
+        "field": "spec.containers",
+        "fix": "give the pod at least one container",
+    }
+
+
+async def test_the_same_as_text() -> None:
+    answer = await ask(FewVpas(), b"", accept="text/plain")
+    assert (answer.status, answer.media) == (400, "text/plain; charset=utf-8")
+    assert answer.body.decode() == (
+        "(the body): it is empty; post a manifest: curl --data-binary @pod.yaml\n"
+    )
+
+
+async def test_two_namespaces() -> None:
+    body = LONELY.replace(b"name: a}", b"name: a, namespace: b}")
+    answer = await ask(FewVpas(), body, query="namespace=shop")
+    assert (answer.status, json.loads(answer.body)["field"]) == (422, "metadata.namespace")
+
+
+async def test_a_body_without_end_is_not_read_to_its_end() -> None:
+    answer = await ask(FewVpas(), b" " * (2 * LARGEST + 2))
+    assert answer.status == 413
+
+
+# Nothing but a look
+
+
+async def test_nothing_is_counted() -> None:
+    harness = Harness(FewVpas(vpa(recommendations=ADVICE)))
+    await post(app_of(harness.app), debugging.PATH, DEPLOYMENT)
+    assert harness.counted("Pod", "patched") == 0
+
+
+async def test_the_page_of_endpoints_describes_it() -> None:
+    described = app_of(Harness(FewVpas()).app).openapi()["paths"][debugging.PATH]["post"]
+    assert "application/yaml" in described["requestBody"]["content"]
+    answers = described["responses"]
+    assert sorted(answers) == ["200", "400", "413", "422"]
+    schema = answers["200"]["content"]["application/json"]["schema"]
+    parts = set(schema["$defs"])
+    assert {"Explanation", "Considered", "ContainerWay", "Number", "Stage"} <= parts
+    for answer in answers.values():
+        assert set(answer["content"]) == {"application/json", "text/plain"}
+
+
+async def test_every_reference_of_the_page_leads_somewhere() -> None:
+    page = app_of(Harness(FewVpas()).app).openapi()
+    found = set(re.findall(r'"\$ref": *"#/([^"]+)"', json.dumps(page)))
+    assert found
+    for reference in found:
+        place: Any = page
+        for token in reference.split("/"):
+            place = place[token.replace("~1", "/")]
+        assert {"type", "enum"} & place.keys()
