@@ -18,6 +18,7 @@ from admission import autoscalers, review, vpa_decoding
 from admission.field_errors import undecodable
 from admission.metrics import Metrics, Outcome, Step
 from admission.pod_reviews import Cluster, LookupFailedError, Match, Policy, Verdict, judge
+from admission.remembered import PatchMemory
 from admission.review import AdmissionRequest, Subject
 from common.errors import DecodeError
 from common.recommendation.trail import Trail
@@ -57,6 +58,7 @@ class Webhook:
     def __init__(self, cluster: Cluster, policy: Policy, metrics: Metrics) -> None:
         self._cluster = cluster
         self._policy = policy
+        self._memory = PatchMemory(features=policy.features, most_boost=policy.most_boost)
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -130,7 +132,7 @@ class Webhook:
 
     async def judge(self, request: AdmissionRequest, trail: Trail | None = None) -> Verdict:
         """What becomes of the pod of a request; ``trail`` is told how each number came about."""
-        return await judge(request, self._cluster, self._policy, trail)
+        return await judge(request, self._cluster, self._policy, memory=self._memory, trail=trail)
 
     def _vpa(self, request: AdmissionRequest) -> tuple[bytes, Outcome]:
         try:

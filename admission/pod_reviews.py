@@ -13,6 +13,7 @@ import msgspec
 
 from admission.metrics import Outcome
 from admission.pods import admit_pod
+from admission.remembered import PatchMemory
 from admission.review import AdmissionRequest
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
@@ -113,9 +114,16 @@ class Verdict:
 
 
 async def judge(
-    request: AdmissionRequest, cluster: Cluster, policy: Policy, trail: Trail | None = None
+    request: AdmissionRequest,
+    cluster: Cluster,
+    policy: Policy,
+    *,
+    memory: PatchMemory,
+    trail: Trail | None = None,
 ) -> Verdict:
     """Decide about the pod of a request; ``trail`` is told how each number came about.
+
+    ``memory`` answers where no trail is asked for; it belongs to the same policy.
 
     What people, other programs or the API server did wrong is part of the verdict; whatever is
     raised is a bug of ours.
@@ -145,14 +153,17 @@ async def judge(
         return Verdict(outcome=Outcome.OFF if match.off else Outcome.NO_VPA, pod=pod, match=match)
     limit_ranges = cluster.limit_ranges(meta.namespace)
     try:
-        patches = admit_pod(
-            pod,
-            match.vpa,
-            limit_ranges,
-            features=policy.features,
-            most_boost=policy.most_boost,
-            trail=trail,
-        )
+        if trail is None:
+            patches = memory.admit(pod, match.vpa, limit_ranges)
+        else:
+            patches = admit_pod(
+                pod,
+                match.vpa,
+                limit_ranges,
+                features=policy.features,
+                most_boost=policy.most_boost,
+                trail=trail,
+            )
     except DecodeError as error:  # what people or other programs wrote, no bug of ours
         return Verdict(
             outcome=Outcome.ERROR,
