@@ -1,16 +1,19 @@
 """``python -P -m admission`` as its own process, against an API server that keeps still."""
 
+import asyncio
 import base64
 import json
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from certificates import new_bundle
 from certs.store import Directory
 from common.kube import endpoints
+from common.runtime.clock import SystemClock
 from component import Process, free_port, running_component, webhook_flags
 from fake_api import FakeApi, Reply, listing, named, status
 from webhook_client import Connection
@@ -156,3 +159,65 @@ async def test_new_certificates_are_taken_over_and_the_webhook_learns_the_author
             await admission.logged("Successfully patched webhook with new client CA")
             async with Connection.to(port, new.authority.certificate) as connection:
                 assert (await connection.review(pod_request(POD)))["allowed"]
+
+
+async def checked(admission: Process, result: str, times: int) -> None:
+    """Wait until so many self-checks were ``right``, or ``wrong``."""
+    name = f'vpa_admission_controller_self_checks_total{{result="{result}"}} '
+    async with asyncio.timeout(20):
+        while True:
+            _, metrics = await admission.get("/metrics")
+            (line,) = (line for line in metrics.splitlines() if line.startswith(name))
+            if float(line.removeprefix(name)) >= times:
+                return
+            await asyncio.sleep(0.05)  # a process of its own sets no event here
+
+
+async def test_the_lease_is_renewed_only_while_reviews_are_answered(tmp_path: Path) -> None:
+    bundle, stranger = new_bundle(), new_bundle()
+    await Directory(tmp_path).save(bundle)
+    renewal = f"POST {LEASES}"
+    async with FakeApi() as api:
+        prepare(api)
+        async with running(api, tmp_path, "--reload-cert") as (admission, _):
+            await api.asked(renewal)
+            # API servers are told to trust somebody else: from now on no review gets through.
+            (tmp_path / "caCert.pem").write_bytes(stranger.authority.certificate)
+            await admission.logged("self-check failed")
+            renewed = api.routes.count(renewal)
+            await checked(admission, "wrong", 5)
+            assert await admission.get("/readyz") == (503, "not ready: self-check")
+            assert await admission.get("/health-check") == (200, "OK")
+            assert api.routes.count(renewal) == renewed
+            assert len(admission.said("self-check failed")) == 1
+            assert "certificate refused" in admission.said("self-check failed")[0]
+            (tmp_path / "caCert.pem").write_bytes(bundle.authority.certificate)
+            await admission.logged("self-check is right again")
+            await api.asked(renewal, times=renewed + 1)
+            assert await admission.get("/readyz") == (200, "OK")
+
+
+async def test_an_expired_certificate_earns_no_lease(tmp_path: Path) -> None:
+    bundle = new_bundle(valid_from=SystemClock().now() - timedelta(days=3), days=1)
+    await Directory(tmp_path).save(bundle)
+    async with FakeApi() as api:
+        prepare(api)
+        async with running(api, tmp_path) as (admission, _):
+            await admission.logged("self-check failed")
+            await checked(admission, "wrong", 3)
+            assert await admission.get("/readyz") == (503, "not ready: certificate, self-check")
+            assert f"POST {LEASES}" not in api.routes
+
+
+async def test_a_webhook_that_cannot_be_registered_earns_no_lease(tmp_path: Path) -> None:
+    bundle = new_bundle()
+    await Directory(tmp_path).save(bundle)
+    async with FakeApi() as api:
+        prepare(api)
+        api.on(f"POST {WEBHOOKS}", status(403, "Forbidden"))
+        async with running(api, tmp_path) as (admission, _):
+            await admission.logged("caches have synced")
+            await checked(admission, "right", 4)
+            assert await admission.get("/readyz") == (200, "OK")
+            assert len(admission.said("webhook configuration not accepted yet")) == 1
+            assert f"POST {LEASES}" not in api.routes
