@@ -9,7 +9,7 @@ KEEP ?=
 CLUSTER ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint types contracts unit record e2e docs controlplane demo bench bench-sandbox bench-decisions bench-admission bench-e2e clean
+.PHONY: help venv test lint types contracts unit record e2e docs controlplane demo bench bench-sandbox bench-decisions bench-admission fuzz-admission bench-e2e clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -69,6 +69,10 @@ bench-decisions: venv ## quantities and histograms
 # Options: make bench-admission BENCH='--rounds=5 -o json'; needs the load generator oha
 bench-admission: venv ## the webhook over TLS: CPU, latencies and memory, with 1 and 5,000 VPAs
 	@PYTHONPATH=. $(PY) -m benchmarks.admission $(BENCH)
+
+# Options: make fuzz-admission BENCH='--count=10000 --seed=7'
+fuzz-admission: venv ## 100,000 reviews that are nearly right, to a whole webhook
+	@PYTHONPATH=.:tests $(PY) -m benchmarks.fuzz_admission $(BENCH)
 
 # Options: make bench-e2e BENCH='--pods=50 --vpas=25 -o json'
 bench-e2e: venv controlplane ## our components on a real control plane, 2,000 pods and 1,000 VPAs

@@ -56,17 +56,14 @@ class PatchMemory:
         self, pod: Pod, vpa: VerticalPodAutoscaler, limit_ranges: Sequence[LimitRangeSpec]
     ) -> tuple[Operation, ...]:
         """What :func:`admission.pods.admit_pod` says, with its errors, which are not remembered."""
-        meta = vpa.metadata
-        key = _encoder.encode(
-            (meta.namespace, meta.name, pod.metadata.annotations, pod.spec, pod.status)
-        )
-        known = self._known.get(key)
         ranges = tuple(limit_ranges)
+        key = _shape(pod, vpa)
+        known = self._known.get(key)
         if known is not None and known.vpa is vpa and known.limit_ranges == ranges:
             self._known.move_to_end(key)
             return known.patches
         patches = admit_pod(pod, vpa, ranges, features=self._features, most_boost=self._most_boost)
-        if len(key) <= _LARGEST_SHAPE:
+        if key and len(key) <= _LARGEST_SHAPE:
             self._remember(key, _Remembered(vpa, ranges, patches, len(key) + _OVERHEAD))
         return patches
 
@@ -77,3 +74,14 @@ class PatchMemory:
         while self._size > _BUDGET:
             _, dropped = self._known.popitem(last=False)
             self._size -= dropped.size
+
+
+def _shape(pod: Pod, vpa: VerticalPodAutoscaler) -> bytes:
+    """What the patch depends on; empty if the pod has numbers beyond what can be encoded."""
+    meta = vpa.metadata
+    try:
+        return _encoder.encode(
+            (meta.namespace, meta.name, pod.metadata.annotations, pod.spec, pod.status)
+        )
+    except OverflowError:  # a request of thirty digits without quotes is a quantity, too
+        return b""

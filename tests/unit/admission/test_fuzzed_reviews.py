@@ -86,6 +86,11 @@ PODS = b'"resource":{"group":"","version":"v1","resource":"pods"}'
 VPAS = (
     b'"resource":{"group":"autoscaling.k8s.io","version":"v1","resource":"verticalpodautoscalers"}'
 )
+HUGE_REQUEST = (
+    b',"object":{"metadata":{},"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":'
+    + b"9" * 40
+    + b"}}}]}}"
+)
 
 
 @pytest.mark.parametrize(
@@ -97,6 +102,7 @@ VPAS = (
         pytest.param(PODS + b',"object":{"metadata":{"name":"\xff"}}', id="a pod's name"),
         pytest.param(PODS + b',"object":' + b"[" * 20_000, id="lists without end"),
         pytest.param(PODS + b',"object":' + b'{"a":' * 9_000 + b"1" + b"}" * 9_000, id="deep pod"),
+        pytest.param(PODS + HUGE_REQUEST, id="a request of forty digits"),
         pytest.param(VPAS + b',"object":{"spec":' + b'{"a":' * 950 + b"1" + b"}" * 951, id="deep"),
         pytest.param(VPAS + b',"name":"\xff"', id="a VPA's name that is no UTF-8"),
         pytest.param(VPAS + b',"object":{"metadata":{"name":"\xff"}}', id="a VPA that is no UTF-8"),
