@@ -135,6 +135,8 @@ class Webhook:
         return await judge(request, self._cluster, self._policy, memory=self._memory, trail=trail)
 
     def _vpa(self, request: AdmissionRequest) -> tuple[bytes, Outcome]:
+        if request.operation in ("DELETE", "CONNECT"):  # nothing is written, so nothing is wrong
+            return review.allow(request.uid), Outcome.UNSUPPORTED
         try:
             new = vpa_decoding.decode(request.object)
             old = vpa_decoding.decode(request.old_object) if request.operation == "UPDATE" else None

@@ -32,7 +32,7 @@ class Outcome(enum.StrEnum):
     LOOKUP_FAILED = "lookup_failed"  # the pod's owners could not be found out
     BAD_OBJECT = "bad_object"  # a pod of a version or a shape that we don't know
     UNDECODABLE = "undecodable"  # a body that is no review
-    UNSUPPORTED = "unsupported"  # neither a pod nor a VPA
+    UNSUPPORTED = "unsupported"  # neither a pod nor a VPA, or a VPA that is deleted
     CONTENT_TYPE = "content_type"
     OVERSIZED = "oversized"
     ERROR = "error"  # a bug or a broken VPA; the pod passes unchanged

@@ -227,6 +227,15 @@ async def test_a_vpa_without_fault_passes_as_it_is() -> None:
     assert harness.counted("VPA", "allowed") == 1
 
 
+@pytest.mark.parametrize("operation", ["DELETE", "CONNECT"])
+async def test_a_vpa_that_nobody_writes_is_not_checked(operation: str) -> None:
+    """The registered rules don't ask for this; those that somebody else writes might."""
+    request = vpa_request(None, {"spec": {"updatePolicy": {}}}) | {"operation": operation}
+    harness = Harness()
+    assert await harness.review(request) == {"uid": "u-2", "allowed": True}
+    assert harness.counted("VPA", "unsupported") == 1
+
+
 async def test_an_old_vpa_that_cannot_be_read_is_a_denial() -> None:
     new = {"spec": {"updatePolicy": {"updateMode": "Off"}}}
     response = await Harness().review(vpa_request(new, old={"spec": 7}))
