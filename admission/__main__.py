@@ -61,7 +61,9 @@ async def serve(settings: Settings, clock: Clock, *, namespace: str) -> None:
         qps=settings.kube_api_qps,
         burst=settings.kube_api_burst,
     ) as client:
-        controllers = ControllerCaches.following(client, namespace=settings.vpa_object_namespace)
+        controllers = ControllerCaches.following(
+            client, namespace=settings.vpa_object_namespace, only_owners=True
+        )
         cluster = CachedCluster(
             client,
             controllers,

@@ -1,18 +1,33 @@
 """The parts of ``meta/v1`` that we read."""
 
+import sys
 from collections.abc import Mapping
+
+from msgspec.structs import force_setattr
 
 from common.api.base import Time, Wire
 
 
-class OwnerReference(Wire, frozen=True, kw_only=True):
-    """An entry of ``metadata.ownerReferences``."""
+class Owner(Wire, frozen=True, kw_only=True, gc=False):
+    """What of an entry of ``metadata.ownerReferences`` tells who controls whom.
+
+    There are as many as objects, and their versions and kinds are few: those are shared.
+    """
 
     api_version: str = ""
     kind: str = ""
     name: str = ""
-    uid: str = ""
     controller: bool | None = None
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "api_version", sys.intern(self.api_version))
+        force_setattr(self, "kind", sys.intern(self.kind))
+
+
+class OwnerReference(Owner, frozen=True, kw_only=True, gc=False):
+    """An entry of ``metadata.ownerReferences``."""
+
+    uid: str = ""
 
 
 class ObjectMeta(Wire, frozen=True, kw_only=True):
@@ -30,6 +45,21 @@ class ObjectMeta(Wire, frozen=True, kw_only=True):
     owner_references: tuple[OwnerReference, ...] | None = None
 
 
+class OwnedMeta(Wire, frozen=True, kw_only=True, gc=False):
+    """``metadata`` of an object that is kept only for its name and its owners.
+
+    A cluster has tens of thousands of them, in far fewer namespaces: their names are shared.
+    """
+
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+    owner_references: tuple[Owner, ...] | None = None
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "namespace", sys.intern(self.namespace))
+
+
 class LabelSelectorRequirement(Wire, frozen=True, kw_only=True):
     """One ``matchExpressions`` entry."""
 
@@ -43,6 +73,12 @@ class LabelSelector(Wire, frozen=True, kw_only=True):
 
     match_labels: Mapping[str, str] | None = None
     match_expressions: tuple[LabelSelectorRequirement, ...] | None = None
+
+
+class OwnedObject(Wire, frozen=True, kw_only=True, gc=False):
+    """Any object, of which only its name and its owners matter."""
+
+    metadata: OwnedMeta
 
 
 class PartialObject(Wire, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from common.api.base import Wire
-from common.api.meta import LabelSelector, ObjectMeta
+from common.api.meta import LabelSelector, ObjectMeta, OwnedMeta
 
 
 class WorkloadSpec(Wire, frozen=True, kw_only=True):
@@ -23,7 +23,7 @@ class WorkloadStatus(Wire, frozen=True, kw_only=True):
 class Workload(Wire, frozen=True, kw_only=True):
     """A Deployment, ReplicaSet, StatefulSet, DaemonSet or Job."""
 
-    metadata: ObjectMeta
+    metadata: OwnedMeta
     spec: WorkloadSpec = WorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
 
@@ -38,7 +38,7 @@ class ReplicationControllerSpec(Wire, frozen=True, kw_only=True):
 class ReplicationController(Wire, frozen=True, kw_only=True):
     """A ReplicationController."""
 
-    metadata: ObjectMeta
+    metadata: OwnedMeta
     spec: ReplicationControllerSpec = ReplicationControllerSpec()
     status: WorkloadStatus = WorkloadStatus()
 
@@ -76,7 +76,7 @@ class CronJobSpec(Wire, frozen=True, kw_only=True):
 class CronJob(Wire, frozen=True, kw_only=True):
     """A CronJob."""
 
-    metadata: ObjectMeta
+    metadata: OwnedMeta
     spec: CronJobSpec = CronJobSpec()
 
 

@@ -28,6 +28,9 @@ T = TypeVar("T")
 _RESTARTS = 3  # of a list whose continue token expired
 _SLICE = 50  # objects decoded before other tasks get their turn
 _WATCH_SECONDS = (300, 600)  # how long the server keeps a watch, drawn at random
+# Whole objects do as well, where a server knows nothing else: decoding takes what it needs.
+_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+_METADATA_LIST = _METADATA.replace("Metadata;", "MetadataList;")
 _WATCH_IDLE = 180.0  # seconds without a byte; bookmarks come about once a minute
 
 
@@ -154,7 +157,8 @@ class KubeClient:
         token = ""
         while True:
             asked = {**query, "continue": token} if token else query
-            body = await self.request("GET", path, query=asked)
+            accept = _METADATA_LIST if endpoint.metadata_only else ""
+            body = await self.request("GET", path, query=asked, accept=accept)
             try:
                 page = _page_decoder.decode(body)
             except msgspec.DecodeError as error:
@@ -215,6 +219,7 @@ class KubeClient:
             query,
             seconds=seconds,
             idle=_WATCH_IDLE,
+            accept=_METADATA if endpoint.metadata_only else "",
             on_open=on_open,
         )
         async with contextlib.aclosing(chunks):
@@ -313,6 +318,7 @@ class KubeClient:
         query: Query | None = None,
         body: Any = None,
         content_type: str = "application/json",
+        accept: str = "",
         retry: bool = True,
         seconds: float = CALL_SECONDS,
     ) -> bytes:
@@ -331,6 +337,7 @@ class KubeClient:
                 content_type=content_type,
                 seconds=seconds,
                 retry=retry and method == "GET",
+                accept=accept,
             )
         )
 

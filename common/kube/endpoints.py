@@ -8,6 +8,7 @@ from urllib.parse import quote
 from common.api.autoscaling import VerticalPodAutoscaler, VerticalPodAutoscalerCheckpoint
 from common.api.coordination import Lease
 from common.api.core import Event, LimitRange, Namespace, Pod
+from common.api.meta import OwnedObject
 from common.api.metrics import PodMetrics
 from common.api.workloads import CronJob, ReplicationController, Workload
 
@@ -42,7 +43,8 @@ class Access:
 class Endpoint(Generic[T]):
     """One resource of the API, and the wire type of its objects.
 
-    ``resource`` is the plural name that stands in paths; ``group`` is empty for core.
+    ``resource`` is the plural name that stands in paths; ``group`` is empty for core. With
+    ``metadata_only`` lists and watches ask for nothing but the metadata of the objects.
     """
 
     group: str
@@ -51,6 +53,7 @@ class Endpoint(Generic[T]):
     kind: str
     type: type[T]
     namespaced: bool = True
+    metadata_only: bool = False
 
     @property
     def api_version(self) -> str:
@@ -90,6 +93,9 @@ REPLICATION_CONTROLLERS = Endpoint(
 )
 DEPLOYMENTS = Endpoint("apps", "v1", "deployments", "Deployment", Workload)
 REPLICA_SETS = Endpoint("apps", "v1", "replicasets", "ReplicaSet", Workload)
+REPLICA_SET_OWNERS = Endpoint(
+    "apps", "v1", "replicasets", "ReplicaSet", OwnedObject, metadata_only=True
+)
 STATEFUL_SETS = Endpoint("apps", "v1", "statefulsets", "StatefulSet", Workload)
 DAEMON_SETS = Endpoint("apps", "v1", "daemonsets", "DaemonSet", Workload)
 JOBS = Endpoint("batch", "v1", "jobs", "Job", Workload)

@@ -5,10 +5,11 @@ vertical-pod-autoscaler/pkg/target/fetcher.go, ``controllerFetcher`` in
 pkg/target/controller_fetcher.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self, assert_never
 
 from common.api.autoscaling import VerticalPodAutoscaler
+from common.api.meta import OwnedObject
 from common.api.workloads import CronJob, ReplicationController, Workload
 from common.errors import VpaError
 from common.kube import endpoints
@@ -71,7 +72,7 @@ class ControllerCaches:
     """The controllers of the seven well-known kinds."""
 
     deployments: Cache[Workload]
-    replica_sets: Cache[Workload]
+    replica_sets: Cache[Workload] | Cache[OwnedObject]
     stateful_sets: Cache[Workload]
     daemon_sets: Cache[Workload]
     jobs: Cache[Workload]
@@ -79,11 +80,23 @@ class ControllerCaches:
     replication_controllers: Cache[ReplicationController]
 
     @classmethod
-    def following(cls, client: KubeClient, *, namespace: str = "") -> Self:
-        """Caches of one namespace or, by default, of all; each still has to be run."""
+    def following(
+        cls, client: KubeClient, *, namespace: str = "", only_owners: bool = False
+    ) -> Self:
+        """Caches of one namespace or, by default, of all; each still has to be run.
+
+        A cluster has many times more ReplicaSets than anything else. With ``only_owners``
+        nothing is known of them but who owns whom; the selector of one that is itself a target
+        is then asked of its scale.
+        """
+        replica_sets: Cache[Workload] | Cache[OwnedObject]
+        if only_owners:
+            replica_sets = Cache(client, endpoints.REPLICA_SET_OWNERS, namespace=namespace)
+        else:
+            replica_sets = Cache(client, endpoints.REPLICA_SETS, namespace=namespace)
         return cls(
             deployments=Cache(client, endpoints.DEPLOYMENTS, namespace=namespace),
-            replica_sets=Cache(client, endpoints.REPLICA_SETS, namespace=namespace),
+            replica_sets=replica_sets,
             stateful_sets=Cache(client, endpoints.STATEFUL_SETS, namespace=namespace),
             daemon_sets=Cache(client, endpoints.DAEMON_SETS, namespace=namespace),
             jobs=Cache(client, endpoints.JOBS, namespace=namespace),
@@ -105,7 +118,9 @@ class ControllerCaches:
             self.replication_controllers,
         )
 
-    def find(self, controller: Controller) -> Workload | CronJob | ReplicationController | None:
+    def find(
+        self, controller: Controller
+    ) -> Workload | CronJob | ReplicationController | OwnedObject | None:
         """The object of a well-known kind; None if it isn't there."""
         cache = self._by_kind(controller.kind)
         return cache.get(controller.namespace, controller.name)
@@ -146,6 +161,9 @@ class Targets:
                 f"{ref.kind} {target.namespace}/{ref.name} does not exist",
                 problem=OwnerProblem.MISSING,
             )
+        if isinstance(found, OwnedObject):
+            api_version = endpoints.REPLICA_SETS.api_version  # the target may have left it out
+            return await self._scale_selector(replace(target, api_version=api_version))
         try:
             return _own_selector(found)
         except LabelSelectorError as error:

@@ -40,6 +40,7 @@ class Call:
     content_type: str
     seconds: float
     retry: bool
+    accept: str = ""  # media types of the answer; empty: JSON
 
 
 class Transport:
@@ -112,6 +113,7 @@ class Transport:
         *,
         seconds: float,
         idle: float,
+        accept: str = "",
         on_open: Callable[[], None] | None = None,
     ) -> AsyncGenerator[bytes, None]:
         """The body of a watch, chunk by chunk as it comes.
@@ -131,6 +133,7 @@ class Transport:
             content_type="",
             seconds=CALL_SECONDS,
             retry=False,
+            accept=accept,
         )
         response = await self._open_stream(call, timeout)
         if on_open is not None:
@@ -191,6 +194,8 @@ class Transport:
         if self._session is None:
             raise RuntimeError("the client is not open: use it as an asynchronous context manager")
         headers = dict(identification)
+        if call.accept:
+            headers["Accept"] = call.accept
         if call.body is not None:
             headers["Content-Type"] = call.content_type
         query = "?" + urlencode(call.query) if call.query else ""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from common.api.meta import ObjectMeta, OwnerReference
+from common.api.meta import ObjectMeta, Owner
 
 WELL_KNOWN_KINDS = frozenset(
     {
@@ -54,7 +54,7 @@ class Controller:
 class Found:
     """The object, or its scale subresource, exists."""
 
-    owner_references: tuple[OwnerReference, ...] | None = None
+    owner_references: tuple[Owner, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def topmost(
     return Topmost(found)
 
 
-def _controlling_owner(namespace: str, owners: tuple[OwnerReference, ...]) -> Controller | None:
+def _controlling_owner(namespace: str, owners: tuple[Owner, ...]) -> Controller | None:
     for owner in owners:
         if owner.controller:
             return Controller(namespace, owner.kind, owner.name, owner.api_version)

@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import functools
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from builders import vpa
 from common.api.autoscaling import TargetReference, VerticalPodAutoscaler, VpaSpec
 from common.api.meta import ObjectMeta
+from common.kube.client import KubeClient
 from common.kube.targets import ControllerCaches, TargetError, Targets
 from common.target.owners import Controller
 from fake_api import FakeApi, Reply, listing, named, status
@@ -26,6 +28,7 @@ LISTS = {
     "CronJob": "/apis/batch/v1/cronjobs",
     "ReplicationController": "/api/v1/replicationcontrollers",
 }
+only_owners = functools.partial(ControllerCaches.following, only_owners=True)
 SELECTOR = {"matchLabels": {"app": "web"}}
 
 
@@ -54,12 +57,17 @@ def discover(api: FakeApi, *, with_scale: bool = True) -> None:
 
 
 @contextlib.asynccontextmanager
-async def resolving(api: FakeApi, **controllers: list[dict[str, Any]]) -> AsyncIterator[Targets]:
+async def resolving(
+    api: FakeApi,
+    following: Callable[[KubeClient], ControllerCaches] = ControllerCaches.following,
+    /,
+    **controllers: list[dict[str, Any]],
+) -> AsyncIterator[Targets]:
     for kind, path in LISTS.items():
         api.on(f"GET {path}", listing(*controllers.get(kind, [])))
         api.on(f"WATCH {path}", Reply(chunks=[], hold=True))
     async with api.client() as client, asyncio.TaskGroup() as group:
-        caches = ControllerCaches.following(client)
+        caches = following(client)
         tasks = [group.create_task(cache.run()) for cache in caches.all()]
         for cache in caches.all():
             await cache.wait_synced()
@@ -82,6 +90,42 @@ async def test_the_selector_of_a_well_known_kind_is_its_own(kind: str) -> None:
         selector = await t.selector(vpa(target=(kind, "web")))
     assert selector.matches({"app": "web"})
     assert not selector.matches({"app": "other"})
+
+
+async def test_of_replica_sets_only_owners_are_asked_for_where_that_is_enough() -> None:
+    made = owned("web-1", by=("apps/v1", "Deployment", "web"))
+    async with FakeApi() as api:
+        async with resolving(
+            api, only_owners, ReplicaSet=[made], Deployment=[owned("web")]
+        ) as targets:
+            top = await targets.topmost(Controller("default", "ReplicaSet", "web-1", "apps/v1"))
+        forms = {
+            (request.path, request.method): request.headers["Accept"] for request in api.requests
+        }
+    assert top == Controller("default", "Deployment", "web", "apps/v1")
+    lists, watches = "as=PartialObjectMetadataList;", "as=PartialObjectMetadata;"
+    assert lists in forms[LISTS["ReplicaSet"], "GET"]
+    assert watches in forms[LISTS["ReplicaSet"], "WATCH"]
+    assert forms[LISTS["Deployment"], "GET"] == "application/json"
+
+
+@pytest.mark.parametrize("version", ["apps/v1", ""], ids=["apps/v1", "no version"])
+async def test_a_replica_set_of_which_only_owners_are_known_tells_its_selector_by_its_scale(
+    version: str,
+) -> None:
+    kinds = [{"name": "replicasets", "kind": "ReplicaSet"}, {"name": "replicasets/scale"}]
+    async with FakeApi() as api:
+        api.on("GET /apis/apps", Reply(body={"versions": [{"version": "v1"}]}))
+        api.on("GET /apis/apps/v1", Reply(body={"resources": kinds}))
+        path = "/apis/apps/v1/namespaces/default/replicasets/web/scale"
+        api.on(f"GET {path}", scale("web", selector="app=web"))
+        ref = TargetReference(api_version=version, kind="ReplicaSet", name="web")
+        target = VerticalPodAutoscaler(
+            metadata=ObjectMeta(name="web", namespace="default"), spec=VpaSpec(target_ref=ref)
+        )
+        async with resolving(api, only_owners, ReplicaSet=[owned("web")]) as targets:
+            selector = await targets.selector(target)
+    assert str(selector) == "app=web"
 
 
 async def test_a_cron_job_is_known_by_its_template_and_a_controller_by_its_map() -> None:
