@@ -31,6 +31,7 @@ _TEMPLATES: Final = {
 }
 _KINDS: Final = ", ".join(("Pod", *_TEMPLATES))
 _AT = re.compile(r"(.*) - at `\$\.?([^`]*)`", re.DOTALL)
+_MISSING = re.compile("Object missing required field `(.*)`")
 
 
 class ManifestError(VpaError):
@@ -68,11 +69,7 @@ def read(body: bytes, *, namespace: str = "") -> Manifest:
         raw = msgspec.json.encode(manifest)
         pod = msgspec.json.decode(raw, type=Pod)
     except msgspec.ValidationError as error:
-        found = _AT.fullmatch(str(error))
-        problem, field = found.groups() if found is not None else (str(error), "")
-        raise ManifestError(
-            problem, field=field or "(the whole object)", fix="write a value of the type expected"
-        ) from error
+        raise _mistyped(str(error)) from error
     _check(pod)
     name = metadata.get("name") or f"{metadata.get('generateName') or ''}*"
     return Manifest(pod.metadata.namespace, name, raw)
@@ -118,9 +115,13 @@ def _harmless(body: bytes) -> bytes:
 
 
 def _only_object(documents: list[Any]) -> dict[str, Any]:
+    """The only one; of several the only one that makes pods."""
     found = [document for document in documents if document is not None]
+    if len(found) > 1:
+        kinds = ("Pod", *_TEMPLATES)
+        found = [each for each in found if isinstance(each, dict) and each.get("kind") in kinds]
     if len(found) != 1:
-        raise _of_body(f"it holds {len(found)} objects", "post one at a time")
+        raise _of_body(f"it holds {len(found)} objects that make pods", "post one at a time")
     if not isinstance(found[0], dict):
         raise _of_body("it is no object", "start with apiVersion: v1 and kind: Pod", status=422)
     return found[0]
@@ -169,6 +170,17 @@ def _member(of: dict[str, Any], *path: str, required: bool = True) -> dict[str, 
             field = ".".join(path[:depth])
             raise ManifestError(problem, field=field, fix="write an object there")
     return dict(found)
+
+
+def _mistyped(told: str) -> ManifestError:
+    """What the decoder says, as a field and a fix."""
+    found = _AT.fullmatch(told)
+    problem, field = found.groups() if found is not None else (told, "")
+    missing = _MISSING.fullmatch(problem)
+    if missing is not None:
+        field = f"{field}.{missing[1]}".lstrip(".")
+        return ManifestError("it is missing", field=field, fix=f"write {missing[1]}: there")
+    return ManifestError(problem, field=field or "(the body)", fix="write what is expected")
 
 
 def _check(pod: Pod) -> None:

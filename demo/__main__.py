@@ -40,6 +40,7 @@ SETTLED_FOR = 10.0  # seconds that every chapter must stay at its end
 START_WITHIN = 30.0  # seconds
 LOWERED_CPU = "2"  # what toobig's maxAllowed is lowered to
 _WEBHOOK = "vpa-webhook-config"
+_COMPONENTS = ("admission", "recommender", "updater")
 _STARTING = {
     SANDBOX: "Starting a sandbox cluster on loopback.",
     CONTROL_PLANE: "Starting a real control plane on loopback, with simulated nodes.",
@@ -54,6 +55,7 @@ class Story:
     now: dict[str, WorkloadState] = field(default_factory=dict)
     progress: dict[str, Progress] = field(default_factory=dict)
     lowered: bool = False
+    addresses: dict[str, str] = field(default_factory=dict)  # of admission, for curl
 
     def look(self, states: dict[str, WorkloadState]) -> None:
         """Take the states and judge them."""
@@ -106,9 +108,10 @@ async def tell(settings: Settings, view: View, stop: asyncio.Event) -> Story:
             if story.start:
                 _print_summary(story, settings.output)
             if settings.keep and not stop.is_set():
+                exports = {"KUBECONFIG": str(folder / "kubeconfig")} | story.addresses
+                told = "".join(f"    export {name}={value}\n" for name, value in exports.items())
                 view.say(
-                    f"\nThe cluster stays up until Ctrl-C. In another terminal:\n"
-                    f"    export KUBECONFIG={folder / 'kubeconfig'}\n"
+                    f"\nThe cluster stays up until Ctrl-C. In another terminal:\n{told}"
                     f"    kubectl --namespace {NAMESPACE} get vpa,pods"
                 )
                 await stop.wait()
@@ -141,8 +144,11 @@ async def _cluster(
 
 async def _start_components(
     client: KubeClient, folder: Path, processes: Processes, view: View
-) -> None:
-    """Make certificates, start the three components, and wait for the webhook's registration."""
+) -> dict[str, str]:
+    """Make certificates, start the three components, and wait for the webhook's registration.
+
+    Returns where to ask admission, by the names of environment variables.
+    """
     certificates = folder / "certs"
     maker = await processes.start(
         "certs", ["certs", f"--output-dir={certificates}", "--host=127.0.0.1"]
@@ -150,7 +156,7 @@ async def _start_components(
     if await maker.process.wait():
         maker.check()
     processes.running.remove(maker)
-    port = free_port()
+    port, ops = free_port(), {name: f"127.0.0.1:{free_port()}" for name in _COMPONENTS}
     common = [f"--kubeconfig={folder / 'kubeconfig'}"]
     components = {
         "admission": [
@@ -168,13 +174,17 @@ async def _start_components(
     }
     view.say("Starting the components, three processes that know the cluster by a kubeconfig:")
     for name, flags in components.items():
-        address = f"--address=127.0.0.1:{free_port()}"
-        running = await processes.start(name, [name, *common, address, *flags])
+        running = await processes.start(name, [name, *common, f"--address={ops[name]}", *flags])
         view.say(f"    {running.command}")
     async with asyncio.timeout(START_WITHIN):
         while not await _registered(client):
             processes.check()
             await asyncio.sleep(0.1)
+    return {
+        "WEBHOOK": f"https://127.0.0.1:{port}",
+        "CA": str(certificates / "caCert.pem"),
+        "OPS": f"http://{ops['admission']}",
+    }
 
 
 async def _registered(client: KubeClient) -> bool:
@@ -206,7 +216,8 @@ async def _watch(
             await _usage_known(story, observer, processes, stop)
         story.start = story.now
         if not stop.is_set():
-            await _start_components(client, settings.folder.resolve(), processes, view)
+            folder = settings.folder.resolve()
+            story.addresses = await _start_components(client, folder, processes, view)
         loop = asyncio.get_running_loop()
         began, ended_at = loop.time(), None
         while not stop.is_set():

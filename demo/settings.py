@@ -101,6 +101,7 @@ UPDATER = (
     "--feature-gates=InPlace=true",
 )
 ADMISSION = (
+    "--debug-endpoints",
     "--status-lease-update-interval=2s",
     "--feature-gates=InPlace=true",
 )

@@ -86,6 +86,11 @@ def test_a_template_makes_a_pod_that_its_object_controls(text: str, owner: dict[
     assert ("labels" in pod["metadata"]) == (owner["kind"] == "Deployment")
 
 
+def test_of_several_objects_the_one_that_makes_pods() -> None:
+    others = "kind: Service\n---\n" + DEPLOYMENT + "---\nkind: VerticalPodAutoscaler\n---\n"
+    assert read_text(others) == read_text(DEPLOYMENT)
+
+
 def with_resources(text: str) -> str:
     return POD.replace("requests: {cpu: 1, memory: 64Mi}", text)
 
@@ -98,7 +103,10 @@ def with_resources(text: str) -> str:
         pytest.param("\x00", 400, "(the body)", "neither YAML nor JSON", id="no text"),
         pytest.param("[" * 10_000, 400, "(the body)", "nests deeper", id="brackets in brackets"),
         pytest.param("a: &a 1\nb: *a", 400, "(the body)", "alias *a", id="an alias"),
-        pytest.param(POD + "---" + POD, 400, "(the body)", "2 objects", id="two objects"),
+        pytest.param(
+            POD + "---" + POD, 400, "(the body)", "2 objects that make pods", id="two pods"
+        ),
+        pytest.param("a: 1\n---\nb: 1", 400, "(the body)", "0 objects that", id="two of no kind"),
         pytest.param("x" * (LARGEST + 1), 413, "(the body)", "larger than", id="too large"),
         pytest.param("web", 422, "(the body)", "no object", id="a word"),
         pytest.param("{}", 422, "kind", "missing", id="no kind"),
@@ -128,6 +136,11 @@ def with_resources(text: str) -> str:
             POD.replace("name: app", "name: [app]"),
             *(422, "spec.containers[0].name", "Expected `str`, got `array`"),
             id="a list for a name",
+        ),
+        pytest.param(
+            POD.replace("name: app", "image: app"),
+            *(422, "spec.containers[0].name", "it is missing"),
+            id="a container without a name",
         ),
         pytest.param(
             with_resources("requests: {cpu: lots}"),

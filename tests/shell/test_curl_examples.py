@@ -1,0 +1,137 @@
+"""What the pages show of curl is what comes: the calls are made, and their answers compared."""
+
+import asyncio
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from certificates import new_bundle
+from certs.store import Directory
+from common.kube import endpoints
+from component import LOOPBACK, free_port, running_component, webhook_flags
+from fake_api import FakeApi, Reply, listing, named, status
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("README.md", "docs/operations.md")
+LISTED = (
+    *(endpoints.DEPLOYMENTS, endpoints.REPLICA_SETS, endpoints.STATEFUL_SETS),
+    *(endpoints.DAEMON_SETS, endpoints.JOBS, endpoints.CRON_JOBS),
+    *(endpoints.REPLICATION_CONTROLLERS, endpoints.LIMIT_RANGES, endpoints.VPAS),
+)
+BLOCK = re.compile(r"(?:^(?: {4}.*)?\n)+", re.MULTILINE)
+CALL = re.compile(r"^\$ (curl (?:.*[\\|]\n)*.*)\n", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A command of a page, and what the page shows of its answer; … stands for anything."""
+
+    page: str
+    command: str
+    answer: str
+
+
+def shown(page: str) -> Iterator[Shown]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for block in BLOCK.findall(text):
+        lines = re.sub(r"^ {4}", "", block, flags=re.MULTILINE)
+        _, *parts = CALL.split(lines)
+        for command, answer in zip(parts[::2], parts[1::2], strict=True):
+            yield Shown(page, command, answer.strip())
+
+
+def pattern(answer: str) -> str:
+    """A regular expression; numbers of metrics may be others."""
+    numbers = re.sub(r"^(vpa_.*) [0-9.e+-]+$", r"\1 …", answer, flags=re.MULTILINE)
+    return re.escape(numbers).replace("…", ".*")
+
+
+def example() -> dict[str, Any]:
+    """The objects of the example by kind; its VPA says what it said when the pages were written."""
+    text = (ROOT / "examples" / "overprovisioned.yaml").read_text(encoding="utf-8")
+    found = {each["kind"]: each for each in yaml.safe_load_all(text)}
+    amounts = {
+        amount: {"cpu": cpu, "memory": "250Mi"}
+        for amount, cpu in (
+            *(("target", "49m"), ("uncappedTarget", "49m")),
+            *(("lowerBound", "48m"), ("upperBound", "114m")),
+        )
+    }
+    found["VerticalPodAutoscaler"]["status"] = {
+        "recommendation": {"containerRecommendations": [{"containerName": "app"} | amounts]}
+    }
+    for each in found.values():
+        each["metadata"] |= {"uid": "u", "resourceVersion": "1"}
+    return found
+
+
+def prepare(api: FakeApi) -> None:
+    objects = example()
+    items = {
+        endpoints.DEPLOYMENTS.resource: [objects["Deployment"]],
+        endpoints.VPAS.resource: [objects["VerticalPodAutoscaler"]],
+    }
+    for endpoint in LISTED:
+        api.on(f"GET {endpoint.collection()}", listing(*items.get(endpoint.resource, [])))
+        api.on(f"WATCH {endpoint.collection()}", Reply(chunks=[], hold=True))
+    webhook = endpoints.MUTATING_WEBHOOKS
+    api.on(f"GET {webhook.object('vpa-webhook-config')}", status(404, "NotFound"))
+    api.on(f"POST {webhook.collection()}", Reply(status=201, body=named("vpa-webhook-config")))
+    leases = endpoints.LEASES
+    lease = leases.object("vpa-admission-controller", "kube-system")
+    api.on(f"GET {lease}", status(404, "NotFound"))
+    created = Reply(status=201, body=named("vpa-admission-controller"))
+    api.on(f"POST {leases.collection('kube-system')}", created)
+
+
+async def answer_of(command: str, variables: dict[str, str]) -> str:
+    """What a command prints; it is one of ours, and runs in the folder of the project."""
+    process = await asyncio.create_subprocess_exec(
+        *("bash", "-c", f"set -o pipefail; {command}"),
+        cwd=ROOT,
+        env={"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8"} | variables,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _ = await process.communicate()
+    assert process.returncode == 0, command
+    return out.decode().strip()
+
+
+@pytest.mark.skipif(
+    any(shutil.which(tool) is None for tool in ("bash", "curl", "jq", "base64")),
+    reason="the calls on the pages need bash, curl, jq and base64",
+)
+async def test_what_the_pages_show_is_what_comes(tmp_path: Path) -> None:
+    calls = [call for page in PAGES for call in shown(page)]
+    bundle = new_bundle()
+    await Directory(tmp_path).save(bundle)
+    port = free_port()
+    flags = (
+        *webhook_flags(tmp_path, port),
+        *("--debug-endpoints", "--status-lease-update-interval=100ms"),
+    )
+    async with FakeApi() as api:
+        prepare(api)
+        async with running_component("admission", api, tmp_path, *flags) as admission:
+            await api.asked(f"POST {endpoints.LEASES.collection('kube-system')}")
+            variables = {
+                "WEBHOOK": f"https://{LOOPBACK}:{port}",
+                "CA": str(tmp_path / "caCert.pem"),
+                "OPS": f"http://{LOOPBACK}:{admission.ops}",
+            }
+            for call in calls:
+                came = await answer_of(call.command, variables)
+                told = f"{call.page}: {call.command}\nshows\n{call.answer}\nbut it is\n{came}"
+                assert re.fullmatch(pattern(call.answer), came), told
+
+
+def test_each_endpoint_is_shown() -> None:
+    commands = [call.command for page in PAGES for call in shown(page)]
+    for part in ('"$WEBHOOK/"', "/health-check", "/readyz", "/metrics", "/debug/explain"):
+        assert any(part in command for command in commands), part
