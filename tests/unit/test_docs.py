@@ -172,7 +172,7 @@ SHOWN_IN = {
     "X10": ("updater/cycle.py", "starting with the one at ``first``"),
     "X11": (RESIZE, "test_a_false_condition_hides_no_true_one"),
     "X12": ("tests/golden/test_updater_metrics.py", "test_events_have_the_references_words"),
-    "A8": (WEBHOOK, "test_namespaces"),
+    "A8": (WEBHOOK, '("--ignored-vpa-object-namespaces=a,b",)'),
     "A15": (WEBHOOK, "test_the_whole_configuration"),
     "A16": (HEALTH, "test_the_ops_address_answers"),
     "X13": (WEBHOOK, "test_the_next_one_patches_and_never_deletes"),
