@@ -132,7 +132,7 @@ def _responses() -> dict[int | str, dict[str, Any]]:
         200: _content(Explanation, 200, "shop/web-*: patched\n")
         | {"description": "What becomes of the pod, and why."},
         400: refused | {"description": "Neither YAML nor JSON, or not one object."},
-        413: refused | {"description": "Larger than a mebibyte."},
+        413: refused | {"description": f"Larger than {manifest.LARGEST} bytes."},
         422: refused | {"description": "No manifest of a pod or of a template; says what to fix."},
     }
 

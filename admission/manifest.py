@@ -4,6 +4,7 @@ It may be a pod, or anything that makes pods from a template: then the pod is th
 the object itself for its controller.
 """
 
+import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from common.api.core import Pod
 from common.errors import DecodeError, VpaError
 from common.quantity import Quantity
 
-LARGEST: Final = 1024 * 1024  # bytes
+LARGEST: Final = 256 * 1024  # bytes; as YAML they take a second, which reviews have to share
 _DEEPEST: Final = 100  # levels
 _TEMPLATE: Final = ("spec", "template")
 # Where each kind has the template of its pods.
@@ -29,7 +30,7 @@ _TEMPLATES: Final = {
     "ReplicationController": _TEMPLATE,
     "CronJob": ("spec", "jobTemplate", "spec", "template"),
 }
-_KINDS: Final = ", ".join(("Pod", *_TEMPLATES))
+_KINDS: Final = ("Pod", *_TEMPLATES)  # a tuple: what is posted as a kind may be no text
 _AT = re.compile(r"(.*) - at `\$\.?([^`]*)`", re.DOTALL)
 _MISSING = re.compile("Object missing required field `(.*)`")
 
@@ -68,6 +69,8 @@ def read(body: bytes, *, namespace: str = "") -> Manifest:
     try:
         raw = msgspec.json.encode(manifest)
         pod = msgspec.json.decode(raw, type=Pod)
+    except TypeError as error:  # YAML has keys that JSON doesn't
+        raise _of_body(str(error), "write keys as texts", status=422) from error
     except msgspec.ValidationError as error:
         raise _mistyped(str(error)) from error
     _check(pod)
@@ -90,6 +93,9 @@ def _parsed(body: bytes) -> dict[str, Any]:
         raise _of_body(problem, "post one object alone", status=413)
     if not body.strip():
         raise _of_body("it is empty", "post a manifest: curl --data-binary @pod.yaml")
+    with contextlib.suppress(msgspec.DecodeError, RecursionError, ValueError):
+        # Nearly every JSON is YAML, but not characters that JSON writes as two halves.
+        return _only_object([msgspec.json.decode(body)])
     try:
         return _only_object(list(yaml.load_all(_harmless(body), _Loader)))
     except (yaml.YAMLError, RecursionError, ValueError) as error:
@@ -118,8 +124,7 @@ def _only_object(documents: list[Any]) -> dict[str, Any]:
     """The only one; of several the only one that makes pods."""
     found = [document for document in documents if document is not None]
     if len(found) > 1:
-        kinds = ("Pod", *_TEMPLATES)
-        found = [each for each in found if isinstance(each, dict) and each.get("kind") in kinds]
+        found = [each for each in found if isinstance(each, dict) and each.get("kind") in _KINDS]
     if len(found) != 1:
         raise _of_body(f"it holds {len(found)} objects that make pods", "post one at a time")
     if not isinstance(found[0], dict):
@@ -132,9 +137,9 @@ def _pod_of(manifest: dict[str, Any], *, namespace: str) -> dict[str, Any]:
     if kind == "AdmissionReview":
         fix = "post reviews to the webhook's own port, and a manifest here"
         raise ManifestError("it is a review, no manifest", field="kind", fix=fix)
-    if kind != "Pod" and kind not in _TEMPLATES:
+    if kind not in _KINDS:
         problem = "it is missing" if kind is None else f"nothing is made of {kind!r} here"
-        raise ManifestError(problem, field="kind", fix=f"post one of: {_KINDS}")
+        raise ManifestError(problem, field="kind", fix=f"post one of: {', '.join(_KINDS)}")
     if kind == "Pod" and manifest.get("apiVersion") != "v1":
         problem = f"pods are of v1, not of {manifest.get('apiVersion')!r}"
         raise ManifestError(problem, field="apiVersion", fix="write apiVersion: v1")

@@ -1,9 +1,13 @@
 """Manifests that people post by hand, and what they are told about those that can't be used."""
 
+import contextlib
 import json
 from typing import Any
 
 import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from admission.manifest import LARGEST, ManifestError, read
 
@@ -56,6 +60,13 @@ def test_a_pod_stays_as_it_is() -> None:
 def test_json_is_read_as_well() -> None:
     _, pod = read_text(POD)
     assert read_text(json.dumps(pod, indent="\t"))[1] == pod
+
+
+def test_json_may_write_a_character_in_two_halves() -> None:
+    _, pod = read_text(POD)
+    pod["metadata"]["annotations"] = {"mood": "\N{GRINNING FACE}"}
+    assert "\\ud83d\\ude00" in json.dumps(pod)
+    assert read_text(json.dumps(pod))[1] == pod
 
 
 @pytest.mark.parametrize(
@@ -166,3 +177,48 @@ def test_two_namespaces_are_one_too_many() -> None:
     with pytest.raises(ManifestError, match="the manifest says 'shop'") as raised:
         read(DEPLOYMENT.encode(), namespace="other")
     assert raised.value.field == "metadata.namespace"
+
+
+NAMES = st.sampled_from(
+    ("kind", "apiVersion", "metadata", "name", "namespace", "spec", "template", "containers")
+)
+WORDS = st.sampled_from(
+    ("Pod", "Deployment", "CronJob", "v1", "250m", "on", "2026-01-02", "\ud83d")
+)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | WORDS | st.binary(max_size=3)
+TREES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES | SCALARS, inner, max_size=5),
+    max_leaves=12,
+)
+
+
+def nearly_right(tree: Any, path: list[str]) -> Any:
+    """A good manifest with something else in one place."""
+    manifest = yaml.safe_load(POD if len(path) < 3 else DEPLOYMENT)
+    place = manifest
+    for name in path[:-1]:
+        place = place.setdefault(name, {})
+        if not isinstance(place, dict):
+            return manifest
+    place[path[-1]] = tree
+    return manifest
+
+
+@settings(max_examples=60, deadline=None, database=None)
+@given(tree=TREES, path=st.lists(NAMES, min_size=1, max_size=4))
+def test_whatever_is_posted_is_read_or_refused(tree: Any, path: list[str]) -> None:
+    for document in (tree, nearly_right(tree, path)):
+        with contextlib.suppress(ManifestError):
+            read(yaml.safe_dump(document, allow_unicode=True).encode(errors="surrogatepass"))
+        with contextlib.suppress(ManifestError):
+            read(json.dumps(document, skipkeys=True, default=str).encode())
+
+
+@settings(max_examples=100, deadline=None, database=None)
+@given(
+    body=st.binary(max_size=60) | st.text("{}[]:,-&*!|>'\"#%@ \n\tka1", max_size=40).map(str.encode)
+)
+def test_whatever_bytes_come(body: bytes) -> None:
+    with contextlib.suppress(ManifestError):
+        read(body)
