@@ -9,8 +9,9 @@ vertical-pod-autoscaler/pkg/admission-controller/logic/server.go; admission.md 1
 """
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -33,6 +34,8 @@ SELF_CHECK_PATH = "/self-check"
 """A review like any other, but it is ours: not counted, and told apart by how it ended."""
 OUTCOME_HEADER = b"x-review-outcome"
 
+_WAITS = re.compile(rb"(?:^|&)timeout=(\d{1,6})s(?:&|$)")
+_LONGEST_WAIT = 30  # seconds that API servers wait at most
 _JSON = b"application/json"
 _JSON_HEADERS = ((b"content-type", _JSON),)
 _TEXT_HEADERS = ((b"content-type", b"text/plain; charset=utf-8"),)
@@ -59,6 +62,7 @@ class Webhook:
         self._cluster = cluster
         self._policy = policy
         self._memory = PatchMemory(features=policy.features, most_boost=policy.most_boost)
+        self._hurried = tuple(_hurried(policy, seconds) for seconds in range(_LONGEST_WAIT + 1))
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,7 +70,8 @@ class Webhook:
         started = perf_counter()
         body = await _read(scope, receive)
         read = perf_counter()
-        answer = await self.answer(_header(scope, b"content-type"), body)
+        policy = self._policy_for(scope["query_string"])
+        answer = await self.answer(_header(scope, b"content-type"), body, policy)
         answered = perf_counter()
         headers = [*(_TEXT_HEADERS if answer.status == 413 else _JSON_HEADERS)]
         headers.append((b"content-length", b"%d" % len(answer.body)))
@@ -85,7 +90,14 @@ class Webhook:
         metrics.spent(Step.TOTAL, ended - started)
         metrics.reviewed(answer.subject, answer.outcome, ended - started)
 
-    async def answer(self, content_type: bytes, body: bytes | None) -> _Answer:
+    def _policy_for(self, query: bytes) -> Policy:
+        """API servers tell how long they wait; where somebody else registered us, we don't know."""
+        waits = _WAITS.search(query)
+        if waits is None:
+            return self._policy
+        return self._hurried[min(int(waits[1]), _LONGEST_WAIT)]
+
+    async def answer(self, content_type: bytes, body: bytes | None, policy: Policy) -> _Answer:
         """Answer one body; None stands for one that is too large.
 
         Total: whatever comes in, something goes out, and no pod is ever refused.
@@ -104,13 +116,13 @@ class Webhook:
         if request is None:
             answer = review.in_version_of(asked, review.allow(""))
             return _Answer(200, answer, Subject.UNKNOWN, Outcome.UNDECODABLE)
-        answer, outcome = await self._review(request)
+        answer, outcome = await self._review(request, policy)
         return _Answer(200, review.in_version_of(asked, answer), request.subject, outcome)
 
-    async def _review(self, request: AdmissionRequest) -> tuple[bytes, Outcome]:
+    async def _review(self, request: AdmissionRequest, policy: Policy) -> tuple[bytes, Outcome]:
         try:
             if request.subject is Subject.POD:
-                return await self._pod(request)
+                return await self._pod(request, policy)
             if request.subject is Subject.VPA:
                 return self._vpa(request)
         # The one broad except of the project. Nothing that goes wrong in here, a bug of ours
@@ -120,8 +132,8 @@ class Webhook:
             return review.allow(request.uid), Outcome.ERROR
         return review.allow(request.uid), Outcome.UNSUPPORTED
 
-    async def _pod(self, request: AdmissionRequest) -> tuple[bytes, Outcome]:
-        verdict = await self.judge(request)
+    async def _pod(self, request: AdmissionRequest, policy: Policy) -> tuple[bytes, Outcome]:
+        verdict = await judge(request, self._cluster, policy, memory=self._memory)
         if verdict.problem:
             told = {"vpa": verdict.vpa_name} if verdict.vpa_name else {}
             told |= {"error": verdict.error} if verdict.error else {}
@@ -178,6 +190,11 @@ async def _read(scope: Scope, receive: Receive) -> bytes | None:
         if not message.get("more_body"):
             return b"".join(parts)
         message = await receive()
+
+
+def _hurried(policy: Policy, seconds: int) -> Policy:
+    """The policy for an API server that waits so long: look-ups take a quarter of it at most."""
+    return replace(policy, lookup_deadline=min(policy.lookup_deadline, seconds / 4))
 
 
 def _header(scope: Scope, name: bytes) -> bytes:

@@ -64,6 +64,7 @@ class Harness:
         pieces: Sequence[Mapping[str, Any]] | None = None,
         method: str = "POST",
         path: str = "/",
+        query: str = "timeout=30s",
     ) -> tuple[int, bytes]:
         """HTTP status and body of the answer; ``pieces`` replaces the body's one message."""
         waiting = list(pieces or [{"type": "http.request", "body": body, "more_body": False}])
@@ -76,7 +77,13 @@ class Harness:
             sent.append(message)
 
         headers = [(b"content-type", content_type.encode())] if content_type else []
-        scope = {"type": "http", "method": method, "path": path, "headers": headers}
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "query_string": query.encode(),
+            "headers": headers,
+        }
         await self.app(scope, receive, send)
         start, *rest = sent
         return start["status"], b"".join(message["body"] for message in rest)

@@ -109,6 +109,34 @@ async def test_a_look_up_that_hangs_is_given_up() -> None:
 
 
 @pytest.mark.parametrize(
+    ("query", "outcome"),
+    [
+        pytest.param("timeout=0s", "timed_out", id="no time at all"),
+        pytest.param("dryRun=All&timeout=0s", "timed_out", id="among others"),
+        pytest.param("timeout=1s", "patched", id="a second: a quarter of it is enough"),
+        pytest.param("timeout=30s", "patched", id="the longest"),
+        pytest.param("timeout=999999s", "patched", id="longer than any API server waits"),
+        pytest.param("timeout=0", "patched", id="no duration"),
+        pytest.param("mytimeout=0s", "patched", id="something else"),
+        pytest.param("timeout=-1s", "patched", id="a negative one"),
+        pytest.param("", "patched", id="not told"),
+    ],
+)
+async def test_the_deadline_follows_the_time_that_the_api_server_tells(
+    query: str, outcome: str
+) -> None:
+    class Slow(FakeCluster):
+        async def match(self, pod: ObjectMeta) -> Match:
+            await asyncio.sleep(0.001)
+            return await super().match(pod)
+
+    harness = Harness(Slow(Match(WEB)))
+    body = json.dumps({"request": pod_request(POD)}).encode()
+    await harness.post(body, query=query)
+    assert harness.counted("Pod", outcome) == 1
+
+
+@pytest.mark.parametrize(
     "pod",
     [
         pytest.param(None, id="null"),
