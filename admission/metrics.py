@@ -91,6 +91,7 @@ class Metrics:
             ["resource", "outcome"],
             registry=registry,
         )
+        self._found: dict[tuple[Subject, Outcome], tuple[Histogram, Counter]] = {}
         checks = Counter(
             f"{_PREFIX}_self_checks_total",
             "Reviews that the webhook asked of itself, by whether the answer was right.",
@@ -111,8 +112,13 @@ class Metrics:
 
     def reviewed(self, subject: Subject, outcome: Outcome, seconds: float) -> None:
         """Count one review that took ``seconds``."""
-        self._latency.labels(outcome.status, subject.value).observe(seconds)
-        self._reviews.labels(subject.value, outcome.value).inc()
+        found = self._found.get((subject, outcome))
+        if found is None:  # looking for labels takes longer than counting
+            latency = self._latency.labels(outcome.status, subject.value)
+            found = latency, self._reviews.labels(subject.value, outcome.value)
+            self._found[subject, outcome] = found
+        found[0].observe(seconds)
+        found[1].inc()
         if subject is Subject.POD:
             self._pods[outcome is Outcome.PATCHED].inc()
 

@@ -5,6 +5,8 @@ vertical-pod-autoscaler/pkg/target/fetcher.go, ``controllerFetcher`` in
 pkg/target/controller_fetcher.
 """
 
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self, assert_never
 
@@ -50,6 +52,7 @@ ACCESS = (
 """What :class:`ControllerCaches` and :class:`Targets` call: any custom resource may be a target."""
 
 _NO_TARGET = "targetRef not defined. If this is a v1beta1 object, switch to v1"
+_MOST_SELECTORS = 20_000  # kept; more than anybody has VPAs
 
 
 class TargetError(VpaError):
@@ -67,7 +70,7 @@ class TargetError(VpaError):
         self.problem = problem
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: there is one, and it keeps an index
 class ControllerCaches:
     """The controllers of the seven well-known kinds."""
 
@@ -122,14 +125,11 @@ class ControllerCaches:
         self, controller: Controller
     ) -> Workload | CronJob | ReplicationController | OwnedObject | None:
         """The object of a well-known kind; None if it isn't there."""
-        cache = self._by_kind(controller.kind)
-        return cache.get(controller.namespace, controller.name)
+        return self._by_kind[controller.kind].get(controller.namespace, controller.name)
 
-    def _by_kind(self, kind: str) -> Cache[Any]:
-        for cache in self.all():
-            if cache.endpoint.kind == kind:
-                return cache
-        raise KeyError(kind)
+    @functools.cached_property
+    def _by_kind(self) -> Mapping[str, Cache[Any]]:
+        return {cache.endpoint.kind: cache for cache in self.all()}
 
 
 class Targets:
@@ -142,6 +142,8 @@ class Targets:
     def __init__(self, client: KubeClient, controllers: ControllerCaches) -> None:
         self._controllers = controllers
         self._scales = Scales(client)
+        # By target: the object at hand when its selector was read. A changed one is another.
+        self._selectors: dict[Controller, tuple[object, Selector]] = {}
 
     async def selector(self, vpa: VerticalPodAutoscaler) -> Selector:
         """The selector of the pods that the VPA's target controls.
@@ -164,10 +166,17 @@ class Targets:
         if isinstance(found, OwnedObject):
             api_version = endpoints.REPLICA_SETS.api_version  # the target may have left it out
             return await self._scale_selector(replace(target, api_version=api_version))
+        known = self._selectors.get(target)
+        if known is not None and known[0] is found:
+            return known[1]
         try:
-            return _own_selector(found)
+            selector = _own_selector(found)
         except LabelSelectorError as error:
             raise TargetError(str(error)) from error
+        if len(self._selectors) >= _MOST_SELECTORS:
+            self._selectors.clear()
+        self._selectors[target] = (found, selector)
+        return selector
 
     async def topmost(self, controller: Controller) -> Controller | None:
         """The topmost well-known or scalable controller, ``controller`` included, or None.

@@ -13,8 +13,9 @@ from common.api.autoscaling import TargetReference, VerticalPodAutoscaler, VpaSp
 from common.api.meta import ObjectMeta
 from common.kube.client import KubeClient
 from common.kube.targets import ControllerCaches, TargetError, Targets
+from common.kube.watch import identity
 from common.target.owners import Controller
-from fake_api import FakeApi, Reply, listing, named, status
+from fake_api import FakeApi, Reply, listing, named, status, until, watch_line
 
 GROUP = "/apis/example.test"
 SCALE = "/apis/example.test/v1/namespaces/default/rockets/r/scale"
@@ -288,3 +289,23 @@ async def test_a_node_is_no_owner_and_is_never_asked_for() -> None:
         with pytest.raises(TargetError, match="node is not a valid owner"):
             await t.topmost(Controller("default", "Node", "n1", "v1"))
     assert not [route for route in api.routes if "nodes" in route]
+
+
+async def test_a_changed_selector_counts_at_once() -> None:
+    changed = owned("web", selector={"matchLabels": {"app": "other"}})
+    changed["metadata"]["resourceVersion"] = "2"
+    async with FakeApi() as api:
+        api.on("GET /apis/apps/v1/deployments", listing(owned("web", selector=SELECTOR)))
+        async with api.client() as client, asyncio.TaskGroup() as group:
+            caches = ControllerCaches.following(client)
+            targets = Targets(client, caches)
+            lines = Reply(chunks=[watch_line("MODIFIED", changed)], hold=True)
+            following = group.create_task(caches.deployments.run())
+            await caches.deployments.wait_synced()
+            before = await targets.selector(vpa())
+            assert await targets.selector(vpa()) is before
+            api.on("WATCH /apis/apps/v1/deployments", lines)
+            await until(lambda: identity(caches.deployments.get("default", "web"))[2] == "2")
+            after = await targets.selector(vpa())
+            following.cancel()
+    assert (str(before), str(after)) == ("app=web", "app=other")
