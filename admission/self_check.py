@@ -25,8 +25,8 @@ IN_A_ROW = 3
 """Right checks after a wrong one, before the Lease is renewed again.
 
 A single hiccup is over before the Lease counts as stale: with the flags' defaults it is 40 of
-60 seconds old by then. A check that fails again and again never gets so far, and evictions
-stop: half of the replacements would come up with the wrong size.
+60 seconds old by then. A check that fails every third time or more often never gets so far, and
+evictions stop: too many of the replacements would come up with the wrong size.
 """
 _LOOPBACK = "127.0.0.1"
 _NAME = "self-check"  # of the pod, its container and its namespace

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from admission.app import Match
 from admission.metrics import Metrics
-from admission.self_check import IN_A_ROW, Caller, SelfCheck, SelfCheckError, Standing
+from admission.self_check import Caller, SelfCheck, SelfCheckError, Standing
 from admission.tls import KeyPair
 from builders import recommendation, vpa
 from certificates import new_bundle, write_pair
@@ -224,10 +224,28 @@ def test_the_lease_waits_for_several_right_checks_after_a_wrong_one(checks: str,
     assert told + " and steady" * standing.steady == want
 
 
-def test_a_single_hiccup_is_over_before_the_updaters_timeout() -> None:
-    interval, timeout = 10, 60  # seconds, the flags' defaults
-    age = interval * (1 + IN_A_ROW)  # from the renewal before the wrong check to the next
-    assert age + interval <= timeout
+@pytest.mark.parametrize(
+    ("checks", "evicts"),
+    [
+        pytest.param("+" * 30, True, id="all right"),
+        pytest.param("++++++-" * 5, True, id="a hiccup a minute"),
+        pytest.param("+++-" * 8, True, id="every fourth check fails"),
+        pytest.param("++-" * 10, False, id="every third"),
+        pytest.param("+-" * 15, False, id="every other"),
+        pytest.param("+" * 10 + "-" * 20, False, id="broken for good"),
+        pytest.param("-" * 20 + "+" * 10, True, id="repaired"),
+    ],
+)
+def test_whether_the_updater_evicts_at_the_end_with_the_flags_defaults(
+    checks: str, evicts: object
+) -> None:
+    interval, timeout = 10, 60  # seconds
+    standing, renewed = Standing(), -timeout
+    for number, check in enumerate(checks):
+        standing = standing.after(right=check == "+")
+        if standing.steady:
+            renewed = interval * number
+    assert (interval * len(checks) - renewed < timeout) is evicts
 
 
 @dataclass
