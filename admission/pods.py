@@ -20,6 +20,7 @@ from common.errors import DecodeError
 from common.features import FeatureGates
 from common.patches import Operation, add, pointer
 from common.quantity import Quantity
+from common.recommendation.boosts import before_boost
 from common.recommendation.container_resources import WantedResources, wanted_resources
 from common.recommendation.policy import container_policy, is_off
 from common.recommendation.processing import process
@@ -66,14 +67,15 @@ def admit_pod(
     if pod.metadata.annotations is None:
         operations.append(add("/metadata/annotations", {}))
     told: list[str] = []
-    wanted = _wanted(pod, vpa, limit_ranges, trail)
+    bare = before_boost(pod) if features.cpu_startup_boost else pod
+    wanted = _wanted(bare, vpa, limit_ranges, trail)
     for index, (container, resources) in enumerate(zip(pod.spec.containers, wanted, strict=True)):
         if features.cpu_startup_boost:
             policy = container_policy(vpa, container.name)
             if is_off(policy):
                 continue
             boost = boosted(
-                container,
+                bare.spec.containers[index],
                 vpa,
                 policy,
                 requests=resources.requests,

@@ -9,6 +9,7 @@ from common.api.core import LimitRangeSpec, Pod
 from common.features import FeatureGates
 from common.quantity import QuantityError
 from common.recommendation.actual import actual_requests
+from common.recommendation.boosts import before_boost
 from common.recommendation.container_resources import wanted_resources
 from common.recommendation.processing import Processed, process
 from common.resources import ResourceQuantities
@@ -195,10 +196,15 @@ def plan_unboost(
     mode: UpdateMode,
     expired: Collection[str],
 ) -> tuple[ResizePlan, tuple[str, ...]] | Decision:
-    """The resize that takes back the ``expired`` boosts, and the annotations that go with them."""
+    """The resize that takes back the ``expired`` boosts, and the annotations that go with them.
+
+    What is recommended is fitted to the pod as it will be without them, as admission did: under
+    a LimitRange for pods the boost of one container would count against the others (A21).
+    """
     try:
-        processed = None if mode is UpdateMode.OFF else process(pod, vpa, limit_ranges)
-        recommended = wanted_resources(pod, vpa, processed, limit_ranges)
+        bare = before_boost(pod, expired)
+        processed = None if mode is UpdateMode.OFF else process(bare, vpa, limit_ranges)
+        recommended = wanted_resources(bare, vpa, processed, limit_ranges)
         ended = unboosted(pod, recommended, expired=expired)
         if ended is None:
             return leave(Reason.UNREADABLE)

@@ -108,6 +108,8 @@ def measure(
             scale_up = scale_up or target.milli > request.milli
     diff = 0.0
     for resource, wanted in recommended.items():
+        if requested.get(resource) == wanted:
+            continue  # zero of both, too: equal is a difference of none (D31)
         base = max(float(requested.get(resource, 0)), 1.0)
         diff += abs(base - float(wanted)) / base
     return Drift(resource_diff=diff, outside_range=outside, scale_up=scale_up)

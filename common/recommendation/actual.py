@@ -18,6 +18,7 @@ class ContainerResources:
     name: str
     requests: ResourceQuantities
     limits: ResourceQuantities
+    limits_follow: bool = True  # the requests; False where only requests are controlled (A18)
 
 
 def actual_resources(pod: Pod, name: str) -> ResourceRequirements | None:

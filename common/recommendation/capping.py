@@ -182,15 +182,19 @@ def _request_bounds(
 ) -> tuple[dict[str, Quantity], dict[str, Quantity]]:
     """The lowest and the highest request whose limit the LimitRange still accepts.
 
-    Both the request and its limit have to reach the minimum.
+    Both the request and its limit have to reach the minimum. A limit that stands follows no
+    request, so the bounds are those of the request itself (A18).
     """
     low: dict[str, Quantity] = {}
     high: dict[str, Quantity] = {}
     for name in RESOURCES:
+        stands = not container.limits_follow and not container.limits.get(name, ZERO).is_zero
         if name in limits.min:
-            low[name] = max(_boundary(name, limits.min, container, limits), limits.min[name])
+            least = ZERO if stands else _boundary(name, limits.min, container, limits)
+            low[name] = max(least, limits.min[name])
         if name in limits.max:
-            high[name] = _boundary(name, limits.max, container, limits)
+            most = limits.max[name]
+            high[name] = most if stands else _boundary(name, limits.max, container, limits)
     return low, high
 
 
@@ -212,8 +216,9 @@ class _Share:
 
     name: str
     request: Quantity  # recommended; what it has now, without a recommendation
-    limit: Quantity  # in proportion to ``request``; zero: none
+    limit: Quantity  # in proportion to ``request``, unless it stands; zero: none
     recommended: bool  # only then may it change
+    limit_follows: bool  # the request; else the limit can't be scaled
 
 
 def fit_to_pod_limits(
@@ -224,8 +229,9 @@ def fit_to_pod_limits(
     """Scale the recommendations of a pod together until their sum fits the bounds for pods.
 
     A container without a recommendation keeps what it has; the others share the rest in
-    proportion (admission.md A13). The reference scales such containers too, with the effect
-    that requests drift from pass to pass; without such a container the answers are the same.
+    proportion (admission.md A13); so does one whose limit stands, where limits are scaled (A18).
+    The reference scales such containers too, with the effect that requests drift from pass to
+    pass; without such a container the answers are the same.
     """
     if limits is None:
         return tuple(recommendations)
@@ -265,18 +271,21 @@ def _share(
 ) -> _Share:
     recommended = values.get(container.name)
     request = (container.requests if recommended is None else recommended).get(resource, ZERO)
-    limit = proportional_limit(
-        resource,
-        request,
-        limit=container.limits.get(resource),
-        request=container.requests.get(resource),
-        default=limits.default.get(resource),
-    )
+    limit = container.limits.get(resource)
+    if container.limits_follow:
+        limit = proportional_limit(
+            resource,
+            request,
+            limit=limit,
+            request=container.requests.get(resource),
+            default=limits.default.get(resource),
+        ).quantity
     return _Share(
         name=container.name,
         request=request,
-        limit=limit.quantity or ZERO,
+        limit=limit or ZERO,
         recommended=bool(recommended),
+        limit_follows=container.limits_follow,
     )
 
 
@@ -294,13 +303,13 @@ def _shared_out(
     fits = low <= limited and low <= requested and (high.is_zero or high >= limited)
     if fits or limited.is_zero:
         return {}
-    fixed = [share for share in shares if not share.recommended]
     raises = low > requested
+    free = [share for share in shares if share.recommended and (raises or share.limit_follows)]
     if raises:
-        kept = _sum(share.request for share in fixed)
+        kept = requested - _sum(share.request for share in free)
         total, goal = requested - kept, low - kept
     else:
-        kept = _sum(share.limit for share in fixed)
+        kept = limited - _sum(share.limit for share in free)
         total, goal = limited - kept, (high if ZERO < high < limited else low) - kept
     if goal <= ZERO or total <= ZERO:
         return {}
@@ -312,8 +321,7 @@ def _shared_out(
             result=goal,
             round_up=raises,
         ).quantity
-        for share in shares
-        if share.recommended
+        for share in free
     }
 
 

@@ -7,6 +7,7 @@ Source: admission.md 6.2; vertical-pod-autoscaler/pkg/utils/vpa/recommendation_p
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from common.api.autoscaling import RecommendedPodResources, ResourcePolicy, VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
@@ -14,7 +15,22 @@ from common.quantity import Quantity
 from common.recommendation.actual import containers_of
 from common.recommendation.capping import ContainerAmounts, cap_for_pod
 from common.recommendation.policy import container_policy, is_off
-from common.recommendation.trail import ORDERED, RECOMMENDED, SWITCHED_OFF, UNCAPPED, Amount, Trail
+from common.recommendation.settling import (
+    hold_rounded,
+    is_settled,
+    mark_standing_limits,
+    never_nothing,
+    steepest,
+)
+from common.recommendation.trail import (
+    ORDERED,
+    RECOMMENDED,
+    SETTLED,
+    SWITCHED_OFF,
+    UNCAPPED,
+    Amount,
+    Trail,
+)
 from common.resources import ResourceQuantities, parse_quantities
 
 __all__ = ["ContainerAmounts", "Processed", "process"]
@@ -41,7 +57,9 @@ def process(
     """Fit the recommendation of a VPA to a pod; None if there is none yet.
 
     ``limit_ranges`` are all of the pod's namespace. The steps: drop containers that are
-    switched off (A17), cap as the reference does but for A13, put the bounds in order (A14).
+    switched off (A17) and resources without a name (A22), cap as the reference does but for A13
+    and A18, scale nothing down to zero (A20), keep what only rounding would change (A19), put the
+    bounds in order (A14).
     ``trail`` is told each step of each number.
 
     Raises:
@@ -51,20 +69,25 @@ def process(
         return None
     policy = vpa.spec.resource_policy
     recommended = parse_recommendation(vpa.status.recommendation)
-    kept = drop_switched_off(recommended, policy)
+    kept = drop_nameless(drop_switched_off(recommended, policy))
     if trail is not None:
         _tell_recommended(trail, recommended, kept)
-    capped = cap_for_pod(
-        kept,
-        containers=containers_of(pod),
-        policy=policy,
-        limit_ranges=limit_ranges,
-        trail=trail,
-    )
-    containers = {each.name: order_bounds(each) for each in capped.recommendations}
+    containers = containers_of(pod)
+    if limit_ranges:
+        containers = mark_standing_limits(containers, policy)
+    fit = partial(cap_for_pod, kept, policy=policy, limit_ranges=limit_ranges)
+    capped = fit(containers=containers, trail=trail)
+    settled = capped.recommendations
+    if limit_ranges:
+        settled = never_nothing(settled, kept)
+        if not is_settled(settled, containers):
+            steep = fit(containers=steepest(containers, kept)).recommendations
+            settled = hold_rounded(settled, never_nothing(steep, kept), containers)
+    ordered = {each.name: order_bounds(each) for each in settled}
     if trail is not None:
-        _tell_ordered(trail, capped.recommendations, containers)
-    return Processed(containers, capped.notes)
+        _tell_settled(trail, capped.recommendations, settled)
+        _tell_ordered(trail, settled, ordered)
+    return Processed(ordered, capped.notes)
 
 
 def parse_recommendation(recommendation: RecommendedPodResources) -> tuple[ContainerAmounts, ...]:
@@ -94,6 +117,16 @@ def drop_switched_off(
         recommendation
         for recommendation in recommendations
         if not is_off(container_policy(policy, recommendation.name))
+    )
+
+
+def drop_nameless(recommendations: Sequence[ContainerAmounts]) -> tuple[ContainerAmounts, ...]:
+    """Leave out targets for a resource with an empty name, which no pod can have (A22)."""
+    return tuple(
+        replace(each, target={name: value for name, value in each.target.items() if name})
+        if "" in each.target
+        else each
+        for each in recommendations
     )
 
 
@@ -134,6 +167,13 @@ def _tell_recommended(
     for each in recommended:
         if each.name not in left:
             trail.ended(each.name, SWITCHED_OFF)
+
+
+def _tell_settled(
+    trail: Trail, before: Sequence[ContainerAmounts], after: Sequence[ContainerAmounts]
+) -> None:
+    for old, new in zip(before, after, strict=True):
+        trail.moved(old.name, Amount.REQUEST, old.target, new.target, raised=SETTLED)
 
 
 def _tell_ordered(

@@ -17,6 +17,7 @@ SWITCHED_OFF = "dropped: the container's policy has mode Off"
 NO_CONTAINER = "dropped: the pod has no such container"
 RAISED_FOR_POD = "raised in proportion to fit Min in pod LimitRange"
 LOWERED_FOR_POD = "lowered in proportion to fit Max in pod LimitRange"
+SETTLED = "settled: one unit at least, and what only rounding would change stays"
 ORDERED = "moved to the target: lower bound <= target <= upper bound"
 REQUESTS_ONLY = "left as it is: controlledValues is RequestsOnly"
 

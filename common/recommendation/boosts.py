@@ -1,0 +1,69 @@
+"""A pod as it was before the start-up boosts of its containers (gate CPUStartupBoost).
+
+Source: admission.md 7, updater.md 11; the rule A21 is ours.
+"""
+
+from collections.abc import Collection, Mapping
+
+from msgspec.structs import replace
+
+from common.annotations import (
+    OriginalResources,
+    boosted_containers,
+    parse_startup_boost,
+    startup_boost_key,
+)
+from common.api.base import QuantityJson
+from common.api.core import Container, ContainerStatus, Pod, ResourceRequirements
+from common.resources import RESOURCES, ResourceQuantities
+
+
+def before_boost(pod: Pod, names: Collection[str] | None = None) -> Pod:
+    """The pod with what its boosted containers had before, as its annotations tell (A21).
+
+    ``names`` says which containers; None means all of them. What the kubelet reports of such a
+    container is left out, and an annotation that can't be read tells nothing.
+    """
+    annotations = pod.metadata.annotations or {}
+    read = {
+        name: parse_startup_boost(annotations[startup_boost_key(name)])
+        for name in boosted_containers(annotations)
+        if names is None or name in names
+    }
+    originals = {name: original for name, original in read.items() if original is not None}
+    if not originals:
+        return pod
+    containers = tuple(
+        _as_before(each, originals[each.name]) if each.name in originals else each
+        for each in pod.spec.containers
+    )
+    statuses = tuple(
+        _unreported(each) if each.name in originals else each
+        for each in pod.status.container_statuses or ()
+    )
+    return replace(
+        pod,
+        spec=replace(pod.spec, containers=containers),
+        status=replace(pod.status, container_statuses=statuses),
+    )
+
+
+def _as_before(container: Container, original: OriginalResources) -> Container:
+    now = container.resources or ResourceRequirements()
+    resources = ResourceRequirements(
+        requests=_put_back(now.requests, original.requests),
+        limits=_put_back(now.limits, original.limits),
+    )
+    return replace(container, resources=resources)
+
+
+def _put_back(
+    now: Mapping[str, QuantityJson] | None, original: ResourceQuantities
+) -> dict[str, QuantityJson]:
+    """An annotation holds cpu and memory; all else is what it is."""
+    others = {name: value for name, value in (now or {}).items() if name not in RESOURCES}
+    return others | {name: str(value) for name, value in original.items()}
+
+
+def _unreported(status: ContainerStatus) -> ContainerStatus:
+    return replace(status, resources=None)

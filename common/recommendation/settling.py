@@ -1,0 +1,131 @@
+"""What keeps a pod that admission wrote from being changed again: rules around the capping.
+
+The recorded capping looks at the ratio of a container's present limit to its present request, and
+takes it that a limit will follow. Both numbers are those that an earlier capping wrote, so that
+what it left out of account, or rounded, comes back as another answer; the updater would replace
+such a pod again and again.
+
+Source: updater.md D31; these rules are ours.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from common.api.autoscaling import ResourcePolicy
+from common.quantity import ZERO, Quantity
+from common.recommendation.actual import ContainerResources
+from common.recommendation.capping import ContainerAmounts
+from common.recommendation.policy import ControlledValues, container_policy, controlled_values
+from common.resources import CPU, ResourceQuantities
+
+_UNIT = {CPU: Quantity.from_milli(1)}
+_BYTE = Quantity.from_value(1)
+
+
+def mark_standing_limits(
+    containers: Sequence[ContainerResources], policy: ResourcePolicy | None
+) -> tuple[ContainerResources, ...]:
+    """Mark the containers whose limits stay as they are, because only requests are controlled.
+
+    A LimitRange then bounds their requests as they are, not the requests whose limits would
+    meet the bound, and a pod's maximum leaves them what their limits take (A18).
+    """
+    return tuple(
+        replace(container, limits_follow=False) if _stands(container, policy) else container
+        for container in containers
+    )
+
+
+def _stands(container: ContainerResources, policy: ResourcePolicy | None) -> bool:
+    values = controlled_values(container_policy(policy, container.name))
+    return values == ControlledValues.REQUESTS_ONLY
+
+
+def steepest(
+    containers: Sequence[ContainerResources], recommended: Sequence[ContainerAmounts]
+) -> tuple[ContainerResources, ...]:
+    """The containers with the largest limits that may have been rounded to what they have.
+
+    A limit in proportion to its request is rounded down, so the ratio that it was computed
+    with lies between the present one and that of a limit one millicore or byte above (A19).
+    Limits that nobody wrote, of containers without a recommendation, are what they are.
+    """
+    names = {each.name for each in recommended}
+    return tuple(
+        replace(each, limits=_one_more(each.limits))
+        if each.limits_follow and each.name in names
+        else each
+        for each in containers
+    )
+
+
+def _one_more(limits: ResourceQuantities) -> ResourceQuantities:
+    return {
+        name: limit if limit.is_zero else limit + _UNIT.get(name, _BYTE)
+        for name, limit in limits.items()
+    }
+
+
+def never_nothing(
+    capped: Sequence[ContainerAmounts], recommended: Sequence[ContainerAmounts]
+) -> tuple[ContainerAmounts, ...]:
+    """Leave one millicore or byte of a target that was scaled down to nothing (A20).
+
+    A request of zero has no limit in proportion, so the container would keep a limit that the
+    LimitRange has no room for; and its ratio would be lost.
+    """
+    given = {each.name: each.target for each in recommended}
+    return tuple(
+        replace(
+            each,
+            target={
+                name: _UNIT.get(name, _BYTE)
+                if target.is_zero and given[each.name].get(name, ZERO).sign > 0
+                else target
+                for name, target in each.target.items()
+            },
+        )
+        for each in capped
+    )
+
+
+def is_settled(
+    amounts: Sequence[ContainerAmounts], containers: Sequence[ContainerResources]
+) -> bool:
+    """Whether every container requests its target already."""
+    requests = {container.name: container.requests for container in containers}
+    return all(
+        requests[each.name].get(name) == target
+        for each in amounts
+        for name, target in each.target.items()
+    )
+
+
+def hold_rounded(
+    capped: Sequence[ContainerAmounts],
+    steep: Sequence[ContainerAmounts],
+    containers: Sequence[ContainerResources],
+) -> tuple[ContainerAmounts, ...]:
+    """Keep a request that is the answer for some ratio which its limit may be rounded from (A19).
+
+    ``capped`` is the answer for the containers as they are, ``steep`` that for the ``steepest``
+    ones. Every answer for a ratio between theirs lies between them, and what admission wrote
+    is one of these: the pod keeps its request, and with it the limit.
+    """
+    requests = {container.name: container.requests for container in containers}
+    return tuple(
+        replace(
+            each,
+            target={
+                name: _held(requests[each.name].get(name), target, other.target.get(name, target))
+                for name, target in each.target.items()
+            },
+        )
+        for each, other in zip(capped, steep, strict=True)
+    )
+
+
+def _held(request: Quantity | None, target: Quantity, other: Quantity) -> Quantity:
+    if request is None or request == target:
+        return target
+    return request if min(target, other) <= request <= max(target, other) else target

@@ -1,0 +1,249 @@
+"""Pods as a cluster with admission would store them, whatever pod, VPA and LimitRange there are.
+
+The chain is the API server's: it fills in defaults, its LimitRanger fills in those of the
+namespace, our webhook answers with a patch, and what comes out is filled in once more.
+"""
+
+import copy
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jsonpatch
+import msgspec
+from hypothesis import strategies as st
+
+from admission.pods import admit_pod
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.api.core import LimitRangeSpec, Pod
+from common.features import FeatureGates
+from common.patches import Operation
+from common.quantity import ZERO
+from common.resources import RESOURCES, parse_quantities
+from sandbox.admission.limit_ranger import apply_defaults
+from sandbox.objects.defaults import fill
+from sandbox.objects.resources import LIMIT_RANGES, PODS
+
+Json = dict[str, Any]
+Amounts = dict[str, str]
+
+GATES = FeatureGates(cpu_startup_boost=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """A template's pod, and what a namespace says about it; objects as JSON."""
+
+    pod: Json
+    vpa: Json
+    limit_ranges: Sequence[Json] = ()
+
+    @property
+    def autoscaler(self) -> VerticalPodAutoscaler:
+        return msgspec.convert(self.vpa, VerticalPodAutoscaler)
+
+    @property
+    def stored_limit_ranges(self) -> list[Json]:
+        """The API server fills in the defaults that a LimitRange doesn't give."""
+        stored = copy.deepcopy(list(self.limit_ranges))
+        for limit_range in stored:
+            fill(LIMIT_RANGES, limit_range)
+        return stored
+
+    @property
+    def limits(self) -> list[LimitRangeSpec]:
+        return [msgspec.convert(each["spec"], LimitRangeSpec) for each in self.stored_limit_ranges]
+
+    def admitted(self, pod: Json) -> Json:
+        """The pod that is stored where ``pod`` is asked for."""
+        asked = copy.deepcopy(pod)
+        fill(PODS, asked)
+        apply_defaults(asked, self.stored_limit_ranges)
+        operations = admit_pod(
+            msgspec.convert(asked, Pod),
+            self.autoscaler,
+            self.limits,
+            features=GATES,
+            most_boost=ZERO,
+        )
+        stored: Json = jsonpatch.apply_patch(asked, msgspec.to_builtins(operations))
+        fill(PODS, stored)
+        return stored
+
+    @staticmethod
+    def patched(pod: Json, operations: Sequence[Operation], *, without: Iterable[str]) -> Json:
+        """The pod after a patch by the updater, and ``without`` these annotations."""
+        patched: Json = jsonpatch.apply_patch(pod, msgspec.to_builtins(operations))
+        fill(PODS, patched)
+        for name in without:
+            del patched["metadata"]["annotations"][name]
+        return patched
+
+
+def resources_of(pod: Json) -> dict[str, Json]:
+    """Requests and limits by container."""
+    return {each["name"]: each.get("resources") or {} for each in pod["spec"]["containers"]}
+
+
+def numbers(pod: Json) -> dict[str, dict[tuple[str, str], int]]:
+    """The same in millicores and bytes, by (requests or limits, resource)."""
+    return {
+        name: {
+            (part, resource): quantity.milli if resource == "cpu" else quantity.value
+            for part, values in resources.items()
+            for resource, quantity in parse_quantities(values).items()
+        }
+        for name, resources in resources_of(pod).items()
+    }
+
+
+NAMES = ("app", "proxy", "log", "extra")
+IMAGE = "registry.example/app:1"
+
+# Small numbers, because rounding shows there; and some of ordinary size. All resources of a
+# world are counted in the same way, so that bounds, requests and recommendations meet.
+SIZES = st.sampled_from([12, 120, 5000, 10**9])
+
+# What a container says of a resource: request and limit, one of them, neither, ...
+KINDS = ("both", "both", "both", "equal", "request", "limit", "none", "zero")
+
+Draw = st.DrawFn
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Draws amounts up to ``most`` millicores, or bytes."""
+
+    draw: Draw
+    most: int
+
+    def sometimes(self) -> bool:
+        return self.draw(st.booleans())
+
+    def number(self, low: int = 1) -> int:
+        return self.draw(st.integers(low, max(low, self.most)))
+
+    def ascending(self, count: int) -> list[int]:
+        return sorted(self.number() for _ in range(count))
+
+    def amounts(self) -> Amounts:
+        """cpu or memory, or both, or neither."""
+        return {name: text(name, self.number()) for name in RESOURCES if self.sometimes()}
+
+    def resources(self) -> Json:
+        """Requests and limits as the API server takes them: no request above its limit."""
+        requests: Amounts = {}
+        limits: Amounts = {}
+        for name in RESOURCES:
+            request, limit = self.ascending(2)
+            kind = self.draw(st.sampled_from(KINDS))
+            if kind in ("both", "request"):
+                requests[name] = text(name, request)
+            if kind == "equal":
+                requests[name] = text(name, limit)
+            if kind == "zero":
+                requests[name] = "0"
+            if kind in ("both", "limit", "equal", "zero"):
+                limits[name] = text(name, limit)
+        parts = {"requests": requests, "limits": limits}
+        return {part: values for part, values in parts.items() if values or self.sometimes()}
+
+    def bounds(self, kind: str) -> Json:
+        """One item of a LimitRange, in the order that the API server asks for."""
+        item: Json = {"type": kind}
+        between = ("defaultRequest", "default") if kind == "Container" else ()
+        parts = ("min", *between, "max")
+        for name in RESOURCES:
+            for part, number in zip(parts, self.ascending(len(parts)), strict=True):
+                if self.sometimes():
+                    factor = 2 if kind == "Pod" and part == "max" else 1
+                    item.setdefault(part, {})[name] = text(name, number * factor)
+        return item
+
+    def policy(self, name: str, *, boosts: bool) -> Json:
+        policy: Json = {"containerName": name}
+        if self.sometimes():
+            policy["mode"] = self.draw(st.sampled_from(["Auto", "Auto", "Off"]))
+        if self.sometimes():
+            values = ["RequestsAndLimits", "RequestsOnly"]
+            policy["controlledValues"] = self.draw(st.sampled_from(values))
+        for key in ("minAllowed", "maxAllowed"):
+            if self.draw(st.integers(0, 3)) == 0:
+                policy[key] = self.amounts()
+        if boosts and self.sometimes():
+            policy["startupBoost"] = {"cpu": self.boost()}
+        return policy
+
+    def boost(self) -> Json:
+        if self.sometimes():
+            return {"type": "Factor", "factor": self.draw(st.integers(1, 9))}
+        return {"type": "Quantity", "quantity": text("cpu", self.number())}
+
+    def recommendation(self, name: str) -> Json:
+        target = {each: self.odd(each) for each in RESOURCES}
+        if self.draw(st.integers(0, 3)) == 0:
+            target = self.amounts()
+        if self.draw(st.integers(0, 9)) == 0:
+            target[self.draw(st.sampled_from(["", "example.com/gpu"]))] = "1"
+        return {
+            "containerName": name,
+            "target": target,
+            "lowerBound": self.amounts(),
+            "upperBound": self.amounts(),
+        }
+
+    def odd(self, resource: str) -> str:
+        """A text as others write it: in other units, or finer than what is counted."""
+        number = self.number()
+        if self.draw(st.integers(0, 5)):
+            return text(resource, number)
+        if resource == "cpu":
+            return self.draw(st.sampled_from([f"{number * 1000 - 1}u", f"{number}", "0"]))
+        return self.draw(st.sampled_from([f"{number * 1000 - 1}m", f"{number}Ki", "0"]))
+
+
+def text(resource: str, number: int) -> str:
+    return f"{number}m" if resource == "cpu" else str(number)
+
+
+@st.composite
+def worlds(draw: Draw, *, boosts: bool = False) -> World:
+    """Any pod with any VPA and any LimitRanges that the API server would store."""
+    some = Numbers(draw, draw(SIZES))
+    names = NAMES[: draw(st.integers(1, len(NAMES)))]
+    spec: Json = {
+        "resourcePolicy": {
+            "containerPolicies": [
+                some.policy(name, boosts=boosts) for name in (*names, "*") if some.sometimes()
+            ]
+        }
+    }
+    if boosts and some.sometimes():
+        spec["startupBoost"] = {"cpu": some.boost()}
+    kinds = draw(st.lists(st.sampled_from(["Container", "Pod"]), max_size=3))
+    return World(
+        pod={
+            "metadata": {"name": "web-0", "namespace": "default"},
+            "spec": {
+                "containers": [
+                    {"name": name, "image": IMAGE, "resources": some.resources()} for name in names
+                ]
+            },
+            "status": {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"},
+        },
+        vpa={
+            "metadata": {"name": "web", "namespace": "default"},
+            "spec": spec,
+            "status": {
+                "recommendation": {
+                    "containerRecommendations": [
+                        some.recommendation(name) for name in names if draw(st.integers(0, 3))
+                    ]
+                }
+            },
+        },
+        limit_ranges=[
+            {"metadata": {"name": "bounds"}, "spec": {"limits": [some.bounds(kind)]}}
+            for kind in kinds
+        ],
+    )
