@@ -8,6 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from certificates import new_bundle
 from common.kube.client import PatchType
 from common.kube.endpoints import PODS, REPLICA_SETS, VPAS, Endpoint
 from component import LOOPBACK, Process, free_port
@@ -208,6 +211,7 @@ async def owner_of(it: World, name: str) -> dict[str, Any]:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.timeout(180)  # four processes come up, two after the other
 async def test_replicas_that_are_killed_and_started_again_cost_no_pod(tmp_path: Path) -> None:
     ports = (free_port(), free_port())
     balancer = Balancer(*ports)
@@ -240,3 +244,27 @@ async def test_replicas_that_are_killed_and_started_again_cost_no_pod(tmp_path: 
         assert all(found == SENT for found in unpatched)
         assert len(unpatched) <= 2 * 2 * WORKERS, len(load.requests)
         assert it.calls("mutatingwebhookconfigurations", "delete") == []
+
+
+@pytest.mark.timeout(180)  # three processes come up, and a Lease grows old
+async def test_nobody_is_evicted_while_api_servers_would_not_believe_the_webhook(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as it:
+        admission = await it.start("admission", "--reload-cert")
+        await admission.logged("webhook registered")
+        recommender, updater = await it.start("recommender"), await it.start("updater")
+        authority = tmp_path / "caCert.pem"
+        authority.write_bytes(new_bundle().authority.certificate)
+        await admission.logged("self-check failed")
+        await updater.logged("no evictions, a replacement might not be patched")
+        await deploy(it.client, "web", replicas=2)
+        await it.until(lambda: bool(it.target("web")))
+        await it.passes(recommender, updater, times=5)
+        assert it.evicted() == []
+        assert admission.process.returncode is None
+
+        authority.write_bytes(it.authority)
+        await admission.logged("self-check is right again")
+        await it.until(lambda: it.fits("web", 2), seconds=40)
+        assert len(it.evicted("web")) == 2
