@@ -227,6 +227,49 @@ async def test_another_content_type_gets_an_empty_answer(content_type: str) -> N
     assert harness.counted("unknown", "content_type") == 1
 
 
+@pytest.mark.parametrize(
+    ("body", "outcome"),
+    [
+        pytest.param(b"", "undecodable", id="nothing"),
+        pytest.param(b"{", "undecodable", id="half of something"),
+        pytest.param(b"null", "undecodable", id="null"),
+        pytest.param(b"[]", "undecodable", id="a list"),
+        pytest.param(b"\xff\xfe", "undecodable", id="no text"),
+        pytest.param(b'{"request": null}', "undecodable", id="no request"),
+        pytest.param(b'{"request": 7}', "undecodable", id="a request that is a number"),
+        pytest.param(b'{"request": {"uid": 7}}', "undecodable", id="a uid that is a number"),
+        pytest.param(b'{"request":' + b"[" * 100_000, "undecodable", id="a hundred thousand deep"),
+        pytest.param(b'{"request": {}}', "unsupported", id="a review of nothing"),
+    ],
+)
+async def test_a_broken_body_is_allowed_and_counted_with_its_reason(
+    body: bytes, outcome: str
+) -> None:
+    harness = Harness(FakeCluster(Match(WEB)))
+    status, answer = await harness.post(body)
+    assert (status, json.loads(answer)["response"]) == (200, {"uid": "", "allowed": True})
+    assert harness.counted("unknown", outcome) == 1
+
+
+async def test_a_body_that_is_too_large_is_counted() -> None:
+    harness = Harness()
+    assert (await harness.post(b" " * (LARGEST_BODY + 1)))[0] == 413
+    assert harness.counted("unknown", "oversized") == 1
+
+
+async def test_fields_from_the_future_change_nothing() -> None:
+    def with_more(value: Any) -> Any:
+        """The same, with an unknown field in every object whose fields we know."""
+        if isinstance(value, dict) and not value.keys() & {"app", "cpu"}:
+            return {key: with_more(one) for key, one in value.items()} | {"future": {"new": [1]}}
+        return [with_more(one) for one in value] if isinstance(value, list) else value
+
+    old, new = Harness(FakeCluster(Match(WEB))), Harness(FakeCluster(Match(WEB)))
+    request = pod_request(POD)
+    assert await new.review(with_more(request)) == await old.review(request)
+    assert new.counted("Pod", "patched") == 1
+
+
 async def test_a_vpa_gets_its_default() -> None:
     harness = Harness()
     spec = {"targetRef": {"kind": "Deployment", "name": "web"}}
