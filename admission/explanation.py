@@ -12,6 +12,8 @@ import msgspec
 from admission.metrics import Outcome
 from admission.pod_reviews import Candidate, Match, Reason, Verdict
 from admission.pods import changes_pods, update_mode
+from admission.startup_boost import has_boost
+from common.annotations import startup_boost_key
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.base import QuantityJson, Wire
 from common.api.core import Pod
@@ -21,6 +23,11 @@ from common.recommendation.policy import container_policy
 from common.recommendation.trail import Amount, Trail
 from common.target.owners import Controller, controller_of
 
+_BOUNDS = ("min", "max", "default")  # of a LimitRange, as far as they count
+_UNBOOSTED = (
+    "; nothing is boosted: the feature gate CPUStartupBoost is off, the containers have mode Off, "
+    "or the boost is of no known type"
+)
 _PLACES = {Amount.REQUEST: "requests", Amount.LIMIT: "limits"}
 
 
@@ -123,7 +130,8 @@ def _why(verdict: Verdict, owner: str | None, namespace: str) -> str:
             told = f"of VPA {verdict.vpa_name} or of the pod can't be used: {verdict.error}"
             return f"a number {told}; the pod passes unchanged"
         case Outcome.PATCHED if verdict.match is not None and verdict.match.vpa is not None:
-            return _why_patched(verdict.match.vpa, owner)
+            idle = _UNBOOSTED if _is_unboosted(verdict, verdict.match.vpa) else ""
+            return _why_patched(verdict.match.vpa, owner) + idle
     reason = Reason.MATCHED if verdict.match is None else verdict.match.reason
     sentences = {
         Reason.NO_CONTROLLER: "the pod has no controller (an owner reference with controller: "
@@ -143,6 +151,12 @@ def _why_patched(vpa: VerticalPodAutoscaler, owner: str | None) -> str:
     if vpa.status.recommendation is None:
         return f"VPA {name} targets {owner}, but has no recommendation yet"
     return f"VPA {name} targets {owner}"
+
+
+def _is_unboosted(verdict: Verdict, vpa: VerticalPodAutoscaler) -> bool:
+    """Whether the VPA asks for a boost, and no container gets one."""
+    place = pointer("metadata", "annotations", startup_boost_key(""))
+    return has_boost(vpa) and not any(each.path.startswith(place) for each in verdict.patches)
 
 
 def _considered(match: Match, pod: Pod) -> tuple[Considered, ...]:
@@ -263,6 +277,10 @@ def _head(of: Explanation) -> Iterable[str]:
         yield f"  owner: {of.controller}" + ("" if top in (None, of.controller) else f" of {top}")
     for each in of.candidates:
         yield f"  VPA {each.name} ({each.mode}): {each.fate}, {each.why}"
+    for spec in of.limit_ranges:
+        for item in spec.get("limits") or ():
+            bounds = [_listed(what, item[what]) for what in _BOUNDS if item.get(what)]
+            yield f"  LimitRange of type {item.get('type', '')}: {'; '.join(bounds)}"
 
 
 def _body(of: Explanation) -> Iterable[str]:
@@ -272,6 +290,8 @@ def _body(of: Explanation) -> Iterable[str]:
         yield f"  has {_listed('requests', container.requests)}; " + _listed(
             "limits", container.limits
         )
+        if container.policy is not None:
+            yield f"  policy {msgspec.json.encode(container.policy).decode()}"
         if container.note:
             yield f"  {container.note}"
         for number in container.numbers:

@@ -131,6 +131,17 @@ async def test_what_the_pages_show_is_what_comes(tmp_path: Path) -> None:
                 assert re.fullmatch(pattern(call.answer), came), told
 
 
+async def test_without_the_flag_nothing_is_explained(tmp_path: Path) -> None:
+    await Directory(tmp_path).save(new_bundle())
+    async with FakeApi() as api:
+        prepare(api)
+        flags = webhook_flags(tmp_path, free_port())
+        async with running_component("admission", api, tmp_path, *flags) as admission:
+            await admission.logged("listening")
+            assert (await admission.get("/debug/explain"))[0] == 404
+            assert "/debug/explain" not in (await admission.get("/openapi.json"))[1]
+
+
 def test_each_endpoint_is_shown() -> None:
     commands = [call.command for page in PAGES for call in shown(page)]
     for part in ('"$WEBHOOK/"', "/health-check", "/readyz", "/metrics", "/debug/explain"):

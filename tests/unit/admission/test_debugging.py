@@ -17,8 +17,13 @@ from admission.manifest import LARGEST
 from admission.pod_reviews import Match
 from admission.vpa_index import VpaIndex
 from builders import CREATED, recommendation, vpa
-from common.api.autoscaling import ContainerPolicy, VerticalPodAutoscaler
-from common.api.core import LimitRangeSpec
+from common.api.autoscaling import (
+    ContainerPolicy,
+    GenericStartupBoost,
+    StartupBoost,
+    VerticalPodAutoscaler,
+)
+from common.api.core import LimitRangeItem, LimitRangeSpec
 from common.api.meta import ObjectMeta
 from common.kube.cache import Change
 from common.kube.targets import TargetError
@@ -41,6 +46,10 @@ spec:
 """
 LONELY = b"{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: app}]}}"
 POLICY = ContainerPolicy(container_name="*", max_allowed={"cpu": "500m"})
+BOOSTED = ContainerPolicy(
+    container_name="app",
+    startup_boost=StartupBoost(cpu=GenericStartupBoost(type="Factor", factor=2)),
+)
 ADVICE = (recommendation(target={"cpu": "700m"}),)
 
 
@@ -48,6 +57,7 @@ class FewVpas:
     """A cluster with some VPAs, whose targets select what ``selectors`` says."""
 
     synced = True
+    limits: tuple[LimitRangeSpec, ...] = ()
 
     def __init__(
         self,
@@ -66,7 +76,7 @@ class FewVpas:
         return await self._matcher.match(pod)
 
     def limit_ranges(self, namespace: str) -> tuple[LimitRangeSpec, ...]:
-        return ()
+        return self.limits
 
     async def topmost(self, controller: Controller) -> Controller | None:
         if isinstance(self._topmost, TargetError):
@@ -135,6 +145,13 @@ CASES = [
         cluster=FewVpas(vpa()),
         outcome="patched",
         why="VPA web targets Deployment web, but has no recommendation yet",
+        fates=("web: chosen",),
+    ),
+    Case(
+        id="a boost without its gate",
+        cluster=FewVpas(vpa(policies=(BOOSTED,), recommendations=ADVICE)),
+        outcome="patched",
+        why="VPA web targets Deployment web; nothing is boosted: the feature gate CPUStartupBoost",
         fates=("web: chosen",),
     ),
     Case(
@@ -211,6 +228,16 @@ async def test_which_vpa_and_why(case: Case) -> None:
     assert bool(told["patch"]) == (case.outcome == "patched")
 
 
+async def test_with_its_gate_a_boost_is_a_step() -> None:
+    cluster = FewVpas(vpa(policies=(BOOSTED,), recommendations=ADVICE))
+    app = app_of(Harness(cluster, gates="CPUStartupBoost=true").app)
+    told = json.loads((await post(app, debugging.PATH, DEPLOYMENT)).body)
+    assert told["why"] == "VPA web targets Deployment web"
+    request = told["containers"][0]["numbers"][0]
+    assert request["steps"][-1] == {"step": "start-up boost: Factor 2", "value": "1400m"}
+    assert request["patched"] == "1400m"
+
+
 async def test_a_look_up_that_takes_too_long() -> None:
     told = await explained(FakeCluster(TimeoutError()))
     assert told["outcome"] == "timed_out"
@@ -243,19 +270,23 @@ async def test_each_number_has_its_way_and_its_place_in_the_patch() -> None:
 
 async def test_the_text_for_people() -> None:
     cluster = FewVpas(vpa(policies=(POLICY,), recommendations=ADVICE))
+    bounds = LimitRangeItem(type="Container", max={"cpu": "2", "memory": "1Gi"})
+    cluster.limits = (LimitRangeSpec(limits=(bounds,)),)
     answer = await ask(cluster, accept="text/plain, */*")
     assert answer.media == "text/plain; charset=utf-8"
     lines = answer.body.decode().splitlines()
-    assert lines[:4] == [
+    assert lines[:5] == [
         "default/web-*: patched",
         "  VPA web targets Deployment web",
         "  owner: Deployment web",
         "  VPA web (Recreate): chosen, the only one",
+        "  LimitRange of type Container: max cpu 2, memory 1Gi",
     ]
     start = lines.index("container app")
-    assert lines[start : start + 9] == [
+    assert lines[start : start + 10] == [
         "container app",
         "  has requests cpu 100m; limits cpu 200m",
+        '  policy {"containerName":"*","maxAllowed":{"cpu":"500m"}}',
         "  request cpu",
         "    700m  recommended in the VPA's status",
         "    500m  capped to maxAllowed",
