@@ -26,7 +26,7 @@ from typing import Any
 
 import uvicorn
 
-from benchmarks.admission_world import Size, review
+from benchmarks.admission_world import Size, decision_alone, review
 from certs import authority
 from common.runtime.clock import SystemClock
 from common.runtime.web import listen
@@ -239,6 +239,7 @@ def measure(
             )
             note(rate_kept=fixed.rate, p50_at_rate=fixed.p50, p99_at_rate=fixed.p99)
             note(failed=float(one.failed + full.failed + fixed.failed))
+            note(decision=decision_alone(size, BODIES))
         note(rss_after=rss_of(target.pid), patched=patched(target))
     return {
         name: max(values) if name == "failed" else statistics.median(values)
@@ -248,6 +249,7 @@ def measure(
 
 _LINES = (
     ("cpu", "us", "server CPU for a review, 64 connections"),
+    ("decision", "us", "more for the first pod of a template"),
     ("rate", "/s", "reviews, 64 connections"),
     ("server cores", "", "cores that the server used meanwhile"),
     ("client cpu", "us", "client CPU for a review, on the same machine"),

@@ -95,6 +95,8 @@ class LeanHttp(asyncio.BufferedProtocol):
         self._state.connections.discard(cast("Any", self))
         self._transport = None
         self._waiting.clear()
+        # It refers to us: together they would wait for the garbage collector, with the buffer.
+        del self._parser, self._view, self._buffer
         if self._timer is not None:
             self._timer.cancel()
 
