@@ -9,7 +9,7 @@ KEEP ?=
 CLUSTER ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint types contracts unit record e2e docs controlplane demo bench bench-sandbox bench-decisions bench-admission fuzz-admission bench-e2e clean
+.PHONY: help venv test lint types contracts unit record e2e docs controlplane demo bench bench-sandbox bench-decisions bench-admission fuzz-admission bench-e2e bench-rotation clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -77,6 +77,9 @@ fuzz-admission: venv ## 100,000 reviews that are nearly right, to a whole webhoo
 # Options: make bench-e2e BENCH='--pods=50 --vpas=25 -o json'
 bench-e2e: venv controlplane ## our components on a real control plane, 2,000 pods and 1,000 VPAs
 	@PYTHONPATH=. $(PY) -m benchmarks.e2e $(BENCH)
+
+bench-rotation: venv ## three rotations of the certificates under 1,000 reviews a second
+	@PYTHONPATH=tests $(PY) benchmarks/rotation.py $(BENCH)
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage build *.egg-info

@@ -81,11 +81,13 @@ def test_quantity_pattern_takes_quantities_and_nothing_else() -> None:
         assert not pattern.search(bad), bad
 
 
-def test_every_role_is_bound_to_an_account_that_a_deployment_uses() -> None:
+def test_every_role_is_bound_to_an_account_that_a_pod_of_ours_uses() -> None:
     accounts = {item["metadata"]["name"] for item in of_kind("ServiceAccount")}
-    used = {
-        item["spec"]["template"]["spec"]["serviceAccountName"] for item in of_kind("Deployment")
-    }
+    templates = [
+        *(item["spec"]["template"] for item in of_kind("Deployment")),
+        *(item["spec"]["jobTemplate"]["spec"]["template"] for item in of_kind("CronJob")),
+    ]
+    used = {template["spec"]["serviceAccountName"] for template in templates}
     assert used == accounts
     for binding, role in (("ClusterRoleBinding", "ClusterRole"), ("RoleBinding", "Role")):
         bound = {item["roleRef"]["name"] for item in of_kind(binding)}

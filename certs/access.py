@@ -1,0 +1,11 @@
+"""What the certificate maker calls; ``deploy/rbac`` grants this and nothing more."""
+
+from certs.settings import DEFAULT_SECRET
+from common.kube.ca_bundle import CONFIGURATION_NAME
+from common.kube.endpoints import MUTATING_WEBHOOKS, SECRETS
+
+ACCESS = (
+    SECRETS.access("create"),
+    SECRETS.access("get", "patch", names=(DEFAULT_SECRET,)),
+    MUTATING_WEBHOOKS.access("get", "patch", names=(CONFIGURATION_NAME,)),
+)
