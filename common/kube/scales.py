@@ -89,7 +89,7 @@ class Scales:
         self._client = client
         self._mappings: dict[tuple[str, str], _Mappings] = {}
         self._scales: dict[Controller, _Remembered] = {}
-        self._fetching: dict[Controller, asyncio.Event] = {}
+        self._fetching: dict[Controller, asyncio.Task[ScaleAnswer]] = {}
         self._pruned = 0.0
 
     def answer(self, controller: Controller) -> Answer:
@@ -108,19 +108,20 @@ class Scales:
         return known.answer
 
     async def fetch(self, controller: Controller) -> ScaleAnswer:
-        """Ask the API server; never raises for what it answers."""
-        while (others := self._fetching.get(controller)) is not None:
-            await others.wait()
-            known = self._scales.get(controller)
-            if known is not None:
-                return known.answer
-        done = self._fetching[controller] = asyncio.Event()
-        try:
-            answer = await self._ask(controller)
-            self._remember(controller, answer)
-        finally:
-            del self._fetching[controller]
-            done.set()
+        """Ask the API server; never raises for what it answers.
+
+        Who gives up waiting leaves the question under way: a slow answer still serves the next.
+        """
+        asking = self._fetching.get(controller)
+        if asking is None:
+            asking = asyncio.create_task(self._ask_and_remember(controller))
+            self._fetching[controller] = asking
+            asking.add_done_callback(lambda _: self._fetching.pop(controller))
+        return await asyncio.shield(asking)
+
+    async def _ask_and_remember(self, controller: Controller) -> ScaleAnswer:
+        answer = await self._ask(controller)
+        self._remember(controller, answer)
         return answer
 
     def _remember(self, controller: Controller, answer: ScaleAnswer) -> None:
