@@ -127,6 +127,7 @@ class WebServer:
             access_log=False,
             server_header=False,
             date_header=False,
+            proxy_headers=False,
             timeout_graceful_shutdown=_GRACE_SECONDS,
             **options,
         )
