@@ -150,6 +150,7 @@ class Webhook:
         if request.operation in ("DELETE", "CONNECT"):  # nothing is written, so nothing is wrong
             return review.allow(request.uid), Outcome.UNSUPPORTED
         try:
+            vpa_decoding.check_size(request.object)
             new = vpa_decoding.decode(request.object)
             old = vpa_decoding.decode(request.old_object) if request.operation == "UPDATE" else None
         except DecodeError as error:

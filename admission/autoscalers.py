@@ -6,6 +6,7 @@ vertical-pod-autoscaler/pkg/admission-controller/resource/vpa/handler.go; admiss
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from admission.field_errors import (
     FieldError,
@@ -31,6 +32,7 @@ from common.patches import Operation, add
 from common.quantity import Quantity
 from common.resources import CPU, MEMORY, RESOURCES, in_order, parse_quantities
 
+_MOST_TOLD = 100  # nobody reads on, and a million sentences would hold up the pods that wait
 _NANOS_PER_MILLI = 1_000_000
 _NANOS_PER_UNIT = 1_000_000_000
 _KNOWN_MODES = frozenset(mode.value for mode in UpdateMode)
@@ -75,12 +77,12 @@ def admit_vpa(
 ) -> VpaVerdict:
     """Validate a VPA and fill in the one default; ``old`` is None when it is created.
 
-    An object that already uses a feature whose gate is off may go on using it; all errors
-    are collected, in the order of the fields.
+    An object that already uses a feature whose gate is off may go on using it; errors are
+    collected in the order of the fields, and the first hundred are told.
     """
     allowed = _allowances(old, features)
-    errors = tuple(_errors(new, old, allowed))
-    warnings = tuple(_warnings(new, allowed))
+    errors = tuple(islice(_errors(new, old, allowed), _MOST_TOLD))
+    warnings = tuple(islice(_warnings(new, allowed), _MOST_TOLD))
     if errors or new.spec.update_policy is not None:
         return VpaVerdict(errors=errors, warnings=warnings, patches=())
     default = add("/spec/updatePolicy", {"updateMode": UpdateMode.RECREATE.value})

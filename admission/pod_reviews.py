@@ -26,6 +26,9 @@ from common.quantity import ZERO, Quantity
 from common.recommendation.trail import Trail
 from common.target.owners import Controller
 
+# No node runs so many. A body may hold 200,000, and their patch would hold up all other pods.
+_MOST_CONTAINERS = 1000
+
 _pod_decoder = msgspec.json.Decoder(Pod)
 
 
@@ -136,6 +139,9 @@ async def judge(
         pod = _pod_decoder.decode(request.object)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         return Verdict(outcome=Outcome.BAD_OBJECT, problem="undecodable pod", error=str(error))
+    if (count := len(pod.spec.containers)) > _MOST_CONTAINERS:
+        problem = "pod with too many containers"
+        return Verdict(outcome=Outcome.BAD_OBJECT, pod=pod, problem=problem, error=str(count))
     meta = _in_namespace(pod.metadata, request.namespace)
     try:
         async with asyncio.timeout(policy.lookup_deadline):

@@ -9,15 +9,44 @@ from typing import Any
 
 import msgspec
 
-from common.api.autoscaling import ContainerPolicy, StartupBoost, VerticalPodAutoscaler
-from common.api.base import QuantityJson
+from common.api.autoscaling import (
+    ContainerPolicy,
+    StartupBoost,
+    VerticalPodAutoscaler,
+    VpaSpec,
+)
+from common.api.base import QuantityJson, Wire
+from common.api.meta import ObjectMeta
 from common.errors import DecodeError
 from common.quantity import Quantity
+
+LARGEST_VPA = 1024 * 1024  # bytes; etcd stores objects of at most one and a half times this
 
 _MAX_INT32 = 2**31 - 1
 _MAX_INT64 = 2**63 - 1
 
 Boost = tuple[str, StartupBoost]
+
+
+class _Written(Wire, frozen=True, kw_only=True):
+    """A VPA as people write it; the API server drops a status, whatever it is."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VpaSpec = VpaSpec()
+
+
+_decoder = msgspec.json.Decoder(_Written)
+
+
+def check_size(raw: bytes) -> None:
+    """Hold a new object to what can be stored and checked without making others wait.
+
+    Raises:
+        DecodeError: the object is larger.
+    """
+    size = memoryview(raw).nbytes
+    if size > LARGEST_VPA:
+        raise DecodeError(f"the object has {size} bytes, more than the {LARGEST_VPA} of a VPA")
 
 
 def decode(raw: bytes) -> VerticalPodAutoscaler:
@@ -30,17 +59,12 @@ def decode(raw: bytes) -> VerticalPodAutoscaler:
         DecodeError: with a sentence that names the place.
     """
     try:
-        plain = _without_nulls(msgspec.json.decode(raw))
-        if plain is None:
-            plain = {}
-        if isinstance(plain, dict):
-            plain.setdefault("metadata", {})
-            plain.pop("status", None)  # the API server drops it, whatever it is
-        vpa = msgspec.convert(plain, VerticalPodAutoscaler)
+        written = _written(raw)
     except RecursionError as error:
         raise DecodeError("the object is nested too deeply") from error
     except (msgspec.DecodeError, ValueError) as error:
         raise DecodeError(str(error)) from error
+    vpa = VerticalPodAutoscaler(metadata=written.metadata, spec=written.spec)
     for path, value in _quantities(vpa):
         try:
             Quantity.from_json(value)
@@ -100,6 +124,17 @@ def _integers(vpa: VerticalPodAutoscaler) -> Iterator[tuple[str, int | None, int
         if boost.cpu is not None:
             yield f"{path}.cpu.factor", boost.cpu.factor, _MAX_INT32
             yield f"{path}.cpu.durationSeconds", boost.cpu.duration_seconds, _MAX_INT32
+
+
+def _written(raw: bytes) -> _Written:
+    try:
+        return _decoder.decode(raw)
+    except msgspec.ValidationError:
+        if b"null" not in memoryview(raw).tobytes():
+            raise
+    # To Go, a null is a field that was not written. Few objects have any, and only they pay.
+    plain = _without_nulls(msgspec.json.decode(raw))
+    return msgspec.convert({} if plain is None else plain, _Written)
 
 
 def _without_nulls(value: Any) -> Any:

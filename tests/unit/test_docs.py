@@ -148,6 +148,10 @@ SHOWN_IN = {
     "X32": (RECOMMENDER, "that_comes_later_is_read_before_it_is_overwritten"),
     "X33": (TROUBLE, "test_usage_from_the_future_must_not_wipe_the_past"),
     "X34": ("tests/unit/admission/test_app.py", "negative: the API server would refuse the pod"),
+    "X59": (
+        "tests/unit/admission/test_fuzzed_reviews.py",
+        "test_objects_that_take_long_are_answered_shortly",
+    ),
     "X39": (
         "tests/unit/admission/test_review.py",
         "test_an_answer_is_in_the_version_that_was_asked",

@@ -74,6 +74,7 @@ def harness() -> Harness:
     return Harness(FakeCluster(Match(WEB), [LIMITS]), gates=GATES)
 
 
+@pytest.mark.timeout(300)  # five seconds on an idle machine
 @settings(max_examples=2000 // BODIES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(bodies=posted(BODIES))
 def test_whatever_is_posted_gets_its_answer_and_no_pod_is_refused(bodies: list[Posted]) -> None:
@@ -86,6 +87,13 @@ PODS = b'"resource":{"group":"","version":"v1","resource":"pods"}'
 VPAS = (
     b'"resource":{"group":"autoscaling.k8s.io","version":"v1","resource":"verticalpodautoscalers"}'
 )
+
+
+def many(item: bytes) -> bytes:
+    """Two MiB of a list's items."""
+    return b",".join([item] * (2**21 // (len(item) + 1)))
+
+
 HUGE_REQUEST = (
     b',"object":{"metadata":{},"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":'
     + b"9" * 40
@@ -112,6 +120,39 @@ HUGE_REQUEST = (
 async def test_strange_bytes(request_: bytes) -> None:
     body = b'{"request":{' + request_ + b"}}"
     await answered(harness(), [Posted(body, intact=False)])
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(
+            PODS
+            + b',"object":{"metadata":{},"spec":{"containers":['
+            + many(b'{"name":"app"}')
+            + b"]}}",
+            id="a pod of 140,000 containers",
+        ),
+        pytest.param(
+            VPAS
+            + b',"object":{"spec":{"resourcePolicy":{"containerPolicies":['
+            + many(b"{}")
+            + b"]}}}",
+            id="a VPA of 700,000 empty policies",
+        ),
+        pytest.param(
+            VPAS
+            + b',"operation":"UPDATE","object":{},"oldObject":{"spec":{"x":['
+            + many(b"[]")
+            + b"]}}",
+            id="an old VPA of 700,000 empty lists",
+        ),
+    ],
+)
+async def test_objects_that_take_long_are_answered_shortly(request_: bytes) -> None:
+    body = b'{"request":{' + request_ + b"}}"
+    status, answer = await harness().post(body)
+    assert complaint(Posted(body, intact=False), status, answer) == ""
+    assert len(answer) < 1000
 
 
 @pytest.mark.parametrize(
