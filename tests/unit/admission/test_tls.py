@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
-from admission.tls import FileWatch, KeyPair, read_bundle
+from admission.tls import FileWatch, KeyPair, follow, follow_authority, read_bundle
 from certificates import write_pair
 from certs import authority
 from common.errors import ConfigError
 from common.runtime.clock import SystemClock
+from sandbox import virtual_time
+from sandbox.kubelet.local.folders import File, write_volume
 
 NOW = SystemClock().now()  # the handshake's own clock can't be set
 KEYS = [authority.rsa_key() for _ in range(4)]
@@ -181,3 +184,86 @@ def test_a_file_that_goes_and_comes_is_noticed_twice(tmp_path: Path) -> None:
 
 def test_an_unreadable_bundle_is_empty(tmp_path: Path) -> None:
     assert read_bundle(tmp_path / "nothing") == b""
+
+
+async def test_what_cert_manager_writes_is_served(tmp_path: Path) -> None:
+    """Other names, a key of an elliptic curve, and a file with the whole chain."""
+    made = authority.create(
+        ["localhost"],
+        make_key=lambda: ec.generate_private_key(ec.SECP256R1()),
+        now=NOW,
+        lifetime=timedelta(days=7),
+    )
+    chain = made.server.certificate + made.authority.certificate
+    volume = {"tls.crt": chain, "tls.key": made.server.key, "ca.crt": made.authority.certificate}
+    write_volume(tmp_path, {name: File(content) for name, content in volume.items()})
+    pair = KeyPair(tmp_path / "tls.crt", tmp_path / "tls.key")
+    assert await certificate_seen(pair) == made.server.certificate
+    assert pair.valid_at(NOW)
+    assert not pair.valid_at(NOW + timedelta(days=7))
+
+
+def shown(pair: KeyPair) -> bytes:
+    return pair.certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def test_a_volume_is_followed_within_two_seconds(tmp_path: Path) -> None:
+    def show(made: authority.Bundle) -> None:
+        files = {"cert": File(made.server.certificate), "key": File(made.server.key)}
+        write_volume(tmp_path, files)
+
+    async def main(_clock: object) -> None:
+        show(OLD)
+        pair = KeyPair(tmp_path / "cert", tmp_path / "key")
+        following = asyncio.create_task(follow(pair))
+        for made in (NEW, OLD, NEW):
+            await asyncio.sleep(2)
+            show(made)
+            await asyncio.sleep(2)
+            assert shown(pair) == made.server.certificate
+        following.cancel()
+
+    virtual_time.run(main)
+
+
+def test_files_that_cannot_be_used_yet_are_tried_until_they_can(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main(_clock: object) -> None:
+        certificate, key = write_pair(tmp_path, OLD.server)
+        pair = KeyPair(certificate, key)
+        following = asyncio.create_task(follow(pair))
+        await asyncio.sleep(2)
+        certificate.write_bytes(NEW.server.certificate)
+        key.write_bytes(b" " * len(NEW.server.key))
+        written = key.stat().st_mtime_ns
+        await asyncio.sleep(10)
+        assert shown(pair) == OLD.server.certificate
+        key.write_bytes(NEW.server.key)
+        os.utime(key, ns=(written, written))  # nobody sees that it can be used, unless he tries
+        await asyncio.sleep(2)
+        assert shown(pair) == NEW.server.certificate
+        following.cancel()
+
+    virtual_time.run(main)
+    told = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert told == ["keeping the old certificate"]
+
+
+def test_an_empty_ca_file_is_one_that_is_being_written(tmp_path: Path) -> None:
+    file, told = tmp_path / "caCert.pem", list[bytes]()
+
+    async def tell(content: bytes) -> None:
+        told.append(content)
+
+    async def main(_clock: object) -> None:
+        file.write_bytes(OLD.authority.certificate)
+        following = asyncio.create_task(follow_authority(file, tell))
+        for content in (b"", NEW.authority.certificate):
+            await asyncio.sleep(2)
+            file.write_bytes(content)
+        await asyncio.sleep(2)
+        following.cancel()
+
+    virtual_time.run(main)
+    assert told == [NEW.authority.certificate]
