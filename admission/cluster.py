@@ -129,6 +129,7 @@ class CachedCluster:
         self._vpas = Cache(client, VPAS, namespace=namespace, on_change=index.apply)
         self._limit_ranges = Cache(client, LIMIT_RANGES, namespace=namespace)
         self._controllers = controllers
+        self._synced = False
         self._matcher = Matcher(index, targets)
 
     @property
@@ -138,7 +139,9 @@ class CachedCluster:
 
     @property
     def synced(self) -> bool:
-        return all(cache.synced for cache in self.caches)
+        if not self._synced:  # once it is so, it stays so
+            self._synced = all(cache.synced for cache in self.caches)
+        return self._synced
 
     async def wait_synced(self) -> None:
         """Wait until everything has been listed once."""

@@ -3,14 +3,14 @@
 Source: admission.md 3 and 4.
 """
 
-import asyncio
 import enum
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
+from admission.deadline import within
 from admission.metrics import Outcome
 from admission.pods import admit_pod
 from admission.remembered import PatchMemory
@@ -78,7 +78,7 @@ class Cluster(Protocol):
         """Whether everything has been listed once."""
         ...
 
-    async def match(self, pod: ObjectMeta) -> Match:
+    def match(self, pod: ObjectMeta) -> Coroutine[Any, Any, Match]:
         """Find the pod's VPA; raises LookupFailedError."""
         ...
 
@@ -144,8 +144,7 @@ async def judge(
         return Verdict(outcome=Outcome.BAD_OBJECT, pod=pod, problem=problem, error=str(count))
     meta = _in_namespace(pod.metadata, request.namespace)
     try:
-        async with asyncio.timeout(policy.lookup_deadline):
-            match = await cluster.match(meta)
+        match = await within(policy.lookup_deadline, cluster.match(meta))
     except TimeoutError:
         return Verdict(outcome=Outcome.TIMED_OUT, pod=pod, problem="no VPA found in time")
     except LookupFailedError as error:
