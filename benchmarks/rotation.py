@@ -12,6 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import uvloop
+
 from process_harness import world
 from rotation import calls, site
 
@@ -46,10 +48,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--rotations", type=int, default=3)
     options = parser.parse_args()
-    good = asyncio.run(
-        measure(rate=options.rate, seconds=options.seconds, rotations=options.rotations)
-    )
-    return 0 if good else 1
+    run = measure(rate=options.rate, seconds=options.seconds, rotations=options.rotations)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return 0 if runner.run(run) else 1
 
 
 if __name__ == "__main__":
