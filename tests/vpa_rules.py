@@ -110,7 +110,11 @@ UPDATE_POLICIES = [
     ),
     *(
         Case(id=f"updateMode: {mode}", spec=update(updateMode=mode))
-        for mode in ("Off", "Initial", "Recreate", "InPlaceOrRecreate")  # A3: no gate for the last
+        for mode in ("Off", "Initial", "Recreate")
+    ),
+    Case(
+        id="A3 updateMode: InPlaceOrRecreate needs no gate",
+        spec=update(updateMode="InPlaceOrRecreate"),
     ),
     Case(id="updateMode: Auto, with a warning", spec=update(updateMode="Auto"), warnings=(AUTO,)),
     *(
