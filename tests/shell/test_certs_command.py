@@ -25,10 +25,28 @@ def test_a_second_run_keeps_what_the_first_made(tmp_path: Path) -> None:
     assert [(tmp_path / "tls" / name).read_bytes() for name in FILES] != made
 
 
+def test_a_renewal_is_begun_gone_on_with_and_finished(tmp_path: Path) -> None:
+    arguments = ("--output-dir", str(tmp_path), "--host=localhost", "--settle=0s")
+
+    def after(*more: str) -> tuple[int, bytes]:
+        """How many authorities are trusted, and what is served."""
+        assert certs(*arguments, *more, folder=tmp_path).returncode == 0
+        authorities = (tmp_path / "caCert.pem").read_text().count("BEGIN CERTIFICATE")
+        return authorities, (tmp_path / "serverCert.pem").read_bytes()
+
+    first = after()
+    assert after("--renew", "--settle=1h") == (2, first[1])
+    second = after()
+    assert second[0] == 2
+    assert second[1] != first[1]
+    assert after("--overlap=0s") == (1, second[1])
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
         (("--days=0",), "vpa-certs: --days must be from 1 to 1000000\n"),
+        (("--settle=-1s",), "vpa-certs: --settle and --overlap must not be negative\n"),
         (("--wrong",), "vpa-certs: unrecognized arguments: --wrong\n"),
         (("--kubeconfig=nowhere",), "vpa-certs: kubeconfig nowhere: no such file\n"),
     ],
