@@ -17,8 +17,8 @@ from common.recommendation.capping import ContainerAmounts, cap_for_pod
 from common.recommendation.policy import container_policy, is_off
 from common.recommendation.settling import (
     hold_rounded,
-    is_settled,
     mark_standing_limits,
+    may_be_rounded,
     never_nothing,
     steepest,
 )
@@ -80,7 +80,7 @@ def process(
     settled = capped.recommendations
     if limit_ranges:
         settled = never_nothing(settled, kept)
-        if not is_settled(settled, containers):
+        if may_be_rounded(settled, containers):
             steep = fit(containers=steepest(containers, kept)).recommendations
             settled = hold_rounded(settled, never_nothing(steep, kept), containers)
     ordered = {each.name: order_bounds(each) for each in settled}

@@ -16,7 +16,7 @@ from common.quantity import ZERO, Quantity
 from common.recommendation.actual import ContainerResources
 from common.recommendation.capping import ContainerAmounts
 from common.recommendation.policy import ControlledValues, container_policy, controlled_values
-from common.resources import CPU, ResourceQuantities
+from common.resources import CPU, RESOURCES, ResourceQuantities
 
 _UNIT = {CPU: Quantity.from_milli(1)}
 _BYTE = Quantity.from_value(1)
@@ -89,16 +89,36 @@ def never_nothing(
     )
 
 
-def is_settled(
+def may_be_rounded(
     amounts: Sequence[ContainerAmounts], containers: Sequence[ContainerResources]
 ) -> bool:
-    """Whether every container requests its target already."""
-    requests = {container.name: container.requests for container in containers}
-    return all(
-        requests[each.name].get(name) == target
-        for each in amounts
-        for name, target in each.target.items()
-    )
+    """Whether rounding may be why some request is not its target: a quick look, to save a fit.
+
+    One more unit of a limit lowers an answer by as much as that is of the smallest limit, and
+    by some units more where several containers share. Tiny answers are always looked at.
+    """
+    names = {each.name for each in amounts}
+    by_name = {container.name: container for container in containers}
+    slack = 4 * len(containers) + 4  # units; generous, because this must never miss
+    for resource in RESOURCES:
+        unit = _UNIT.get(resource, _BYTE).nanos
+        limits = [
+            each.limits[resource].nanos // unit
+            for each in containers
+            if each.limits_follow and each.name in names and resource in each.limits
+        ]
+        least = min((limit for limit in limits if limit), default=0)
+        if not least:
+            continue
+        for each in amounts:
+            request = by_name[each.name].requests.get(resource)
+            target = each.target.get(resource)
+            if request is None or target is None or request == target:
+                continue
+            has, wants = request.nanos // unit, target.nanos // unit
+            if wants <= slack or wants * least // (least + 1) - slack <= has <= wants + slack:
+                return True
+    return False
 
 
 def hold_rounded(
