@@ -151,9 +151,8 @@ def webhook(size: Size, folder: Path, flags: Sequence[str]) -> Iterator[Webhook]
 
 def bodies_of(size: Size, folder: Path) -> Path:
     """A file of reviews, one in a line; which of them is sent next is drawn by lot."""
-    deployments = min(size.vpas, BODIES)
-    stride = size.vpas // deployments
-    bodies = [review(number * stride, size) for number in range(deployments)]
+    stride = max(1, size.vpas // BODIES)
+    bodies = [review(number * stride % size.vpas, size, number) for number in range(BODIES)]
     file = folder / "reviews"
     file.write_bytes(b"\n".join(bodies))
     return file

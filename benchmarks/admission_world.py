@@ -138,7 +138,7 @@ def limit_range(index: int) -> dict[str, Any]:
     }
 
 
-def review(index: int, size: Size) -> bytes:
+def review(index: int, size: Size, variant: int = 0) -> bytes:
     """The review of a pod of 8 KiB that the ``index``-th Deployment gets; one line."""
     namespace = _namespace(index)
     newest = (size.replica_sets - 1 - index) // size.deployments
@@ -152,7 +152,7 @@ def review(index: int, size: Size) -> bytes:
             "namespace": namespace,
             "creationTimestamp": None,
             "labels": {"app": f"app-{index}", "pod-template-hash": hashed},
-            "annotations": {"checksum/config": "c" * 64},
+            "annotations": {"checksum/config": f"{variant:064}"},
             "ownerReferences": [_owner("apps/v1", "ReplicaSet", replica_set, namespace)],
         },
         "spec": _template()["spec"],
