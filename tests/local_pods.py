@@ -19,7 +19,7 @@ from sandbox.scenario import parse_scenario
 
 PODS_AS_DICTS = PODS.as_dicts()
 PATIENCE = 20  # seconds; a process has to start
-PORT = free_port()  # every cluster gives its pods the same addresses
+PORT = free_port()  # clusters of one process give their pods the same addresses
 
 # Says what it was given and serves its folder. A POST to /say/… prints, one to /exit ends it,
 # and one to any other path turns that path from 200 to 503, or back; DOWN says what begins at 503.

@@ -4,7 +4,19 @@ import ipaddress
 import itertools
 
 _SIMULATED = "10.244.0.0/14"
+_LOOPBACK = ipaddress.ip_network("127.64.0.0/10")
+_SHARE = 24  # bits of a process's part of it
 _FIRST = 10
+
+
+def loopback_of(process: int) -> str:
+    """The part of loopback where one process, by its id, has its pods.
+
+    Clusters run side by side on a machine, and their pods must not meet on a port.
+    """
+    shares = 2 ** (_SHARE - _LOOPBACK.prefixlen)
+    size = _LOOPBACK.num_addresses // shares
+    return f"{_LOOPBACK[process % shares * size]}/{_SHARE}"
 
 
 class Addresses:
@@ -13,11 +25,17 @@ class Addresses:
     def __init__(self, network: str = _SIMULATED) -> None:
         self._network = ipaddress.ip_network(network)
         hosts = range(_FIRST, self._network.num_addresses - 1)
+        self._most = len(hosts)
         self._next = itertools.cycle(hosts)
         self._used: set[str] = set()
 
     def take(self) -> str:
-        """An address that nobody has; the least recently used ones come last."""
+        """An address that nobody has; the least recently used ones come last.
+
+        Raises RuntimeError when the network has no more.
+        """
+        if len(self._used) >= self._most:
+            raise RuntimeError(f"{self._most} pods have all addresses of {self._network}")
         while True:
             address = str(self._network[next(self._next)])
             if address not in self._used:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import shutil
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ from common.errors import KubeError
 from common.kube.client import KubeClient
 from common.runtime.clock import Clock
 from sandbox.kubelet import facts
-from sandbox.kubelet.addresses import Addresses
+from sandbox.kubelet.addresses import Addresses, loopback_of
 from sandbox.kubelet.containers import Container
 from sandbox.kubelet.facts import ProbeKind
 from sandbox.kubelet.local import logs
@@ -30,8 +31,6 @@ from sandbox.kubelet.pod_lifecycle import PodRun
 from sandbox.kubelet.wire import ContainerSpec, RunnablePod
 
 logger = logging.getLogger(__name__)
-
-NETWORK = "127.64.0.0/10"
 
 _REFRESH = 1.0  # seconds between two looks at Secrets, ConfigMaps and tokens
 _USUAL_GRACE = 30
@@ -55,7 +54,7 @@ class LocalPods:
         learn: Learn,
     ) -> None:
         self._images = images
-        self.addresses = Addresses(NETWORK)
+        self.addresses = Addresses(loopback_of(os.getpid()))
         self._site = site
         self._client = client
         self._clock = clock
