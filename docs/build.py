@@ -294,7 +294,6 @@ def _values(values: Iterable[str]) -> str:
 _BOOLEAN = _values(("true", "false"))
 _SIZE = "Pods of the VPA as a power of two, rounded down: `0` for none or one, at most `20`."
 _MODE = f"As written in the VPA: {_values(UpdateMode)}"
-_VPA = "The VPA."
 
 DISCARDED = tuple(each for each in OomOutcome if each is not OomOutcome.RECORDED)
 # By component and label.
@@ -322,8 +321,8 @@ LABELS: Mapping[tuple[str, str], str] = {
     f"discarded OOM kills {_values((*DISCARDED, 'learnt_before', 'in_the_future', 'overflow'))}.",
     ("updater", "vpa_size_log2"): _SIZE,
     ("updater", "update_mode"): _values(UpdateMode),
-    ("updater", "vpa_name"): _VPA,
-    ("updater", "vpa_namespace"): _VPA,
+    ("updater", "vpa_name"): "The VPA.",
+    ("updater", "vpa_namespace"): "The VPA's.",
     ("updater", "step"): _values(
         ("ListVPAs", "ListPods", "FilterPods", "AdmissionInit", "EvictPods", "total")
     ),
@@ -337,8 +336,7 @@ LABELS: Mapping[tuple[str, str], str] = {
     ("admission", "resource"): _values(Subject),
     ("admission", "step"): _values(Step),
     ("admission", "outcome"): _values(Outcome),
-    ("admission", "certificate"): "`serving`: what the webhook shows. `authority`: which of the CA "
-    "file signed it.",
+    ("admission", "certificate"): "`serving`: what is shown; `authority`: what signed that.",
 }
 
 _DEFERRED = "`--in-place-deferred-timeout`"
