@@ -71,10 +71,15 @@ def pytest_runtest_makereport(
 
 @pytest.fixture(scope="session")
 def ends_in_order() -> Iterator[None]:
-    """SIGTERM ends a run as Ctrl-C does: with the processes that it started."""
-    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    """SIGTERM ends a run as Ctrl-C does: with the processes that it started.
+
+    A shell starts what runs in the background with Ctrl-C ignored, and then that would be, too.
+    """
+    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
+    terminate = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     yield
-    signal.signal(signal.SIGTERM, before)
+    signal.signal(signal.SIGTERM, terminate)
+    signal.signal(signal.SIGINT, interrupt)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
