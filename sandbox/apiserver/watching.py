@@ -23,8 +23,6 @@ _SHORTEST = 1800  # seconds; a watch without timeoutSeconds lives up to twice as
 _BACKLOG = 32 * 1024 * 1024  # bytes that a slow client may be behind before it is cut off
 _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
-Render = Callable[[Change, Selection], bytes | None]
-
 
 class Watch:
     """One open watch. ``stop`` ends it from outside, ``close`` must follow in any case."""

@@ -23,7 +23,6 @@ _VOLATILE = frozenset(
 )
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
-_HASH = re.compile(r"\b[a-z0-9]{9,10}-[bcdfghjklmnpqrstvwxz2456789]{5}\b")
 _PORT = re.compile(r"127\.0\.0\.1:\d+")
 _CURRENT = re.compile(r"\bcurrent: \d+")  # how far the server itself is
 # What a real server appends to the refusal of a change of a pod: a diff of all that its Go types
