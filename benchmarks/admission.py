@@ -35,7 +35,7 @@ BODIES = 500  # different pods under review, of as many VPAs where there are so 
 FIXED_RATE = 3000  # reviews per second
 RATED_CONNECTIONS = 64
 # Every run opens its connections anew, and 64 handshakes of a millisecond each hold up some two
-# hundred reviews. API servers hold theirs, so the run is long enough to keep that below one percent.
+# hundred reviews. API servers hold theirs: the run is so long that this is below one percent.
 RATED_SECONDS = 20.0
 PATIENCE = 180.0  # seconds for a start
 
