@@ -82,9 +82,7 @@ NOT_YET: Sequence[str] = (
     *("metric_for_pod_labels", "pod_namespace_label", "pod_name_label"),
     *("container_namespace_label", "container_pod_name_label", "container_name_label"),
 )
-NOTES: Mapping[str, str] = {
-    "leader_elect_resource_lock": "Any other value is taken for it.",
-}
+NOTES: Mapping[str, str] = {"leader_elect_resource_lock": "Any other value is taken for it."}
 
 FLAGS = """\
 Flags are written with one or two dashes, and underscores count as dashes. A Boolean is `--x`,
@@ -340,7 +338,6 @@ LABELS: Mapping[tuple[str, str], str] = {
 }
 
 _DEFERRED = "`--in-place-deferred-timeout`"
-_IN_PROGRESS = "`--in-place-in-progress-timeout`"
 REASONS: Mapping[Reason, str] = {
     Reason.OUTSIDE_RANGE: "A request is outside lower and upper bound.",
     Reason.OOMED_QUICKLY: "OOM-killed soon after its start.",
@@ -348,7 +345,7 @@ REASONS: Mapping[Reason, str] = {
     Reason.STARTUP_BOOST_OVER: "The CPU for the start is taken back.",
     Reason.RESIZE_INFEASIBLE: "The node can never hold what is wanted.",
     Reason.RESIZE_DEFERRED_TOO_LONG: f"No room on the node for longer than {_DEFERRED}.",
-    Reason.RESIZE_IN_PROGRESS_TOO_LONG: f"In progress for longer than {_IN_PROGRESS}.",
+    Reason.RESIZE_IN_PROGRESS_TOO_LONG: "Going on for more than `--in-place-in-progress-timeout`.",
     Reason.RESIZE_ERROR_TOO_LONG: f"The kubelet's error lasts for longer than {_DEFERRED}.",
     Reason.RESIZE_UNKNOWN_TOO_LONG: f"An unknown state lasts for longer than {_DEFERRED}.",
     Reason.RESIZE_REFUSED: "The API server refuses the resize for good.",
@@ -373,6 +370,9 @@ REASONS: Mapping[Reason, str] = {
     Reason.VPA_CHANGED: "The VPA was changed or deleted while the pass went on.",
     Reason.REQUIREMENTS_NOT_MET: "The VPA's `evictionRequirements` don't hold.",
     Reason.ADMISSION_NOT_READY: "Admission shows no sign of life: a replacement would stay as is.",
+    Reason.REPLACEMENT_WOULD_BE_REFUSED: "A LimitRange would refuse the pod that follows.",
+    Reason.REPLACEMENT_UNVERIFIED: "Three are evicted, and no replacement was seen right yet.",
+    Reason.ACTUATION_SUSPENDED: "Three replacements came up wrong, or none; one probe an hour.",
     Reason.RESIZE_DEFERRED: "The node has no room now; the kubelet tries again.",
     Reason.RESIZE_IN_PROGRESS: "The kubelet is at it.",
     Reason.RESIZE_ERROR: "The kubelet reports an error, and tries again.",

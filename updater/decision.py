@@ -53,7 +53,7 @@ class Reason(enum.StrEnum):
     STARTUP_BOOSTED = "startup_boosted"  # left alone until the boost is over
     REQUIREMENTS_NOT_MET = "requirements_not_met"
     ADMISSION_NOT_READY = "admission_not_ready"  # a replacement would come up unpatched
-    REPLACEMENT_WOULD_BE_REFUSED = "replacement_would_be_refused"  # by a LimitRange (D30)
+    REPLACEMENT_WOULD_BE_REFUSED = "replacement_would_be_refused"  # by a LimitRange
     REPLACEMENT_UNVERIFIED = "replacement_unverified"  # three out, none seen right yet
     ACTUATION_SUSPENDED = "actuation_suspended"  # three came up wrong; one probe an hour
     VPA_CHANGED = "vpa_changed"  # since the pass began, or it was deleted
