@@ -40,6 +40,7 @@ images:
     - "--client-ca-file={root}/etc/tls-certs/caCert.pem"
     - "--tls-cert-file={root}/etc/tls-certs/serverCert.pem"
     - "--tls-private-key={root}/etc/tls-certs/serverKey.pem"
+  vpa-certs: ["{python}", -P, -m, certs, "--kubeconfig={kubeconfig}"]
   metrics-server: ["{python}", -P, -m, sandbox.metrics_server, "--kubeconfig={kubeconfig}"]
 """
 

@@ -15,8 +15,10 @@ SYSTEM = "kube-system"
 RECOMMENDER = "vpa-recommender"
 UPDATER = "vpa-updater"
 ADMISSION = "vpa-admission-controller"
+CERTIFICATES = "vpa-certs"  # a CronJob: no process to wait for, but an account of ours
 METRICS_SERVER = "metrics-server"
 COMPONENTS = (RECOMMENDER, UPDATER, ADMISSION)
+ACCOUNTS = (*COMPONENTS, CERTIFICATES)
 OPS_PORTS = {RECOMMENDER: 8942, UPDATER: 8943, ADMISSION: 8944}
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from common.kube.endpoints import Permission
-from e2e.installation import COMPONENTS, SYSTEM
+from e2e.installation import ACCOUNTS, SYSTEM
 from e2e.world import World
 from granted import bound_roles, granted
 from sandbox.apiserver.audit import Entry
@@ -43,7 +43,7 @@ def _told(calls: Iterable[Entry]) -> list[str]:
     )
 
 
-@pytest.mark.parametrize("account", COMPONENTS)
+@pytest.mark.parametrize("account", ACCOUNTS)
 async def test_an_account_is_never_denied_anything(world: World, account: str) -> None:
     """Apart from the moment in which an API server starts, and has not read its roles yet.
 
@@ -56,7 +56,7 @@ async def test_an_account_is_never_denied_anything(world: World, account: str) -
     assert _told(call for call in calls if call.denied and _sort(call) not in allowed) == []
 
 
-@pytest.mark.parametrize("account", COMPONENTS)
+@pytest.mark.parametrize("account", ACCOUNTS)
 async def test_an_account_calls_only_what_its_own_roles_allow(world: World, account: str) -> None:
     """Not what the roles of every account allow, such as discovery."""
     may = granted(bound_roles(account))
@@ -68,7 +68,7 @@ async def test_an_account_calls_only_what_its_own_roles_allow(world: World, acco
     assert _told(beyond) == []
 
 
-@pytest.mark.parametrize("account", COMPONENTS)
+@pytest.mark.parametrize("account", ACCOUNTS)
 async def test_an_account_was_granted_nothing_that_is_not_needed(
     world: World, account: str
 ) -> None:

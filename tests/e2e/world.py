@@ -19,7 +19,14 @@ from common.kube.endpoints import (
     Endpoint,
 )
 from e2e.clusters import Cluster
-from e2e.installation import COMPONENTS, METRICS_SERVER, OPS_PORTS, SYSTEM, Installation
+from e2e.installation import (
+    ACCOUNTS,
+    COMPONENTS,
+    METRICS_SERVER,
+    OPS_PORTS,
+    SYSTEM,
+    Installation,
+)
 from e2e.kubectl import Kubectl
 from sandbox.apiserver.audit import Entry
 from workloads import autoscaler
@@ -131,7 +138,7 @@ class World:
     def note_calls(self) -> None:
         """Remember what our accounts called, because the audit log doesn't keep everything."""
         start = datetime.min.replace(tzinfo=UTC)
-        for name in COMPONENTS:
+        for name in ACCOUNTS:
             self.calls.update(replace(entry, time=start) for entry in self.done(name))
 
     async def describe(self, namespace: str) -> str:
@@ -143,7 +150,7 @@ class World:
             (SYSTEM, ["get", "events"]),
             *(
                 (SYSTEM, ["logs", f"--selector=app={name}", "--tail=60", "--prefix"])
-                for name in (*COMPONENTS, METRICS_SERVER)
+                for name in (*ACCOUNTS, METRICS_SERVER)
             ),
         ]
         told = []
