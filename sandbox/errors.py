@@ -5,7 +5,7 @@ Shapes and sentences are those of a real API server (k8s.io/apimachinery
 by ``code``, ``reason`` and the causes, people read ``message``.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -276,6 +276,16 @@ def field_invalid(field: str, value: object, text: str) -> Cause:
     if text:
         message += f": {text}"
     return Cause(reason="FieldValueInvalid", message=message, field=field)
+
+
+def fields_invalid(field: str, value: object, texts: Iterable[str]) -> Iterator[Cause]:
+    """The same value once for each rule that it breaks."""
+    return (field_invalid(field, value, text) for text in texts)
+
+
+def field_immutable(field: str, value: object) -> Cause:
+    """The value is another one than before, and may not be."""
+    return field_invalid(field, value, "field is immutable")
 
 
 def field_type_invalid(field: str, value: object, text: str) -> Cause:

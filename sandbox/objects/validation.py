@@ -9,12 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from common.errors import Cause
-from sandbox.errors import (
-    field_invalid,
-    field_required,
-    invalid,
-)
+from sandbox.errors import field_invalid, field_required, fields_invalid, invalid
 from sandbox.objects import structural_schema
+from sandbox.objects.access_resources import RBAC
 from sandbox.objects.registry import Registry
 from sandbox.objects.resizing import resize_causes
 from sandbox.objects.resources import EVENTS, TEMPLATES, Resource
@@ -42,6 +39,7 @@ from sandbox.objects.rules.metadata import (
     metadata_causes,
     namespace_causes,
 )
+from sandbox.objects.rules.numbers import negative_causes
 from sandbox.objects.rules.plain import (
     changed_priority_causes,
     changed_revision_causes,
@@ -58,10 +56,8 @@ from sandbox.version import KubernetesVersion
 
 Json = Mapping[str, Any]
 
-_HOST_NAMES = frozenset(
-    {"Namespace", "Service", "StatefulSet"}
-)  # whose names become those of hosts
-_FREE_NAMES = frozenset({"rbac.authorization.k8s.io"})  # their names may hold colons
+_HOST_NAMES = frozenset({"Namespace", "Service", "StatefulSet"})  # names that hosts get
+_FREE_NAMES = frozenset({RBAC})  # groups whose names may hold colons
 
 
 class Validation:
@@ -180,8 +176,7 @@ def _name_causes(
         problems = old_label_problems
     elif resource.group in _FREE_NAMES or (resource is EVENTS and not group):
         problems = segment_problems
-    for problem in problems(name):
-        yield field_invalid("metadata.name", name, problem)
+    yield from fields_invalid("metadata.name", name, problems(name))
 
 
 def _no_rules(_obj: Json) -> Iterator[Cause]:
@@ -194,12 +189,10 @@ def _no_change_rules(_old: Json, _new: Json) -> Iterator[Cause]:
 
 def _new_lease(lease: Json) -> Iterator[Cause]:
     spec = lease.get("spec") or {}
-    seconds, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+    seconds = spec.get("leaseDurationSeconds")
     if seconds is not None and seconds <= 0:
         yield field_invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0")
-    if transitions is not None and transitions < 0:
-        text = "must be greater than or equal to 0"
-        yield field_invalid("spec.leaseTransitions", transitions, text)
+    yield from negative_causes(spec, "spec", "leaseTransitions")
 
 
 _NEW: Mapping[str, Callable[[Json], Iterator[Cause]]] = {

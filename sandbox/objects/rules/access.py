@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from common.errors import Cause
-from sandbox.errors import field_invalid, field_not_supported, field_required
+from sandbox.errors import field_invalid, field_not_supported, field_required, fields_invalid
 from sandbox.objects.access_resources import CLUSTER_ROLE_BINDINGS, RBAC, ROLES
 from sandbox.objects.rules.dns_names import segment_problems, subdomain_problems
 
@@ -66,8 +66,7 @@ def binding_causes(binding: Json) -> Iterator[Cause]:
     if not name:
         yield field_required("roleRef.name")
     else:
-        for text in segment_problems(name):
-            yield field_invalid("roleRef.name", name, text)
+        yield from fields_invalid("roleRef.name", name, segment_problems(name))
     for index, subject in enumerate(binding.get("subjects") or ()):
         yield from _subject_causes(subject, f"subjects[{index}]", everywhere=everywhere)
 
@@ -87,8 +86,8 @@ def _subject_causes(subject: Json, path: str, *, everywhere: bool) -> Iterator[C
     if not name:
         yield field_required(f"{path}.name")
     if kind == "ServiceAccount":
-        for text in subdomain_problems(name) if name else ():
-            yield field_invalid(f"{path}.name", name, text)
+        if name:
+            yield from fields_invalid(f"{path}.name", name, subdomain_problems(name))
         if group:
             yield field_not_supported(f"{path}.apiGroup", group, ("",))
         if everywhere and not subject.get("namespace"):

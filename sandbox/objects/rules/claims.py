@@ -9,7 +9,13 @@ from typing import Any, Final
 
 from common.errors import Cause
 from common.quantity import Quantity
-from sandbox.errors import field_forbidden, field_invalid, field_not_supported, field_required
+from sandbox.errors import (
+    field_forbidden,
+    field_invalid,
+    field_not_supported,
+    field_required,
+    fields_invalid,
+)
 from sandbox.objects.rules.dns_names import subdomain_problems
 from sandbox.objects.rules.selectors import selector_causes
 
@@ -39,8 +45,8 @@ def claim_causes(claim: Json) -> Iterator[Cause]:
     elif (amount := Quantity.parse(str(size))).sign <= 0:
         yield field_invalid("spec.resources[storage]", str(amount), "must be greater than zero")
     name = spec.get("storageClassName")
-    for problem in subdomain_problems(name) if name else ():
-        yield field_invalid("spec.storageClassName", name, problem)
+    if name:
+        yield from fields_invalid("spec.storageClassName", name, subdomain_problems(name))
     mode = spec.get("volumeMode")
     if mode is not None and mode not in _VOLUME_MODES:
         yield field_not_supported("spec.volumeMode", mode, _VOLUME_MODES)

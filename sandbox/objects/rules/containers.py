@@ -18,24 +18,20 @@ from sandbox.errors import (
     field_not_found,
     field_not_supported,
     field_required,
+    fields_invalid,
 )
 from sandbox.objects.pod_resources import is_sidecar
 from sandbox.objects.rules.dns_names import label_problems
 from sandbox.objects.rules.environment import environment_causes, environment_from_causes
 from sandbox.objects.rules.pods import container_resource_causes, init_policy_causes
-from sandbox.objects.rules.probes import (
-    lifecycle_causes,
-    port_name_problems,
-    port_number_causes,
-    probe_causes,
-)
+from sandbox.objects.rules.ports import PROTOCOLS, port_name_problems, port_number_causes
+from sandbox.objects.rules.probes import lifecycle_causes, probe_causes
 from sandbox.objects.rules.volumes import relative_path_causes
 from sandbox.version import KubernetesVersion
 
 Json = Mapping[str, Any]
 
 _RULES_OF_RESTARTS: Final = 35  # the minor since which every container may have a restart policy
-_PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 _PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 _RESTART_POLICIES: Final = ("Always", "Never", "OnFailure")
 _MESSAGE_POLICIES: Final = ("File", "FallbackToLogsOnError")
@@ -94,8 +90,7 @@ def containers_causes(spec: Json, path: str, around: Surroundings) -> Iterator[C
 def _common_causes(one: Json, path: str, around: Surroundings) -> Iterator[Cause]:
     name = one.get("name") or ""
     if name:
-        for problem in label_problems(name):
-            yield field_invalid(f"{path}.name", name, problem)
+        yield from fields_invalid(f"{path}.name", name, label_problems(name))
     else:
         yield field_required(f"{path}.name")
     if not one.get("image"):
@@ -190,8 +185,8 @@ def _port_causes(ports: Any, path: str) -> Iterator[Cause]:
         if port.get("hostPort"):
             yield from port_number_causes(port["hostPort"], f"{place}.hostPort")
         protocol = port.get("protocol") or "TCP"
-        if protocol not in _PROTOCOLS:
-            yield field_not_supported(f"{place}.protocol", protocol, _PROTOCOLS)
+        if protocol not in PROTOCOLS:
+            yield field_not_supported(f"{place}.protocol", protocol, PROTOCOLS)
 
 
 def _host_port_causes(one: Json, path: str, taken: set[str]) -> Iterator[Cause]:

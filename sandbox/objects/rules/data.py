@@ -12,7 +12,13 @@ from typing import Any, Final
 import msgspec
 
 from common.errors import Cause
-from sandbox.errors import field_forbidden, field_invalid, field_required, field_too_long
+from sandbox.errors import (
+    field_forbidden,
+    field_immutable,
+    field_invalid,
+    field_required,
+    field_too_long,
+)
 from sandbox.objects.go_decoding import syntax_problem
 
 Json = Mapping[str, Any]
@@ -68,7 +74,7 @@ def secret_causes(secret: Json) -> Iterator[Cause]:
 def changed_secret_causes(old: Json, new: Json) -> Iterator[Cause]:
     """A Secret keeps its type, one that is immutable its data, too."""
     if old.get("type") != new.get("type"):
-        yield field_invalid("type", new.get("type"), "field is immutable")
+        yield field_immutable("type", new.get("type"))
     yield from _fixed_causes(old, new, ("data",))
     yield from secret_causes(new)
 

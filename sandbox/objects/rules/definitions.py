@@ -13,6 +13,7 @@ from common.errors import Cause
 from sandbox.errors import (
     field_duplicate,
     field_forbidden,
+    field_immutable,
     field_invalid,
     field_not_supported,
     field_required,
@@ -306,7 +307,7 @@ def _immutable(old: Json, new: Json) -> Iterator[Cause]:
         ("spec.names.plural", was.get("plural"), now.get("plural")),
     ):
         if before != after:
-            yield field_invalid(path, after or "", "field is immutable")
+            yield field_immutable(path, after or "")
 
 
 def _forgotten(old: Json, spec: Json) -> Iterator[Cause]:

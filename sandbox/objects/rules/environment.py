@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from common.errors import Cause
-from sandbox.errors import field_invalid, field_not_supported, field_required
+from sandbox.errors import field_invalid, field_not_supported, field_required, fields_invalid
 from sandbox.objects.rules.data import data_key_causes
 from sandbox.objects.rules.dns_names import subdomain_problems
 from sandbox.objects.rules.metadata import key_causes
@@ -108,8 +108,7 @@ def _amount_field_causes(reference: Json, path: str) -> Iterator[Cause]:
 def _key_causes(reference: Json, path: str) -> Iterator[Cause]:
     """A key of a ConfigMap or of a Secret."""
     name, key = reference.get("name") or "", reference.get("key") or ""
-    for problem in subdomain_problems(name):
-        yield field_invalid(f"{path}.name", name, problem)
+    yield from fields_invalid(f"{path}.name", name, subdomain_problems(name))
     if not key:
         yield field_required(f"{path}.key")
     else:

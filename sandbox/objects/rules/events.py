@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from common.errors import Cause
-from sandbox.errors import field_invalid, field_required
+from sandbox.errors import field_invalid, field_required, fields_invalid
 from sandbox.objects.rules.dns_names import subdomain_problems
 from sandbox.objects.rules.metadata import key_causes, metadata_causes
 
@@ -102,8 +102,7 @@ def _common_causes(event: Json, group: str) -> Iterator[Cause]:
         yield field_invalid("involvedObject.namespace", about, "does not match event.namespace")
     if event.get("eventTime"):
         yield from _new_form_causes(event, "reportingController" if group else "reportingComponent")
-    for problem in subdomain_problems(namespace):
-        yield field_invalid("namespace", namespace, problem)
+    yield from fields_invalid("namespace", namespace, subdomain_problems(namespace))
 
 
 def _new_form_causes(event: Json, controller_field: str) -> Iterator[Cause]:

@@ -12,7 +12,14 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from common.errors import Cause
-from sandbox.errors import field_invalid, field_not_supported, field_required, field_too_long
+from sandbox.errors import (
+    field_immutable,
+    field_invalid,
+    field_not_supported,
+    field_required,
+    field_too_long,
+    fields_invalid,
+)
 from sandbox.objects.rules.dns_names import label_problems, subdomain_problems
 from sandbox.objects.rules.numbers import negative_causes
 from sandbox.objects.rules.selectors import in_go_order, read_selector, selector_causes
@@ -86,11 +93,11 @@ def job_change_causes(old: Json, new: Json, template: Sequence[Cause]) -> Iterat
     yield from _completions_causes(before, after)
     if before.get("selector") != after.get("selector"):
         shown = in_go_order(after.get("selector"))
-        yield field_invalid("spec.selector", shown, "field is immutable")
+        yield field_immutable("spec.selector", shown)
     yield from _template_change_causes(old, before, after)
     for name in _FIXED:
         if before.get(name) != after.get(name):
-            yield field_invalid(f"spec.{name}", after.get(name), "field is immutable")
+            yield field_immutable(f"spec.{name}", after.get(name))
 
 
 def cron_job_causes(cron: Json, template: Sequence[Cause], old: Json | None) -> Iterator[Cause]:
@@ -193,8 +200,7 @@ def _manager_causes(manager: str, path: str) -> Iterator[Cause]:
         text = 'must be a domain-prefixed path (such as "acme.io/foo")'
         yield field_invalid(path, manager, text)
     else:
-        for problem in subdomain_problems(domain):
-            yield field_invalid(path, domain, problem)
+        yield from fields_invalid(path, domain, subdomain_problems(domain))
         if re.fullmatch(_PATH, rest) is None:
             text = f"Invalid path (regex used for validation is '{_PATH}')"
             yield field_invalid(path, rest, text)
@@ -244,7 +250,7 @@ def _completions_causes(before: Json, after: Json) -> Iterator[Cause]:
     if before.get("completions") == wanted:
         return
     if after.get("completionMode") != "Indexed":
-        yield field_invalid("spec.completions", wanted, "field is immutable")
+        yield field_immutable("spec.completions", wanted)
     elif wanted is not None and wanted != after.get("parallelism"):
         text = "can only be modified in tandem with spec.parallelism"
         yield field_invalid("spec.completions", wanted, text)
@@ -265,10 +271,10 @@ def _template_change_causes(old: Json, before: Json, after: Json) -> Iterator[Ca
     was, now = before.get("template") or {}, after.get("template") or {}
     if not free:
         if was != now:
-            yield field_invalid("spec.template", now, "field is immutable")
+            yield field_immutable("spec.template", now)
         return
     if _pinned(was) != _pinned(now):
-        yield field_invalid("spec.template.spec", now.get("spec"), "field is immutable")
+        yield field_immutable("spec.template.spec", now.get("spec"))
 
 
 def _pinned(template: Json) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from common.errors import Cause
-from sandbox.errors import field_forbidden, field_invalid
+from sandbox.errors import field_forbidden, field_invalid, fields_invalid
 from sandbox.objects.rules.dns_names import subdomain_problems
+from sandbox.objects.rules.numbers import negative_causes
 
 _CHECKED = ("labels", "annotations", "ownerReferences", "finalizers")
 _LOOKED_AT_AGAIN = frozenset({"ConfigMap", "Pod", "Secret"})  # by the rules of new objects
@@ -32,10 +33,7 @@ _VALUE_RULE = (
 
 def metadata_causes(meta: Mapping[str, Any], *, custom: bool) -> Iterator[Cause]:
     """Every rule about labels, annotations, owners and finalizers that a new object breaks."""
-    generation = meta.get("generation", 0)
-    if generation < 0:
-        text = "must be greater than or equal to 0"
-        yield field_invalid("metadata.generation", generation, text)
+    yield from negative_causes(meta, "metadata", "generation")
     yield from _shared_causes(meta)
     finalizers = meta.get("finalizers") or ()
     yield from _finalizer_causes(finalizers)
@@ -149,14 +147,12 @@ def label_causes(labels: Mapping[str, str] | None, path: str) -> Iterator[Cause]
 def annotation_causes(annotations: Mapping[str, str] | None, path: str) -> Iterator[Cause]:
     """The names of annotations are those of labels, in any case."""
     for key in annotations or ():
-        for problem in _key_problems(key.lower()):
-            yield field_invalid(path, key, problem)
+        yield from fields_invalid(path, key, _key_problems(key.lower()))
 
 
 def key_causes(key: str, path: str) -> Iterator[Cause]:
     """A label's name: at most 63 characters, behind a DNS subdomain and a slash if it has one."""
-    for problem in _key_problems(key):
-        yield field_invalid(path, key, problem)
+    return fields_invalid(path, key, _key_problems(key))
 
 
 def value_causes(value: str, path: str) -> Iterator[Cause]:

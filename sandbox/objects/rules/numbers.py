@@ -12,7 +12,7 @@ from typing import Any, Final
 from common.errors import Cause
 from sandbox.errors import field_invalid
 
-_NOT_NEGATIVE: Final = "must be greater than or equal to 0"
+NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 _PERCENT: Final = re.compile(r"[0-9]+%")
 _PERCENT_RULE: Final = (
     "a valid percent string must be a numeric string followed by an ending '%' "
@@ -21,18 +21,18 @@ _PERCENT_RULE: Final = (
 
 
 def negative_causes(holder: Mapping[str, Any], path: str, *names: str) -> Iterator[Cause]:
-    """Every one of the numbers that is there and below zero."""
+    """Every one of the numbers that is there and below zero; an empty path is the object's."""
     for name in names:
         value = holder.get(name)
         if isinstance(value, int) and value < 0:
-            yield field_invalid(f"{path}.{name}", value, _NOT_NEGATIVE)
+            yield field_invalid(f"{path}.{name}" if path else name, value, NOT_NEGATIVE)
 
 
 def share_causes(path: str, value: object) -> Iterator[Cause]:
     """A share is a number that isn't negative, or a percentage."""
     if isinstance(value, int):
         if value < 0:
-            yield field_invalid(path, value, _NOT_NEGATIVE)
+            yield field_invalid(path, value, NOT_NEGATIVE)
     elif _PERCENT.fullmatch(str(value)) is None:
         yield field_invalid(path, value, _PERCENT_RULE)
 

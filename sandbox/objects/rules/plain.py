@@ -9,7 +9,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from common.errors import Cause
-from sandbox.errors import field_forbidden, field_invalid, field_not_supported, field_required
+from sandbox.errors import (
+    field_forbidden,
+    field_immutable,
+    field_not_supported,
+    field_required,
+)
+from sandbox.objects.rules.numbers import negative_causes
 
 Json = Mapping[str, Any]
 
@@ -46,7 +52,7 @@ def changed_priority_causes(old: Json, new: Json) -> Iterator[Cause]:
         yield field_forbidden("value", "may not be changed in an update.")
     before, after = old.get("preemptionPolicy"), new.get("preemptionPolicy")
     if before != after:
-        yield field_invalid("preemptionPolicy", after, "field is immutable")
+        yield field_immutable("preemptionPolicy", after)
 
 
 def _system_problem(priority: Json, name: str, value: int) -> str:
@@ -62,7 +68,7 @@ def _system_problem(priority: Json, name: str, value: int) -> str:
 
 def revision_causes(revision: Json) -> Iterator[Cause]:
     """A number, and an object that it is of."""
-    yield from _number_causes(revision)
+    yield from negative_causes(revision, "", "revision")
     data = revision.get("data")
     if data is None:
         yield field_required("data", "data is mandatory")
@@ -72,12 +78,6 @@ def revision_causes(revision: Json) -> Iterator[Cause]:
 
 def changed_revision_causes(old: Json, new: Json) -> Iterator[Cause]:
     """What is remembered doesn't change; its number may."""
-    yield from _number_causes(new)
+    yield from negative_causes(new, "", "revision")
     if old.get("data") != new.get("data"):
-        yield field_invalid("data", new.get("data"), "field is immutable")
-
-
-def _number_causes(revision: Json) -> Iterator[Cause]:
-    number = revision.get("revision") or 0
-    if number < 0:
-        yield field_invalid("revision", number, "must be greater than or equal to 0")
+        yield field_immutable("data", new.get("data"))

@@ -20,6 +20,7 @@ from sandbox.errors import (
     field_invalid,
     field_not_supported,
     field_required,
+    fields_invalid,
 )
 from sandbox.objects.rules.containers import (
     Surroundings,
@@ -254,23 +255,20 @@ def _domain_causes(domains: int, action: str, path: str) -> Iterator[Cause]:
 def _name_causes(spec: Json, path: str) -> Iterator[Cause]:
     for name in ("serviceAccountName", "nodeName"):
         if spec.get(name):
-            for problem in subdomain_problems(spec[name]):
-                yield field_invalid(f"{path}.{name}", spec[name], problem)
+            yield from fields_invalid(f"{path}.{name}", spec[name], subdomain_problems(spec[name]))
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= _LONGEST_DEADLINE:
         text = f"must be between 1 and {_LONGEST_DEADLINE}, inclusive"
         yield field_invalid(f"{path}.activeDeadlineSeconds", deadline, text)
     for name in ("hostname", "subdomain"):
         if spec.get(name):
-            for problem in label_problems(spec[name]):
-                yield field_invalid(f"{path}.{name}", spec[name], problem)
+            yield from fields_invalid(f"{path}.{name}", spec[name], label_problems(spec[name]))
 
 
 def _priority_causes(spec: Json, path: str) -> Iterator[Cause]:
     name = spec.get("priorityClassName") or ""
     if name:
-        for problem in subdomain_problems(name):
-            yield field_invalid(f"{path}.priorityClassName", name, problem)
+        yield from fields_invalid(f"{path}.priorityClassName", name, subdomain_problems(name))
     policy = spec.get("preemptionPolicy")
     if policy is not None and policy not in _PREEMPTION_POLICIES:
         yield field_not_supported(f"{path}.preemptionPolicy", policy, _PREEMPTION_POLICIES)

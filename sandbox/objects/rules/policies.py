@@ -4,7 +4,6 @@ Source: ``ValidateLimitRange`` and ``ValidateResourceQuotaSpec``, k8s.io/kuberne
 pkg/apis/core/validation/validation.go; pkg/apis/policy/validation/validation.go.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -18,15 +17,10 @@ from sandbox.errors import (
     field_not_supported,
 )
 from sandbox.objects.rules.metadata import metadata_causes
+from sandbox.objects.rules.numbers import NOT_NEGATIVE, share_causes, share_limit_causes
 
 Json = Mapping[str, Any]
 
-_NOT_NEGATIVE: Final = "must be greater than or equal to 0"
-_PERCENT: Final = re.compile(r"[0-9]+%")
-_PERCENT_RULE: Final = (
-    "a valid percent string must be a numeric string followed by an ending '%' "
-    "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
-)
 _EVICTION_POLICIES: Final = ("AlwaysAllow", "IfHealthyBudget")
 _ONE: Final = Quantity.parse("1")
 _RESOURCES: Final = ("cpu", "memory", "ephemeral-storage", "storage")
@@ -83,7 +77,7 @@ def quota_causes(quota: Json) -> Iterator[Cause]:
             yield field_invalid(path, name, text)
             yield field_invalid(path, name, "must be a standard resource for quota")
         if hard[name].sign < 0:
-            yield field_invalid(path, str(hard[name]), _NOT_NEGATIVE)
+            yield field_invalid(path, str(hard[name]), NOT_NEGATIVE)
     scopes = spec.get("scopes") or []
     if not _SCOPES.issuperset(scopes):
         yield field_invalid("spec.scopes", scopes, "unsupported scope")
@@ -103,23 +97,14 @@ def budget_causes(budget: Json) -> Iterator[Cause]:
         yield field_invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set")
     for name, value in (("minAvailable", least), ("maxUnavailable", most)):
         if value is not None:
-            yield from _share_causes(f"spec.{name}", value)
+            yield from share_causes(f"spec.{name}", value)
+            yield from share_limit_causes(f"spec.{name}", value)
     policy = spec.get("unhealthyPodEvictionPolicy")
     if policy is not None and policy not in _EVICTION_POLICIES:
         yield field_not_supported("spec.unhealthyPodEvictionPolicy", policy, _EVICTION_POLICIES)
     labels = (spec.get("selector") or {}).get("matchLabels")
     for cause in metadata_causes({"labels": labels}, custom=False):
         yield Cause(reason=cause.reason, message=cause.message, field="spec.selector.matchLabels")
-
-
-def _share_causes(path: str, value: object) -> Iterator[Cause]:
-    if isinstance(value, int):
-        if value < 0:
-            yield field_invalid(path, value, _NOT_NEGATIVE)
-    elif _PERCENT.fullmatch(text := str(value)) is None:
-        yield field_invalid(path, text, _PERCENT_RULE)
-    elif int(text[:-1]) > 100:
-        yield field_invalid(path, text, "must not be greater than 100%")
 
 
 def _bound_causes(item: Json, path: str) -> Iterator[Cause]:

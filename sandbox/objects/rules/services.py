@@ -4,7 +4,6 @@ Source: ``validateService``, k8s.io/kubernetes pkg/apis/core/validation/validati
 their families and load balancers are not looked at: nobody routes to them here.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -15,22 +14,18 @@ from sandbox.errors import (
     field_invalid,
     field_not_supported,
     field_required,
+    fields_invalid,
 )
 from sandbox.objects.rules.dns_names import label_problems, subdomain_problems
 from sandbox.objects.rules.metadata import key_causes, label_causes
+from sandbox.objects.rules.ports import PROTOCOLS, port_causes, port_number_causes
 
 Json = Mapping[str, Any]
 
 _TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _AFFINITIES: Final = ("ClientIP", "None")
-_PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 _TRAFFIC: Final = ("Cluster", "Local")
-_PORTS: Final = range(1, 65536)
-_PORT_RULE: Final = "must be between 1 and 65535, inclusive"
 _LONGEST_AFFINITY: Final = 86400  # seconds
-_LONGEST_PORT_NAME: Final = 15
-_PORT_NAME: Final = re.compile("[-a-z0-9]+")
-_LETTER: Final = re.compile("[a-z]")
 _HEADLESS: Final = "None"
 
 
@@ -82,8 +77,7 @@ def _external_causes(spec: Json) -> Iterator[Cause]:
     if not name:
         yield field_required("spec.externalName")
         return
-    for problem in subdomain_problems(name):
-        yield field_invalid("spec.externalName", name, problem)
+    yield from fields_invalid("spec.externalName", name, subdomain_problems(name))
 
 
 def _port_causes(port: Json, path: str, names: set[str], *, named: bool) -> Iterator[Cause]:
@@ -91,39 +85,17 @@ def _port_causes(port: Json, path: str, names: set[str], *, named: bool) -> Iter
     if named and not name:
         yield field_required(f"{path}.name")
     elif name:
-        for problem in label_problems(name):
-            yield field_invalid(f"{path}.name", name, problem)
+        yield from fields_invalid(f"{path}.name", name, label_problems(name))
         if name in names:
             yield field_duplicate(f"{path}.name", name)
         names.add(name)
-    number = port.get("port") or 0
-    if number not in _PORTS:
-        yield field_invalid(f"{path}.port", number, _PORT_RULE)
+    yield from port_number_causes(port.get("port") or 0, f"{path}.port")
     protocol = port.get("protocol", "")
-    if protocol not in _PROTOCOLS:
-        yield field_not_supported(f"{path}.protocol", protocol, _PROTOCOLS)
-    target = port.get("targetPort") or 0
-    if isinstance(target, str):
-        for problem in _port_name_problems(target):
-            yield field_invalid(f"{path}.targetPort", target, problem)
-    elif target not in _PORTS:
-        yield field_invalid(f"{path}.targetPort", target, _PORT_RULE)
+    if protocol not in PROTOCOLS:
+        yield field_not_supported(f"{path}.protocol", protocol, PROTOCOLS)
+    yield from port_causes(port.get("targetPort") or 0, f"{path}.targetPort")
     if port.get("appProtocol") is not None:
         yield from key_causes(port["appProtocol"], f"{path}.appProtocol")
-
-
-def _port_name_problems(name: str) -> Iterator[str]:
-    """Why a text is no name of a container's port (``IsValidPortName``)."""
-    if len(name) > _LONGEST_PORT_NAME:
-        yield f"must be no more than {_LONGEST_PORT_NAME} characters"
-    if _PORT_NAME.fullmatch(name) is None:
-        yield "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)"
-    if _LETTER.search(name) is None:
-        yield "must contain at least one letter (a-z)"
-    if "--" in name:
-        yield "must not contain consecutive hyphens"
-    if name.startswith("-") or name.endswith("-"):
-        yield "must not begin or end with a hyphen"
 
 
 def _affinity_causes(spec: Json) -> Iterator[Cause]:

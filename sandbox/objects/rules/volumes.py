@@ -16,6 +16,7 @@ from sandbox.errors import (
     field_invalid,
     field_not_supported,
     field_required,
+    fields_invalid,
 )
 from sandbox.objects.rules.dns_names import label_problems
 
@@ -35,9 +36,7 @@ def volume_causes(volumes: Any, path: str, sound: dict[str, Json]) -> Iterator[C
         place, name = f"{path}[{index}]", volume.get("name") or ""
         causes = list(_source_causes(volume, place))
         if name:
-            causes += [
-                field_invalid(f"{place}.name", name, problem) for problem in label_problems(name)
-            ]
+            causes += fields_invalid(f"{place}.name", name, label_problems(name))
         else:
             causes.append(field_required(f"{place}.name"))
         if name in sound:

@@ -15,9 +15,11 @@ from sandbox.errors import (
     field_invalid,
     field_not_supported,
     field_required,
+    fields_invalid,
     shown,
 )
 from sandbox.objects.rules.dns_names import old_label_problems, subdomain_problems
+from sandbox.objects.rules.ports import PORT_RULE, PORTS
 from sandbox.objects.rules.selectors import selector_causes
 
 Json = Mapping[str, Any]
@@ -33,7 +35,6 @@ _OPERATIONS: Final = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _SCOPES: Final = ("*", "Cluster", "Namespaced")
 _REVIEWS: Final = ("v1", "v1beta1")
 _TIMEOUTS: Final = range(1, 31)  # seconds
-_PORTS: Final = range(1, 65536)
 _QUALIFIED: Final = 3  # segments
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _NO_HOST: Final = re.compile(r"[ ^`{|}\\]")
@@ -194,9 +195,8 @@ def _service(service: Json, path: str) -> Iterator[Cause]:
     if not service.get("name"):
         yield field_required(f"{path}.namespace")
     port = service.get("port")
-    if port is not None and port not in _PORTS:
-        text = "port is not valid: must be between 1 and 65535, inclusive"
-        yield field_invalid(f"{path}.port", port, text)
+    if port is not None and port not in PORTS:
+        yield field_invalid(f"{path}.port", port, f"port is not valid: {PORT_RULE}")
     yield from _path(service.get("path") or "", f"{path}.path")
 
 
@@ -228,8 +228,7 @@ def _reviews(versions: Sequence[str], path: str) -> Iterator[Cause]:
             yield field_invalid(f"{path}[{index}]", version, "duplicate version")
             continue
         seen.add(version)
-        for problem in old_label_problems(version):
-            yield field_invalid(f"{path}[{index}]", version, problem)
+        yield from fields_invalid(f"{path}[{index}]", version, old_label_problems(version))
     if seen.isdisjoint(_REVIEWS):
         text = f"must include at least one of {', '.join(_REVIEWS)}"
         yield field_invalid(path, versions, text)

@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from common.errors import Cause
-from sandbox.errors import field_forbidden, field_invalid, field_not_supported, field_required
+from sandbox.errors import (
+    field_forbidden,
+    field_immutable,
+    field_invalid,
+    field_not_supported,
+    field_required,
+    fields_invalid,
+)
 from sandbox.objects.rules.claims import claim_causes
 from sandbox.objects.rules.dns_names import label_problems
 from sandbox.objects.rules.metadata import annotation_causes, label_causes
@@ -48,8 +55,9 @@ def workload_causes(kind: str, obj: Json, template: Sequence[Cause]) -> Iterator
 
 def _stateful_creation(spec: Json) -> Iterator[Cause]:
     """What can't change later, and so is looked at once."""
-    for problem in label_problems(spec["serviceName"]) if spec.get("serviceName") else ():
-        yield field_invalid("spec.serviceName", spec["serviceName"], problem)
+    name = spec.get("serviceName")
+    if name:
+        yield from fields_invalid("spec.serviceName", name, label_problems(name))
     for index, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
         for one in claim_causes(claim):
             where = f"spec.volumeClaimTemplates[{index}].{one.field}"
@@ -81,7 +89,7 @@ def _fixed_causes(kind: str, before: Json, after: Json) -> Iterator[Cause]:
             yield field_forbidden("spec", text)
     elif kind != "ReplicationController" and before.get("selector") != after.get("selector"):
         shown = in_go_order(after.get("selector"))
-        yield field_invalid("spec.selector", shown, "field is immutable")
+        yield field_immutable("spec.selector", shown)
 
 
 def _identity(spec: Json) -> dict[str, Any]:
