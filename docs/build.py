@@ -7,6 +7,7 @@ flags that wait for their feature) stands in tables here; tests/unit/test_docs.p
 """
 
 import dataclasses
+import inspect
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ import controlplane.settings
 import demo.settings
 import recommender.metrics
 import recommender.settings
+import sandbox.metrics_server.settings
 import sandbox.settings
 import updater.metrics
 import updater.settings
@@ -56,14 +58,9 @@ PROGRAMS: Mapping[str, type] = {
     "admission": admission.settings.Settings,
     "certs": certs.settings.Settings,
     "sandbox": sandbox.settings.Settings,
+    "sandbox.metrics_server": sandbox.metrics_server.settings.Settings,
     "controlplane": controlplane.settings.Settings,
     "demo": demo.settings.Settings,
-}
-ABOUT: Mapping[str, str] = {
-    "certs": "Makes the webhook's certificates; the reference has a shell script.",
-    "sandbox": "A small cluster for trials and tests; `python -P -m sandbox SCENARIO.yaml`.",
-    "controlplane": "The same around a real API server; `python -P -m controlplane SCENARIO.yaml`.",
-    "demo": "What `make demo` runs.",
 }
 GATES: Mapping[str, str] = {
     "CPUStartupBoost": "`spec.startupBoost`: more CPU while a pod starts.",
@@ -169,7 +166,8 @@ def flags_page() -> str:
         fields = list(declared(settings))
         parts.append(f"## {program}\n")
         if program not in COMPONENTS:
-            parts += [f"{ABOUT[program]}\n", _flag_table(fields, None)]
+            about = (inspect.getdoc(settings) or "").partition("\n")[0]
+            parts += [f"{about} See `python -P -m {program} --help`.\n", _flag_table(fields, None)]
             continue
         own = [field for field in fields if field.name not in shared | electing]
         unsupported = [field for field in own if field.name in NOT_YET]

@@ -104,7 +104,7 @@ def test_flags_that_are_read_by_nobody_say_so() -> None:
     for program, settings in build.PROGRAMS.items():
         texts = [
             text
-            for file, text in sources(program, "common")
+            for file, text in sources(program.replace(".", "/"), "common")
             if file.name != "history_settings.py"  # it only refuses them
         ]
         for field in declared(settings):
