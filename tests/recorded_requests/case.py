@@ -23,7 +23,8 @@ class Request:
     ``{uid}`` and ``{version}`` for those of the last answer that had a name, ``{webhook}`` and
     ``{authority}`` for the URL and the certificate authority of the recorder's webhook.
     ``user`` is a ServiceAccount of that namespace, the administrator where it is empty.
-    ``until`` repeats a read until the field (a dotted path) has the value.
+    ``until`` repeats a read, or a dry run, until the field (a dotted path) has the value; that may
+    be a refusal.
     """
 
     method: str
@@ -37,7 +38,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """Requests whose answers count, after others that only have to succeed."""
+    """Requests whose answers count, after others that only have to succeed, or to be waited for."""
 
     name: str
     before: tuple[Request, ...] = ()

@@ -121,9 +121,18 @@ def quotas() -> list[Case]:
     """ResourceQuota: pods, counts and resizes."""
 
     def quota(hard: Object, **spec: Any) -> list[Request]:
-        body = named("rq", spec={"hard": hard, **spec})
-        counted = get(f"{NS}/resourcequotas/rq", until=("status.hard", hard))
-        return [post(f"{NS}/resourcequotas", body), counted]
+        """A quota that admission knows.
+
+        A real server admits by a watch, which may be late. It tells in order: who knows of a
+        second quota, which refuses Services, knows of the first.
+        """
+        quotas, services = f"{NS}/resourcequotas", f"{NS}/services?dryRun=All"
+        return [
+            post(quotas, named("rq", spec={"hard": hard, **spec})),
+            get(f"{quotas}/rq", until=("status.hard", hard)),
+            post(quotas, named("later", spec={"hard": {"services": "0"}})),
+            post(services, named("s", spec={"ports": [{"port": 80}]}), until=("code", 403)),
+        ]
 
     def bounded(name: str, hard: Object, body: Object, *before: Request) -> Case:
         return case(f"quota-{name}", post(PODS, body), before=[*quota(hard), *before])
@@ -143,10 +152,11 @@ def quotas() -> list[Case]:
         bounded("pods", {"pods": "1"}, pod("q"), post(PODS, pod())),
         bounded("count", {"count/pods": "1"}, pod("q"), post(PODS, pod())),
         bounded("cpu", {"cpu": "50m"}, pod()),
+        # Not of ConfigMaps: a controller makes one in each namespace, before or after the quota.
         case(
-            "quota-config-maps",
-            post(f"{NS}/configmaps", named("c")),
-            before=quota({"configmaps": "0"}),
+            "quota-secrets",
+            post(f"{NS}/secrets", named("c")),
+            before=quota({"secrets": "0"}),
         ),
         case(
             "quota-count-deployments",
