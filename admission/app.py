@@ -8,6 +8,7 @@ Source: ``AdmissionServer.Serve``,
 vertical-pod-autoscaler/pkg/admission-controller/logic/server.go; admission.md 1 to 4.
 """
 
+import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ from time import perf_counter
 from typing import Any
 
 from admission import autoscalers, review, vpa_decoding
+from admission.autoscalers import VpaVerdict
 from admission.field_errors import undecodable
 from admission.metrics import Metrics, Outcome, Step
 from admission.pod_reviews import Cluster, LookupFailedError, Match, Policy, Verdict, judge
@@ -29,6 +31,7 @@ __all__ = ["LookupFailedError", "Match", "Policy", "Webhook"]
 logger = logging.getLogger(__name__)
 
 LARGEST_BODY = 5 * 1024 * 1024  # bytes
+_LARGEST_AT_ONCE = 64 * 1024  # bytes of a VPA and its old state; pods wait some ms at most
 
 SELF_CHECK_PATH = "/self-check"
 """A review like any other, but it is ours: not counted, and told apart by how it ended."""
@@ -64,6 +67,7 @@ class Webhook:
         self._memory = PatchMemory(features=policy.features, most_boost=policy.most_boost)
         self._hurried = tuple(_hurried(policy, seconds) for seconds in range(_LONGEST_WAIT + 1))
         self._metrics = metrics
+        self._one_by_one = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -124,7 +128,7 @@ class Webhook:
             if request.subject is Subject.POD:
                 return await self._pod(request, policy)
             if request.subject is Subject.VPA:
-                return self._vpa(request)
+                return await self._vpa(request)
         # The one broad except of the project. Nothing that goes wrong in here, a bug of ours
         # included, may keep a pod from being created: it passes unchanged, and is counted.
         except Exception:
@@ -146,20 +150,27 @@ class Webhook:
         """What becomes of the pod of a request; ``trail`` is told how each number came about."""
         return await judge(request, self._cluster, self._policy, memory=self._memory, trail=trail)
 
-    def _vpa(self, request: AdmissionRequest) -> tuple[bytes, Outcome]:
+    async def _vpa(self, request: AdmissionRequest) -> tuple[bytes, Outcome]:
         if request.operation in ("DELETE", "CONNECT"):  # nothing is written, so nothing is wrong
             return review.allow(request.uid), Outcome.UNSUPPORTED
         try:
-            vpa_decoding.check_size(request.object)
-            new = vpa_decoding.decode(request.object)
-            old = vpa_decoding.decode(request.old_object) if request.operation == "UPDATE" else None
+            if request.size <= _LARGEST_AT_ONCE:
+                verdict = self._verdict(request)
+            else:
+                async with self._one_by_one:  # of many threads each would take its share of time
+                    verdict = await asyncio.to_thread(self._verdict, request)
         except DecodeError as error:
             return review.deny(request, [undecodable(error)]), Outcome.DENIED
-        verdict = autoscalers.admit_vpa(new, old, self._policy.features)
         if verdict.errors:
             return review.deny(request, verdict.errors, verdict.warnings), Outcome.DENIED
         outcome = Outcome.PATCHED if verdict.patches else Outcome.ALLOWED
         return self._allowed(request, verdict.patches, verdict.warnings), outcome
+
+    def _verdict(self, request: AdmissionRequest) -> VpaVerdict:
+        vpa_decoding.check_size(request.object)
+        new = vpa_decoding.decode(request.object)
+        old = vpa_decoding.decode(request.old_object) if request.operation == "UPDATE" else None
+        return autoscalers.admit_vpa(new, old, self._policy.features)
 
     def _allowed(
         self, request: AdmissionRequest, patches: Sequence[Any], warnings: Sequence[str] = ()

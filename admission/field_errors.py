@@ -8,6 +8,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+_LONGEST_SENTENCE = 2000  # characters
+
 
 class ErrorType(enum.StrEnum):
     """Why a field is refused; the value is the cause's reason."""
@@ -63,6 +65,13 @@ def too_many(field: str, count: int, most: int) -> FieldError:
 def undecodable(error: Exception) -> FieldError:
     """The object as a whole could not be read."""
     return FieldError(type=ErrorType.INTERNAL, field=".", message=f"Internal error: {error}")
+
+
+def brief(text: str) -> str:
+    """The text as far as anybody reads: the values in it may be megabytes."""
+    if len(text) <= _LONGEST_SENTENCE:
+        return text
+    return f"{text[:_LONGEST_SENTENCE]}... ({len(text) - _LONGEST_SENTENCE} characters more)"
 
 
 def quoted(text: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from admission.field_errors import FieldError, quoted
+from admission.field_errors import FieldError, brief, quoted
 from common.api.base import Wire
 from common.errors import DecodeError
 from common.patches import Operation
@@ -62,6 +62,11 @@ class AdmissionRequest(Wire, frozen=True, kw_only=True):
     def subject(self) -> Subject:
         """Told by group and resource alone; the registered rules restrict the rest."""
         return _SUBJECTS.get((self.resource.group, self.resource.resource), Subject.UNKNOWN)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the object and of its old state."""
+        return memoryview(self.object).nbytes + memoryview(self.old_object).nbytes
 
 
 _SUBJECTS = {
@@ -159,12 +164,12 @@ def allow(uid: str, patches: Sequence[Operation] = (), warnings: Sequence[str] =
 def deny(
     request: AdmissionRequest, errors: Sequence[FieldError], warnings: Sequence[str] = ()
 ) -> bytes:
-    """Refuse a VPA with every rule that it breaks.
+    """Refuse a VPA with every rule that it breaks, in sentences that can be read.
 
     Source: ``apierrors.NewInvalid``, k8s.io/apimachinery/pkg/api/errors/errors.go.
     """
     kind = request.request_kind.kind if request.request_kind is not None else VPA_KIND
-    sentences = [f"{error.field}: {error.message}" for error in errors]
+    sentences = [brief(f"{error.field}: {error.message}") for error in errors]
     told = sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
     status = _Status(
         metadata={},
@@ -176,7 +181,7 @@ def deny(
             group=VPA_GROUP,
             kind=kind,
             causes=tuple(
-                _Cause(reason=error.type, message=error.message, field=error.field)
+                _Cause(reason=error.type, message=brief(error.message), field=brief(error.field))
                 for error in errors
             ),
         ),

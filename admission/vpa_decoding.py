@@ -4,7 +4,8 @@ Source: ``parseVPA``, vertical-pod-autoscaler/pkg/admission-controller/resource/
 admission.md 8.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -24,8 +25,12 @@ LARGEST_VPA = 1024 * 1024  # bytes; etcd stores objects of at most one and a hal
 
 _MAX_INT32 = 2**31 - 1
 _MAX_INT64 = 2**63 - 1
-
-Boost = tuple[str, StartupBoost]
+_NOTHING_SET = ContainerPolicy()
+# What is no text of this form may be a quantity as well, but has to be parsed to find out.
+_PLAIN_QUANTITY = re.compile(
+    r"(?!\Z)[+-]?[0-9]{0,100}(?:\.[0-9]{0,100})?(?:[numkMGTPE]|[KMGTPE]i|[eE][+-]?1?[0-9]{1,2})?"
+)
+_PLAIN_NUMBER = 1e15  # larger ones are written with an exponent
 
 
 class _Written(Wire, frozen=True, kw_only=True):
@@ -65,65 +70,91 @@ def decode(raw: bytes) -> VerticalPodAutoscaler:
     except (msgspec.DecodeError, ValueError) as error:
         raise DecodeError(str(error)) from error
     vpa = VerticalPodAutoscaler(metadata=written.metadata, spec=written.spec)
-    for path, value in _quantities(vpa):
-        try:
-            Quantity.from_json(value)
-        except DecodeError as error:
-            raise DecodeError(f"{path}: {error}") from error
-    for path, number, most in _integers(vpa):
-        if number is not None and not -most - 1 <= number <= most:
-            raise DecodeError(f"{path}: {number} is not between {-most - 1} and {most}")
+    _check_numbers(vpa)
     return vpa
 
 
-def container_policies(vpa: VerticalPodAutoscaler) -> Iterator[tuple[str, ContainerPolicy]]:
-    """The policies of single containers, in order, each with its path."""
+def container_policies(vpa: VerticalPodAutoscaler) -> tuple[ContainerPolicy, ...]:
+    """The policies of single containers, in order."""
     policy = vpa.spec.resource_policy
-    for index, found in enumerate((policy.container_policies or ()) if policy is not None else ()):
-        yield f"spec.resourcePolicy.containerPolicies[{index}]", found
+    return (policy.container_policies or ()) if policy is not None else ()
 
 
-def startup_boosts(vpa: VerticalPodAutoscaler) -> Iterator[Boost]:
-    """The boosts that are written down, the containers' before the one of all, with their paths."""
-    for path, policy in container_policies(vpa):
-        if policy.startup_boost is not None:
-            yield f"{path}.startupBoost", policy.startup_boost
-    if vpa.spec.startup_boost is not None:
-        yield "spec.startupBoost", vpa.spec.startup_boost
+def path_of_policy(index: int) -> str:
+    """Where the policy with this index is written."""
+    return f"spec.resourcePolicy.containerPolicies[{index}]"
 
 
-def _quantities(vpa: VerticalPodAutoscaler) -> Iterator[tuple[str, QuantityJson]]:
-    """Every quantity of the spec, as written."""
-    for path, policy in container_policies(vpa):
-        for field, bounds in (
-            ("minAllowed", policy.min_allowed),
-            ("maxAllowed", policy.max_allowed),
-        ):
-            for name, value in (bounds or {}).items():
-                yield f"{path}.{field}[{name}]", value
-        yield f"{path}.oomBumpUpRatio", policy.oom_bump_up_ratio
-        yield f"{path}.oomMinBumpUp", policy.oom_min_bump_up
-    for path, boost in startup_boosts(vpa):
-        if boost.cpu is not None:
-            yield f"{path}.cpu.quantity", boost.cpu.quantity
-
-
-def _integers(vpa: VerticalPodAutoscaler) -> Iterator[tuple[str, int | None, int]]:
-    """Every integer of the spec, with the largest that Go's type holds."""
+def _check_numbers(vpa: VerticalPodAutoscaler) -> None:
+    """Refuse what Go's types don't hold: a quantity that is none, an integer that overflows."""
     update = vpa.spec.update_policy
     if update is not None:
-        yield "spec.updatePolicy.minReplicas", update.min_replicas, _MAX_INT32
+        path = "spec.updatePolicy"
+        _check_integer(f"{path}.minReplicas", update.min_replicas, _MAX_INT32)
         seconds = update.evict_after_oom_seconds
-        yield "spec.updatePolicy.evictAfterOOMSeconds", seconds, _MAX_INT32
-    for path, policy in container_policies(vpa):
-        seconds = policy.memory_aggregation_interval_seconds
-        yield f"{path}.memoryAggregationIntervalSeconds", seconds, _MAX_INT32
-        count = policy.memory_aggregation_interval_count
-        yield f"{path}.memoryAggregationIntervalCount", count, _MAX_INT64
-    for path, boost in startup_boosts(vpa):
-        if boost.cpu is not None:
-            yield f"{path}.cpu.factor", boost.cpu.factor, _MAX_INT32
-            yield f"{path}.cpu.durationSeconds", boost.cpu.duration_seconds, _MAX_INT32
+        _check_integer(f"{path}.evictAfterOOMSeconds", seconds, _MAX_INT32)
+    for index, policy in enumerate(container_policies(vpa)):
+        if not _is_plain(policy):
+            _check_policy(path_of_policy(index), policy)
+    if vpa.spec.startup_boost is not None:
+        _check_boost("spec.startupBoost", vpa.spec.startup_boost)
+
+
+def _is_plain(policy: ContainerPolicy) -> bool:
+    """Whether every number is obviously fine: a VPA may have 300,000 policies."""
+    return policy == _NOTHING_SET or (
+        _are_plain(policy.min_allowed)
+        and _are_plain(policy.max_allowed)
+        and policy.startup_boost is None
+        and policy.oom_bump_up_ratio is None
+        and policy.oom_min_bump_up is None
+        and policy.memory_aggregation_interval_seconds is None
+        and policy.memory_aggregation_interval_count is None
+    )
+
+
+def _are_plain(bounds: Mapping[str, QuantityJson] | None) -> bool:
+    for value in bounds.values() if bounds else ():
+        if isinstance(value, str):
+            if _PLAIN_QUANTITY.fullmatch(value) is None:
+                return False
+        elif value is not None and not -_PLAIN_NUMBER < value < _PLAIN_NUMBER:
+            return False
+    return True
+
+
+def _check_policy(path: str, policy: ContainerPolicy) -> None:
+    for field, bounds in (("minAllowed", policy.min_allowed), ("maxAllowed", policy.max_allowed)):
+        if not _are_plain(bounds):
+            for name, value in (bounds or {}).items():
+                _check_quantity(f"{path}.{field}[{name}]", value)
+    _check_quantity(f"{path}.oomBumpUpRatio", policy.oom_bump_up_ratio)
+    _check_quantity(f"{path}.oomMinBumpUp", policy.oom_min_bump_up)
+    seconds = policy.memory_aggregation_interval_seconds
+    _check_integer(f"{path}.memoryAggregationIntervalSeconds", seconds, _MAX_INT32)
+    count = policy.memory_aggregation_interval_count
+    _check_integer(f"{path}.memoryAggregationIntervalCount", count, _MAX_INT64)
+    if policy.startup_boost is not None:
+        _check_boost(f"{path}.startupBoost", policy.startup_boost)
+
+
+def _check_boost(path: str, boost: StartupBoost) -> None:
+    if boost.cpu is not None:
+        _check_quantity(f"{path}.cpu.quantity", boost.cpu.quantity)
+        _check_integer(f"{path}.cpu.factor", boost.cpu.factor, _MAX_INT32)
+        _check_integer(f"{path}.cpu.durationSeconds", boost.cpu.duration_seconds, _MAX_INT32)
+
+
+def _check_quantity(path: str, value: QuantityJson) -> None:
+    try:
+        Quantity.from_json(value)
+    except DecodeError as error:
+        raise DecodeError(f"{path}: {error}") from error
+
+
+def _check_integer(path: str, number: int | None, most: int) -> None:
+    if number is not None and not -most - 1 <= number <= most:
+        raise DecodeError(f"{path}: {number} is not between {-most - 1} and {most}")
 
 
 def _written(raw: bytes) -> _Written:

@@ -298,6 +298,28 @@ async def test_a_vpa_without_fault_passes_as_it_is() -> None:
     assert harness.counted("VPA", "allowed") == 1
 
 
+async def test_no_pod_waits_for_a_strange_vpa() -> None:
+    harness = Harness(FakeCluster(Match(WEB)))
+    policies = [{"containerName": f"c{number}"} for number in range(20_000)]
+    spec = {"updatePolicy": {}, "resourcePolicy": {"containerPolicies": policies}}
+    done: list[str] = []
+
+    async def ask(request: Mapping[str, Any]) -> dict[str, Any]:
+        response = await harness.review(request)
+        done.append(request["resource"]["resource"])
+        return response
+
+    strange, another, pod = await asyncio.gather(
+        ask(vpa_request({"spec": spec})),
+        ask(vpa_request({"spec": spec}, old={"spec": spec})),
+        ask(pod_request(POD)),
+    )
+    assert done == ["pods", "verticalpodautoscalers", "verticalpodautoscalers"]
+    assert pod["patch"]
+    assert "targetRef" in strange["status"]["message"]
+    assert another["status"]["details"]["causes"][0]["field"] == "spec.updatePolicy.updateMode"
+
+
 @pytest.mark.parametrize("operation", ["DELETE", "CONNECT"])
 async def test_a_vpa_that_nobody_writes_is_not_checked(operation: str) -> None:
     """The registered rules don't ask for this; those that somebody else writes might."""

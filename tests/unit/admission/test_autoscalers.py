@@ -4,10 +4,13 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from admission import autoscalers, vpa_decoding
 from common.errors import DecodeError
 from common.features import FeatureGates
+from common.quantity import Quantity
 
 TARGET = {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}
 EVICTION_FIELD = "spec.updatePolicy.evictionRequirements"
@@ -200,3 +203,67 @@ def test_an_object_that_could_not_be_stored_is_refused() -> None:
     vpa_decoding.check_size(b" " * vpa_decoding.LARGEST_VPA)
     with pytest.raises(DecodeError, match="the object has 1048577 bytes"):
         vpa_decoding.check_size(b" " * (vpa_decoding.LARGEST_VPA + 1))
+
+
+def with_policies(*policies: dict[str, Any]) -> dict[str, Any]:
+    return TARGET | {"resourcePolicy": {"containerPolicies": list(policies)}}
+
+
+QUANTITY_TEXTS = st.from_regex(
+    r"[ ]?[+-]?[0-9]{0,19}(\.[0-9]{0,3})?[eEinumkKMGTP]{0,2}[-+]?[0-9]{0,3}"
+)
+QUANTITIES = st.one_of(
+    QUANTITY_TEXTS, st.integers(), st.floats(allow_nan=False, allow_infinity=False)
+)
+
+
+@given(QUANTITIES)
+@example("")
+@example("+")
+@example("1e199")
+@example("1e201")
+@example("9" * 100 + "." + "9" * 100 + "Ki")
+@example(1e15)
+@example(-1e300)
+def test_the_glance_at_a_quantity_says_what_its_parser_says(value: str | float) -> None:
+    spec = with_policies({"containerName": "app", "minAllowed": {"gpu": value}})
+    if _is_quantity(value):
+        read(spec)
+    else:
+        with pytest.raises(DecodeError, match=r"containerPolicies\[0\]\.minAllowed\[gpu\]"):
+            read(spec)
+
+
+def _is_quantity(value: str | float) -> bool:
+    try:
+        Quantity.from_json(value)
+    except DecodeError:
+        return False
+    return True
+
+
+ORDINARY = st.from_regex(r"[0-9]{1,16}([mk]|[KMG]i)?", fullmatch=True)
+
+
+@given(st.sampled_from(["cpu", "memory", "gpu"]), ORDINARY, ORDINARY)
+@example("memory", "999999999999999Gi", "999999999999998Gi")
+@example("cpu", "2", "1999m")
+@example("cpu", "2000m", "2")
+def test_the_glance_at_bounds_says_what_the_rules_say(name: str, low: str, high: str) -> None:
+    bounds = {"minAllowed": {name: low}, "maxAllowed": {name: high}}
+    lowest, highest = Quantity.parse(low), Quantity.parse(high)
+    broken = highest < lowest
+    if name == "memory":
+        broken = broken or lowest.nanos % 10**9 != 0 or highest.nanos % 10**9 != 0
+    assert bool(problems(with_policies({"containerName": "app"} | bounds))) == broken
+
+
+def test_a_policy_without_a_number_does_not_hide_the_next() -> None:
+    wrong = {"containerName": "b", "memoryAggregationIntervalCount": 2**63}
+    with pytest.raises(DecodeError, match=r"containerPolicies\[2\]\.memoryAggregationInterval"):
+        read(with_policies({}, {"containerName": "a"}, wrong))
+
+
+def test_of_endless_requirements_the_first_are_shown() -> None:
+    ((_, sentence),) = problems(requirements(*[["cpu"]] * 5000))
+    assert sentence.count('["cpu"]') == 100

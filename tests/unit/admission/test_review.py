@@ -39,6 +39,15 @@ def denied(*errors: Any) -> dict[str, Any]:
     return status
 
 
+def test_a_denial_is_short_enough_to_be_read() -> None:
+    status = denied(invalid("spec." + "f" * 5000, "v" * 1_000_000, "too long"))
+    (cause,) = status["details"]["causes"]
+    assert len(json.dumps(status)) < 10_000
+    assert cause["field"].endswith("f... (3005 characters more)")
+    assert cause["message"].startswith('Invalid value: "vvv')
+    assert "characters more)" in status["message"]
+
+
 def test_a_denial_with_one_error() -> None:
     message = 'VerticalPodAutoscaler.autoscaling.k8s.io "my-vpa" is invalid: spec.a: Required value'
     assert denied(required("spec.a")) == {
