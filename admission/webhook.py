@@ -22,9 +22,9 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# A failing webhook must not hold up the pods that would repair it. The namespace itself is
-# not exempted, because the updater acts there, too.
-OWN_PODS = ("vpa-admission-controller", "vpa-recommender", "vpa-updater")
+# A failing webhook must not hold up the pods that would repair it, nor those that would renew its
+# certificates. The namespace itself is not exempted, because the updater acts there, too.
+OWN_PODS = ("vpa-admission-controller", "vpa-certs", "vpa-recommender", "vpa-updater")
 _NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 _SHORTEST_PAUSE = 1.0  # seconds between two attempts
 _LONGEST_PAUSE = 30.0

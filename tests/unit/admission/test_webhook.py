@@ -63,6 +63,7 @@ def test_the_whole_configuration() -> None:
                             "operator": "NotIn",
                             "values": [
                                 "vpa-admission-controller",
+                                "vpa-certs",
                                 "vpa-recommender",
                                 "vpa-updater",
                             ],
