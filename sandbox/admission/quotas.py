@@ -19,6 +19,7 @@ from sandbox.objects.pod_resources import (
     qos_class,
     resources_of,
 )
+from sandbox.objects.rules.policies import COUNTED_PLAINLY
 
 Usage = dict[str, Quantity]
 
@@ -26,22 +27,13 @@ SCOPES: Final = ("BestEffort", "NotBestEffort", "Terminating", "NotTerminating")
 """The scopes that are enforced; a quota with another one is refused when it is written."""
 
 _REQUESTED: Final = ("cpu", "memory", "ephemeral-storage")
-_COUNTED_PLAINLY: Final = (
-    "configmaps",
-    "persistentvolumeclaims",
-    "pods",
-    "replicationcontrollers",
-    "resourcequotas",
-    "secrets",
-    "services",
-)
 
 
 def object_usage(group_resource: str) -> Usage:
     """What any object uses: one of its kind."""
     one = Quantity.from_value(1)
     usage = {f"count/{group_resource}": one}
-    if group_resource in _COUNTED_PLAINLY:
+    if group_resource in COUNTED_PLAINLY:
         usage[group_resource] = one
     return usage
 

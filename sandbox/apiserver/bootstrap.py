@@ -5,30 +5,16 @@ from random import Random
 from typing import Any
 
 from common.runtime.clock import Clock
+from sandbox.accounts import CONTROLLERS, FURNISHERS
 from sandbox.apiserver.bootstrap_roles import bootstrap_roles
 from sandbox.objects import defaults
 from sandbox.objects.metadata import stamp_new
-from sandbox.objects.resources import BUILTIN, NAMESPACES, SERVICES, Resource
+from sandbox.objects.resources import NAMESPACES, PRIORITY_CLASSES, SERVICES, Resource
+from sandbox.objects.rules.plain import SYSTEM_PRIORITIES
 from sandbox.objects.store import Store
 from sandbox.objects.strategies import prepare_create
 
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
-_CONTROLLERS = (
-    "cronjob-controller",
-    "daemon-set-controller",
-    "deployment-controller",
-    "disruption-controller",
-    "job-controller",
-    "pvc-protection-controller",
-    "replicaset-controller",
-    "replication-controller",
-    "resourcequota-controller",
-    "root-ca-cert-publisher",
-    "service-account-controller",
-    "statefulset-controller",
-)
-"""Service accounts under which our controllers write, which may do everything."""
-_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
 def fill_new_cluster(store: Store, clock: Clock, rng: Random, *, port: int = 443) -> None:
@@ -43,12 +29,11 @@ def fill_new_cluster(store: Store, clock: Clock, rng: Random, *, port: int = 443
 def _objects(port: int) -> Iterator[tuple[Resource, dict[str, Any]]]:
     for name in _NAMESPACES:
         yield NAMESPACES, {"metadata": {"name": name}}
-    yield from bootstrap_roles(_CONTROLLERS)
-    priorities = next(one for one in BUILTIN if one.kind == "PriorityClass")
-    for name, value in _PRIORITIES.items():
+    yield from bootstrap_roles(sorted((*CONTROLLERS, *FURNISHERS)))
+    for name, value in SYSTEM_PRIORITIES.items():
         meta = {"name": name}
         yield (
-            priorities,
+            PRIORITY_CLASSES,
             {"metadata": meta, "value": value, "preemptionPolicy": "PreemptLowerPriority"},
         )
     yield (

@@ -8,9 +8,10 @@ from typing import Protocol
 from common.kube.client import KubeClient
 from common.kube.events import EventRecorder
 from common.runtime.clock import Clock
+from sandbox.accounts import CONTROLLERS
 from sandbox.controllers import scheduler
 from sandbox.controllers.scheduler import Scheduler
-from sandbox.controllers.service import ACCOUNTS, USER_AGENT, Controllers
+from sandbox.controllers.service import USER_AGENT, Controllers
 
 
 class MakeClient(Protocol):
@@ -53,7 +54,7 @@ async def control_plane(make_client: MakeClient, clock: Clock) -> AsyncIterator[
             account: await stack.enter_async_context(
                 make_client(USER_AGENT, user=f"system:serviceaccount:kube-system:{account}")
             )
-            for account in ACCOUNTS
+            for account in CONTROLLERS
         }
         placing = await stack.enter_async_context(
             make_client("kube-scheduler", user="system:kube-scheduler")

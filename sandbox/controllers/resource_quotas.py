@@ -18,6 +18,7 @@ from sandbox.controllers.scheduler import SCHEDULABLE_PODS
 from sandbox.controllers.view import QUOTAS
 from sandbox.objects.access_resources import ACCESS
 from sandbox.objects.resources import BUILTIN
+from sandbox.objects.rules.policies import COUNTED_PLAINLY
 
 Json = dict[str, Any]
 
@@ -66,11 +67,10 @@ class ResourceQuotas:
 
 def _counted(quota: Json) -> list[str]:
     """The resources, pods apart, whose objects the quota counts."""
-    plain = {f"count/{one.plural}": one.plural for one in BUILTIN if not one.group}
     names = set()
     for name in (quota.get("spec") or {}).get("hard") or ():
         if name.startswith("count/"):
             names.add(name.removeprefix("count/"))
-        elif f"count/{name}" in plain:
+        elif name in COUNTED_PLAINLY:
             names.add(name)
     return sorted(names - {"pods"})

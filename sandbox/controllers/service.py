@@ -24,25 +24,11 @@ Wake = Callable[[str, str], None]
 
 USER_AGENT = "kube-controller-manager"
 
-ACCOUNTS = (
-    "cronjob-controller",
-    "daemon-set-controller",
-    "deployment-controller",
-    "disruption-controller",
-    "job-controller",
-    "pvc-protection-controller",
-    "replicaset-controller",
-    "replication-controller",
-    "resourcequota-controller",
-    "statefulset-controller",
-)
-"""Service accounts in kube-system; each controller writes as its own."""
-
 
 class Controllers:
     """Runs every controller; ``run`` is endless.
 
-    ``client_of`` gives the open client of one of ``ACCOUNTS``; its user is
+    ``client_of`` gives the open client of one of :data:`sandbox.accounts.CONTROLLERS`; its user is
     ``system:serviceaccount:kube-system:<account>`` and its user agent ``USER_AGENT``. All
     caches read through ``reader``.
     """

@@ -1,6 +1,5 @@
 """What the API server serves: groups, kinds, subresources, and how each is stored."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -354,14 +353,3 @@ BUILTIN: tuple[Resource, ...] = (
     ),
     PRIORITY_CLASSES,
 )
-
-TEMPLATES: Mapping[str, str] = {
-    "CronJob": "spec.jobTemplate.spec.template",
-    "DaemonSet": "spec.template",
-    "Deployment": "spec.template",
-    "Job": "spec.template",
-    "ReplicaSet": "spec.template",
-    "ReplicationController": "spec.template",
-    "StatefulSet": "spec.template",
-}
-"""The kinds that make pods, and where each keeps the template of them."""

@@ -14,7 +14,7 @@ from sandbox.objects import structural_schema
 from sandbox.objects.access_resources import RBAC
 from sandbox.objects.registry import Registry
 from sandbox.objects.resizing import resize_causes
-from sandbox.objects.resources import EVENTS, TEMPLATES, Resource
+from sandbox.objects.resources import EVENTS, Resource
 from sandbox.objects.rules import definitions
 from sandbox.objects.rules.access import binding_causes, changed_binding_causes, role_causes
 from sandbox.objects.rules.claims import changed_claim_causes, claim_causes
@@ -52,6 +52,7 @@ from sandbox.objects.rules.policies import budget_causes, limit_range_causes, qu
 from sandbox.objects.rules.services import changed_service_causes, service_causes
 from sandbox.objects.rules.webhooks import webhook_causes
 from sandbox.objects.rules.workloads import workload_causes, workload_change_causes
+from sandbox.objects.templates import TEMPLATES, template_of
 from sandbox.version import KubernetesVersion
 
 Json = Mapping[str, Any]
@@ -132,7 +133,7 @@ class Validation:
 
     def _workload_causes(self, kind: str, old: Json | None, new: Json) -> Iterator[Cause]:
         """What is wrong with an object that makes pods; ``old`` is None for a new one."""
-        template = self._template_causes(new, TEMPLATES[kind])
+        template = self._template_causes(kind, new)
         if kind == "CronJob":
             return cron_job_causes(new, template, old)
         if kind == "Job":
@@ -143,11 +144,9 @@ class Validation:
             return workload_causes(kind, new, template)
         return workload_change_causes(kind, old, new, template)
 
-    def _template_causes(self, obj: Json, path: str) -> list[Cause]:
+    def _template_causes(self, kind: str, obj: Json) -> list[Cause]:
         """What is wrong with the pods to be, and with the amounts that they ask for."""
-        template = obj
-        for name in path.split("."):
-            template = template.get(name) or {}
+        path, template = TEMPLATES[kind], template_of(kind, obj)
         meta = template.get("metadata") or {}
         return [
             *label_causes(meta.get("labels"), f"{path}.labels"),

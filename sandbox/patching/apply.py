@@ -14,7 +14,7 @@ from sandbox.errors import (
     unsupported_media_type,
 )
 from sandbox.objects.go_decoding import syntax_problem
-from sandbox.objects.go_text import go_text
+from sandbox.objects.go_text import go_text, go_type
 from sandbox.objects.pod_resources import complete_pod_resources
 from sandbox.objects.resources import Resource
 from sandbox.patching.merge_keys import fields_of
@@ -71,7 +71,7 @@ def _json_patch(current: dict[str, Any], body: bytes) -> dict[str, Any]:
         raise bad_request(f"error decoding patch: {text}") from error
     if not isinstance(operations, list):
         raise bad_request(
-            f"error decoding patch: json: cannot unmarshal {_go_type(operations)} into Go value "
+            f"error decoding patch: json: cannot unmarshal {go_type(operations)} into Go value "
             "of type []handlers.jsonPatchOp",
         )
     if len(operations) > MAX_OPERATIONS:
@@ -138,7 +138,7 @@ def _decoded_map(body: bytes, prefix: str = "") -> dict[str, Any]:
         raise bad_request(f"{prefix}{syntax_problem(body) or error}") from error
     if not isinstance(patch, dict):
         raise bad_request(
-            f"{prefix}json: cannot unmarshal {_go_type(patch)} into Go value of "
+            f"{prefix}json: cannot unmarshal {go_type(patch)} into Go value of "
             "type map[string]interface {}",
         )
     return patch
@@ -159,16 +159,3 @@ def _unsupported(kind: str, resource: Resource) -> ApiError:
     if kind in (ContentType.STRATEGIC, ContentType.APPLY):
         return unsupported_media_type(accepted)
     return ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
-
-
-def _go_type(value: object) -> str:
-    """How Go's JSON decoder names a kind of value."""
-    if isinstance(value, dict):
-        return "object"
-    if isinstance(value, list):
-        return "array"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, bool):
-        return "bool"
-    return "number"

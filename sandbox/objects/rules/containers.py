@@ -21,9 +21,9 @@ from sandbox.errors import (
     fields_invalid,
 )
 from sandbox.objects.pod_resources import is_sidecar
+from sandbox.objects.rules.amounts import container_resource_causes, init_policy_causes
 from sandbox.objects.rules.dns_names import label_problems
 from sandbox.objects.rules.environment import environment_causes, environment_from_causes
-from sandbox.objects.rules.pods import container_resource_causes, init_policy_causes
 from sandbox.objects.rules.ports import PROTOCOLS, port_name_problems, port_number_causes
 from sandbox.objects.rules.probes import lifecycle_causes, probe_causes
 from sandbox.objects.rules.volumes import relative_path_causes

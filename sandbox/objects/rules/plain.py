@@ -20,7 +20,7 @@ from sandbox.objects.rules.numbers import negative_causes
 Json = Mapping[str, Any]
 
 _SYSTEM: Final = "system-"
-_SYSTEM_VALUES: Final = {
+SYSTEM_PRIORITIES: Final = {
     "system-cluster-critical": 2_000_000_000,
     "system-node-critical": 2_000_001_000,
 }
@@ -56,7 +56,7 @@ def changed_priority_causes(old: Json, new: Json) -> Iterator[Cause]:
 
 
 def _system_problem(priority: Json, name: str, value: int) -> str:
-    known = _SYSTEM_VALUES.get(name)
+    known = SYSTEM_PRIORITIES.get(name)
     if known is None:
         return f"{name} is not a known system priority class"
     if value != known:

@@ -22,6 +22,7 @@ from sandbox.errors import (
     field_required,
     fields_invalid,
 )
+from sandbox.objects.rules.amounts import amounts_causes, pod_level_causes
 from sandbox.objects.rules.containers import (
     Surroundings,
     containers_causes,
@@ -30,7 +31,6 @@ from sandbox.objects.rules.containers import (
 )
 from sandbox.objects.rules.dns_names import label_problems, subdomain_problems
 from sandbox.objects.rules.metadata import key_causes, label_causes, value_causes
-from sandbox.objects.rules.pods import amounts_causes, pod_level_causes
 from sandbox.objects.rules.selectors import selector_causes
 from sandbox.objects.rules.volumes import volume_causes
 from sandbox.version import KubernetesVersion

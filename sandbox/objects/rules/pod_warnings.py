@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from common.quantity import Quantity
-from sandbox.objects.resources import PODS, SECRETS, TEMPLATES, Resource
+from sandbox.objects.resources import PODS, SECRETS, Resource
 from sandbox.objects.rules.dns_names import label_problems
 from sandbox.objects.rules.key_pairs import key_pair_warnings
+from sandbox.objects.templates import TEMPLATES, template_of
 
 Json = Mapping[str, Any]
 
@@ -32,11 +33,8 @@ def object_warnings(resource: Resource, obj: Json) -> Iterator[str]:
     elif not resource.custom and resource.kind in TEMPLATES:
         if resource.kind in _NAMING:
             yield from _name_warnings(obj, "this is used in Pod names and hostnames")
-        path = TEMPLATES[resource.kind]
-        template = obj
-        for name in path.split("."):
-            template = template.get(name) or {}
-        yield from spec_warnings(template.get("spec") or {}, f"{path}.spec")
+        spec = template_of(resource.kind, obj).get("spec") or {}
+        yield from spec_warnings(spec, f"{TEMPLATES[resource.kind]}.spec")
         limit = (obj.get("spec") or {}).get("revisionHistoryLimit")
         if resource.kind == "StatefulSet" and limit is not None and limit < 0:
             yield (

@@ -21,22 +21,21 @@ from sandbox.objects.rules.numbers import NOT_NEGATIVE, share_causes, share_limi
 
 Json = Mapping[str, Any]
 
+COUNTED_PLAINLY: Final = (
+    "configmaps",
+    "persistentvolumeclaims",
+    "pods",
+    "replicationcontrollers",
+    "resourcequotas",
+    "secrets",
+    "services",
+)
+"""Resources that a quota also counts by their bare names, without ``count/``."""
+
 _EVICTION_POLICIES: Final = ("AlwaysAllow", "IfHealthyBudget")
 _ONE: Final = Quantity.parse("1")
 _RESOURCES: Final = ("cpu", "memory", "ephemeral-storage", "storage")
-_COUNTED: Final = frozenset(
-    {
-        "configmaps",
-        "persistentvolumeclaims",
-        "pods",
-        "replicationcontrollers",
-        "resourcequotas",
-        "secrets",
-        "services",
-        "services.loadbalancers",
-        "services.nodeports",
-    }
-)
+_BY_TYPE: Final = ("services.loadbalancers", "services.nodeports")
 _SCOPES: Final = frozenset(
     {
         "BestEffort",
@@ -139,4 +138,9 @@ def _bound_causes(item: Json, path: str) -> Iterator[Cause]:
 def _is_qualified(name: str) -> bool:
     """Whether a quota may bound it: a resource, a request or limit of one, or a count."""
     base = name.removeprefix("requests.").removeprefix("limits.")
-    return "/" in name or name in _COUNTED or base in _RESOURCES or base.startswith("hugepages-")
+    return (
+        "/" in name
+        or name in (*COUNTED_PLAINLY, *_BY_TYPE)
+        or base in _RESOURCES
+        or base.startswith("hugepages-")
+    )
