@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+import msgspec
 from prometheus_client import CollectorRegistry
 
 from builders import container, pod, recommendation, vpa
@@ -53,11 +54,12 @@ class Hands:
                 self.loses.fresh = False
             raise self.eviction_errors[pod.metadata.name]
 
-    async def resize(self, pod: Pod, operations: Sequence[Operation], reason: Reason) -> int:
+    async def resize(self, pod: Pod, operations: Sequence[Operation], reason: Reason) -> Pod:
         self.resized.append(pod.metadata.name)
         if pod.metadata.name in self.resize_errors:
             raise self.resize_errors[pod.metadata.name]
-        return 2
+        meta = msgspec.structs.replace(pod.metadata, generation=2)
+        return msgspec.structs.replace(pod, metadata=meta)
 
     async def annotate(self, pod: Pod, operations: Sequence[Operation]) -> None:
         self.marked.append(pod.metadata.name)

@@ -3,6 +3,8 @@
 import logging
 from collections.abc import Sequence
 
+import msgspec
+
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
 from common.errors import DecodeError, KubeError
@@ -54,8 +56,8 @@ class Actuator:
             ),
         )
 
-    async def resize(self, pod: Pod, operations: Sequence[Operation], reason: Reason) -> int:
-        """Resize in place; the generation of the pod from then on, 0 if it isn't counted.
+    async def resize(self, pod: Pod, operations: Sequence[Operation], reason: Reason) -> Pod:
+        """Resize in place; the pod as it is from then on, of generation 0 if that isn't known.
 
         Raises:
             KubeError: the API server refused, or did not answer.
@@ -65,16 +67,15 @@ class Actuator:
             resized = await self._client.resize(meta.namespace, meta.name, operations)
         except DecodeError as error:  # it was carried out all the same
             logger.warning("answer to a resize not understood", extra={"error": str(error)})
-            generation = 0
-        else:
-            generation = resized.metadata.generation
+            unknown = msgspec.structs.replace(meta, generation=0)
+            resized = msgspec.structs.replace(pod, metadata=unknown)
         self._events.event(
             reference(PODS, pod.metadata),
             _NORMAL,
             "InPlaceResizedByVPA",
             _with(reason, "Pod was resized in place by VPA Updater."),
         )
-        return generation
+        return resized
 
     async def annotate(self, pod: Pod, operations: Sequence[Operation]) -> None:
         """Mark a resized pod. A failure is only logged: the resize was done."""

@@ -68,6 +68,7 @@ class Reason(enum.StrEnum):
     EVICTION_REFUSED = "eviction_refused"  # by a PodDisruptionBudget, as a rule
     EVICTION_FAILED = "eviction_failed"
     RATE_LIMITED = "rate_limited"  # no turn before the pass was over
+    NO_TURN = "no_turn"  # the pass was over before anything was tried; the next one looks again
     # Done, and the caches have yet to show it.
     RESIZE_SENT = "resize_sent"
 

@@ -60,6 +60,10 @@ class DisruptionBudget:
     def spend(self, *, already_out: bool = False) -> Self:
         return self if already_out else replace(self, spent=self.spent + 1)
 
+    def give_back(self, *, already_out: bool = False) -> Self:
+        """The budget before ``spend``: nothing came of it."""
+        return self if already_out else replace(self, spent=self.spent - 1)
+
 
 class Standing(enum.Enum):
     """What may be done to the pods of a group at all."""
@@ -84,8 +88,13 @@ class ReplicaGroup:
         return self.budget.allows(already_out=pod.metadata.uid in self.out)
 
     def spend(self, pod: Pod) -> Self:
-        """The group after ``pod`` was evicted or resized."""
+        """The group once ``pod`` is to be evicted or resized."""
         budget = self.budget.spend(already_out=pod.metadata.uid in self.out)
+        return replace(self, budget=budget)
+
+    def give_back(self, pod: Pod) -> Self:
+        """The group after all, if ``pod`` stayed as it was."""
+        budget = self.budget.give_back(already_out=pod.metadata.uid in self.out)
         return replace(self, budget=budget)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from common.api.core import Pod
 from updater.attempts import Attempts, PodMemory
-from updater.decision import Decision
+from updater.decision import Decision, Reason
 from updater.metrics import PassFigures
 
 logger = logging.getLogger(__name__)
@@ -30,13 +30,15 @@ class Ledger:
         """Write down how the pod ended in this pass; a change of that is worth a line.
 
         That a pod needs nothing, as before, is a line for those who ask for more of them: after
-        a start it would be one for each pod of the cluster.
+        a start it would be one for each pod of the cluster. So is that a pass has ended first.
         """
         self.figures.candidates[decision] += 1
         self.remember(pod, replace(memory, decision=decision))
         before = memory.decision
         if before != decision:
-            quiet = decision.needs_nothing and (before is None or before.needs_nothing)
+            quiet = decision.reason is Reason.NO_TURN or (
+                decision.needs_nothing and (before is None or before.needs_nothing)
+            )
             logger.log(
                 logging.DEBUG if quiet else logging.INFO,
                 "pod decided",

@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from common.api.core import Pod
 from common.errors import KubeError
@@ -20,7 +21,6 @@ from updater.failures import (
     is_infeasible,
     may_have_happened,
 )
-from updater.ledger import Ledger
 from updater.metrics import Metrics
 from updater.resize_plan import ResizePlan, annotation_operations, is_marked
 from updater.update_order import OomKill
@@ -28,8 +28,15 @@ from updater.work import Hands, Present, Work
 
 logger = logging.getLogger(__name__)
 
+_TOO_LATE = "its time was up"
+_RESIZE_MISSED = "InPlaceUpdateRateLimiterWaitFailed"
+
 Outcome = tuple[Decision, PodMemory]
 """How the pod ended, and what to remember of it."""
+
+# Calls under way at a time. An eviction takes a real API server a tenth of a second
+# (benchmarks/README.md), and the updater would only wait.
+CALLS_ABREAST = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +47,13 @@ class Turns:
     resizes: RateLimiter | None = None
 
 
-class PassOverError(Exception):
-    """The pass may not act any more; the text says why."""
-
-
 class Sender:
-    """Sends evictions and resizes, as the rate limits allow."""
+    """Sends evictions and resizes, as the rate limits allow.
+
+    Each takes a pod whose part of the budget is reserved, and gives it back unless the call was,
+    or may have been, carried out. Once the pass is over, ``over`` says why, and nothing more is
+    sent.
+    """
 
     def __init__(
         self,
@@ -53,7 +61,6 @@ class Sender:
         present: Present,
         hands: Hands,
         turns: Turns,
-        ledger: Ledger,
         metrics: Metrics,
         interval: timedelta,
         clock: Clock,
@@ -64,37 +71,29 @@ class Sender:
         self._present = present
         self._hands = hands
         self._turns = turns
-        self._ledger = ledger
         self._metrics = metrics
         self._interval = interval
         self._clock = clock
         self._now = now
         self._deadline = deadline  # on the event loop's clock
         self._stop = stop
+        self._calls = asyncio.Semaphore(CALLS_ABREAST)
+        self.over = ""
 
     async def evict(self, pod: Pod, reason: Reason, memory: PodMemory, work: Work) -> Outcome:
-        """Send one eviction; a refused one costs nothing.
-
-        Raises:
-            PassOverError: there was no turn left for it.
-        """
-        if not await self._turn(self._turns.evictions):
-            self._metrics.eviction_failed(work.labels, "EvictionRateLimiterWaitFailed")
-            raise self._over(pod, memory)
-        overtaken = self._overtaken(pod, work)
-        if overtaken is not None:
-            return overtaken, memory
-        pending = pod.status.phase == "Pending"
-        try:
-            await self._hands.evict(pod, work.scaled.vpa, reason)
-        except KubeError as error:
-            self._metrics.eviction_failed(work.labels, "EvictionError")
-            _log_refusal("eviction refused", pod, error)
-            if may_have_happened(error) and not pending:
-                work.spend(pod)
-            return after_refused_eviction(error), memory
-        if not pending:
-            work.spend(pod)
+        """Send one eviction; a refused one costs nothing."""
+        missed = partial(
+            self._metrics.eviction_failed, work.labels, "EvictionRateLimiterWaitFailed"
+        )
+        async with self._turn(self._turns.evictions, pod, work, missed) as held:
+            if held is not None:
+                return held, memory
+            try:
+                await self._hands.evict(pod, work.scaled.vpa, reason)
+            except KubeError as error:
+                self._metrics.eviction_failed(work.labels, "EvictionError")
+                _note_refusal("eviction refused", pod, error, work)
+                return after_refused_eviction(error), memory
         work.evicted = True
         self._metrics.evicted(work.labels)
         return evict(reason), replace(memory, evicted=True)
@@ -109,36 +108,30 @@ class Sender:
         *,
         ooms: Collection[OomKill] = (),
     ) -> Outcome:
-        """Send one resize of a pod that is to be updated; ``ooms`` are what it answers.
-
-        Raises:
-            PassOverError: there was no turn left for it.
-        """
-        if not await self._turn(self._turns.resizes):
-            self._metrics.resize_failed(work.labels, "InPlaceUpdateRateLimiterWaitFailed")
-            raise self._over(pod, memory)
-        overtaken = self._overtaken(pod, work)
-        if overtaken is not None:
-            return overtaken, memory
-        try:
-            generation = await self._hands.resize(pod, plan.operations, reason)
-        except KubeError as error:
-            mode = work.scaled.mode
-            cause = "Infeasible" if is_infeasible(error, mode=mode) else "Error"
-            self._metrics.resize_failed(work.labels, f"InPlaceUpdate{cause}")
-            self._note_refused_resize(pod, error, work)
-            return after_refused_resize(
-                error,
-                memory,
-                mode=mode,
-                targets=plan.targets,
-                interval=self._interval,
-                now=self._now,
-            )
-        if not is_marked(pod):
-            await self._hands.annotate(pod, annotation_operations(pod))
+        """Send one resize of a pod that is to be updated; ``ooms`` are what it answers."""
+        missed = partial(self._metrics.resize_failed, work.labels, _RESIZE_MISSED)
+        async with self._turn(self._turns.resizes, pod, work, missed) as held:
+            if held is not None:
+                return held, memory
+            try:
+                resized = await self._hands.resize(pod, plan.operations, reason)
+            except KubeError as error:
+                mode = work.scaled.mode
+                cause = "Infeasible" if is_infeasible(error, mode=mode) else "Error"
+                self._metrics.resize_failed(work.labels, f"InPlaceUpdate{cause}")
+                _note_refusal("resize refused", pod, error, work)
+                return after_refused_resize(
+                    error,
+                    memory,
+                    mode=mode,
+                    targets=plan.targets,
+                    interval=self._interval,
+                    now=self._now,
+                )
+            if not is_marked(resized):
+                await self._hands.annotate(resized, annotation_operations(resized))
         spent = memory.spent_ooms.union(ooms)
-        return resize(reason), self._sent(pod, plan, generation, memory, work, spent_ooms=spent)
+        return resize(reason), self._sent(pod, plan, resized, memory, work, spent_ooms=spent)
 
     async def unboost(
         self,
@@ -151,48 +144,43 @@ class Sender:
         """Take back start-up boosts: resize, if that changes anything, and drop the annotations.
 
         A refusal never leads to an eviction; the next pass tries again.
-
-        Raises:
-            PassOverError: there was no turn left for it.
         """
-        if not await self._turn(self._turns.resizes):
-            self._metrics.resize_failed(work.labels, "InPlaceUpdateRateLimiterWaitFailed")
-            raise self._over(pod, memory)
-        overtaken = self._overtaken(pod, work)
-        if overtaken is not None:
-            return overtaken, memory
-        generation = 0
-        if plan.changes:
-            try:
-                generation = await self._hands.resize(
-                    pod, plan.operations, Reason.STARTUP_BOOST_OVER
-                )
-            except KubeError as error:
-                self._metrics.resize_failed(work.labels, "UnboostError")
-                self._note_refused_resize(pod, error, work)
-                return wait(Reason.UNBOOST_FAILED), memory
-        await self._hands.annotate(pod, annotation_operations(pod, annotations))
+        missed = partial(self._metrics.resize_failed, work.labels, _RESIZE_MISSED)
+        async with self._turn(self._turns.resizes, pod, work, missed) as held:
+            if held is not None:
+                return held, memory
+            resized = pod
+            if plan.changes:
+                try:
+                    resized = await self._hands.resize(
+                        pod, plan.operations, Reason.STARTUP_BOOST_OVER
+                    )
+                except KubeError as error:
+                    self._metrics.resize_failed(work.labels, "UnboostError")
+                    _note_refusal("resize refused", pod, error, work)
+                    return wait(Reason.UNBOOST_FAILED), memory
+            await self._hands.annotate(resized, annotation_operations(resized, annotations))
         decision = resize(Reason.STARTUP_BOOST_OVER)
         if not plan.changes:
+            work.release(pod)  # its containers saw nothing of it
             return decision, memory
-        return decision, self._sent(pod, plan, generation, memory, work)
+        return decision, self._sent(pod, plan, resized, memory, work)
 
     def _sent(
         self,
         pod: Pod,
         plan: ResizePlan,
-        generation: int,
+        resized: Pod,
         memory: PodMemory,
         work: Work,
         *,
         spent_ooms: frozenset[OomKill] = frozenset(),
     ) -> PodMemory:
-        work.spend(pod)
         work.resized = True
         self._metrics.resized(work.labels)
         sent = SentResize(
             at=self._clock.now(),
-            generation=generation,
+            generation=resized.metadata.generation,
             resource_version=pod.metadata.resource_version,
             restarts=plan.restarts,
         )
@@ -200,43 +188,62 @@ class Sender:
             sent=sent, spent_ooms=spent_ooms or memory.spent_ooms, decision=memory.decision
         )
 
-    def _note_refused_resize(self, pod: Pod, error: KubeError, work: Work) -> None:
-        _log_refusal("resize refused", pod, error)
-        if may_have_happened(error):
-            work.spend(pod)
+    @contextlib.asynccontextmanager
+    async def _turn(
+        self, limiter: RateLimiter | None, pod: Pod, work: Work, missed: Callable[[], None]
+    ) -> AsyncIterator[Decision | None]:
+        """A call's turn, or why there is none to be sent; the budget is given back then.
 
-    async def _turn(self, limiter: RateLimiter | None) -> bool:
-        """Wait for the rate limit; False when the pass is over before that.
+        ``missed`` counts the one for which the rate limit ends the pass.
+        """
+        if not await self._within_limit(limiter, missed):
+            work.release(pod)
+            yield wait(Reason.RATE_LIMITED)
+            return
+        async with self._calls:
+            held = await self._held(pod, work)
+            if held is not None:
+                work.release(pod)
+            yield held
+
+    async def _within_limit(self, limiter: RateLimiter | None, missed: Callable[[], None]) -> bool:
+        """Wait for the rate limit; False when the pass is over before that."""
+        if limiter is None or self.over:
+            return True
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                await unless_stopped(limiter.acquire, stop=self._stop)
+        except TimeoutError:
+            if not self.over:
+                missed()
+                self.over = _TOO_LATE
+            return False
+        return True
+
+    async def _held(self, pod: Pod, work: Work) -> Decision | None:
+        """Why nothing is to be sent about the pod any more, if that is so.
 
         The end of a pass is that of its time, rate limit or not: the picture that it decides on
         is that old by then, and the next pass begins at once.
-
-        Raises:
-            PassOverError: the process is to end, or the caches don't follow the API server.
         """
-        has_turn = limiter is None
-        if limiter is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(self._deadline):
-                    has_turn = await unless_stopped(limiter.acquire, stop=self._stop)
-        if self._stop.is_set():
-            raise PassOverError("the process is to end")
-        if not await self._present.check():
-            raise PassOverError("the caches do not follow the API server any more")
-        return has_turn and asyncio.get_running_loop().time() < self._deadline
-
-    def _overtaken(self, pod: Pod, work: Work) -> Decision | None:
-        """Why the pod is none of ours any more, if that is so."""
+        if not self.over:
+            self.over = await self._ended()
+        if self.over:
+            return wait(Reason.NO_TURN)
         if not self._present.has_pod(pod):
             return leave(Reason.GONE)
         return None if self._present.has_vpa(work.scaled.vpa) else wait(Reason.VPA_CHANGED)
 
-    def _over(self, pod: Pod, memory: PodMemory) -> PassOverError:
-        self._ledger.settle(pod, wait(Reason.RATE_LIMITED), memory)
-        return PassOverError("no turn was left before its end")
+    async def _ended(self) -> str:
+        if self._stop.is_set():
+            return "the process is to end"
+        if asyncio.get_running_loop().time() >= self._deadline:
+            return _TOO_LATE
+        fresh = await self._present.check()
+        return "" if fresh else "the caches do not follow the API server any more"
 
 
-def _log_refusal(message: str, pod: Pod, error: KubeError) -> None:
+def _note_refusal(message: str, pod: Pod, error: KubeError, work: Work) -> None:
     logger.info(
         message,
         extra={
@@ -246,3 +253,5 @@ def _log_refusal(message: str, pod: Pod, error: KubeError) -> None:
             "error": str(error),
         },
     )
+    if not may_have_happened(error):
+        work.release(pod)

@@ -1,15 +1,16 @@
 """What a pass works with: the rules, the hands, and one VPA at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
 from common.features import FeatureGates
 from common.patches import Operation
 from common.target.owners import Controller
+from updater.abreast import Begin
 from updater.decision import Reason
 from updater.disruption import DisruptionPolicy, ReplicaGroup
 from updater.metrics import VpaLabels
@@ -23,7 +24,7 @@ class Hands(Protocol):
 
     async def evict(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None: ...
 
-    async def resize(self, pod: Pod, operations: Sequence[Operation], reason: Reason) -> int: ...
+    async def resize(self, pod: Pod, operations: Sequence[Operation], reason: Reason) -> Pod: ...
 
     async def annotate(self, pod: Pod, operations: Sequence[Operation]) -> None: ...
 
@@ -65,11 +66,29 @@ class Work:
     evicted: bool = False
     resized: bool = False
 
+    def controller(self, pod: Pod) -> Controller | None:
+        return self.scaled.controllers.get(pod.metadata.uid)
+
     def group(self, pod: Pod) -> ReplicaGroup | None:
-        controller = self.scaled.controllers.get(pod.metadata.uid)
+        controller = self.controller(pod)
         return None if controller is None else self.groups.get(controller)
 
-    def spend(self, pod: Pod) -> None:
+    def reserved(self, pod: Pod, call: Begin) -> Begin:
+        """The same call, which takes the pod's part of its group's budget when it is begun.
+
+        A Pending pod serves nobody, so it costs nothing.
+        """
+
+        def begin() -> Coroutine[Any, Any, None]:
+            group = self.group(pod)
+            if group is not None and pod.status.phase != "Pending":
+                self.groups[group.controller] = group.spend(pod)
+            return call()
+
+        return begin
+
+    def release(self, pod: Pod) -> None:
+        """Give back what was reserved: the pod stays as it is."""
         group = self.group(pod)
-        if group is not None:
-            self.groups[group.controller] = group.spend(pod)
+        if group is not None and pod.status.phase != "Pending":
+            self.groups[group.controller] = group.give_back(pod)

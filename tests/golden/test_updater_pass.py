@@ -39,14 +39,14 @@ class RecordingHands:
         self.calls.append({"call": "eviction", "pod": pod.metadata.name})
         self.events += ["EvictedByVPA", "EvictedPod"]
 
-    async def resize(self, pod: Pod, operations: Sequence[Operation], reason: Reason) -> int:
+    async def resize(self, pod: Pod, operations: Sequence[Operation], reason: Reason) -> Pod:
         if self.refuse_resizes:
             self.calls.append({"call": "resize", "fails": True, "pod": pod.metadata.name})
             raise InvalidError("refused", reason="Invalid")
         patch = msgspec.to_builtins(operations)
         self.calls.append({"call": "resize", "patch": list(patch), "pod": pod.metadata.name})
         self.events.append("InPlaceResizedByVPA")
-        return 2
+        return pod
 
     async def annotate(self, pod: Pod, operations: Sequence[Operation]) -> None:
         patch = msgspec.to_builtins(operations)

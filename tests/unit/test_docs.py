@@ -163,7 +163,7 @@ SHOWN_IN = {
     "D5": (RESIZE, "refused before, lower, no room"),
     "D6": (RESIZE, "infeasible, as remembered"),
     "D7": ("tests/unit/updater/test_attempts.py", "test_what_is_remembered_ends_with_the_pod"),
-    "D13": ("updater/cycle.py", "requirements_met=requirements_met("),
+    "D13": ("updater/vpa_pass.py", "requirements_met=requirements_met("),
     "D27": (CYCLE, "test_a_stale_admission_lease_stops_evictions_and_nothing_else"),
     "X35": (UPDATER, "test_pods_whose_replacements_an_older_vpa_would_patch_are_left_alone"),
     "X36": ("updater/decision.py", "VPA_CHANGED"),
@@ -210,7 +210,7 @@ SHOWN_IN = {
         "tests/shell/test_self_check.py",
         "test_the_lease_waits_for_several_right_checks_after_a_wrong_one",
     ),
-    "X38": (CYCLE, "test_ten_vpas_wait_for_the_api_server_at_a_time_and_pods_of_one_in_turn"),
+    "X38": (CYCLE, "test_thirty_two_calls_wait_for_the_api_server_at_a_time"),
 }
 
 

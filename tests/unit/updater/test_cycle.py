@@ -1,7 +1,7 @@
 """One pass with hands that remember: the vectors of updater.md 16, and what may go wrong."""
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import pytest
@@ -257,46 +257,78 @@ async def test_others_have_their_turn_while_a_pass_has_nothing_to_send() -> None
     assert turns >= 20
 
 
-def vpas(count: int) -> ClusterSnapshot:
-    """As many VPAs, two pods each, all to be evicted."""
-    each = [
-        snapshot(UpdateMode.RECREATE, names=[f"web-{index}-a", f"web-{index}-b"])
-        for index in range(count)
-    ]
+def vpas(count: int, mode: UpdateMode = UpdateMode.RECREATE) -> ClusterSnapshot:
+    """As many VPAs, two pods each, all to be updated."""
+    each = [snapshot(mode, names=[f"web-{index}-a", f"web-{index}-b"]) for index in range(count)]
     return ClusterSnapshot(
         autoscaled=tuple(scaled for one in each for scaled in one.autoscaled),
         living=frozenset(uid for one in each for uid in one.living),
     )
 
 
-async def test_ten_vpas_wait_for_the_api_server_at_a_time_and_pods_of_one_in_turn() -> None:
-    together = asyncio.Barrier(10)
+@dataclass(slots=True)
+class Slow(Hands):
+    """Answers an eviction only when it is told to; counts those who wait."""
 
-    class Slow(Hands):
-        async def evict(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None:
-            await Hands.evict(self, pod, vpa, reason)
-            await together.wait()  # passes ten at a time, and no fewer
+    answers: asyncio.Event = field(default_factory=asyncio.Event)
+    waiting: int = 0
+    most: int = 0
 
+    async def evict(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None:
+        self.waiting += 1
+        self.most = max(self.most, self.waiting)
+        await self.answers.wait()
+        self.waiting -= 1
+        await Hands.evict(self, pod, vpa, reason)
+
+
+async def until_quiet() -> None:
+    """Let everything go on that can, without time passing."""
+    for _ in range(1000):
+        await asyncio.sleep(0)
+
+
+async def test_thirty_two_calls_wait_for_the_api_server_at_a_time() -> None:
     hands = Slow()
-    async with asyncio.timeout(10):
-        await run(vpas(10), hands)
-    assert len(hands.evicted) == 20
-    assert {name[-1] for name in hands.evicted[:10]} == {"a"}
+    async with asyncio.TaskGroup() as group:
+        group.create_task(run(vpas(40), hands))
+        await until_quiet()
+        assert hands.waiting == 32
+        hands.answers.set()
+    assert hands.most == 32
+    assert len(hands.evicted) == 80
+
+
+async def test_a_slow_answer_delays_only_those_for_whom_the_budget_is_too_small() -> None:
+    """Two of five may go at a time: the third one waits for what becomes of them."""
+    hands = Slow(eviction_errors={"web-0": TooManyRequestsError("budget")})
+    async with asyncio.TaskGroup() as group:
+        group.create_task(run(snapshot(UpdateMode.RECREATE), hands, rules=HALF))
+        await until_quiet()
+        assert hands.waiting == 2
+        hands.answers.set()
+    assert hands.evicted == ["web-0", "web-1", "web-2"]
+    assert hands.most == 2
+
+
+async def test_evictions_that_wait_for_their_limit_hold_up_no_resizes_of_other_vpas() -> None:
+    hands, evicted = Hands(), vpas(40)
+    resized = snapshot(UpdateMode.IN_PLACE)
+    given = ClusterSnapshot(
+        autoscaled=evicted.autoscaled + resized.autoscaled, living=evicted.living | resized.living
+    )
+    await run(given, hands, turns=Turns(evictions=RateLimiter(0.001, 1)), seconds=0.2)
+    assert len(hands.evicted) == 1
+    assert hands.resized == NAMES
 
 
 async def test_the_end_of_a_pass_waits_for_what_was_sent_and_remembers_it() -> None:
-    present, others_are_done = Present(), asyncio.Event()
-
-    class Slow(Hands):
-        async def evict(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None:
-            await Hands.evict(self, pod, vpa, reason)
-            present.fresh = False
-            for _ in range(100):  # far longer than the others need to see it
-                await asyncio.sleep(0)
-            others_are_done.set()
-
-    hands = Slow()
-    attempts = await run(vpas(10), hands, present=present)
-    assert others_are_done.is_set()
-    assert hands.evicted == ["web-0-a"]
-    assert attempts.of("uid-web-0-a").evicted
+    present, hands = Present(), Slow()
+    async with asyncio.TaskGroup() as group:
+        passing = group.create_task(run(vpas(40), hands, present=present))
+        await until_quiet()
+        present.fresh = False
+        hands.answers.set()
+    assert len(hands.evicted) == 32
+    assert sum(memory.evicted for memory in passing.result().pods.values()) == 32
+    assert passing.result().of("uid-web-39-b").decision == wait(Reason.NO_TURN)

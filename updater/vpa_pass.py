@@ -1,0 +1,342 @@
+"""One VPA in one pass: its pods are judged, resized, and evicted where that is left."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from common.annotations import boosted_containers
+from common.api.autoscaling import UpdateMode
+from common.api.core import Pod
+from common.target.owners import Controller
+from updater.abreast import Begin, act_abreast
+from updater.attempts import PodMemory
+from updater.candidate import (
+    Candidate,
+    is_out,
+    judge_pod,
+    last_resize,
+    note_resizing,
+    plan_candidate,
+    plan_unboost,
+)
+from updater.decision import Action, Decision, Reason, wait
+from updater.disruption import ReplicaGroup, decide_eviction, groups_of, replica_group
+from updater.eviction_requirements import requirements_met
+from updater.ledger import Ledger
+from updater.live_pod import LivePod
+from updater.metrics import Metrics, VpaLabels, size_label
+from updater.resize import (
+    ResizeDecision,
+    decide_resize,
+    resize_status,
+    resizing_since,
+    unfinished,
+)
+from updater.resize_plan import ResizePlan
+from updater.sending import Sender
+from updater.snapshot import AutoscaledPods
+from updater.startup_boost import boost_duration, decide_unboost, expired_boosts, has_startup_boost
+from updater.update_order import rank
+from updater.work import Hands, Rules, Work
+
+_IN_PLACE = (UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE)
+_NEW_PODS_ONLY = (UpdateMode.OFF, UpdateMode.INITIAL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What a pass decides by and acts with, the same for every VPA."""
+
+    rules: Rules
+    ledger: Ledger
+    sender: Sender
+    hands: Hands
+    metrics: Metrics
+    admission_ready: bool
+    now: datetime
+
+
+class VpaPass:
+    """First :meth:`resize`, then :meth:`evict`, if it says that something is left."""
+
+    def __init__(self, scaled: AutoscaledPods, means: Means) -> None:
+        self._scaled = scaled
+        self._rules = means.rules
+        self._ledger = means.ledger
+        self._sender = means.sender
+        self._hands = means.hands
+        self._metrics = means.metrics
+        self._admission_ready = means.admission_ready
+        self._now = means.now
+        self._live = [pod for pod in scaled.pods if not self._ledger.memory(pod).evicted]
+        meta = scaled.vpa.metadata
+        labels = VpaLabels(size_label(len(self._live)), scaled.mode, meta.name, meta.namespace)
+        self._work = Work(scaled, labels, self._groups())
+        self._due: Sequence[tuple[Candidate, Reason]] = ()
+
+    async def resize(self) -> bool:
+        """Do all but the evictions; whether some are to be done."""
+        labels, mode = self._work.labels, self._scaled.mode
+        self._ledger.figures.controlled[labels.size, mode.value] += len(self._live)
+        self._metrics.prepare(labels)
+        others = await self._unboost_all()
+        if self._acts_on_running_pods():
+            candidates = self._candidates(others)
+            if mode in _IN_PLACE:
+                self._due = await self._resize_all(candidates)
+            else:
+                self._due = [(candidate, candidate.why) for candidate in candidates]
+                self._count_evictable()
+        if not self._due:
+            self._count_done()
+        return bool(self._due)
+
+    async def evict(self) -> None:
+        """Evict the pods that :meth:`resize` left to it, best first, as far as budgets go."""
+        await act_abreast(
+            self._due,
+            lane=lambda due: self._work.controller(due[0].pod),
+            decide=lambda due: self._evict(*due),
+            settle=lambda due, decision: self._settle(due[0].pod, decision),
+        )
+        self._count_done()
+
+    def _acts_on_running_pods(self) -> bool:
+        mode = self._scaled.mode
+        if mode is UpdateMode.IN_PLACE:
+            return self._rules.features.in_place
+        return mode not in _NEW_PODS_ONLY
+
+    def _settle(self, pod: Pod, decision: Decision) -> None:
+        self._ledger.settle(pod, decision, self._ledger.memory(pod))
+
+    # Judging
+
+    def _groups(self) -> dict[Controller, ReplicaGroup]:
+        scaled, rules = self._scaled, self._rules.disruption
+        policy = scaled.vpa.spec.update_policy
+        own = None if policy is None else policy.min_replicas
+        if own is not None:
+            rules = replace(rules, min_replicas=own)
+        return {
+            controller: replica_group(
+                controller,
+                pods,
+                replicas=scaled.replicas.get(controller),
+                out={pod.metadata.uid for pod in pods if is_out(pod, self._ledger.memory(pod))},
+                boosted=any(boosted_containers(pod.metadata.annotations) for pod in pods),
+                mode=scaled.mode,
+                policy=rules,
+            )
+            for controller, pods in groups_of(self._live, scaled.controllers).items()
+        }
+
+    def _candidates(self, pods: Iterable[LivePod]) -> list[Candidate]:
+        """The pods that are worth an update, best first; the others are settled at once."""
+        scaled, candidates = self._scaled, []
+        for pod in pods:
+            memory = note_resizing(self._ledger.memory(pod), resize_status(pod), now=self._now)
+            if not memory.shows(pod):
+                self._ledger.settle(pod, wait(Reason.RESIZE_SENT), memory)
+                continue
+            judged = judge_pod(
+                pod,
+                scaled.vpa,
+                scaled.limit_ranges,
+                memory=memory,
+                resized_at=last_resize(pod, memory),
+                thresholds=self._rules.thresholds,
+                features=self._rules.features,
+                now=self._now,
+            )
+            if isinstance(judged, Decision):  # refusals from now on are not in a row with earlier
+                self._ledger.settle(pod, judged, replace(memory, refusal=None))
+            else:
+                self._ledger.remember(pod, memory)
+                candidates.append(judged)
+        candidates.sort(key=lambda candidate: rank(candidate.drift, candidate.pod))
+        return candidates
+
+    def _unfinished(self, pod: Pod, memory: PodMemory) -> Reason | None:
+        since = resizing_since(
+            pod,
+            sent_at=None if memory.sent is None else memory.sent.at,
+            first_seen=memory.resizing_seen_at,
+        )
+        return unfinished(
+            resize_status(pod), since=since, timeouts=self._rules.timeouts, now=self._now
+        )
+
+    # Start-up boosts
+
+    async def _unboost_all(self) -> list[LivePod]:
+        """Take back the boosts that are over; the pods that never had one, or not any more.
+
+        Source: updater.md 11.
+        """
+        features = self._rules.features
+        if not (features.cpu_startup_boost and has_startup_boost(self._scaled.vpa)):
+            return self._live
+        boosted: list[LivePod] = []
+        others: list[LivePod] = []
+        for pod in self._live:
+            (boosted if boosted_containers(pod.metadata.annotations) else others).append(pod)
+        await act_abreast(
+            boosted, lane=self._work.controller, decide=self._unboost, settle=self._settle
+        )
+        return others
+
+    def _unboost(self, pod: Pod) -> Decision | Begin:
+        scaled = self._scaled
+        if not self._ledger.memory(pod).shows(pod):
+            return wait(Reason.RESIZE_SENT)
+        expired = expired_boosts(
+            pod, duration_of=lambda name: boost_duration(scaled.vpa, name), now=self._now
+        )
+        decision = decide_unboost(pod, group=self._work.group(pod), expired=expired)
+        if decision.action is not Action.RESIZE:
+            return decision
+        planned = plan_unboost(
+            pod, scaled.vpa, scaled.limit_ranges, mode=scaled.mode, expired=expired
+        )
+        if isinstance(planned, Decision):
+            return planned
+        plan, annotations = planned
+
+        async def unboost() -> None:
+            memory = self._ledger.memory(pod)
+            ended = await self._sender.unboost(pod, plan, annotations, memory, self._work)
+            self._ledger.settle(pod, *ended)
+
+        return self._begin(pod, unboost)
+
+    # In place
+
+    async def _resize_all(self, candidates: Iterable[Candidate]) -> list[tuple[Candidate, Reason]]:
+        """Resize what can be resized; what is to be evicted instead, and why."""
+        plans = self._plans(candidates)
+        self._count_updatable(plans)
+        evictions: dict[str, Reason] = {}  # by UID
+
+        def settle(pod: Pod, decision: Decision) -> None:
+            if decision.action is Action.EVICT:
+                evictions[pod.metadata.uid] = decision.reason
+            else:
+                self._settle_unresized(pod, decision)
+
+        def resize(candidate: Candidate, plan: ResizePlan) -> Decision | Begin:
+            pod = candidate.pod
+            decided = self._decide_resize(candidate, plan)
+            memory = replace(self._ledger.memory(pod), infeasible=decided.infeasible)
+            self._ledger.remember(pod, memory)
+            if decided.decision.action is not Action.RESIZE:
+                return decided.decision
+
+            async def send() -> None:
+                decision, after = await self._sender.resize(
+                    pod, plan, candidate.why, memory, self._work, ooms=candidate.ooms
+                )
+                self._ledger.remember(pod, after)
+                settle(pod, decision)
+
+            return self._begin(pod, send)
+
+        await act_abreast(
+            plans,
+            lane=lambda planned: self._work.controller(planned[0].pod),
+            decide=lambda planned: resize(*planned),
+            settle=lambda planned, decision: settle(planned[0].pod, decision),
+        )
+        return [
+            (candidate, evictions[candidate.pod.metadata.uid])
+            for candidate, _ in plans
+            if candidate.pod.metadata.uid in evictions
+        ]
+
+    def _settle_unresized(self, pod: Pod, decision: Decision) -> None:
+        if decision.reason is Reason.INFEASIBLE_CACHED:
+            self._metrics.skipped_infeasible(self._work.labels)
+            if self._ledger.memory(pod).decision != decision:
+                self._hands.tell_skipped(pod, decision.reason)
+        self._settle(pod, decision)
+
+    def _plans(self, candidates: Iterable[Candidate]) -> list[tuple[Candidate, ResizePlan]]:
+        plans = []
+        for candidate in candidates:
+            planned = plan_candidate(candidate, self._scaled.vpa, self._scaled.limit_ranges)
+            if isinstance(planned, Decision):
+                self._settle(candidate.pod, planned)
+            else:
+                plans.append((candidate, planned))
+        return plans
+
+    def _decide_resize(self, candidate: Candidate, plan: ResizePlan) -> ResizeDecision:
+        pod, memory = candidate.pod, self._ledger.memory(candidate.pod)
+        return decide_resize(
+            candidate.why,
+            pod,
+            mode=self._scaled.mode,
+            group=self._work.group(pod),
+            plan=plan,
+            unfinished=self._unfinished(pod, memory),
+            held=memory.held(self._now),
+            infeasible=memory.infeasible,
+            skip_budget=self._rules.disruption.in_place_skips_budget,
+        )
+
+    # Evictions
+
+    def _evict(self, candidate: Candidate, why: Reason) -> Decision | Begin:
+        pod, decision = candidate.pod, self._decide_eviction(candidate, why)
+        if decision.action is not Action.EVICT:
+            return decision
+
+        async def evict() -> None:
+            memory = self._ledger.memory(pod)
+            ended = await self._sender.evict(pod, decision.reason, memory, self._work)
+            self._ledger.settle(pod, *ended)
+
+        return self._begin(pod, evict)
+
+    def _decide_eviction(self, candidate: Candidate, why: Reason) -> Decision:
+        pod, policy = candidate.pod, self._scaled.vpa.spec.update_policy
+        return decide_eviction(
+            why,
+            pod,
+            group=self._work.group(pod),
+            unfinished=self._unfinished(pod, self._ledger.memory(pod)),
+            requirements_met=requirements_met(
+                None if policy is None else policy.eviction_requirements or (),
+                requests=candidate.requests,
+                containers=candidate.processed.containers,
+            ),
+            admission_ready=self._admission_ready,
+        )
+
+    # What is sent, and counted
+
+    def _begin(self, pod: Pod, call: Begin) -> Decision | Begin:
+        """Reserve the pod's part of the budget when the call is begun, unless the pass is over."""
+        return wait(Reason.NO_TURN) if self._sender.over else self._work.reserved(pod, call)
+
+    def _count_evictable(self) -> None:
+        count = sum(
+            self._decide_eviction(candidate, why).action is Action.EVICT
+            for candidate, why in self._due
+        )
+        key = (self._work.labels.size, self._work.labels.mode.value)
+        self._ledger.figures.evictable[key] += count
+        self._ledger.figures.vpas_evictable[key] += count > 0
+
+    def _count_updatable(self, plans: Collection[tuple[Candidate, ResizePlan]]) -> None:
+        count = sum(
+            self._decide_resize(candidate, plan).decision.action in (Action.RESIZE, Action.EVICT)
+            for candidate, plan in plans
+        )
+        self._ledger.figures.updatable[self._work.labels.size] += count
+        self._ledger.figures.vpas_updatable[self._work.labels.size] += count > 0
+
+    def _count_done(self) -> None:
+        labels = self._work.labels
+        self._ledger.figures.vpas_evicted[labels.size, labels.mode.value] += self._work.evicted
+        self._ledger.figures.vpas_updated[labels.size] += self._work.resized
