@@ -34,6 +34,7 @@ class PodSpec(Wire, frozen=True, kw_only=True):
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] | None = None
+    resources: ResourceRequirements | None = None  # of the pod as a whole, from 1.34 on
     node_name: str = ""
 
 
@@ -108,7 +109,9 @@ class LimitRangeItem(Wire, frozen=True, kw_only=True):
     type: str = ""
     max: Mapping[str, QuantityJson] | None = None
     min: Mapping[str, QuantityJson] | None = None
-    default: Mapping[str, QuantityJson] | None = None
+    default: Mapping[str, QuantityJson] | None = None  # limits
+    default_request: Mapping[str, QuantityJson] | None = None
+    max_limit_request_ratio: Mapping[str, QuantityJson] | None = None
 
 
 class LimitRangeSpec(Wire, frozen=True, kw_only=True):
