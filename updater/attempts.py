@@ -6,8 +6,10 @@ from datetime import datetime
 
 from common.api.core import Pod
 from updater.decision import Decision, Reason
-from updater.resize import Infeasible
+from updater.resize import Infeasible, Targets, lower_somewhere
 from updater.update_order import OomKill
+
+_ABOUT_SIZE = frozenset({Reason.QUOTA_EXCEEDED, Reason.RESIZE_REFUSED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +19,7 @@ class Refusal:
     reason: Reason
     tries: int
     until: datetime
+    targets: Targets  # what was asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +54,17 @@ class PodMemory:
             return pod.metadata.generation >= self.sent.generation
         return pod.metadata.resource_version != self.sent.resource_version
 
-    def held(self, now: datetime) -> Reason | None:
-        """Why it is too early for the next resize call, if it is."""
+    def held(self, now: datetime, targets: Targets) -> Refusal | None:
+        """The refusal for which it is too early to ask for ``targets``, if there is one.
+
+        Where less is wanted than what a quota or a policy refused, the next call may be taken.
+        """
         refusal = self.refusal
-        return None if refusal is None or now >= refusal.until else refusal.reason
+        if refusal is None or now >= refusal.until:
+            return None
+        if refusal.reason in _ABOUT_SIZE and lower_somewhere(targets, refusal.targets):
+            return None
+        return refusal
 
 
 NOTHING = PodMemory()

@@ -106,7 +106,7 @@ def after_refused_resize(
 ) -> tuple[Decision, PodMemory]:
     """What follows from a refused resize call, and what to remember of it.
 
-    ``targets`` are what was asked for; mode InPlace remembers them if they can never fit.
+    ``targets`` are what was asked for.
     """
     tries = 1 if memory.refusal is None else memory.refusal.tries + 1
     decision = after_failure(classify(error), mode=mode, tries=tries)
@@ -114,7 +114,7 @@ def after_refused_resize(
         infeasible = Infeasible(targets=targets, reported=False)
         return decision, replace(memory, infeasible=infeasible, refusal=None)
     pause = back_off(decision, tries=tries, interval=interval)
-    refusal = Refusal(reason=decision.reason, tries=tries, until=now + pause)
+    refusal = Refusal(reason=decision.reason, tries=tries, until=now + pause, targets=targets)
     return decision, replace(memory, refusal=refusal)
 
 

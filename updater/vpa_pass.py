@@ -272,6 +272,7 @@ class VpaPass:
 
     def _decide_resize(self, candidate: Candidate, plan: ResizePlan) -> ResizeDecision:
         pod, memory = candidate.pod, self._ledger.memory(candidate.pod)
+        refusal = memory.held(self._now, plan.targets)
         return decide_resize(
             candidate.why,
             pod,
@@ -279,7 +280,7 @@ class VpaPass:
             group=self._work.group(pod),
             plan=plan,
             unfinished=self._unfinished(pod, memory),
-            held=memory.held(self._now),
+            held=None if refusal is None else refusal.reason,
             infeasible=memory.infeasible,
             skip_budget=self._rules.disruption.in_place_skips_budget,
         )

@@ -194,8 +194,9 @@ async def test_back_off_ends() -> None:
     hands = Hands(resize_errors=dict.fromkeys(NAMES, REFUSED))
     given = snapshot(UpdateMode.IN_PLACE)
     attempts = await run(given, hands)
-    assert attempts.of("uid-web-0").held(NOW + timedelta(seconds=59)) is Reason.RESIZE_REFUSED
-    assert attempts.of("uid-web-0").held(NOW + timedelta(seconds=60)) is None
+    memory = attempts.of("uid-web-0")
+    assert memory.held(NOW + timedelta(seconds=59), {}) is not None
+    assert memory.held(NOW + timedelta(seconds=60), {}) is None
 
 
 @pytest.mark.parametrize("mode", [UpdateMode.RECREATE, UpdateMode.IN_PLACE])

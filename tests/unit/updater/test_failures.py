@@ -41,6 +41,7 @@ INVALID = InvalidError("QoS", reason="Invalid")
 GONE = NotFoundError("not found", reason="NotFound", kind="pods", name="web-0")
 NO_ROUTE = NotFoundError("the server could not find the requested resource", reason="NotFound")
 AWAY = UnreachableError("no answer")
+ONE = {"app": parse_quantities({"cpu": "1"})}
 
 ANSWERS = {
     "conflict": (ConflictError("stale"), ResizeFailure.TRANSIENT),
@@ -102,7 +103,7 @@ def after(
         error,
         memory or PodMemory(),
         mode=mode,
-        targets={"app": parse_quantities({"cpu": "1"})},
+        targets=ONE,
         interval=MINUTE,
         now=NOW,
     )
@@ -128,18 +129,37 @@ def test_a_hiccup_is_retried_in_the_next_pass_and_counts_as_failed_after_the_thi
         decision, memory = after(AWAY, OR_RECREATE, memory)
         decisions.append(decision)
         if decision == wait(Reason.RESIZE_RETRY):
-            assert memory.held(NOW) is None
+            assert memory.held(NOW, ONE) is None
     retry = wait(Reason.RESIZE_RETRY)
     assert decisions == [retry, retry, evict(Reason.RESIZE_FAILED_REPEATEDLY)]
 
 
 @pytest.mark.parametrize(("before", "minutes"), [(0, 1), (1, 2), (4, 16), (5, 32), (50, 32)])
 def test_refusals_back_off(before: int, minutes: int) -> None:
-    refusal = Refusal(reason=Reason.QUOTA_EXCEEDED, tries=before, until=NOW)
+    refusal = Refusal(reason=Reason.QUOTA_EXCEEDED, tries=before, until=NOW, targets=ONE)
     _, memory = after(QUOTA, IN_PLACE, PodMemory(refusal=refusal if before else None))
     pause = minutes * MINUTE
-    assert memory.held(NOW + pause - timedelta(seconds=1)) is Reason.QUOTA_EXCEEDED
-    assert memory.held(NOW + pause) is None
+    held = memory.held(NOW + pause - timedelta(seconds=1), ONE)
+    assert held is not None
+    assert held.reason is Reason.QUOTA_EXCEEDED
+    assert memory.held(NOW + pause, ONE) is None
+
+
+LESS_WANTED = {
+    "quota, the same": (QUOTA, {"cpu": "1"}, True),
+    "quota, more": (QUOTA, {"cpu": "2"}, True),
+    "quota, less": (QUOTA, {"cpu": "999m"}, False),
+    "policy, less": (INVALID, {"cpu": "999m"}, False),
+    "no resize subresource, less": (NO_ROUTE, {"cpu": "999m"}, True),
+}
+
+
+@pytest.mark.parametrize(("error", "wanted", "held"), LESS_WANTED.values(), ids=LESS_WANTED)
+def test_less_than_was_refused_is_asked_for_at_once(
+    error: KubeError, wanted: dict[str, str], *, held: bool
+) -> None:
+    _, memory = after(error, IN_PLACE)
+    assert (memory.held(NOW, {"app": parse_quantities(wanted)}) is not None) is held
 
 
 EVICTIONS = {
