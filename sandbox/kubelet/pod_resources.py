@@ -7,12 +7,13 @@ from common.api.base import QuantityJson
 from common.api.core import ResourceRequirements
 from common.quantity import Quantity, parse_milli, parse_value
 from sandbox.kubelet.wire import NO_RESOURCES, ContainerSpec, RunnablePodSpec
+from sandbox.objects.rules.plain import SYSTEM_PRIORITIES
 
 WHOLE_POD = ""
 """The name under which the pod-level block stands beside the containers' names."""
 
 _RESIZABLE = ("cpu", "memory")
-_CRITICAL = 2_000_000_000  # priority of system-cluster-critical; system-node-critical has more
+_CRITICAL = SYSTEM_PRIORITIES["system-cluster-critical"]  # the lesser one
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ Source: sigs.k8s.io/json, which k8s.io/apimachinery decodes with: names are case
 an unknown field counts even when it is null.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -140,12 +140,13 @@ def _known(value: Any, fields: Fields) -> bool:
         return False
     for name in value.keys() & fields.below.keys():
         below, item = fields.below[name], value[name]
-        if not all(_known(one, below.fields) for one in _items(item, below.form)):
+        if not all(_known(one, below.fields) for one in items_of(item, below.form)):
             return False
     return True
 
 
-def _items(value: Any, form: str) -> Any:
+def items_of(value: Any, form: str) -> Iterable[Any]:
+    """The values of the named type within one of a ``form``: a list, a map, or itself."""
     if form == "[":
         return value if isinstance(value, list) else ()
     if form == "{":

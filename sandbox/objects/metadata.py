@@ -7,19 +7,14 @@ from typing import Any
 from uuid import UUID
 
 from sandbox.objects.resources import DEPLOYMENTS, Resource
+from sandbox.objects.taking import take
 from sandbox.times import rfc3339
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST_PREFIX = 58
 _MAPS_AND_LISTS = ("labels", "annotations", "ownerReferences", "finalizers")
-_SERVER_OWNED = (
-    "uid",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "generation",
-    "managedFields",
-)
+_OF_DELETION = ("deletionTimestamp", "deletionGracePeriodSeconds")
+_SERVER_OWNED = ("uid", "creationTimestamp", *_OF_DELETION, "generation", "managedFields")
 _FIRST = (
     "name",
     "generateName",
@@ -61,7 +56,7 @@ def tidy_metadata(obj: dict[str, Any]) -> None:
 def stamp_new(obj: dict[str, Any], resource: Resource, now: datetime, rng: Random) -> None:
     """Give a new object its identity, in place; ``metadata`` goes to the front."""
     meta = obj.pop("metadata")
-    for name in _SERVER_OWNED[2:4]:
+    for name in _OF_DELETION:
         meta.pop(name, None)
     meta["uid"] = str(UUID(int=rng.getrandbits(128), version=4))
     meta["resourceVersion"] = ""
@@ -82,11 +77,7 @@ def stamp_new(obj: dict[str, Any], resource: Resource, now: datetime, rng: Rando
 def carry_over(old: Mapping[str, Any], new: dict[str, Any]) -> None:
     """Keep in ``new``, in place, what only the server may change in the metadata of ``old``."""
     before, after = old["metadata"], new["metadata"]
-    for name in _SERVER_OWNED:
-        if name in before:
-            after[name] = before[name]
-        else:
-            after.pop(name, None)
+    take(after, before, *_SERVER_OWNED)
     after["resourceVersion"] = before["resourceVersion"]
 
 

@@ -20,7 +20,7 @@ def fill(value: Any, type_: str) -> bool:
         if held in _TEXTS:
             found = _emptied(item, form) or found
         elif fields.has_fields(below):
-            for one in _within(item, held.removesuffix(below)):
+            for one in fields.items_of(item, held.removesuffix(below)):
                 found = fill(one, below) or found
     return found
 
@@ -34,11 +34,3 @@ def _emptied(item: Any, form: str) -> bool:
     for place in places:
         item[place] = ""
     return bool(places)
-
-
-def _within(item: Any, form: str) -> list[Any]:
-    if form == "[":
-        return item if isinstance(item, list) else []
-    if form == "{":
-        return list(item.values()) if isinstance(item, dict) else []
-    return [item]

@@ -5,13 +5,14 @@ Source: ``podResizeStrategy`` (k8s.io/kubernetes pkg/registry/core/pod/strategy.
 kubernetes-resize.md 1.2 and 1.4.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from common.errors import Cause
 from sandbox.errors import field_forbidden, field_invalid
 from sandbox.objects.pod_resources import is_sidecar, qos_class, resources_of, same_amounts
 from sandbox.objects.rules.pod_specs import pod_causes
+from sandbox.objects.taking import take
 from sandbox.version import KubernetesVersion
 
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
@@ -48,14 +49,13 @@ def prepare_resize(
             pairs = zip(old_spec[kind], new_spec[kind], strict=True)
             spec[kind] = [_resized(before, after) for before, after in pairs]
     if version.minor >= 36:
-        _keep(spec, new_spec, "resources")
+        take(spec, new_spec, "resources")
     meta = dict(new["metadata"])
-    for name in _RESET_META:
-        _keep(meta, old["metadata"], name)
+    take(meta, old["metadata"], *_RESET_META)
     if not same_spec(spec, old_spec):
         meta["generation"] = old["metadata"].get("generation", 0) + 1
     prepared = {**new, "metadata": meta, "spec": spec}
-    _keep(prepared, old, "status")
+    take(prepared, old, "status")
     return prepared
 
 
@@ -88,17 +88,8 @@ def resize_causes(
 
 def _resized(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     container = dict(before)
-    _keep(container, after, "resources")
-    _keep(container, after, "resizePolicy")
+    take(container, after, "resources", "resizePolicy")
     return container
-
-
-def _keep(target: dict[str, Any], source: Mapping[str, Any], name: str) -> None:
-    """Make ``target`` have the field exactly as ``source`` has it, or not at all."""
-    if name in source:
-        target[name] = source[name]
-    else:
-        target.pop(name, None)
 
 
 def _names(pod: Mapping[str, Any], kind: str) -> list[str]:
@@ -165,7 +156,7 @@ def _container_causes(
     for part in ("requests", "limits"):
         if set(resources_of(before, part)) - set(resources_of(after, part)):
             yield field_forbidden(f"{path}.{part}", f"resource {part} cannot be removed")
-    if version.minor > 33 or _memory_restarts(after):
+    if version.minor > 33 or _restarts(after, ("memory",)):
         return
     was, now = resources_of(before, "limits"), resources_of(after, "limits")
     if "memory" in now and ("memory" not in was or now["memory"] < was["memory"]):
@@ -174,13 +165,6 @@ def _container_causes(
             f"{path}.limits[memory]",
             f"memory limits cannot be {what} unless resizePolicy is RestartContainer",
         )
-
-
-def _memory_restarts(container: Mapping[str, Any]) -> bool:
-    return any(
-        policy.get("resourceName") == "memory" and policy.get("restartPolicy") == "RestartContainer"
-        for policy in container.get("resizePolicy") or ()
-    )
 
 
 def _immutable_causes(
@@ -215,9 +199,11 @@ def _immutable_causes(
         yield field_forbidden("spec", "only cpu and memory resources are mutable")
 
 
-def _restarts(container: Mapping[str, Any]) -> bool:
+def _restarts(container: Mapping[str, Any], resources: Collection[str] = _RESIZABLE) -> bool:
+    """Whether a resize of one of these resources restarts the container."""
     return any(
-        policy.get("restartPolicy") == "RestartContainer"
+        policy.get("resourceName") in resources
+        and policy.get("restartPolicy") == "RestartContainer"
         for policy in container.get("resizePolicy") or ()
     )
 

@@ -178,11 +178,7 @@ class Store:
         table = self._table(resource)
         meta = obj["metadata"]
         key = _key(meta.get("namespace", ""), meta["name"])
-        previous = table.items.get(key)
-        if previous is None:
-            raise errors.not_found(resource, meta["name"])
-        if expected is not None and expected != previous.version:
-            raise errors.conflict(resource, meta["name"])
+        previous = _present(table, key, resource, meta["name"], expected)
         stored = self._stored(resource, obj)
         table.items[key] = stored
         if previous.owners != stored.owners:
@@ -201,11 +197,7 @@ class Store:
         """
         table = self._table(resource)
         key = _key(namespace, name)
-        previous = table.items.get(key)
-        if previous is None:
-            raise errors.not_found(resource, name)
-        if expected is not None and expected != previous.version:
-            raise errors.conflict(resource, name)
+        previous = _present(table, key, resource, name, expected)
         last = self._stored(resource, previous.object(resource))
         del table.items[key]
         del table.keys[bisect_left(table.keys, key)]
@@ -294,6 +286,18 @@ class Store:
                 owned.discard((resource.storage_key, key))
                 if not owned:
                     del self._owned[uid]
+
+
+def _present(
+    table: _Table, key: str, resource: Resource, name: str, expected: int | None
+) -> Stored:
+    """What is to be replaced or removed: it must be there, in the expected version."""
+    present = table.items.get(key)
+    if present is None:
+        raise errors.not_found(resource, name)
+    if expected is not None and expected != present.version:
+        raise errors.conflict(resource, name)
+    return present
 
 
 _COMPUTED: Mapping[str, Callable[[dict[str, Any]], str]] = {

@@ -13,6 +13,7 @@ from sandbox.objects.resizing import MIRROR_ANNOTATION
 from sandbox.objects.resources import PODS, Resource
 from sandbox.objects.rules.jobs import select_own_pods
 from sandbox.objects.service_addresses import allocate_address, keep_address
+from sandbox.objects.taking import take
 
 _KEEPS_STATUS_ON_CREATE = frozenset({"nodes"})
 # What of the metadata ``/status`` leaves as it is.
@@ -165,7 +166,7 @@ def prepare_update(
         if resource is PODS and new.get("spec") != old.get("spec"):
             _keep_admitted(old["spec"], new["spec"])
         if resource.has_status:
-            _take(new, old, "status")
+            take(new, old, "status")
         if resource.group_resource == "daemonsets.apps":
             changed = new["spec"].get("template") != old["spec"].get("template")
             _count_templates(new["metadata"], _template_generation(old) + changed)
@@ -179,11 +180,10 @@ def prepare_update(
         _complete_status(new["status"])
     if not resource.custom and resource.group_resource in _FIRST_STATUS:
         new["status"] = {**_FIRST_STATUS[resource.group_resource], **(new.get("status") or {})}
-    _take(kept, new, "status")
+    take(kept, new, "status")
     if resource.group_resource in _METADATA_THROUGH_STATUS:
         meta = dict(new["metadata"])
-        for name in _METADATA_THROUGH_STATUS[resource.group_resource]:
-            _take(meta, old["metadata"], name)
+        take(meta, old["metadata"], *_METADATA_THROUGH_STATUS[resource.group_resource])
         kept["metadata"] = meta
     else:
         kept["metadata"] = dict(old["metadata"])
@@ -200,10 +200,3 @@ def _count_templates(meta: dict[str, Any], generation: int) -> None:
     """Write, in place, which template of a DaemonSet this is; nobody else may."""
     annotations = {**(meta.get("annotations") or {}), _TEMPLATE_GENERATION: str(generation)}
     meta["annotations"] = annotations
-
-
-def _take(target: dict[str, Any], source: Mapping[str, Any], name: str) -> None:
-    if name in source:
-        target[name] = source[name]
-    else:
-        target.pop(name, None)

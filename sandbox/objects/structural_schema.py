@@ -1,7 +1,7 @@
 """Structural schemas of custom resources: what is dropped, filled in and refused.
 
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema, pkg/registry/customresource. Not
-evaluated: CEL rules other than the form that :mod:`sandbox.objects.presence_rules` knows.
+evaluated: CEL rules other than the form that :mod:`sandbox.objects.rules.presence` knows.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -15,7 +15,8 @@ Json = Mapping[str, Any]
 
 _ANYWHERE: Final = ("default", "kube-system")  # where Events about cluster-wide objects may be
 _TYPES: Final = ("Normal", "Warning")
-_LONGEST: Final = (("reportingInstance", 128), ("action", 128), ("reason", 128))
+_NEEDED: Final = ("reportingInstance", "action", "reason")
+_LONGEST: Final = 128
 _LONGEST_NOTE: Final = 1024
 _LEAST_IN_SERIES: Final = 2
 _UNSET: Final = ("firstTimestamp", "lastTimestamp", "count")
@@ -111,12 +112,12 @@ def _new_form_causes(event: Json, controller_field: str) -> Iterator[Cause]:
     if not controller:
         yield field_required(controller_field)
     yield from key_causes(controller, controller_field)
-    for field, most in _LONGEST:
+    for field in _NEEDED:
         text = event.get(field) or ""
         if not text:
             yield field_required(field)
-        if len(text.encode()) > most:
-            yield field_invalid(field, "", f"can have at most {most} characters")
+        if len(text.encode()) > _LONGEST:
+            yield field_invalid(field, "", f"can have at most {_LONGEST} characters")
     if len((event.get("message") or "").encode()) > _LONGEST_NOTE:
         yield field_invalid("message", "", f"can have at most {_LONGEST_NOTE} characters")
 
@@ -126,6 +127,6 @@ def _series_causes(event: Json) -> Iterator[Cause]:
     if series is None:
         return
     if (series.get("count") or 0) < _LEAST_IN_SERIES:
-        yield field_invalid("series.count", "", "should be at least 2")
+        yield field_invalid("series.count", "", f"should be at least {_LEAST_IN_SERIES}")
     if not series.get("lastObservedTime"):
         yield field_required("series.lastObservedTime")

@@ -20,9 +20,10 @@ from sandbox.errors import (
     field_too_long,
     fields_invalid,
 )
+from sandbox.objects.label_selectors import read_selector
 from sandbox.objects.rules.dns_names import label_problems, subdomain_problems
 from sandbox.objects.rules.numbers import negative_causes
-from sandbox.objects.rules.selectors import in_go_order, read_selector, selector_causes
+from sandbox.objects.rules.selectors import in_go_order, selector_causes
 from sandbox.schedules import ScheduleError, parse_schedule
 
 Json = Mapping[str, Any]

@@ -37,6 +37,8 @@ from sandbox.version import KubernetesVersion
 
 Json = Mapping[str, Any]
 
+LONGEST_DEADLINE: Final = 2**31 - 1  # seconds
+
 _RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
 _DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PREEMPTION_POLICIES: Final = ("PreemptLowerPriority", "Never")
@@ -49,7 +51,6 @@ _OF_THE_HOST: Final = (
 )
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _ACTIONS: Final = ("DoNotSchedule", "ScheduleAnyway")
-_LONGEST_DEADLINE: Final = 2**31 - 1
 
 
 def pod_causes(pod: Json, version: KubernetesVersion) -> Iterator[Cause]:
@@ -58,10 +59,14 @@ def pod_causes(pod: Json, version: KubernetesVersion) -> Iterator[Cause]:
     yield from spec_causes(spec, "spec", version)
     for part in ("containers", "initContainers"):
         for index, one in enumerate(spec.get(part) or ()):
-            image = one.get("image") or ""
-            if image != image.strip():
-                text = "must not have leading or trailing whitespace"
-                yield field_invalid(f"spec.{part}[{index}].image", image, text)
+            yield from image_causes(one, f"spec.{part}[{index}].image")
+
+
+def image_causes(container: Json, path: str) -> Iterator[Cause]:
+    """The name of an image has no space around it."""
+    image = container.get("image") or ""
+    if image != image.strip():
+        yield field_invalid(path, image, "must not have leading or trailing whitespace")
 
 
 def creation_causes(pod: Json) -> Iterator[Cause]:
@@ -257,8 +262,8 @@ def _name_causes(spec: Json, path: str) -> Iterator[Cause]:
         if spec.get(name):
             yield from fields_invalid(f"{path}.{name}", spec[name], subdomain_problems(spec[name]))
     deadline = spec.get("activeDeadlineSeconds")
-    if deadline is not None and not 1 <= deadline <= _LONGEST_DEADLINE:
-        text = f"must be between 1 and {_LONGEST_DEADLINE}, inclusive"
+    if deadline is not None and not 1 <= deadline <= LONGEST_DEADLINE:
+        text = f"must be between 1 and {LONGEST_DEADLINE}, inclusive"
         yield field_invalid(f"{path}.activeDeadlineSeconds", deadline, text)
     for name in ("hostname", "subdomain"):
         if spec.get(name):

@@ -10,13 +10,18 @@ from typing import Any, Final
 from common.errors import Cause
 from sandbox.errors import field_forbidden, field_invalid, field_required
 from sandbox.objects.resizing import same_spec
-from sandbox.objects.rules.pod_specs import pod_causes, toleration_causes
+from sandbox.objects.rules.pod_specs import (
+    LONGEST_DEADLINE,
+    image_causes,
+    pod_causes,
+    toleration_causes,
+)
+from sandbox.objects.taking import take
 from sandbox.version import KubernetesVersion
 
 Json = Mapping[str, Any]
 
 _LISTS: Final = ("containers", "initContainers")
-_LONGEST_DEADLINE: Final = 2**31 - 1
 _RULE: Final = (
     "pod updates may not change fields other than `spec.containers[*].image`,"
     "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` "
@@ -41,7 +46,10 @@ def update_causes(old: Json, new: Json, version: KubernetesVersion) -> Iterator[
             yield field_forbidden(f"spec.{kind}", text)
             return
         for index, container in enumerate(containers):
-            yield from _image_causes(container.get("image") or "", f"spec.{kind}[{index}].image")
+            place = f"spec.{kind}[{index}].image"
+            if not container.get("image"):
+                yield field_required(place)
+            yield from image_causes(container, place)
     late = list(
         _deadline_causes(before.get("activeDeadlineSeconds"), after.get("activeDeadlineSeconds"))
     )
@@ -57,16 +65,9 @@ def update_causes(old: Json, new: Json, version: KubernetesVersion) -> Iterator[
         if any(wanted.get(key) != value for key, value in selected.items()):
             text = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
             yield field_invalid("spec.nodeSelector", wanted, text)
-        _take(allowed, after, "nodeSelector")
+        take(allowed, after, "nodeSelector")
     if not same_spec(allowed, after):
         yield field_forbidden("spec", _RULE)
-
-
-def _image_causes(image: str, path: str) -> Iterator[Cause]:
-    if not image:
-        yield field_required(path)
-    elif image != image.strip():
-        yield field_invalid(path, image, "must not have leading or trailing whitespace")
 
 
 def _deadline_causes(old: int | None, new: int | None) -> Iterator[Cause]:
@@ -76,8 +77,8 @@ def _deadline_causes(old: int | None, new: int | None) -> Iterator[Cause]:
         if old is not None:
             text = "must not update from a positive integer to nil value"
             yield field_invalid(path, None, text)
-    elif not 0 <= new <= _LONGEST_DEADLINE:
-        yield field_invalid(path, new, f"must be between 0 and {_LONGEST_DEADLINE}, inclusive")
+    elif not 0 <= new <= LONGEST_DEADLINE:
+        yield field_invalid(path, new, f"must be between 0 and {LONGEST_DEADLINE}, inclusive")
     elif old is not None and old < new:
         yield field_invalid(path, new, "must be less than or equal to previous value")
 
@@ -112,15 +113,7 @@ def _with_allowed_changes(old: Json, new: Json) -> dict[str, Any]:
                 {**before, "image": after.get("image", before.get("image"))}
                 for before, after in zip(old[kind], new[kind], strict=True)
             ]
-    for name in ("activeDeadlineSeconds", "tolerations", "schedulingGates"):
-        _take(spec, new, name)
+    take(spec, new, "activeDeadlineSeconds", "tolerations", "schedulingGates")
     if (old.get("terminationGracePeriodSeconds") or 0) < 0:
-        _take(spec, {"terminationGracePeriodSeconds": 1}, "terminationGracePeriodSeconds")
+        spec["terminationGracePeriodSeconds"] = 1
     return spec
-
-
-def _take(target: dict[str, Any], source: Json, name: str) -> None:
-    if name in source:
-        target[name] = source[name]
-    else:
-        target.pop(name, None)

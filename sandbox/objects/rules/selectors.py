@@ -1,17 +1,12 @@
 """The rules of label selectors in specs.
 
-Source: ``ValidateLabelSelector``, k8s.io/apimachinery pkg/apis/meta/v1/validation/validation.go,
-and ``LabelSelectorAsSelector``, pkg/apis/meta/v1/helpers.go there.
+Source: ``ValidateLabelSelector``, k8s.io/apimachinery pkg/apis/meta/v1/validation/validation.go.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import msgspec
-
-from common.api.meta import LabelSelector
 from common.errors import Cause
-from common.labels import NOTHING, LabelSelectorError, Selector, from_label_selector
 from sandbox.errors import field_forbidden, field_invalid, field_required
 from sandbox.objects.rules.metadata import key_causes, label_causes, value_causes
 
@@ -47,19 +42,6 @@ def _requirement_causes(one: Json, path: str) -> Iterator[Cause]:
 def is_empty(selector: Json) -> bool:
     """Whether it asks for nothing, and so selects everything."""
     return not selector.get("matchLabels") and not selector.get("matchExpressions")
-
-
-def read_selector(selector: Json | None) -> Selector | None:
-    """What it selects: nothing when it is null, everything when it is empty.
-
-    None where a requirement can't be understood.
-    """
-    if selector is None:
-        return NOTHING
-    try:
-        return from_label_selector(msgspec.convert(selector, LabelSelector))
-    except (LabelSelectorError, msgspec.ValidationError):
-        return None
 
 
 def in_go_order(selector: Json | None) -> Json | None:

@@ -16,6 +16,7 @@ from sandbox.errors import (
     field_required,
     fields_invalid,
 )
+from sandbox.objects.label_selectors import read_selector
 from sandbox.objects.rules.claims import claim_causes
 from sandbox.objects.rules.dns_names import label_problems
 from sandbox.objects.rules.metadata import annotation_causes, label_causes
@@ -25,7 +26,7 @@ from sandbox.objects.rules.numbers import (
     share_limit_causes,
     share_value,
 )
-from sandbox.objects.rules.selectors import in_go_order, is_empty, read_selector, selector_causes
+from sandbox.objects.rules.selectors import in_go_order, is_empty, selector_causes
 
 Json = Mapping[str, Any]
 Rules = Callable[[Json, Sequence[Cause]], Iterator[Cause]]
