@@ -203,7 +203,7 @@ def _containers(pod: Pod, verdict: Verdict, trail: Trail) -> tuple[ContainerWay,
     values = {each.path: each.value for each in verdict.patches}
     names = [container.name for container in pod.spec.containers]
     indexes = {name: index for index, name in enumerate(names)}
-    names += dict.fromkeys(step.container for step in trail.steps if step.container not in indexes)
+    names += (name for name in trail.containers if name not in indexes)
     return tuple(
         _container(name, tuple(_numbers(name, indexes.get(name), trail, values)), pod=pod, vpa=vpa)
         for name in names

@@ -5,12 +5,14 @@ Admission and updater both call this, so that an admitted pod is what the update
 Source: admission.md 6.2; vertical-pod-autoscaler/pkg/utils/vpa/recommendation_processor.go.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from common.api.autoscaling import RecommendedPodResources, ResourcePolicy, VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
+from common.errors import DecodeError
 from common.quantity import Quantity
 from common.recommendation.actual import containers_of
 from common.recommendation.capping import ContainerAmounts, cap_for_pod
@@ -23,6 +25,7 @@ from common.recommendation.settling import (
     steepest,
 )
 from common.recommendation.trail import (
+    NO_CONTAINER,
     ORDERED,
     RECOMMENDED,
     SETTLED,
@@ -68,11 +71,13 @@ def process(
     if vpa.status.recommendation is None:
         return None
     policy = vpa.spec.resource_policy
-    recommended = parse_recommendation(vpa.status.recommendation)
+    containers = containers_of(pod)
+    names = {container.name for container in containers}
+    recommended = parse_recommendation(vpa.status.recommendation, names)
     kept = drop_nameless(drop_switched_off(recommended, policy))
     if trail is not None:
         _tell_recommended(trail, recommended, kept)
-    containers = containers_of(pod)
+        _tell_absent(trail, vpa.status.recommendation, names)
     if limit_ranges:
         containers = mark_standing_limits(containers, policy)
     fit = partial(cap_for_pod, kept, policy=policy, limit_ranges=limit_ranges)
@@ -90,17 +95,22 @@ def process(
     return Processed(ordered, capped.notes)
 
 
-def parse_recommendation(recommendation: RecommendedPodResources) -> tuple[ContainerAmounts, ...]:
+def parse_recommendation(
+    recommendation: RecommendedPodResources, names: Container[str] | None = None
+) -> tuple[ContainerAmounts, ...]:
     """Read a recommendation as the status holds it; of a name's several entries the first counts.
+
+    With ``names`` it is about those containers alone: there may be thousands of others.
 
     Raises:
         QuantityError: one of its values is no quantity.
     """
     found: dict[str, ContainerAmounts] = {}
     for container in recommendation.container_recommendations or ():
-        if container.container_name not in found:
-            found[container.container_name] = ContainerAmounts(
-                name=container.container_name,
+        name = container.container_name
+        if name not in found and (names is None or name in names):
+            found[name] = ContainerAmounts(
+                name=name,
                 target=parse_quantities(container.target),
                 lower_bound=parse_quantities(container.lower_bound),
                 upper_bound=parse_quantities(container.upper_bound),
@@ -167,6 +177,17 @@ def _tell_recommended(
     for each in recommended:
         if each.name not in left:
             trail.ended(each.name, SWITCHED_OFF)
+
+
+def _tell_absent(
+    trail: Trail, recommendation: RecommendedPodResources, present: Container[str]
+) -> None:
+    for each in recommendation.container_recommendations or ():
+        if each.container_name not in present:
+            with contextlib.suppress(DecodeError):  # what is not used may be anything
+                target = parse_quantities(each.target)
+                trail.given(each.container_name, Amount.REQUEST, target, RECOMMENDED)
+            trail.ended(each.container_name, NO_CONTAINER)
 
 
 def _tell_settled(

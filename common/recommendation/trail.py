@@ -5,7 +5,7 @@ take it. So what people are shown is what was done, and never a second opinion.
 """
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from common.quantity import Quantity
@@ -55,13 +55,19 @@ class Trail:
     """Collects steps in the order in which they are taken."""
 
     def __init__(self) -> None:
-        self.steps: list[Step] = []
+        self._steps: dict[str, list[Step]] = {}  # by container
+
+    @property
+    def containers(self) -> Iterable[str]:
+        """The containers that there are steps of, in the order of their first."""
+        return self._steps.keys()
 
     def add(
         self, container: str, amount: Amount, resource: str, cause: str, value: Quantity | None
     ) -> None:
         """Tell one step."""
-        self.steps.append(Step(container, amount, resource, cause, value))
+        step = Step(container, amount, resource, cause, value)
+        self._steps.setdefault(container, []).append(step)
 
     def given(self, container: str, amount: Amount, values: ResourceQuantities, cause: str) -> None:
         """Tell where numbers begin."""
@@ -96,6 +102,6 @@ class Trail:
                 down = old is not None and new < old
                 self.add(container, amount, resource, lowered if down and lowered else raised, new)
 
-    def of(self, container: str) -> list[Step]:
+    def of(self, container: str) -> Sequence[Step]:
         """The steps of one container."""
-        return [step for step in self.steps if step.container == container]
+        return self._steps.get(container, ())

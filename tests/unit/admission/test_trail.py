@@ -203,3 +203,15 @@ def test_a_recommendation_for_a_container_that_is_not_there() -> None:
         (IN_STATUS, Quantity.parse("1")),
         ("dropped: the pod has no such container", None),
     ]
+
+
+def test_what_people_are_told_is_no_second_opinion_about_nonsense() -> None:
+    """It concerns a container that isn't there: the patch is made, and so it is explained."""
+    strange = recommendation("old", target={"cpu": "much"})
+    controlling = vpa(recommendations=(strange, recommendation(target={"cpu": "1"})))
+    gates = FeatureGates.parse("")
+    trail = Trail()
+    told = admit_pod(pod(), controlling, (), features=gates, most_boost=ZERO, trail=trail)
+    assert told == admit_pod(pod(), controlling, (), features=gates, most_boost=ZERO)
+    assert trail.of("old") == ()
+    assert trail.of("app")

@@ -230,6 +230,13 @@ def test_what_the_pod_does_not_have_is_dropped() -> None:
     assert processed.containers == {}
 
 
+def test_nonsense_about_a_container_that_is_not_there_costs_nothing() -> None:
+    strange = recommendation("gone", target={"cpu": "much"})
+    processed = process(pod(), vpa(recommendations=(strange, recommendation())), ())
+    assert processed is not None
+    assert list(processed.containers) == ["app"]
+
+
 def test_of_two_entries_for_one_container_the_first_counts() -> None:
     (got,) = wanted(
         (container(),),
