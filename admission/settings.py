@@ -12,6 +12,12 @@ _LONGEST_LOOKUP = 2.0  # seconds
 _LONGEST_TIMEOUT = 30  # seconds; API servers take no more
 
 
+def _at_least_one(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise ValueError(f"not a number from 1 on: {text!r}")
+    return int(text)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings(CommonSettings):
     """The webhook that right-sizes pods as they are created, and validates VPA objects.
@@ -148,6 +154,13 @@ class Settings(CommonSettings):
         default=ZERO,
         parse=Quantity.parse,
         help="Most CPU that a start-up boost may ask for; 0 is no limit.",
+    )
+    workers: int = flag(
+        "--workers",
+        default=1,
+        parse=_at_least_one,
+        help="Processes that answer reviews. Each follows the whole cluster, with memory and "
+        "watches of its own; another replica is mostly the better answer.",
     )
 
     def __post_init__(self) -> None:

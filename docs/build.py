@@ -28,7 +28,7 @@ import sandbox.metrics_server.settings
 import sandbox.settings
 import updater.metrics
 import updater.settings
-from admission.metrics import Outcome, Step
+from admission.metrics import AskedGauge, Outcome, Step
 from admission.review import Subject
 from common.api.autoscaling import UpdateMode
 from common.features import FeatureGates
@@ -244,7 +244,7 @@ def _exposed(collector: Any) -> Exposed:
     if isinstance(collector, MetricWrapperBase):
         labels = tuple(collector._labelnames)  # noqa: SLF001 - see ``exposed``
     else:
-        assert isinstance(collector, PlainCounter | BatchHistogram)  # noqa: S101 - for the type checker
+        assert isinstance(collector, PlainCounter | BatchHistogram | AskedGauge)  # noqa: S101 - for the type checker
         labels = tuple(collector.labels)
     name, kind = described.name, described.type
     return Exposed(
@@ -381,6 +381,7 @@ REASONS: Mapping[Reason, str] = {
     Reason.EVICTION_REFUSED: "Refused, as a rule by a PodDisruptionBudget.",
     Reason.EVICTION_FAILED: "The API server failed; the next pass decides anew.",
     Reason.RATE_LIMITED: "No turn before the end of the pass.",
+    Reason.NO_TURN: "The pass ended before it was tried; the next one looks again.",
     Reason.RESIZE_SENT: "Resized; the cache has yet to show it.",
 }
 

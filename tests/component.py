@@ -33,6 +33,11 @@ class Process:
                 self.log.append(line.decode())
                 self._told.notify_all()
 
+    def has_nobody(self) -> bool:
+        """Whether it has ended, and every process that it had started."""
+        assert self.process.stderr is not None
+        return self.process.stderr.at_eof()
+
     def said(self, sentence: str) -> list[str]:
         """The lines that hold a sentence."""
         return [line for line in self.log if sentence in line]

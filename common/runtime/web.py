@@ -63,6 +63,11 @@ def listen(address: str) -> socket.socket:
         raise ConfigError(f"can't listen on {address}: {told}") from error
 
 
+def inherited(descriptor: int) -> socket.socket:
+    """The listening socket that the process which started this one has opened."""
+    return _of_named_protocol(socket.socket(fileno=descriptor))
+
+
 def _of_named_protocol(made: socket.socket) -> socket.socket:
     """The same socket, of which Python knows that it speaks TCP.
 
@@ -105,14 +110,22 @@ class WebServer:
     """
 
     def __init__(
-        self, app: Any, address: str, *, name: str, largest_body: int = 0, **options: Any
+        self,
+        app: Any,
+        address: str | socket.socket,
+        *,
+        name: str,
+        largest_body: int = 0,
+        **options: Any,
     ) -> None:
-        """``options`` go to ``uvicorn.Config``: TLS, keep-alive, limits.
+        """``address`` may be a socket that listens already.
+
+        ``options`` go to ``uvicorn.Config``: TLS, keep-alive, limits.
 
         ``largest_body`` bytes make it a server of short questions and answers, which takes a
         third of the CPU: see :mod:`common.runtime.lean_http`.
         """
-        self._socket = listen(address)
+        self._socket = listen(address) if isinstance(address, str) else address
         self.port = int(self._socket.getsockname()[1])  # also where 0 was asked for
         self._name = name
         http: Any = "httptools"

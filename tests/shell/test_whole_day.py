@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-import admission.__main__
+import admission.serving
 import recommender.__main__
 import updater.__main__
 from admission.settings import Settings as AdmissionSettings
@@ -124,7 +124,7 @@ async def components(cluster: Cluster, clock: VirtualClock, folder: Path) -> Asy
             for work in (
                 recommender.__main__.recommend(RecommenderSettings(**common), clock),
                 updater.__main__.serve(UpdaterSettings(**common), clock, environ={}),
-                admission.__main__.serve(webhook, clock, namespace="kube-system"),
+                admission.serving.serve(webhook, clock, namespace="kube-system"),
             )
         ]
         yield

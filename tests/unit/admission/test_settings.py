@@ -18,6 +18,9 @@ from common.flags import read_flags
         (["--max-allowed-cpu-boost=much"], "not a quantity"),
         (["--webhook-timeout-seconds=0"], "from 1 to 30"),
         (["--webhook-timeout-seconds=31"], "from 1 to 30"),
+        (["--workers=0"], "--workers: not a number from 1 on: '0'"),
+        (["--workers=-1"], "--workers: not a number from 1 on"),
+        (["--workers=two"], "--workers: not a number from 1 on: 'two'"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments: list[str], problem: str) -> None:
@@ -28,6 +31,11 @@ def test_what_makes_no_sense_is_refused(arguments: list[str], problem: str) -> N
 def test_the_references_manifest_is_understood() -> None:
     settings = read_flags(Settings, ["--v=4", "--stderrthreshold=info", "--reload-cert"])
     assert settings.reload_cert
+    assert settings.workers == 1
+
+
+def test_workers_are_asked_for_by_number() -> None:
+    assert read_flags(Settings, ["--workers=3"]).workers == 3
 
 
 @pytest.mark.parametrize(("timeout", "deadline"), [(30, 2.0), (8, 2.0), (5, 1.25), (1, 0.25)])
