@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from admission import registered
+from admission.registered import Insistence
 from admission.review import VPA_GROUP
 from admission.settings import Settings
 from common.errors import ConflictError, DecodeError, KubeError, NotFoundError
@@ -28,6 +30,7 @@ OWN_PODS = ("vpa-admission-controller", "vpa-certs", "vpa-recommender", "vpa-upd
 _NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 _SHORTEST_PAUSE = 1.0  # seconds between two attempts
 _LONGEST_PAUSE = 30.0
+_LOOK_SECONDS = 10.0  # most that a look may take: the Lease waits for it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,12 +125,13 @@ def configuration(registration: Registration, authorities: bytes) -> dict[str, A
     }
 
 
-async def register(client: KubeClient, wanted: dict[str, Any]) -> None:
+async def register(client: KubeClient, wanted: dict[str, Any]) -> dict[str, Any]:
     """Create the configuration, or bring the one that is there to the wanted state.
 
     It is never deleted, so there is no moment without a webhook. What is there becomes what
     would have been created, down to the labels; annotations stay. Where no CA bundle is
-    wanted, the one that is there stays, too: somebody else may look after it.
+    wanted, the one that is there stays, too: somebody else may look after it. Returns what is
+    stored now.
 
     Raises:
         KubeError: the API server refused or could not be reached.
@@ -136,11 +140,9 @@ async def register(client: KubeClient, wanted: dict[str, Any]) -> None:
         there = await client.get(MUTATING_WEBHOOKS, CONFIGURATION_NAME)
     except NotFoundError:
         try:
-            await client.create(MUTATING_WEBHOOKS, wanted)
+            return await client.create(MUTATING_WEBHOOKS, wanted)
         except ConflictError:  # another replica was faster
             there = await client.get(MUTATING_WEBHOOKS, CONFIGURATION_NAME)
-        else:
-            return
     # A merge patch replaces the list as a whole; a strategic one would merge old selectors
     # and an old target into the new ones.
     labels = dict.fromkeys(there["metadata"].get("labels") or ())  # null removes
@@ -149,14 +151,18 @@ async def register(client: KubeClient, wanted: dict[str, Any]) -> None:
         "metadata": ca_bundle.unchanged(there) | {"labels": labels},
         "webhooks": _with_bundle_of(there, wanted["webhooks"]),
     }
-    await client.patch(MUTATING_WEBHOOKS, CONFIGURATION_NAME, patch, patch_type=PatchType.MERGE)
+    return await client.patch(
+        MUTATING_WEBHOOKS, CONFIGURATION_NAME, patch, patch_type=PatchType.MERGE
+    )
 
 
 class Registrar:
     """Keeps the configuration in step with the flags and with the CA file.
 
     The file is read again for each attempt: what was half written is not sent for ever, and
-    of two attempts at once the API server takes the one that has seen the other's.
+    of two attempts at once the API server takes the one that has seen the other's. In between
+    the configuration is what was sent last, whatever is in the file by then: without
+    ``--reload-cert`` nobody follows the file, and certificates are those of our start.
     """
 
     def __init__(
@@ -165,24 +171,94 @@ class Registrar:
         self._client = client
         self._chosen = chosen
         self._read_bundle = read_bundle
+        self._bundle = b""  # sent last
+        self._registered = False
+        self._right = False  # when the configuration was seen last
+        self._insistence = Insistence()
+        self._told: tuple[str, dict[str, object]] = ("", {})
+        self._exempting: tuple[str, ...] = ()
 
     async def register(self) -> None:
         """Create the configuration, or renew it; tried until the API server accepts."""
 
         async def attempt() -> None:
-            await register(self._client, configuration(self._chosen, self._read_bundle()))
+            self._bundle = self._read_bundle()
+            self._see(await register(self._client, self._wanted()))
 
         await until_accepted(attempt)
+        self._registered = True
         logger.info("webhook registered")
 
     async def renew_bundle(self, _content: bytes) -> None:
         """Tell the API server what is in the CA file now; tried until it accepts."""
 
         async def attempt() -> bool:
-            return await ca_bundle.write(self._client, self._read_bundle())
+            self._bundle = self._read_bundle()
+            return await ca_bundle.write(self._client, self._bundle)
 
         if await until_accepted(attempt):
             logger.info("Successfully patched webhook with new client CA")
+
+    async def in_place(self) -> bool:
+        """Look once, and put back what is missing or different; whether all is right now.
+
+        A configuration that is gone is created at once; about one that is different we insist
+        less and less (``Insistence``). Where the API server doesn't tell, what was seen last
+        counts. False before the first registration.
+        """
+        if not self._registered:
+            return False
+        try:
+            async with asyncio.timeout(_LOOK_SECONDS):
+                await self._look()
+        except ConflictError:
+            pass  # somebody, perhaps a sibling that puts it back, was faster: the next look tells
+        except (KubeError, DecodeError, TimeoutError) as error:
+            told = str(error) or "no answer in time"
+            self._tell("webhook configuration not looked at, or not put back", error=told)
+        return self._right
+
+    async def _look(self) -> None:
+        try:
+            there = await self._client.get(MUTATING_WEBHOOKS, CONFIGURATION_NAME, retry=False)
+        except NotFoundError:
+            self._right = False
+            self._see(await register(self._client, self._wanted()))
+            logger.warning("webhook configuration was missing, and is back")
+            return
+        different = self._see(there)
+        if not different:
+            self._told = ("", {})
+            return
+        fields = ", ".join(different)
+        now = asyncio.get_running_loop().time()
+        if not self._insistence.allows(now):
+            self._tell("webhook configuration left as somebody wants it", fields=fields)
+            return
+        self._insistence = self._insistence.after(now)
+        self._see(await register(self._client, self._wanted()))
+        logger.warning("webhook configuration was put back", extra={"fields": fields})
+
+    def _wanted(self) -> dict[str, Any]:
+        return configuration(self._chosen, self._bundle)
+
+    def _see(self, there: Mapping[str, Any]) -> tuple[str, ...]:
+        """Remember whether the configuration is right; what is different."""
+        wanted = self._wanted()
+        different = registered.differences(there, wanted)
+        self._right = not different
+        if self._right and (fields := registered.exemptions(there, wanted)) != self._exempting:
+            self._exempting = fields
+            if fields:
+                told = {"fields": ", ".join(fields)}
+                logger.warning("webhook is asked about less than the flags say", extra=told)
+        return different
+
+    def _tell(self, message: str, **details: object) -> None:
+        """Log, unless that is what was said last."""
+        if (message, details) != self._told:
+            self._told = (message, details)
+            logger.warning(message, extra=details)
 
 
 async def until_accepted(call: Callable[[], Awaitable[T]]) -> T:

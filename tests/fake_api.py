@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -46,6 +46,7 @@ class Reply:
     chunks: Sequence[bytes] | None = None
     hold: bool = False  # keep the stream open until the server ends
     cut: bool = False  # break the connection, in a stream after its chunks
+    keep: str = ""  # a path: the answer is what was sent, and so are those to GETs of the path
 
 
 def status(code: int, reason: str, message: str = "no", **details: Any) -> Reply:
@@ -152,6 +153,9 @@ class FakeApi:
         reply = Reply(status=404, body="404 page not found\n")
         if replies:
             reply = replies.popleft() if len(replies) > 1 else replies[0]
+        if reply.keep:
+            reply = replace(reply, body=seen.json(), keep="")
+            self.on(f"GET {replies[0].keep}", replace(reply, status=200))
         if reply.chunks is not None:
             return await self._stream(request, reply)
         if reply.cut:

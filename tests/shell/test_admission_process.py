@@ -64,7 +64,7 @@ def prepare(api: FakeApi) -> None:
         api.on(f"GET {endpoint.collection()}", listing(*items))
         api.on(f"WATCH {endpoint.collection()}", Reply(chunks=[], hold=True))
     api.on(f"GET {WEBHOOK}", status(404, "NotFound"))
-    api.on(f"POST {WEBHOOKS}", Reply(status=201, body=named("vpa-webhook-config")))
+    api.on(f"POST {WEBHOOKS}", Reply(status=201, keep=WEBHOOK))
     api.on(f"GET {LEASE}", status(404, "NotFound"))
     api.on(f"POST {LEASES}", Reply(status=201, body=named("vpa-admission-controller")))
 
@@ -141,12 +141,6 @@ async def test_new_certificates_are_taken_over_and_the_webhook_learns_the_author
     await folder.save(old)
     async with FakeApi() as api:
         prepare(api)
-        hooks = [{"name": "vpa.k8s.io", "clientConfig": {"caBundle": "b2xk"}}]
-        api.on(
-            f"GET {WEBHOOK}",
-            status(404, "NotFound"),
-            Reply(body=named("vpa-webhook-config", webhooks=hooks)),
-        )
         api.on(f"PATCH {WEBHOOK}", Reply(body=named("vpa-webhook-config")))
         async with running(api, tmp_path, "--reload-cert") as (admission, port):
             await admission.logged("webhook registered")
@@ -207,6 +201,36 @@ async def test_an_expired_certificate_earns_no_lease(tmp_path: Path) -> None:
             await checked(admission, "wrong", 3)
             assert await admission.get("/readyz") == (503, "not ready: certificate, self-check")
             assert f"POST {LEASES}" not in api.routes
+
+
+async def test_the_lease_waits_until_a_deleted_registration_is_back(tmp_path: Path) -> None:
+    await Directory(tmp_path).save(new_bundle())
+    renewal = f"POST {LEASES}"
+    async with FakeApi() as api:
+        prepare(api)
+        async with running(api, tmp_path) as (admission, _):
+            created = (await api.asked(f"POST {WEBHOOKS}")).json()
+            await api.asked(renewal)
+            api.on(f"POST {WEBHOOKS}", status(403, "Forbidden"))
+            api.on(f"GET {WEBHOOK}", status(404, "NotFound"))
+            await admission.logged("webhook configuration not looked at, or not put back")
+            renewed = api.routes.count(renewal)
+            await api.asked(f"POST {WEBHOOKS}", times=api.routes.count(f"POST {WEBHOOKS}") + 3)
+            assert api.routes.count(renewal) == renewed
+            assert await admission.get("/readyz") == (200, "OK")
+            api.on(f"POST {WEBHOOKS}", Reply(status=201, keep=WEBHOOK))
+            await admission.logged("webhook configuration was missing, and is back")
+            assert (await api.asked(f"POST {WEBHOOKS}")).json() == created
+            await api.asked(renewal, times=renewed + 1)
+
+
+async def test_who_registers_nothing_looks_after_nothing(tmp_path: Path) -> None:
+    await Directory(tmp_path).save(new_bundle())
+    async with FakeApi() as api:
+        prepare(api)
+        async with running(api, tmp_path, "--register-webhook=false"):
+            await api.asked(f"POST {LEASES}", times=3)
+    assert not any(WEBHOOKS in route for route in api.routes)
 
 
 async def test_a_webhook_that_cannot_be_registered_earns_no_lease(tmp_path: Path) -> None:

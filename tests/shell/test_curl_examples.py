@@ -81,8 +81,9 @@ def prepare(api: FakeApi) -> None:
         api.on(f"GET {endpoint.collection()}", listing(*items.get(endpoint.resource, [])))
         api.on(f"WATCH {endpoint.collection()}", Reply(chunks=[], hold=True))
     webhook = endpoints.MUTATING_WEBHOOKS
-    api.on(f"GET {webhook.object('vpa-webhook-config')}", status(404, "NotFound"))
-    api.on(f"POST {webhook.collection()}", Reply(status=201, body=named("vpa-webhook-config")))
+    path = webhook.object("vpa-webhook-config")
+    api.on(f"GET {path}", status(404, "NotFound"))
+    api.on(f"POST {webhook.collection()}", Reply(status=201, keep=path))
     leases = endpoints.LEASES
     lease = leases.object("vpa-admission-controller", "kube-system")
     api.on(f"GET {lease}", status(404, "NotFound"))

@@ -112,3 +112,193 @@ async def test_what_is_sent_is_what_is_in_the_file_by_then(
         file.write_bytes(NEW)
         await renewing
         assert await ca_bundle.read(client) == NEW
+
+
+# While we run
+
+
+def registrar(
+    client: KubeClient, flags: str = "defaults", bundle: bytes = NEW
+) -> webhook.Registrar:
+    chosen = webhook.registration(read_flags(Settings, FLAGS[flags]), namespace="vpa")
+    return webhook.Registrar(client, chosen, lambda: bundle)
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, object]]:
+    """Warnings about the configuration, with the fields that they name."""
+    return [
+        (one.getMessage(), vars(one).get("fields"))
+        for one in caplog.records
+        if one.name == "admission.webhook" and one.levelname == "WARNING"
+    ]
+
+
+def written(cluster: Cluster) -> int:
+    """How often the configuration was created or patched."""
+    verbs = ("create", "patch")
+    return sum(len(cluster.audit(resource=MUTATING_WEBHOOKS.resource, verb=v)) for v in verbs)
+
+
+async def patch(client: KubeClient, **webhook_fields: object) -> None:
+    """What an operator changes with kubectl."""
+    hooks = [{"name": "vpa.k8s.io", **webhook_fields}]
+    await client.patch(
+        MUTATING_WEBHOOKS,
+        CONFIGURATION_NAME,
+        {"webhooks": hooks},
+        patch_type=PatchType.STRATEGIC,
+    )
+
+
+async def test_who_has_not_registered_yet_has_nothing_to_look_after(cluster: Cluster) -> None:
+    async with cluster.client("test") as client:
+        assert not await registrar(client).in_place()
+    assert cluster.audit(resource=MUTATING_WEBHOOKS.resource) == ()
+
+
+async def test_what_is_right_is_read_and_no_more(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cluster.client("test") as client:
+        for flags in FLAGS:
+            ours = registrar(client, flags)
+            await ours.register()
+            before = written(cluster)
+            assert [await ours.in_place() for _ in range(3)] == [True] * 3
+            assert written(cluster) == before
+    assert told(caplog) == []
+    verbs = {entry.verb for entry in cluster.audit(resource=MUTATING_WEBHOOKS.resource)}
+    assert verbs == {"get", "create", "patch"}
+
+
+async def test_a_configuration_that_is_deleted_is_back_each_time(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cluster.client("test") as client:
+        ours = registrar(client, "all")
+        await ours.register()
+        fresh = await stored(client)
+        for _ in range(3):
+            await client.delete(MUTATING_WEBHOOKS, CONFIGURATION_NAME)
+            assert await ours.in_place()
+            assert await stored(client) == fresh
+    assert told(caplog) == [("webhook configuration was missing, and is back", None)] * 3
+
+
+async def test_what_is_changed_is_put_back_and_told_in_one_line(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cluster.client("test") as client:
+        ours = registrar(client)
+        await ours.register()
+        fresh = await stored(client)
+        await patch(client, timeoutSeconds=1, failurePolicy="Fail", clientConfig={"caBundle": ""})
+        assert await ours.in_place()
+        assert await stored(client) == fresh
+    fields = "failurePolicy, timeoutSeconds, caBundle"
+    assert told(caplog) == [("webhook configuration was put back", fields)]
+
+
+async def test_who_insists_is_let_have_his_way_for_a_while_and_then_it_is_not_right(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cluster.client("test") as client:
+        ours, theirs = registrar(client), registrar(client, "all")
+        await ours.register()
+        await theirs.register()
+        caplog.clear()
+        assert await ours.in_place()
+        assert await theirs.in_place()
+        before = written(cluster)
+        assert [await ours.in_place() for _ in range(3)] == [False] * 3
+        assert await theirs.in_place()
+        assert written(cluster) == before
+    assert [what for what, _ in told(caplog)] == [
+        "webhook configuration was put back",
+        "webhook configuration was put back",
+        "webhook configuration left as somebody wants it",
+    ]
+
+
+async def test_exemptions_of_others_stay_and_are_told_once(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cluster.client("test") as client:
+        ours = registrar(client)
+        await ours.register()
+        exempted = {"matchExpressions": [{"key": "control-plane", "operator": "DoesNotExist"}]}
+        await patch(client, namespaceSelector=exempted)
+        assert [await ours.in_place() for _ in range(3)] == [True] * 3
+        assert (await stored(client))["webhooks"][0]["namespaceSelector"] == exempted
+    said = ("webhook is asked about less than the flags say", "namespaceSelector")
+    assert told(caplog) == [said]
+
+
+async def test_a_bundle_of_somebody_else_is_left_alone_and_survives_a_repair(
+    cluster: Cluster,
+) -> None:
+    theirs = ca_bundle.field(OLD)
+    async with cluster.client("test") as client:
+        ours = registrar(client, bundle=b"")
+        await ours.register()
+        await patch(client, clientConfig=theirs)
+        assert await ours.in_place()
+        await patch(client, timeoutSeconds=1)
+        assert await ours.in_place()
+        (hook,) = (await stored(client))["webhooks"]
+        assert (hook["clientConfig"]["caBundle"], hook["timeoutSeconds"]) == (
+            theirs["caBundle"],
+            30,
+        )
+
+
+@pytest.mark.parametrize(
+    "effect",
+    [
+        pytest.param(Effect(refuse=Refusal.INTERNAL), id="an error"),
+        pytest.param(Effect(drop=True), id="no answer"),
+    ],
+)
+async def test_an_api_server_that_does_not_tell_changes_nothing(
+    cluster: Cluster, effect: Effect, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cluster.client("test") as client:
+        ours = registrar(client)
+        await ours.register()
+        reads = Calls(verb="get", resource=MUTATING_WEBHOOKS.resource)
+        cluster.api.faults.add(ApiFault(calls=reads, effect=effect))
+        before = written(cluster)
+        assert [await ours.in_place() for _ in range(3)] == [True] * 3
+        assert written(cluster) == before
+    assert [what for what, _ in told(caplog)] == [
+        "webhook configuration not looked at, or not put back"
+    ]
+
+
+@pytest.mark.parametrize("verb", ["create", "patch"])
+async def test_what_cannot_be_put_back_is_not_right(cluster: Cluster, verb: str) -> None:
+    async with cluster.client("test") as client:
+        ours = registrar(client)
+        await ours.register()
+        writes = Calls(verb=verb, resource=MUTATING_WEBHOOKS.resource)
+        refused = ApiFault(calls=writes, effect=Effect(refuse=Refusal.INTERNAL), count=1)
+        if verb == "create":
+            await client.delete(MUTATING_WEBHOOKS, CONFIGURATION_NAME)
+        else:
+            await patch(client, timeoutSeconds=1)
+        cluster.api.faults.add(refused)
+        assert not await ours.in_place()
+
+
+async def test_siblings_repair_at_the_same_time_and_agree(cluster: Cluster) -> None:
+    async with cluster.client("test") as client:
+        siblings = [registrar(client) for _ in range(4)]
+        await asyncio.gather(*(each.register() for each in siblings))
+        fresh = await stored(client)
+        await client.delete(MUTATING_WEBHOOKS, CONFIGURATION_NAME)
+        await asyncio.gather(*(each.in_place() for each in siblings))
+        assert [await each.in_place() for each in siblings] == [True] * 4
+        await patch(client, timeoutSeconds=1)
+        await asyncio.gather(*(each.in_place() for each in siblings))
+        assert [await each.in_place() for each in siblings] == [True] * 4
+        assert await stored(client) == fresh

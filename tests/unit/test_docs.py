@@ -210,6 +210,10 @@ SHOWN_IN = {
         "tests/shell/test_self_check.py",
         "test_the_lease_waits_for_several_right_checks_after_a_wrong_one",
     ),
+    "X41": (
+        "tests/shell/test_registration.py",
+        "test_a_configuration_that_is_deleted_is_back_each_time",
+    ),
     "X38": (CYCLE, "test_thirty_two_calls_wait_for_the_api_server_at_a_time"),
 }
 
