@@ -23,9 +23,7 @@ Json = dict[str, Any]
 
 _LEAST, _MOST = 600, 1 << 32  # seconds that a token may be asked for
 _USUAL = 3600
-_TOKEN_REQUEST = Resource(
-    group=AUTHENTICATION, plural="tokenrequests", singular="tokenrequest", kind="TokenRequest"
-)
+_TOKEN_REQUEST = Resource(group=AUTHENTICATION, plural="tokenrequests", kind="TokenRequest")
 
 
 class AccessReviews:

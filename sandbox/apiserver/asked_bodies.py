@@ -26,8 +26,8 @@ from sandbox.version import NEWEST_MINOR
 
 Json = dict[str, Any]
 
-BINDING = Resource(plural="bindings", singular="binding", kind="Binding")
-EVICTION = Resource(group="policy", plural="evictions", singular="eviction", kind="Eviction")
+BINDING = Resource(plural="bindings", kind="Binding")
+EVICTION = Resource(group="policy", plural="evictions", kind="Eviction")
 _OLD_VERSIONS = {"Eviction": ("policy/v1beta1",)}  # that are understood, too
 _OPTIONS = {"PATCH": "PatchOptions", "PUT": "UpdateOptions"}
 

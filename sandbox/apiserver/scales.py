@@ -13,9 +13,7 @@ from sandbox.objects.json_paths import find
 from sandbox.objects.label_selectors import selector_of
 from sandbox.objects.resources import Resource
 
-SCALE = Resource(
-    group="autoscaling", plural="scales", singular="scale", kind="Scale", subresources=()
-)
+SCALE = Resource(group="autoscaling", plural="scales", kind="Scale", subresources=())
 
 _WORKLOAD = ScalePaths(
     spec_replicas=".spec.replicas", status_replicas=".status.replicas", selector=".spec.selector"

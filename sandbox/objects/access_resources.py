@@ -9,28 +9,23 @@ AUTHENTICATION = "authentication.k8s.io"
 CLUSTER_ROLES = Resource(
     group=RBAC,
     plural="clusterroles",
-    singular="clusterrole",
     kind="ClusterRole",
     namespaced=False,
 )
 CLUSTER_ROLE_BINDINGS = Resource(
     group=RBAC,
     plural="clusterrolebindings",
-    singular="clusterrolebinding",
     kind="ClusterRoleBinding",
     namespaced=False,
 )
-ROLES = Resource(group=RBAC, plural="roles", singular="role", kind="Role")
-ROLE_BINDINGS = Resource(
-    group=RBAC, plural="rolebindings", singular="rolebinding", kind="RoleBinding"
-)
+ROLES = Resource(group=RBAC, plural="roles", kind="Role")
+ROLE_BINDINGS = Resource(group=RBAC, plural="rolebindings", kind="RoleBinding")
 
 
 def _review(group: str, kind: str, *, namespaced: bool = False) -> Resource:
     return Resource(
         group=group,
         plural=f"{kind.lower()}s",
-        singular=kind.lower(),
         kind=kind,
         namespaced=namespaced,
         verbs=REVIEW_VERBS,

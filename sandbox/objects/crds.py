@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from sandbox.objects.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
-from sandbox.objects.schema_validation import Schema
+from sandbox.objects.schema_keywords import Schema
 from sandbox.times import rfc3339
 
 _STORED_VERSIONS = "storedVersions"
@@ -61,7 +61,7 @@ def _custom_version(spec: Mapping[str, Any], version: Mapping[str, Any]) -> Cust
         group=spec["group"],
         version=version["name"],
         plural=names["plural"],
-        singular=names.get("singular") or names["kind"].lower(),
+        singular=names.get("singular", ""),
         kind=names["kind"],
         namespaced=spec["scope"] == "Namespaced",
         short_names=tuple(names.get("shortNames") or ()),

@@ -11,13 +11,13 @@ from typing import Any
 from common.quantity import QuantityError
 from sandbox.errors import cannot_be_handled
 from sandbox.objects import network_defaults
+from sandbox.objects.access_resources import RBAC
 from sandbox.objects.pod_resources import (
     canonical_amounts,
     complete_pod_resources,
     containers_of,
 )
 from sandbox.objects.resources import Resource
-from sandbox.objects.rules.access import complete_binding
 
 Json = dict[str, Any]
 
@@ -46,7 +46,7 @@ def fill(resource: Resource, obj: Json) -> None:
 
 def _pod(pod: Json) -> None:
     spec = pod.setdefault("spec", {})
-    _pod_spec(spec)
+    _pod_spec(pod)
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
@@ -54,23 +54,23 @@ def _pod(pod: Json) -> None:
     if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
         spec["terminationGracePeriodSeconds"] = 1
     if spec.get("hostNetwork"):
-        for name in ("initContainers", "containers"):
-            for container in spec.get(name) or ():
-                for port in container.get("ports") or ():
-                    if not port.get("hostPort") and port.get("containerPort"):
-                        port["hostPort"] = port["containerPort"]
+        for container in containers_of(pod):
+            for port in container.get("ports") or ():
+                if not port.get("hostPort") and port.get("containerPort"):
+                    port["hostPort"] = port["containerPort"]
     complete_pod_resources(pod)
 
 
-def _pod_spec(spec: Json) -> None:
+def _pod_spec(holder: Json) -> None:
+    """What a pod and a template have in common."""
+    spec = holder["spec"]
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("terminationGracePeriodSeconds", 30)
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("securityContext", {})
     spec.setdefault("schedulerName", "default-scheduler")
-    for name in ("initContainers", "containers"):
-        for container in spec.get(name) or ():
-            _container(container)
+    for container in containers_of(holder):
+        _container(container)
     for volume in spec.get("volumes") or ():
         _volume(volume)
 
@@ -129,7 +129,7 @@ def _template(owner: Json) -> None:
         return
     template.setdefault("metadata", {})
     spec = template.setdefault("spec", {})
-    _pod_spec(spec)
+    _pod_spec(template)
     for holder in (spec, *containers_of(template)):
         for part in ("limits", "requests"):
             canonical_amounts((holder.get("resources") or {}).get(part) or {})
@@ -303,6 +303,14 @@ def _priority_class(obj: Json) -> None:
     _chosen(obj, "preemptionPolicy", "PreemptLowerPriority")
 
 
+def _binding(obj: Json) -> None:
+    """The API group of the role and of the subjects."""
+    obj.setdefault("roleRef", {}).setdefault("apiGroup", RBAC)
+    for subject in obj.get("subjects") or ():
+        if subject.get("kind") in ("User", "Group"):
+            subject.setdefault("apiGroup", RBAC)
+
+
 def _event(obj: Json) -> None:
     obj.setdefault("eventTime", None)
     obj.setdefault("reportingComponent", "")
@@ -323,7 +331,7 @@ def _node(obj: Json) -> None:
 
 
 _BY_KIND: Mapping[str, Callable[[Json], None]] = {
-    "ClusterRoleBinding": complete_binding,
+    "ClusterRoleBinding": _binding,
     "ConfigMap": _config_map,
     "CronJob": _cron_job,
     "DaemonSet": _daemon_set,
@@ -344,7 +352,7 @@ _BY_KIND: Mapping[str, Callable[[Json], None]] = {
     "ReplicaSet": _replica_set,
     "ReplicationController": _replication_controller,
     "ResourceQuota": _quota,
-    "RoleBinding": complete_binding,
+    "RoleBinding": _binding,
     "Secret": _secret,
     "Service": network_defaults.service,
     "StatefulSet": _stateful_set,

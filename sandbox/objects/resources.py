@@ -18,7 +18,7 @@ class Resource:
     group: str = ""
     version: str = "v1"
     plural: str
-    singular: str
+    singular: str = ""  # empty: the kind in small letters
     kind: str
     namespaced: bool = True
     short_names: tuple[str, ...] = ()
@@ -39,6 +39,8 @@ class Resource:
     storage_key: str = field(init=False, compare=False)  # what all versions are stored under
 
     def __post_init__(self) -> None:
+        if not self.singular:
+            object.__setattr__(self, "singular", self.kind.lower())
         known = f"{self.plural}.{self.group}" if self.group else self.plural
         version = f"{self.group}/{self.version}" if self.group else self.version
         object.__setattr__(self, "group_resource", known)
@@ -56,7 +58,6 @@ class Resource:
 
 PODS = Resource(
     plural="pods",
-    singular="pod",
     kind="Pod",
     short_names=("po",),
     categories=("all",),
@@ -75,7 +76,6 @@ PODS = Resource(
 )
 NODES = Resource(
     plural="nodes",
-    singular="node",
     kind="Node",
     namespaced=False,
     short_names=("no",),
@@ -84,7 +84,6 @@ NODES = Resource(
 )
 NAMESPACES = Resource(
     plural="namespaces",
-    singular="namespace",
     kind="Namespace",
     namespaced=False,
     short_names=("ns",),
@@ -94,7 +93,6 @@ NAMESPACES = Resource(
 )
 EVENTS = Resource(
     plural="events",
-    singular="event",
     kind="Event",
     short_names=("ev",),
     fields=(
@@ -114,38 +112,33 @@ EVENTS = Resource(
 )
 SERVICES = Resource(
     plural="services",
-    singular="service",
     kind="Service",
     short_names=("svc",),
     categories=("all",),
     subresources=("status",),
     fields=("spec.clusterIP", "spec.type"),
 )
-SECRETS = Resource(plural="secrets", singular="secret", kind="Secret", fields=("type",))
+SECRETS = Resource(plural="secrets", kind="Secret", fields=("type",))
 SERVICE_ACCOUNTS = Resource(
     plural="serviceaccounts",
-    singular="serviceaccount",
     kind="ServiceAccount",
     short_names=("sa",),
     subresources=("token",),
 )
 LIMIT_RANGES = Resource(
     plural="limitranges",
-    singular="limitrange",
     kind="LimitRange",
     short_names=("limits",),
     created_by_update=True,
 )
 RESOURCE_QUOTAS = Resource(
     plural="resourcequotas",
-    singular="resourcequota",
     kind="ResourceQuota",
     short_names=("quota",),
     subresources=("status",),
 )
 REPLICATION_CONTROLLERS = Resource(
     plural="replicationcontrollers",
-    singular="replicationcontroller",
     kind="ReplicationController",
     short_names=("rc",),
     categories=("all",),
@@ -156,7 +149,6 @@ REPLICATION_CONTROLLERS = Resource(
 DEPLOYMENTS = Resource(
     group="apps",
     plural="deployments",
-    singular="deployment",
     kind="Deployment",
     short_names=("deploy",),
     categories=("all",),
@@ -166,7 +158,6 @@ DEPLOYMENTS = Resource(
 REPLICA_SETS = Resource(
     group="apps",
     plural="replicasets",
-    singular="replicaset",
     kind="ReplicaSet",
     short_names=("rs",),
     categories=("all",),
@@ -176,7 +167,6 @@ REPLICA_SETS = Resource(
 STATEFUL_SETS = Resource(
     group="apps",
     plural="statefulsets",
-    singular="statefulset",
     kind="StatefulSet",
     short_names=("sts",),
     categories=("all",),
@@ -186,7 +176,6 @@ STATEFUL_SETS = Resource(
 DAEMON_SETS = Resource(
     group="apps",
     plural="daemonsets",
-    singular="daemonset",
     kind="DaemonSet",
     short_names=("ds",),
     categories=("all",),
@@ -196,7 +185,6 @@ DAEMON_SETS = Resource(
 POD_DISRUPTION_BUDGETS = Resource(
     group="policy",
     plural="poddisruptionbudgets",
-    singular="poddisruptionbudget",
     kind="PodDisruptionBudget",
     short_names=("pdb",),
     subresources=("status",),
@@ -205,7 +193,6 @@ POD_DISRUPTION_BUDGETS = Resource(
 LEASES = Resource(
     group="coordination.k8s.io",
     plural="leases",
-    singular="lease",
     kind="Lease",
     needs_version=True,
     created_by_update=True,
@@ -213,7 +200,6 @@ LEASES = Resource(
 CUSTOM_RESOURCE_DEFINITIONS = Resource(
     group="apiextensions.k8s.io",
     plural="customresourcedefinitions",
-    singular="customresourcedefinition",
     kind="CustomResourceDefinition",
     namespaced=False,
     short_names=("crd", "crds"),
@@ -225,7 +211,6 @@ CUSTOM_RESOURCE_DEFINITIONS = Resource(
 API_SERVICES = Resource(
     group="apiregistration.k8s.io",
     plural="apiservices",
-    singular="apiservice",
     kind="APIService",
     namespaced=False,
     categories=("api-extensions",),
@@ -234,7 +219,6 @@ API_SERVICES = Resource(
 MUTATING_WEBHOOKS = Resource(
     group="admissionregistration.k8s.io",
     plural="mutatingwebhookconfigurations",
-    singular="mutatingwebhookconfiguration",
     kind="MutatingWebhookConfiguration",
     namespaced=False,
     categories=("api-extensions",),
@@ -243,7 +227,6 @@ MUTATING_WEBHOOKS = Resource(
 VALIDATING_WEBHOOKS = Resource(
     group="admissionregistration.k8s.io",
     plural="validatingwebhookconfigurations",
-    singular="validatingwebhookconfiguration",
     kind="ValidatingWebhookConfiguration",
     namespaced=False,
     categories=("api-extensions",),
@@ -253,17 +236,15 @@ VALIDATING_WEBHOOKS = Resource(
 PRIORITY_CLASSES = Resource(
     group="scheduling.k8s.io",
     plural="priorityclasses",
-    singular="priorityclass",
     kind="PriorityClass",
     namespaced=False,
     short_names=("pc",),
     counts_generations=True,
 )
 BUILTIN: tuple[Resource, ...] = (
-    Resource(plural="configmaps", singular="configmap", kind="ConfigMap", short_names=("cm",)),
+    Resource(plural="configmaps", kind="ConfigMap", short_names=("cm",)),
     Resource(
         plural="endpoints",
-        singular="endpoints",
         kind="Endpoints",
         deprecation="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
         short_names=("ep",),
@@ -275,7 +256,6 @@ BUILTIN: tuple[Resource, ...] = (
     NODES,
     Resource(
         plural="persistentvolumeclaims",
-        singular="persistentvolumeclaim",
         kind="PersistentVolumeClaim",
         short_names=("pvc",),
         subresources=("status",),
@@ -289,7 +269,6 @@ BUILTIN: tuple[Resource, ...] = (
     Resource(
         group="apps",
         plural="controllerrevisions",
-        singular="controllerrevision",
         kind="ControllerRevision",
     ),
     DAEMON_SETS,
@@ -299,7 +278,6 @@ BUILTIN: tuple[Resource, ...] = (
     Resource(
         group="batch",
         plural="cronjobs",
-        singular="cronjob",
         kind="CronJob",
         short_names=("cj",),
         categories=("all",),
@@ -309,7 +287,6 @@ BUILTIN: tuple[Resource, ...] = (
     Resource(
         group="batch",
         plural="jobs",
-        singular="job",
         kind="Job",
         categories=("all",),
         subresources=("status",),
@@ -321,7 +298,6 @@ BUILTIN: tuple[Resource, ...] = (
     Resource(
         group="events.k8s.io",
         plural="events",
-        singular="event",
         kind="Event",
         short_names=("ev",),
         fields=(
@@ -347,7 +323,6 @@ BUILTIN: tuple[Resource, ...] = (
     Resource(
         group="discovery.k8s.io",
         plural="endpointslices",
-        singular="endpointslice",
         kind="EndpointSlice",
         counts_generations=True,
     ),

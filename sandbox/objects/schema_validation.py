@@ -6,6 +6,7 @@ be (ratcheting). Source: k8s.io/kube-openapi pkg/validation/validate, k8s.io/api
 pkg/apiserver/validation/{validation,ratcheting,formats}.go.
 """
 
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,11 +20,14 @@ from sandbox.errors import (
 )
 from sandbox.objects.go_patterns import compiled
 from sandbox.objects.rules.text_formats import FORMATS, Format
-
-Schema = Mapping[str, Any]
+from sandbox.objects.schema_keywords import (
+    INT_OR_STRING,
+    LIST_KEYS,
+    LIST_TYPE,
+    Schema,
+)
 
 ABSENT: Any = object()  # instead of an old value: there is none
-_INT_OR_STRING = "x-kubernetes-int-or-string"
 _TYPES: Mapping[type, tuple[str, str]] = {  # of Python: in JSON, and the format that Go infers
     bool: ("boolean", ""),
     int: ("integer", "int64"),
@@ -32,6 +36,10 @@ _TYPES: Mapping[type, tuple[str, str]] = {  # of Python: in JSON, and the format
     list: ("array", ""),
     dict: ("object", ""),
 }
+_LIMITS = (
+    ("minimum", "exclusiveMinimum", "greater", operator.lt),
+    ("maximum", "exclusiveMaximum", "less", operator.gt),
+)
 _BOUNDS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 _NUMBER_FORMATS = {"integer": ("int32", "int64"), "number": ("float", "double")}
 
@@ -95,7 +103,7 @@ class _Wanted(NamedTuple):
 
 
 def _wanted(schema: Schema) -> _Wanted:
-    if schema.get(_INT_OR_STRING):
+    if schema.get(INT_OR_STRING):
         types: tuple[str, ...] = ("integer", "string")
     else:
         types = (schema["type"],) if schema.get("type") else ()
@@ -256,18 +264,14 @@ def _in_number(
     if factor is not None and not _is_multiple(value, factor):
         text = f"{path} in body should be a multiple of {_number(factor)}"
         problems.append(field_invalid(path, value, text))
-    minimum, maximum = (_bound(value, schema.get(name)) for name in ("minimum", "maximum"))
-    if minimum is not None:
-        strictly = bool(schema.get("exclusiveMinimum"))
-        if value < minimum or (strictly and value == minimum):
-            bound = "than" if strictly else "than or equal to"
-            text = f"{path} in body should be greater {bound} {_number(minimum)}"
-            problems.append(field_invalid(path, value, text))
-    if maximum is not None:
-        strictly = bool(schema.get("exclusiveMaximum"))
-        if value > maximum or (strictly and value == maximum):
-            bound = "than" if strictly else "than or equal to"
-            text = f"{path} in body should be less {bound} {_number(maximum)}"
+    for keyword, exclusive, side, is_beyond in _LIMITS:
+        limit = _bound(value, schema.get(keyword))
+        if limit is None:
+            continue
+        strictly = bool(schema.get(exclusive))
+        if is_beyond(value, limit) or (strictly and value == limit):
+            than = "than" if strictly else "than or equal to"
+            text = f"{path} in body should be {side} {than} {_number(limit)}"
             problems.append(field_invalid(path, value, text))
     return 2
 
@@ -306,8 +310,8 @@ def _in_list(
 
 def _old_item(old: Any, item: Any, schema: Schema) -> Any:
     """What an entry was: only lists that are maps tell which one it was."""
-    keys = schema.get("x-kubernetes-list-map-keys", ())
-    if schema.get("x-kubernetes-list-type") != "map" or not isinstance(item, dict):
+    keys = schema.get(LIST_KEYS, ())
+    if schema.get(LIST_TYPE) != "map" or not isinstance(item, dict):
         return ABSENT
     for one in old if isinstance(old, list) else ():
         if isinstance(one, dict) and all(one.get(key) == item.get(key) for key in keys):

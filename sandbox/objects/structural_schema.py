@@ -12,10 +12,16 @@ import msgspec
 from common.errors import Cause
 from sandbox.errors import field_duplicate, field_invalid
 from sandbox.objects.rules import presence
-from sandbox.objects.schema_validation import ABSENT, Schema, unchanged, violations
+from sandbox.objects.schema_keywords import (
+    LIST_KEYS,
+    LIST_TYPE,
+    OF_EVERY_OBJECT,
+    PRESERVE,
+    RULES,
+    Schema,
+)
+from sandbox.objects.schema_validation import ABSENT, unchanged, violations
 
-_ROOT_FIELDS = ("apiVersion", "kind", "metadata")
-_PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _TWICE = 2
 _BLOCKING = frozenset(
     {
@@ -35,13 +41,13 @@ def prune(value: Any, schema: Schema, path: str = "", *, root: bool = True) -> l
         properties, additional = schema.get("properties", {}), schema.get("additionalProperties")
         for name in tuple(value):
             below = f"{path}.{name}" if path else name
-            if root and name in _ROOT_FIELDS:
+            if root and name in OF_EVERY_OBJECT:
                 continue
             if name in properties:
                 removed += prune(value[name], properties[name], below, root=False)
             elif isinstance(additional, Mapping):
                 removed += prune(value[name], additional, below, root=False)
-            elif not (additional is True or schema.get(_PRESERVE)):
+            elif not (additional is True or schema.get(PRESERVE)):
                 del value[name]
                 removed.append(below)
     elif isinstance(value, list) and "items" in schema:
@@ -153,9 +159,9 @@ def _repetitions(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
             elif isinstance(additional, Mapping):
                 yield from _repetitions(item, additional, f"{path}[{name}]")
     elif isinstance(value, list):
-        kind = schema.get("x-kubernetes-list-type")
+        kind = schema.get(LIST_TYPE)
         if kind in ("map", "set"):
-            keys = schema.get("x-kubernetes-list-map-keys", ())
+            keys = schema.get(LIST_KEYS, ())
             yield from _in_set(value, path) if kind == "set" else _in_map(value, keys, path)
         items = schema.get("items")
         if items is not None:
@@ -186,7 +192,7 @@ def _in_set(value: Sequence[Any], path: str) -> Iterator[Cause]:
 def _rule_violations(value: Any, schema: Schema, path: str, old: Any) -> Iterator[Cause]:
     if old is not ABSENT and unchanged(old, value):
         return
-    for rule in schema.get("x-kubernetes-validations", ()):
+    for rule in schema.get(RULES, ()):
         if presence.broken(rule.get("rule", ""), value):
             message = rule.get("message") or f"failed rule: {rule['rule']}"
             yield field_invalid(path, value if isinstance(value, str | int) else "object", message)
@@ -204,7 +210,7 @@ def _rule_violations(value: Any, schema: Schema, path: str, old: Any) -> Iterato
 
 
 def _has_rules(schema: Schema) -> bool:
-    if schema.get("x-kubernetes-validations"):
+    if schema.get(RULES):
         return True
     below = [*schema.get("properties", {}).values(), schema.get("additionalProperties")]
     below.append(schema.get("items"))

@@ -86,7 +86,8 @@ class Validation:
         elif resource is EVENTS:
             causes += event_causes(obj, group=group or "")
         else:
-            causes += _NEW.get(resource.kind, _no_rules)(obj)
+            if rules := _NEW.get(resource.kind):
+                causes += rules(obj)
             if resource.kind == "Pod":
                 causes += [*pod_causes(obj, self._version), *creation_causes(obj)]
             elif resource.kind in TEMPLATES:
@@ -125,7 +126,10 @@ class Validation:
         elif resource is EVENTS:
             causes += changed_event_causes(old, new, group=group or "")
         else:
-            causes += _CHANGED.get(resource.kind, _no_change_rules)(old, new)
+            if rules := _ALWAYS.get(resource.kind):
+                causes += rules(new)
+            elif change_rules := _CHANGED.get(resource.kind):
+                causes += change_rules(old, new)
             if resource.kind in TEMPLATES:
                 causes += self._workload_causes(resource.kind, old, new)
         if causes:
@@ -178,15 +182,7 @@ def _name_causes(
     yield from fields_invalid("metadata.name", name, problems(name))
 
 
-def _no_rules(_obj: Json) -> Iterator[Cause]:
-    return iter(())
-
-
-def _no_change_rules(_old: Json, _new: Json) -> Iterator[Cause]:
-    return iter(())
-
-
-def _new_lease(lease: Json) -> Iterator[Cause]:
+def _lease_causes(lease: Json) -> Iterator[Cause]:
     spec = lease.get("spec") or {}
     seconds = spec.get("leaseDurationSeconds")
     if seconds is not None and seconds <= 0:
@@ -194,42 +190,40 @@ def _new_lease(lease: Json) -> Iterator[Cause]:
     yield from negative_causes(spec, "spec", "leaseTransitions")
 
 
-_NEW: Mapping[str, Callable[[Json], Iterator[Cause]]] = {
+# What an object keeps whenever it is written …
+_ALWAYS: Mapping[str, Callable[[Json], Iterator[Cause]]] = {
     "ClusterRole": role_causes,
+    "Lease": _lease_causes,
+    "LimitRange": limit_range_causes,
+    "MutatingWebhookConfiguration": webhook_causes,
+    "PodDisruptionBudget": budget_causes,
+    "ResourceQuota": quota_causes,
+    "Role": role_causes,
+    "ValidatingWebhookConfiguration": webhook_causes,
+}
+# … when it is created …
+_NEW: Mapping[str, Callable[[Json], Iterator[Cause]]] = {
+    **_ALWAYS,
     "ClusterRoleBinding": binding_causes,
     "ConfigMap": config_map_causes,
     "ControllerRevision": revision_causes,
     "CustomResourceDefinition": definitions.new_causes,
-    "Lease": _new_lease,
-    "LimitRange": limit_range_causes,
-    "MutatingWebhookConfiguration": webhook_causes,
     "Namespace": namespace_causes,
     "PersistentVolumeClaim": claim_causes,
-    "PodDisruptionBudget": budget_causes,
     "PriorityClass": priority_causes,
-    "ResourceQuota": quota_causes,
-    "Role": role_causes,
     "RoleBinding": binding_causes,
     "Secret": secret_causes,
     "Service": service_causes,
-    "ValidatingWebhookConfiguration": webhook_causes,
 }
+# … and when it is changed, where that depends on what it was.
 _CHANGED: Mapping[str, Callable[[Json, Json], Iterator[Cause]]] = {
-    "ClusterRole": lambda _old, new: role_causes(new),
     "ClusterRoleBinding": changed_binding_causes,
     "ConfigMap": changed_config_map_causes,
     "ControllerRevision": changed_revision_causes,
     "CustomResourceDefinition": definitions.changed_causes,
-    "Lease": lambda _old, new: _new_lease(new),
-    "LimitRange": lambda _old, new: limit_range_causes(new),
-    "MutatingWebhookConfiguration": lambda _old, new: webhook_causes(new),
     "PersistentVolumeClaim": changed_claim_causes,
-    "PodDisruptionBudget": lambda _old, new: budget_causes(new),
     "PriorityClass": changed_priority_causes,
-    "ResourceQuota": lambda _old, new: quota_causes(new),
-    "Role": lambda _old, new: role_causes(new),
     "RoleBinding": changed_binding_causes,
     "Secret": changed_secret_causes,
     "Service": changed_service_causes,
-    "ValidatingWebhookConfiguration": lambda _old, new: webhook_causes(new),
 }

@@ -1,6 +1,6 @@
 """What roles and bindings must say.
 
-Source: k8s.io/kubernetes pkg/apis/rbac/validation/validation.go and pkg/apis/rbac/v1/defaults.go.
+Source: k8s.io/kubernetes pkg/apis/rbac/validation/validation.go.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,15 +14,6 @@ from sandbox.objects.rules.dns_names import segment_problems, subdomain_problems
 Json = Mapping[str, Any]
 
 _SUBJECTS = ("ServiceAccount", "User", "Group")
-
-
-def complete_binding(binding: dict[str, Any]) -> None:
-    """Name the API group of the role and of the subjects, in place."""
-    reference = binding.setdefault("roleRef", {})
-    reference.setdefault("apiGroup", RBAC)
-    for subject in binding.get("subjects") or ():
-        if subject.get("kind") in ("User", "Group"):
-            subject.setdefault("apiGroup", RBAC)
 
 
 def role_causes(role: Json) -> Iterator[Cause]:

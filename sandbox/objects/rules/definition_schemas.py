@@ -10,16 +10,18 @@ from typing import Any
 from common.errors import Cause
 from sandbox.errors import field_forbidden, field_invalid, field_not_supported, field_required
 from sandbox.objects.rules import definition_structure
-
-Schema = Mapping[str, Any]
+from sandbox.objects.schema_keywords import (
+    EMBEDDED,
+    LIST_KEYS,
+    LIST_TYPE,
+    MAP_TYPE,
+    OF_EVERY_OBJECT,
+    PRESERVE,
+    RULES,
+    Schema,
+)
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
-_LIST_TYPE, _LIST_KEYS = "x-kubernetes-list-type", "x-kubernetes-list-map-keys"
-_MAP_TYPE = "x-kubernetes-map-type"
-_PRESERVE = "x-kubernetes-preserve-unknown-fields"
-_EMBEDDED = "x-kubernetes-embedded-resource"
-_RULES = "x-kubernetes-validations"
-_META = ("metadata", "kind", "apiVersion")
 _UNSUPPORTED = (
     "id",
     "additionalItems",
@@ -55,8 +57,8 @@ _AT_ROOT = {  # beside a status, by their names in Go, in its order
     "Properties": "properties",
     "ExternalDocs": "externalDocs",
     "Example": "example",
-    "XPreserveUnknownFields": _PRESERVE,
-    "XValidations": _RULES,
+    "XPreserveUnknownFields": PRESERVE,
+    "XValidations": RULES,
 }
 
 
@@ -98,7 +100,7 @@ def _checked(
         reason = "inside additionalProperties applying to object metadata" if meta else forbids
         yield from _checked(additional, f"{path}.additionalProperties", meta=meta, forbids=reason)
     for name, below in properties.items():
-        inside = (root or bool(schema.get(_EMBEDDED))) and name in _META
+        inside = (root or bool(schema.get(EMBEDDED))) and name in OF_EVERY_OBJECT
         yield from _checked(
             below,
             f"{path}.properties[{name}]",
@@ -113,8 +115,8 @@ def _checked(
     if isinstance(schema.get("items"), Mapping):
         yield from _checked(schema["items"], f"{path}.items", meta=meta, forbids=forbids)
     yield from _collections(schema, path)
-    for index, rule in enumerate(schema.get(_RULES) or ()):
-        yield from _rule(rule, f"{path}.{_RULES}[{index}]")
+    for index, rule in enumerate(schema.get(RULES) or ()):
+        yield from _rule(rule, f"{path}.{RULES}[{index}]")
 
 
 def _own(schema: Schema, path: str, *, meta: bool, forbids: str) -> Iterator[Cause]:
@@ -129,32 +131,32 @@ def _own(schema: Schema, path: str, *, meta: bool, forbids: str) -> Iterator[Cau
     if type_ == "null":
         text = "type cannot be set to null, use nullable as an alternative"
         yield field_forbidden(f"{path}.type", text)
-    if meta and schema.get(_EMBEDDED):
+    if meta and schema.get(EMBEDDED):
         text = "must not be used inside of resource meta"
-        yield field_forbidden(f"{path}.{_EMBEDDED}", text)
+        yield field_forbidden(f"{path}.{EMBEDDED}", text)
     if schema.get("uniqueItems"):
         text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
         yield field_forbidden(f"{path}.uniqueItems", text)
 
 
 def _collections(schema: Schema, path: str) -> Iterator[Cause]:
-    if schema.get(_PRESERVE) is False:
-        yield field_invalid(f"{path}.{_PRESERVE}", False, "must be true or undefined")
-    list_type, map_type = schema.get(_LIST_TYPE), schema.get(_MAP_TYPE)
+    if schema.get(PRESERVE) is False:
+        yield field_invalid(f"{path}.{PRESERVE}", False, "must be true or undefined")
+    list_type, map_type = schema.get(LIST_TYPE), schema.get(MAP_TYPE)
     if map_type is not None:
-        yield from _has_type(schema, path, "object", _MAP_TYPE)
+        yield from _has_type(schema, path, "object", MAP_TYPE)
         if map_type not in ("atomic", "granular"):
-            yield field_not_supported(f"{path}.{_MAP_TYPE}", map_type, ("atomic", "granular"))
+            yield field_not_supported(f"{path}.{MAP_TYPE}", map_type, ("atomic", "granular"))
     if list_type is not None:
-        yield from _has_type(schema, path, "array", _LIST_TYPE)
+        yield from _has_type(schema, path, "array", LIST_TYPE)
         items = schema.get("items") or {}
         if schema.get("type") == "array" and list_type == "set":
             yield from _in_set(items, f"{path}.items")
         if list_type not in ("atomic", "set", "map"):
             known = ("atomic", "set", "map")
-            yield field_not_supported(f"{path}.{_LIST_TYPE}", list_type, known)
-    if schema.get(_LIST_KEYS) and list_type != "map":
-        text, place = f"must be map if {_LIST_KEYS} is non-empty", f"{path}.{_LIST_TYPE}"
+            yield field_not_supported(f"{path}.{LIST_TYPE}", list_type, known)
+    if schema.get(LIST_KEYS) and list_type != "map":
+        text, place = f"must be map if {LIST_KEYS} is non-empty", f"{path}.{LIST_TYPE}"
         yield (
             field_required(place, text)
             if list_type is None
@@ -163,7 +165,7 @@ def _collections(schema: Schema, path: str) -> Iterator[Cause]:
     if list_type == "map":
         yield from _list_map(schema, path)
     if list_type in ("set", "map") and (schema.get("items") or {}).get("nullable"):
-        text = f"cannot be nullable when {_LIST_TYPE} is {list_type}"
+        text = f"cannot be nullable when {LIST_TYPE} is {list_type}"
         yield field_forbidden(f"{path}.items.nullable", text)
     if list_type == "map":
         yield from _keys(schema, path)
@@ -178,45 +180,45 @@ def _has_type(schema: Schema, path: str, wanted: str, extension: str) -> Iterato
 
 
 def _in_set(items: Schema, path: str) -> Iterator[Cause]:
-    list_type = items.get(_LIST_TYPE)
-    text = f"must be atomic as item of a list with {_LIST_TYPE}=set"
+    list_type = items.get(LIST_TYPE)
+    text = f"must be atomic as item of a list with {LIST_TYPE}=set"
     if items.get("type") == "array" and list_type not in (None, "atomic"):
-        yield field_invalid(f"{path}.{_LIST_TYPE}", list_type, text)
-    if items.get("type") == "object" and items.get(_MAP_TYPE) != "atomic":
-        yield field_invalid(f"{path}.{_MAP_TYPE}", list_type, text)
+        yield field_invalid(f"{path}.{LIST_TYPE}", list_type, text)
+    if items.get("type") == "object" and items.get(MAP_TYPE) != "atomic":
+        yield field_invalid(f"{path}.{MAP_TYPE}", list_type, text)
 
 
 def _list_map(schema: Schema, path: str) -> Iterator[Cause]:
-    keys, items = schema.get(_LIST_KEYS) or [], schema.get("items")
+    keys, items = schema.get(LIST_KEYS) or [], schema.get("items")
     if not keys:
-        text = f"must not be empty if {_LIST_TYPE} is map"
-        yield field_required(f"{path}.{_LIST_KEYS}", text)
+        text = f"must not be empty if {LIST_TYPE} is map"
+        yield field_required(f"{path}.{LIST_KEYS}", text)
     if items is None:
-        yield field_required(f"{path}.items", f"must have a schema if {_LIST_TYPE} is map")
+        yield field_required(f"{path}.items", f"must have a schema if {LIST_TYPE} is map")
         return
     if items.get("type") != "object":
-        text = f"must be object if parent array's {_LIST_TYPE} is map"
+        text = f"must be object if parent array's {LIST_TYPE} is map"
         yield field_invalid(f"{path}.items.type", items.get("type") or "", text)
         return
     for index, key in enumerate(keys):
         field = (items.get("properties") or {}).get(key)
         if field is None:
             text = "entries must all be names of item properties"
-            yield field_invalid(f"{path}.{_LIST_KEYS}", keys, text)
+            yield field_invalid(f"{path}.{LIST_KEYS}", keys, text)
         elif field.get("type") in ("array", "object"):
-            text = f"must be a scalar type if parent array's {_LIST_TYPE} is map"
+            text = f"must be a scalar type if parent array's {LIST_TYPE} is map"
             yield field_invalid(f"{path}.items.properties[{key}].type", items["type"], text)
         if key in keys[:index]:
-            yield field_invalid(f"{path}.{_LIST_KEYS}", keys, "must not contain duplicate entries")
+            yield field_invalid(f"{path}.{LIST_KEYS}", keys, "must not contain duplicate entries")
 
 
 def _keys(schema: Schema, path: str) -> Iterator[Cause]:
     items = schema.get("items") or {}
-    for key in schema.get(_LIST_KEYS) or ():
+    for key in schema.get(LIST_KEYS) or ():
         field = (items.get("properties") or {}).get(key)
         if field is None:
             continue
-        place, told = f"{path}.items.properties[{key}]", f"this property is in {_LIST_KEYS}, so it"
+        place, told = f"{path}.items.properties[{key}]", f"this property is in {LIST_KEYS}, so it"
         if key not in (items.get("required") or ()) and field.get("default") is None:
             text = f"{told} must have a default or be a required property"
             yield field_required(f"{place}.default", text)

@@ -5,21 +5,25 @@ schema/defaulting/validation.go.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import msgspec
 
 from common.errors import Cause
 from sandbox.errors import field_forbidden, field_invalid, field_required
 from sandbox.objects import go_patterns, schema_validation
+from sandbox.objects.schema_keywords import (
+    EMBEDDED,
+    INT_OR_STRING,
+    LIST_KEYS,
+    LIST_TYPE,
+    MAP_TYPE,
+    OF_EVERY_OBJECT,
+    PRESERVE,
+    RULES,
+    Schema,
+)
 from sandbox.objects.structural_schema import prune
 
-Schema = Mapping[str, Any]
-
-_PRESERVE = "x-kubernetes-preserve-unknown-fields"
-_EMBEDDED = "x-kubernetes-embedded-resource"
-_INT_OR_STRING = "x-kubernetes-int-or-string"
-_META = ("metadata", "kind", "apiVersion")
 _JUNCTORS = ("anyOf", "allOf", "oneOf")
 _EITHER = [{"type": "integer"}, {"type": "string"}]
 _TYPE_MISSING = {
@@ -34,13 +38,13 @@ _NOT_NESTED = {  # what may stand outside of the junctors only
     "title": "must be empty to be structural",
     "description": "must be empty to be structural",
     "nullable": "must be false to be structural",
-    _PRESERVE: "must be false to be structural",
-    _EMBEDDED: "must be false to be structural",
-    _INT_OR_STRING: "must be false to be structural",
-    "x-kubernetes-list-map-keys": "must be empty to be structural",
-    "x-kubernetes-list-type": "must be undefined to be structural",
-    "x-kubernetes-map-type": "must be undefined to be structural",
-    "x-kubernetes-validations": "must be empty to be structural",
+    PRESERVE: "must be false to be structural",
+    EMBEDDED: "must be false to be structural",
+    INT_OR_STRING: "must be false to be structural",
+    LIST_KEYS: "must be empty to be structural",
+    LIST_TYPE: "must be undefined to be structural",
+    MAP_TYPE: "must be undefined to be structural",
+    RULES: "must be empty to be structural",
 }
 
 
@@ -74,7 +78,7 @@ def _invariants(schema: Schema, level: str, path: str) -> Iterator[Cause]:
         first=bool(schema.get("allOf")) and schema["allOf"][0].get("anyOf") == _EITHER,
     )
     yield from _type_causes(schema, type_, level, path)
-    if level == "root" or schema.get(_EMBEDDED):
+    if level == "root" or schema.get(EMBEDDED):
         for name in ("kind", "apiVersion"):
             if name in properties and properties[name].get("type") != "string":
                 place = f"{path}.properties[{name}].type"
@@ -84,30 +88,30 @@ def _invariants(schema: Schema, level: str, path: str) -> Iterator[Cause]:
 
 
 def _extensions(schema: Schema, path: str) -> Iterator[Cause]:
-    for name in (_PRESERVE, _EMBEDDED):
-        if schema.get(_INT_OR_STRING) and schema.get(name):
-            text = f"must be false if {_INT_OR_STRING} is true"
+    for name in (PRESERVE, EMBEDDED):
+        if schema.get(INT_OR_STRING) and schema.get(name):
+            text = f"must be false if {INT_OR_STRING} is true"
             yield field_invalid(f"{path}.{name}", True, text)
 
 
 def _type_causes(schema: Schema, type_: str, level: str, path: str) -> Iterator[Cause]:
-    embedded = schema.get(_EMBEDDED)
+    embedded = schema.get(EMBEDDED)
     if embedded and type_ != "object":
-        text = f"must be object if {_EMBEDDED} is true"
+        text = f"must be object if {EMBEDDED} is true"
         yield (
             field_invalid(f"{path}.type", type_, text)
             if type_
             else field_required(f"{path}.type", text)
         )
-    elif not type_ and not schema.get(_INT_OR_STRING) and not schema.get(_PRESERVE):
+    elif not type_ and not schema.get(INT_OR_STRING) and not schema.get(PRESERVE):
         yield field_required(f"{path}.type", _TYPE_MISSING[level])
     if embedded and schema.get("additionalProperties") is not None:
-        text = f"must not be used if {_EMBEDDED} is set"
+        text = f"must not be used if {EMBEDDED} is set"
         yield field_forbidden(f"{path}.additionalProperties", text)
     if level == "root" and type_ and type_ != "object":
         yield field_invalid(f"{path}.type", type_, "must be object at the root")
-    if embedded and not schema.get(_PRESERVE) and not schema.get("properties"):
-        text = f"must not be empty if {_EMBEDDED} is true without {_PRESERVE}"
+    if embedded and not schema.get(PRESERVE) and not schema.get("properties"):
+        text = f"must not be empty if {EMBEDDED} is true without {PRESERVE}"
         yield field_required(f"{path}.properties", text)
 
 
@@ -190,7 +194,7 @@ def _defaults(
     schema: Schema, path: str, *, root: bool = False, in_metadata: bool = False
 ) -> Iterator[Cause]:
     """Defaults must be what the schema takes; those of metadata aren't looked at."""
-    embedded = root or bool(schema.get(_EMBEDDED))
+    embedded = root or bool(schema.get(EMBEDDED))
     default = schema.get("default")
     if default is not None and not in_metadata:
         pruned = msgspec.json.decode(msgspec.json.encode(default))
@@ -200,5 +204,5 @@ def _defaults(
     if schema.get("items") is not None:
         yield from _defaults(schema["items"], f"{path}.items", in_metadata=in_metadata)
     for name, below in (schema.get("properties") or {}).items():
-        inside = (in_metadata and not embedded) or (embedded and name in _META)
+        inside = (in_metadata and not embedded) or (embedded and name in OF_EVERY_OBJECT)
         yield from _defaults(below, f"{path}.properties[{name}]", in_metadata=inside)

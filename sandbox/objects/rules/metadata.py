@@ -6,6 +6,7 @@ pkg/api/validate/content/kube.go there.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from common.errors import Cause
@@ -163,7 +164,13 @@ def value_causes(value: str, path: str) -> Iterator[Cause]:
         yield field_invalid(path, value, _VALUE_RULE)
 
 
-def _key_problems(key: str) -> Iterator[str]:
+@lru_cache(maxsize=1024)
+def _key_problems(key: str) -> tuple[str, ...]:
+    """Objects of one owner bring the same keys over and over."""
+    return tuple(_found_problems(key))
+
+
+def _found_problems(key: str) -> Iterator[str]:
     if key.count("/") > 1:
         yield f"a valid label key {_NAME_RULE} {_PREFIX_RULE}"
         return

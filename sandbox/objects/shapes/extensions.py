@@ -4,6 +4,11 @@ from typing import Any
 
 import msgspec
 
+from sandbox.objects.schema_keywords import (
+    LIST_KEYS,
+    LIST_TYPE,
+    RULES,
+)
 from sandbox.objects.shapes.base import (
     Condition,
     Flag,
@@ -125,11 +130,9 @@ class Schema(Shape):
     any_of: "list[Schema] | None" = None
     one_of: "list[Schema] | None" = None
     not_: "Schema | None" = msgspec.field(default=None, name="not")
-    list_type: Text = msgspec.field(default=None, name="x-kubernetes-list-type")
-    list_keys: Texts = msgspec.field(default=None, name="x-kubernetes-list-map-keys")
-    rules: list[dict[str, Any]] | None = msgspec.field(
-        default=None, name="x-kubernetes-validations"
-    )
+    list_type: Text = msgspec.field(default=None, name=LIST_TYPE)
+    list_keys: Texts = msgspec.field(default=None, name=LIST_KEYS)
+    rules: list[dict[str, Any]] | None = msgspec.field(default=None, name=RULES)
 
 
 class Validation(Shape):

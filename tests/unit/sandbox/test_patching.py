@@ -10,7 +10,7 @@ from sandbox.errors import ApiError
 from sandbox.objects.resources import DEPLOYMENTS, POD_DISRUPTION_BUDGETS, PODS, Resource
 from sandbox.patching import ContentType, apply_patch
 
-WIDGETS = Resource(group="shop", plural="widgets", singular="widget", kind="Widget", custom=True)
+WIDGETS = Resource(group="shop", plural="widgets", kind="Widget", custom=True)
 
 
 def containers(*names: str) -> dict[str, Any]:
