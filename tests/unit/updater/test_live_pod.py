@@ -1,0 +1,86 @@
+"""What the updater keeps of a pod, and that replicas share it."""
+
+import json
+from typing import Any
+
+import msgspec
+
+from updater.live_pod import LivePod, resized_at
+
+TIME = "2026-01-01T00:00:00Z"
+
+
+def served(name: str, **metadata: Any) -> LivePod:
+    """A pod as an API server serves it, as far as it matters here."""
+    pod = {
+        "metadata": {
+            "name": name,
+            "namespace": "shop",
+            "uid": f"uid-{name}",
+            "labels": {"app": "web"},
+            "annotations": {"vpaObservedContainers": "app", "team": "blue"},
+            "ownerReferences": [{"kind": "ReplicaSet", "name": "web", "controller": True}],
+            "managedFields": [
+                {"manager": "kubelet", "subresource": "status", "time": TIME},
+                {"manager": "vpa-updater", "subresource": "resize", "time": TIME},
+                {"manager": "vpa-updater", "time": TIME},
+            ],
+            **metadata,
+        },
+        "spec": {
+            "nodeName": f"node-of-{name}",
+            "containers": [{"name": "app", "resources": {"requests": {"cpu": "1"}}}],
+        },
+        "status": {
+            "phase": "Running",
+            "conditions": [
+                {"type": kind, "status": "True", "lastTransitionTime": TIME}
+                for kind in ("Initialized", "Ready", "PodResizePending", "PodScheduled")
+            ],
+            "containerStatuses": [
+                {
+                    "name": "app",
+                    "ready": True,
+                    "restartCount": 3,
+                    "state": {"running": {"startedAt": TIME}},
+                    "lastState": {"terminated": {"reason": "OOMKilled", "finishedAt": TIME}},
+                    "resources": {"requests": {"cpu": "1"}},
+                    "allocatedResources": {"cpu": "1"},
+                }
+            ],
+        },
+    }
+    return msgspec.json.decode(json.dumps(pod).encode(), type=LivePod)
+
+
+def test_replicas_share_what_is_equal_in_them() -> None:
+    one, other = served("web-0"), served("web-1")
+    assert one.metadata.labels is other.metadata.labels
+    assert one.metadata.annotations is other.metadata.annotations
+    assert one.metadata.owner_references is other.metadata.owner_references
+    assert one.spec is other.spec
+    assert one.status.container_statuses is other.status.container_statuses
+    assert (one.metadata.name, one.metadata.uid) == ("web-0", "uid-web-0")
+
+
+def test_what_the_updater_reads_stays() -> None:
+    pod = served("web-0")
+    assert pod.metadata.annotations == {"vpaObservedContainers": "app"}
+    assert [each.type for each in pod.status.conditions or ()] == ["Ready", "PodResizePending"]
+    (status,) = pod.status.container_statuses or ()
+    assert status.last_state is not None
+    assert status.last_state.terminated is not None
+    assert status.last_state.terminated.reason == "OOMKilled"
+    assert status.resources is not None
+    assert status.allocated_resources == {"cpu": "1"}
+    assert resized_at(pod) is not None
+
+
+def test_that_there_are_annotations_of_others_stays_known() -> None:
+    assert served("web-0", annotations={"team": "blue"}).metadata.annotations == {}
+    assert served("web-0", annotations=None).metadata.annotations is None
+
+
+def test_resizes_of_others_are_not_ours() -> None:
+    fields = [{"manager": "kubectl-edit", "subresource": "resize", "time": TIME}]
+    assert resized_at(served("web-0", managedFields=fields)) is None
