@@ -71,6 +71,7 @@ class Changes(Generic[S]):
             raise TooOldError
         return [self._kept[at] for at in range(start, min(start + most, len(self._kept)))]
 
-    async def grown(self) -> None:
-        """Wait for the next change."""
-        await self._grown.wait()
+    async def grown(self, position: int) -> None:
+        """Wait until there is a change at a position."""
+        while self.end <= position:
+            await self._grown.wait()

@@ -205,7 +205,7 @@ class Reads:
                 )
                 await _send_some(send, b"".join(shown))
                 continue
-            grown = asyncio.ensure_future(collection.changes.grown())
+            grown = asyncio.ensure_future(collection.changes.grown(position))
             try:
                 done, _ = await asyncio.wait(
                     (grown, gone),
