@@ -22,7 +22,8 @@ from uvicorn.server import ServerState
 logger = logging.getLogger(__name__)
 
 _BUFFER = 32 * 1024  # bytes; two records of TLS
-_MOST_HEADERS = 64 * 1024  # bytes, names and values together
+_MOST_FRAMING = 64 * 1024  # bytes of one question that are no body; as many as the body besides
+_LONGEST_QUESTION = 30.0  # seconds from its first byte to its last; nobody waits longer for answers
 
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode()
@@ -38,11 +39,11 @@ class _Question:
 
     url: bytes = b""
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
-    size_of_headers: int = 0
-    method: str = ""
+    method: str = ""  # empty until all headers are there
     version: str = "1.1"
     parts: list[bytes] = field(default_factory=list)
-    size: int = 0  # of the body
+    size: int = 0  # of the body, in bytes
+    read: int = 0  # bytes, but those of the last piece
     cut: bool = False  # the body is too large, and the application is told so
     asked: bool = False  # the application was called, or soon will be
     keep_alive: bool = True
@@ -54,7 +55,9 @@ class LeanHttp(asyncio.BufferedProtocol):
     A body that grows beyond ``largest_body`` bytes, or announces it, is handed over as far as it
     is there, marked as unfinished, and what comes after is dropped: the application may answer
     that it is too large, and the next question on the connection is one again. Questions that
-    come before the last one is answered wait, and nothing more is read meanwhile.
+    come before the last one is answered wait, and nothing more is read meanwhile, nor while the
+    client doesn't read its answers. A question that takes longer than half a minute to come in is
+    not waited for.
     """
 
     def __init__(
@@ -79,7 +82,9 @@ class LeanHttp(asyncio.BufferedProtocol):
         self._incoming = _Question()
         self._waiting: deque[_Question] = deque()
         self._answering: _Question | None = None
-        self._ending = False  # no question is taken after the one at hand
+        self._asked_since: float | None = None  # when the unfinished question began
+        self._ending = False  # the next answer is the last
+        self._unread = False  # the client leaves answers lying
         self._last_use = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -89,7 +94,7 @@ class LeanHttp(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         self._client = transport.get_extra_info("peername")
         self._state.connections.add(cast("Any", self))
-        self._timer = self._loop.call_later(self._keep_alive, self._look_whether_idle)
+        self._look_later(self._keep_alive)
 
     def connection_lost(self, _error: Exception | None) -> None:
         self._state.connections.discard(cast("Any", self))
@@ -110,34 +115,43 @@ class LeanHttp(asyncio.BufferedProtocol):
         except httptools.HttpParserUpgrade:
             self._ending = True  # the question is answered; what follows is another protocol
         except httptools.HttpParserError:
-            self._refuse()
+            self._refuse(400, b"Invalid HTTP request received.\n")
+        if self._asked_since is not None:
+            # The parser keeps what has no end yet: one header may be as long as it likes.
+            question = self._incoming
+            question.read += size
+            if question.read - question.size > _MOST_FRAMING + question.size:
+                self._refuse(400, b"The headers are too large.\n")
 
     def pause_writing(self) -> None:
+        self._unread = True
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        if self._transport is not None and not self._waiting:
-            self._transport.resume_reading()
+        self._unread = False
+        self._read_on()
 
     def shutdown(self) -> None:
-        """Answer the question at hand, if there is one, and close."""
+        """Answer the question at hand, also one that is still coming in, and close."""
         self._ending = True
-        if self._answering is None and self._transport is not None:
+        at_hand = self._answering is not None or self._asked_since is not None
+        if not at_hand and self._transport is not None:
             self._transport.close()
 
     # Called by the parser
 
     def on_message_begin(self) -> None:
         self._incoming = _Question()
+        self._asked_since = self._last_use
 
     def on_url(self, url: bytes) -> None:
         self._incoming.url += url
-        self._count_header(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._incoming.headers.append((name.lower(), value))
-        self._count_header(len(name) + len(value))
+        question = self._incoming
+        if not question.method:  # else it comes after the body, and nobody waits for it there
+            question.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         question = self._incoming
@@ -150,34 +164,31 @@ class LeanHttp(asyncio.BufferedProtocol):
                 self._take(question)
                 return
             expects = expects or (name == b"expect" and value.lower() == b"100-continue")
-        if expects and self._transport is not None and self._answering is None:
+        expects = expects and question.version != "1.0" and self._answering is None
+        if expects and self._transport is not None:
             self._transport.write(_CONTINUE)
 
     def on_body(self, body: bytes) -> None:
         question = self._incoming
+        question.size += len(body)
         if question.asked:
             return  # the application has heard enough
         question.parts.append(body)
-        question.size += len(body)
         if question.size > self._largest_body:
             question.cut = True
             self._take(question)
 
     def on_message_complete(self) -> None:
         question = self._incoming
+        self._asked_since = None
         question.keep_alive = self._parser.should_keep_alive() and question.version != "1.0"
         if not question.asked:
             self._take(question)
 
     # Asking and answering
 
-    def _count_header(self, size: int) -> None:
-        self._incoming.size_of_headers += size
-        if self._incoming.size_of_headers > _MOST_HEADERS:
-            raise ValueError("the headers are too large")  # the parser makes it its own error
-
     def _take(self, question: _Question) -> None:
-        if self._transport is None or (self._ending and self._answering is None):
+        if self._transport is None or self._transport.is_closing():
             return
         question.asked = True
         if self._answering is not None:
@@ -268,24 +279,43 @@ class LeanHttp(asyncio.BufferedProtocol):
             transport.close()
         elif self._waiting:
             self._ask(self._waiting.popleft())
-            if not self._waiting:
-                transport.resume_reading()
+            self._read_on()
 
-    def _refuse(self) -> None:
+    def _read_on(self) -> None:
+        if self._transport is not None and not self._waiting and not self._unread:
+            self._transport.resume_reading()
+
+    def _refuse(self, status: int, text: bytes) -> None:
         """Answer what is no HTTP, or too much of it, and close."""
         self._ending = True
-        if self._transport is None or self._answering is not None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
             return
-        text = b"Invalid HTTP request received.\n"
+        if self._answering is not None:
+            transport.pause_reading()
+            return
+        if self._asked_since is not None and self._incoming.asked:  # and so it has its answer
+            transport.close()
+            return
         head = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n" % len(text)
-        self._transport.write(_STATUS_LINES[400] + head + _CLOSE + b"\r\n" + text)
-        self._transport.close()
+        transport.write(_STATUS_LINES[status] + head + _CLOSE + b"\r\n" + text)
+        transport.close()
 
-    def _look_whether_idle(self) -> None:
+    def _look_later(self, seconds: float) -> None:
+        wait = min(max(seconds, 1.0), _LONGEST_QUESTION)
+        self._timer = self._loop.call_later(wait, self._look_at_time)
+
+    def _look_at_time(self) -> None:
+        """Close a connection that is idle, or whose question doesn't come to an end."""
         if self._transport is None:
             return
-        left = self._last_use + self._keep_alive - self._loop.time()
-        if left <= 0 and self._answering is None:
-            self._transport.close()
-            return
-        self._timer = self._loop.call_later(max(left, 1.0), self._look_whether_idle)
+        now, since = self._loop.time(), self._asked_since
+        left = self._last_use + self._keep_alive - now
+        if self._answering is None:
+            if left <= 0:
+                self._transport.close()
+                return
+            if since is not None and now - since >= _LONGEST_QUESTION:
+                self._refuse(408, b"The request takes too long.\n")
+                return
+        self._look_later(left)
