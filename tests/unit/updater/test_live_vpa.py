@@ -1,0 +1,107 @@
+"""What the updater reads of a VPA's managed fields, and of its conditions."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from builders import vpa
+from common.api.autoscaling import VpaCondition
+from updater.live_vpa import LiveVpa, in_force_since, policy_written_at, recommended_since
+
+EARLY, LATE = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
+POLICY: dict[str, Any] = {
+    "f:spec": {"f:updatePolicy": {".": {}, "f:updateMode": {}}, "f:targetRef": {}}
+}
+
+
+def entry(fields: Any = POLICY, *, time: Any = "2026-01-01T00:00:00Z", **more: Any) -> Any:
+    return {"manager": "kubectl", "operation": "Update", "time": time, "fieldsV1": fields, **more}
+
+
+def decoded(managed_fields: Any, *, status: Any = None) -> LiveVpa:
+    raw = {
+        "metadata": {"name": "web", "namespace": "shop", "managedFields": managed_fields},
+        "spec": {"updatePolicy": {"updateMode": "Recreate"}},
+        "status": status or {},
+    }
+    return msgspec.json.decode(msgspec.json.encode(raw), type=LiveVpa)
+
+
+CASES = [
+    pytest.param([entry()], EARLY, id="written once"),
+    pytest.param([entry(), entry(time="2026-01-02T00:00:00Z")], LATE, id="the last of several"),
+    pytest.param([entry(time="2026-01-02T01:00:00+01:00")], LATE, id="in another zone"),
+    pytest.param(
+        [entry(), entry({"f:spec": {"f:targetRef": {}}}, time="2026-01-02T00:00:00Z")],
+        EARLY,
+        id="a later write of something else",
+    ),
+    pytest.param(
+        [entry(), entry({"f:status": {}}, time="2026-01-02T00:00:00Z", subresource="status")],
+        EARLY,
+        id="a later write of the status",
+    ),
+    pytest.param([entry({"f:spec": {"f:updatePolicy": {}}})], EARLY, id="the policy as a whole"),
+    pytest.param([], None, id="no entries"),
+    pytest.param(None, None, id="no managed fields"),
+    pytest.param([entry(time=None)], None, id="no time"),
+    pytest.param([entry(), entry(time=None)], None, id="one of the times is missing"),
+    pytest.param([entry(time="yesterday")], None, id="no such time"),
+    pytest.param([entry(time="2026-01-01T00:00:00")], None, id="a time without its zone"),
+    pytest.param(["kubectl", 7, {"fieldsV1": "all"}, {"fieldsV1": {"f:spec": []}}], None, id="odd"),
+    pytest.param({"manager": "kubectl"}, None, id="no list at all"),
+]
+
+
+@pytest.mark.parametrize(("managed_fields", "want"), CASES)
+def test_policy_written_at(managed_fields: Any, want: datetime | None) -> None:
+    assert policy_written_at(decoded(managed_fields)) == want
+
+
+def test_only_the_time_is_kept() -> None:
+    held = decoded([entry()])
+    assert held.metadata.managed_fields == EARLY
+    copied = msgspec.structs.replace(held.metadata, name="other")
+    assert policy_written_at(msgspec.structs.replace(held, metadata=copied)) == EARLY
+
+
+def test_a_vpa_without_managed_fields() -> None:
+    assert policy_written_at(vpa()) is None
+
+
+@pytest.mark.parametrize(
+    ("condition", "want"),
+    [
+        pytest.param({"status": "True", "lastTransitionTime": "2026-01-02T00:00:00Z"}, LATE),
+        pytest.param({"status": "False", "lastTransitionTime": "2026-01-02T00:00:00Z"}, None),
+        pytest.param({"status": "True", "lastTransitionTime": None}, None),
+        pytest.param({"status": "True"}, None),
+    ],
+    ids=["provided", "not provided", "without a time", "time left out"],
+)
+def test_recommended_since(condition: Any, want: datetime | None) -> None:
+    conditions = [{"type": "LowConfidence", "status": "True"}, condition]
+    conditions[1]["type"] = "RecommendationProvided"
+    assert recommended_since(decoded([], status={"conditions": conditions})) == want
+
+
+@pytest.mark.parametrize(
+    ("written", "recommended", "want"),
+    [
+        pytest.param(EARLY, LATE, LATE, id="recommended after the policy"),
+        pytest.param(LATE, EARLY, LATE, id="the policy after the recommendation"),
+        pytest.param(None, LATE, None, id="nobody knows when the policy was written"),
+        pytest.param(LATE, None, None, id="no recommendation"),
+    ],
+)
+def test_in_force_since(
+    written: datetime | None, recommended: datetime | None, want: datetime | None
+) -> None:
+    held = decoded([entry(time=written)] if written else [])
+    condition = VpaCondition(
+        type="RecommendationProvided", status="True", last_transition_time=recommended
+    )
+    status = msgspec.structs.replace(held.status, conditions=(condition,) if recommended else ())
+    assert in_force_since(msgspec.structs.replace(held, status=status)) == want
