@@ -4,6 +4,7 @@ from typing import Any
 
 from recorded_requests.case import (
     APPS,
+    MAPS,
     MERGE,
     NS,
     Case,
@@ -21,7 +22,6 @@ from recorded_requests.case import (
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}"
 REVIEWS = "/apis/authorization.k8s.io/v1"
-MAPS = f"{NS}/configmaps"
 
 
 def access() -> list[Case]:

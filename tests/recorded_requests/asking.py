@@ -7,6 +7,7 @@ from recorded_requests.case import (
     JSON_PATCH,
     MERGE,
     NS,
+    POD,
     STRATEGIC,
     Case,
     Object,
@@ -20,7 +21,6 @@ from recorded_requests.case import (
 )
 
 LEVELS = ("Strict", "Warn", "Ignore")
-POD = f"{NS}/pods/p"
 SCALE = f"{APPS}/deployments/w/scale"
 TOKEN = f"{NS}/serviceaccounts/robot/token"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

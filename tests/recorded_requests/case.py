@@ -10,7 +10,11 @@ STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
 NS = "/api/v1/namespaces/{ns}"
+PODS = f"{NS}/pods"
+POD = f"{PODS}/p"
+MAPS = f"{NS}/configmaps"
 APPS = "/apis/apps/v1/namespaces/{ns}"
+BATCH = "/apis/batch/v1/namespaces/{ns}"
 
 Object = dict[str, Any]
 

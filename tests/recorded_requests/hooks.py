@@ -2,18 +2,9 @@
 
 from typing import Any
 
-from recorded_requests.case import (
-    NS,
-    Case,
-    Request,
-    case,
-    named,
-    pod,
-    post,
-)
+from recorded_requests.case import NS, PODS, Case, Request, case, named, pod, post
 from recorded_requests.hook import REPLIES
 
-PODS = f"{NS}/pods"
 HOOKS = "/apis/admissionregistration.k8s.io/v1"
 
 

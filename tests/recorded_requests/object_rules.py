@@ -1,18 +1,15 @@
-"""What Services, claims, Secrets, ConfigMaps, Events and Leases may hold, and what may change."""
+"""What Services, claims, Secrets, ConfigMaps and smaller kinds may hold, and what may change."""
 
 from typing import Any
 
 from recorded_requests.case import (
     JSON_PATCH,
+    MAPS,
     MERGE,
     NS,
-    STRATEGIC,
     Case,
-    Object,
     Request,
     case,
-    delete,
-    get,
     named,
     patch,
     post,
@@ -22,10 +19,6 @@ from recorded_requests.case import (
 SERVICES = f"{NS}/services"
 CLAIMS = f"{NS}/persistentvolumeclaims"
 SECRETS = f"{NS}/secrets"
-MAPS = f"{NS}/configmaps"
-EVENTS = f"{NS}/events"
-NEW_EVENTS = "/apis/events.k8s.io/v1/namespaces/{ns}/events"
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/{ns}/leases"
 
 TWO_NAMED = [{"port": 80, "name": "a"}, {"port": 80, "name": "b"}]
 
@@ -182,96 +175,6 @@ def data() -> list[Case]:
     ]
 
 
-def events() -> list[Case]:
-    about = {"kind": "Pod", "namespace": "{ns}", "name": "p", "apiVersion": "v1"}
-    new: Object = named(
-        "p.2",
-        regarding=about,
-        reason="Evicted",
-        note="n",
-        type="Normal",
-        action="Evict",
-        reportingController="example.com/c",
-        reportingInstance="c-0",
-        eventTime="2026-11-21T08:25:00.000000Z",
-    )
-    old: Object = named(
-        "p.1",
-        involvedObject=about,
-        reason="R",
-        message="m",
-        type="Normal",
-        source={"component": "c"},
-        firstTimestamp="2026-11-21T08:25:00Z",
-        lastTimestamp="2026-11-21T08:25:00Z",
-        count=1,
-    )
-    later = "2026-11-21T08:26:00.000000Z"
-
-    def made(name: str, /, **fields: Any) -> Case:
-        return case(f"event-new-{name}", post(NEW_EVENTS, {**new, **fields}))
-
-    def without(field: str) -> Case:
-        body = {name: value for name, value in new.items() if name != field}
-        return case(f"event-new-without-{field.lower()}", post(NEW_EVENTS, body))
-
-    def changed(name: str, change: Object, path: str = NEW_EVENTS, kind: str = MERGE) -> Case:
-        request = patch(f"{path}/p.2", change, kind)
-        return case(f"event-change-{name}", request, before=[post(NEW_EVENTS, new)])
-
-    return [
-        made("no-instance", reportingInstance=""),
-        made("long-instance", reportingInstance="x" * 129),
-        made("long-action", action="x" * 129),
-        made("bad-controller", reportingController="a/b/c"),
-        made("series-of-one", series={"count": 1, "lastObservedTime": later}),
-        made("series-without-time", series={"count": 2}),
-        made("count", deprecatedCount=1),
-        made("first-time", deprecatedFirstTimestamp="2026-11-21T08:25:00Z"),
-        made("source", deprecatedSource={"component": "c"}),
-        made("about-a-node", regarding={"kind": "Node", "name": "n"}),
-        made("about-elsewhere", regarding={**about, "namespace": "other"}),
-        made("related", related=about),
-        made("bad-time", eventTime="x"),
-        *(without(field) for field in ("type", "note", "regarding")),
-        changed("note", {"note": "x"}),
-        changed("reason", {"reason": "x"}),
-        changed("type", {"type": "Warning"}),
-        changed("regarding", {"regarding": {"name": "q"}}),
-        changed("series-of-one", {"series": {"count": 1}}),
-        changed("action", {"action": "x"}),
-        changed("time", {"eventTime": "2026-11-21T08:25:00.000001Z"}),
-        changed("label", {"metadata": {"labels": {"a": "b"}}}),
-        changed("series", {"series": {"count": 3, "lastObservedTime": later}}, kind=STRATEGIC),
-        changed("core-message", {"message": "x"}, EVENTS),
-        changed("core-reason", {"reason": ""}, EVENTS),
-        case("event-core-time", post(EVENTS, {**old, "eventTime": later})),
-        case("event-core-type", post(EVENTS, {**old, "type": "Odd"})),
-        case("event-core-name", post(EVENTS, {**old, "metadata": {"name": "A_b"}})),
-        case("event-core-slash", post(EVENTS, {**old, "metadata": {"name": "a b/c"}})),
-        case(
-            "event-core-as-new",
-            patch(f"{NEW_EVENTS}/p.1", {"note": "x"}, MERGE),
-            get(f"{NEW_EVENTS}?fieldSelector=regarding.name%3Dp"),
-            before=[post(EVENTS, old)],
-        ),
-    ]
-
-
-def leases() -> list[Case]:
-    candidacy = {"preferredHolder": "x", "strategy": "OldestEmulationVersion"}
-    return [
-        case("lease-candidacy", post(LEASES, named("l", spec=candidacy))),
-        case(
-            "lease-strategy-later",
-            patch(f"{LEASES}/l", {"spec": {"strategy": "x", "holderIdentity": "y"}}, MERGE),
-            before=[post(LEASES, named("l"))],
-        ),
-        case("lease-bad-name", post(LEASES, named("A_"))),
-        case("lease-delete-yaml", delete(f"{LEASES}/l", accept="application/yaml")),
-    ]
-
-
 def others() -> list[Case]:
     """Nulls and empty texts, endpoints, priority classes, revisions."""
     revisions = "/apis/apps/v1/namespaces/{ns}/controllerrevisions"
@@ -338,4 +241,4 @@ def others() -> list[Case]:
     ]
 
 
-CASES = [*services(), *claims(), *data(), *events(), *leases(), *others()]
+CASES = [*services(), *claims(), *data(), *others()]

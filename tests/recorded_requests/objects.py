@@ -1,10 +1,11 @@
-"""Smaller kinds: leases, events, namespaces, services, config maps, tokens, who may do what."""
+"""Smaller kinds: leases, namespaces, services, config maps, tokens, who may do what."""
 
 from typing import Any
 
 from recorded_requests.case import (
     APPLY,
     JSON_PATCH,
+    MAPS,
     MERGE,
     NS,
     Case,
@@ -18,9 +19,6 @@ from recorded_requests.case import (
 )
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{ns}/leases"
-EVENTS = f"{NS}/events"
-NEW_EVENTS = "/apis/events.k8s.io/v1/namespaces/{ns}/events"
-MAPS = f"{NS}/configmaps"
 
 
 def leases() -> list[Case]:
@@ -28,6 +26,7 @@ def leases() -> list[Case]:
         return case(f"lease-{name}", post(LEASES, named("l", spec=spec)))
 
     held = named("l", spec={"holderIdentity": "me", "leaseDurationSeconds": 15})
+    candidacy = {"preferredHolder": "x", "strategy": "OldestEmulationVersion"}
     renewed = {**held, "metadata": {"name": "l", "resourceVersion": "{version}"}}
     return [
         made("minimal"),
@@ -64,68 +63,14 @@ def leases() -> list[Case]:
         case(
             "lease-delete", delete(f"{LEASES}/l"), get(f"{LEASES}/l"), before=[post(LEASES, held)]
         ),
-    ]
-
-
-def events() -> list[Case]:
-    about = {"kind": "Pod", "namespace": "{ns}", "name": "p", "uid": "u", "apiVersion": "v1"}
-    old = named(
-        "p.1",
-        involvedObject=about,
-        reason="Evicted",
-        message="m",
-        type="Normal",
-        source={"component": "c"},
-        firstTimestamp="2026-11-21T08:25:00Z",
-        lastTimestamp="2026-11-21T08:25:00Z",
-        count=1,
-    )
-    new = named(
-        "p.2",
-        regarding=about,
-        reason="Evicted",
-        note="n",
-        type="Normal",
-        action="Evict",
-        reportingController="example.com/c",
-        reportingInstance="c-0",
-        eventTime="2026-11-21T08:25:00.000000Z",
-    )
-    return [
-        case("event-create", post(EVENTS, old)),
+        case("lease-candidacy", post(LEASES, named("l", spec=candidacy))),
         case(
-            "event-other-namespace",
-            post(EVENTS, {**old, "involvedObject": {**about, "namespace": "other"}}),
+            "lease-strategy-later",
+            patch(f"{LEASES}/l", {"spec": {"strategy": "x", "holderIdentity": "y"}}, MERGE),
+            before=[post(LEASES, named("l"))],
         ),
-        case("event-no-object", post(EVENTS, named("e"))),
-        case("event-twice", post(EVENTS, old), before=[post(EVENTS, old)]),
-        case(
-            "event-count", patch(f"{EVENTS}/p.1", {"count": 2}, MERGE), before=[post(EVENTS, old)]
-        ),
-        case("event-new", post(NEW_EVENTS, new), get(f"{EVENTS}/p.2")),
-        case("event-old-as-new", get(f"{NEW_EVENTS}/p.1"), before=[post(EVENTS, old)]),
-        case("event-new-no-action", post(NEW_EVENTS, {**new, "action": ""})),
-        case("event-new-no-reason", post(NEW_EVENTS, {**new, "reason": ""})),
-        case("event-new-no-controller", post(NEW_EVENTS, {**new, "reportingController": ""})),
-        case("event-new-no-time", post(NEW_EVENTS, {**new, "eventTime": None})),
-        case("event-new-bad-type", post(NEW_EVENTS, {**new, "type": "Odd"})),
-        case("event-new-long-note", post(NEW_EVENTS, {**new, "note": "n" * 1025})),
-        case("event-new-long-reason", post(NEW_EVENTS, {**new, "reason": "r" * 129})),
-        case(
-            "event-series",
-            patch(
-                f"{NEW_EVENTS}/p.2",
-                {"series": {"count": 2, "lastObservedTime": "2026-11-21T08:26:00.000000Z"}},
-                MERGE,
-            ),
-            before=[post(NEW_EVENTS, new)],
-        ),
-        case("event-generate-name", post(EVENTS, {**old, "metadata": {"generateName": "p-"}})),
-        case(
-            "event-field-selector",
-            get(f"{EVENTS}?fieldSelector=involvedObject.name%3Dp,reason%3DEvicted"),
-            before=[post(EVENTS, old)],
-        ),
+        case("lease-bad-name", post(LEASES, named("A_"))),
+        case("lease-delete-yaml", delete(f"{LEASES}/l", accept="application/yaml")),
     ]
 
 
@@ -291,4 +236,4 @@ def small() -> list[Case]:
     ]
 
 
-CASES = [*leases(), *events(), *small()]
+CASES = [*leases(), *small()]

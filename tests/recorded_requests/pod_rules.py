@@ -5,7 +5,7 @@ from typing import Any
 
 from recorded_requests.case import (
     APPS,
-    NS,
+    PODS,
     Case,
     Object,
     case,
@@ -16,7 +16,6 @@ from recorded_requests.case import (
     workload,
 )
 
-PODS = f"{NS}/pods"
 HTTP = {"httpGet": {"path": "/", "port": 80}}
 MOUNT = {"name": "v", "mountPath": "/v"}
 EMPTY = [{"name": "v", "emptyDir": {}}]

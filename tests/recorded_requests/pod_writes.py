@@ -6,6 +6,8 @@ from recorded_requests.case import (
     APPS,
     MERGE,
     NS,
+    POD,
+    PODS,
     Case,
     Object,
     case,
@@ -17,8 +19,6 @@ from recorded_requests.case import (
     workload,
 )
 
-PODS = f"{NS}/pods"
-POD = f"{PODS}/p"
 GATED: Object = {"schedulingGates": [{"name": "example.com/a"}]}
 
 

@@ -5,7 +5,8 @@ from typing import Any
 from recorded_requests.case import (
     JSON_PATCH,
     MERGE,
-    NS,
+    POD,
+    PODS,
     STRATEGIC,
     Case,
     Object,
@@ -20,8 +21,6 @@ from recorded_requests.case import (
     put,
 )
 
-PODS = f"{NS}/pods"
-POD = f"{NS}/pods/p"
 PROBE = {"httpGet": {"path": "/", "port": 8080}}
 
 

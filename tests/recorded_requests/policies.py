@@ -5,6 +5,7 @@ from typing import Any
 from recorded_requests.case import (
     MERGE,
     NS,
+    PODS,
     Case,
     Object,
     Request,
@@ -19,7 +20,6 @@ from recorded_requests.case import (
 )
 from recorded_requests.resize import RESIZE, placed, resources
 
-PODS = f"{NS}/pods"
 PDBS = "/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets"
 
 

@@ -1,6 +1,7 @@
 """Selectors, versions, tokens and headers of reads, down to the odd ones."""
 
 from recorded_requests.case import (
+    MAPS,
     NS,
     Case,
     Request,
@@ -12,18 +13,8 @@ from recorded_requests.case import (
     post,
     put,
 )
-
-MAPS = f"{NS}/configmaps"
-VPAS = "/apis/autoscaling.k8s.io/v1/namespaces/{ns}/verticalpodautoscalers"
-TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
-BARE = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
-BARE_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
-
-THREE = [
-    post(MAPS, named(name, meta={"labels": {"n": name}}, data={"a": name}))
-    for name in ("a", "b", "c")
-]
-OURS = "labelSelector=n"  # and not what a controller makes
+from recorded_requests.custom import VPAS
+from recorded_requests.reads import BARE, BARE_LIST, OURS, TABLE, THREE
 
 
 def _read(name: str, path: str, accept: str = "application/json") -> Case:

@@ -2,7 +2,9 @@
 
 from recorded_requests.case import (
     APPS,
+    MAPS,
     NS,
+    PODS,
     Case,
     Request,
     case,
@@ -14,8 +16,6 @@ from recorded_requests.case import (
     workload,
 )
 
-PODS = f"{NS}/pods"
-MAPS = f"{NS}/configmaps"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 BARE = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 BARE_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"

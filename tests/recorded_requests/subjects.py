@@ -5,6 +5,7 @@ from recorded_requests import (
     asking,
     custom,
     definitions,
+    events,
     hook_rules,
     hooks,
     object_rules,
@@ -38,6 +39,7 @@ SUBJECTS: dict[str, list[Case]] = {
     "read_options": read_options.CASES,
     "objects": objects.CASES,
     "object_rules": object_rules.CASES,
+    "events": events.CASES,
     "access": access.CASES,
     "asking": asking.CASES,
 }

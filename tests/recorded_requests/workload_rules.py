@@ -8,6 +8,7 @@ from typing import Any
 
 from recorded_requests.case import (
     APPS,
+    BATCH,
     JSON_PATCH,
     MERGE,
     NS,
@@ -24,7 +25,6 @@ from recorded_requests.case import (
     template,
 )
 
-BATCH = "/apis/batch/v1/namespaces/{ns}"
 SELECTOR = {"matchLabels": {"app": "x"}}
 ENDING = template(restartPolicy="Never")
 ROLLING = {"type": "RollingUpdate"}

@@ -4,6 +4,7 @@ from typing import Any
 
 from recorded_requests.case import (
     APPS,
+    BATCH,
     MERGE,
     NS,
     STRATEGIC,
@@ -19,7 +20,6 @@ from recorded_requests.case import (
     workload,
 )
 
-BATCH = "/apis/batch/v1/namespaces/{ns}"
 KINDS = ("deployments", "replicasets", "statefulsets", "daemonsets")
 SCALED = ("deployments", "replicasets", "statefulsets")
 
