@@ -7,28 +7,38 @@ Source: vertical-pod-autoscaler/pkg/admission-controller/gencerts.sh.
 
 import ipaddress
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 KeyMaker = Callable[[], PrivateKey]
+E = TypeVar("E", bound=x509.ExtensionType)
 
 CA_NAME = "vpa_webhook_ca"
 SKEW = timedelta(minutes=5)  # how long a certificate is valid when it is made: clocks differ
 _LONGEST_COMMON_NAME = 64  # X.520's upper bound
+_SERVING = {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
+_UNREADABLE = (
+    x509.InvalidVersion,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+    UnsupportedAlgorithm,
+    TypeError,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
     """A private key and its certificate, both as PEM."""
 
-    key: bytes
+    key: bytes = field(repr=False)
     certificate: bytes
 
 
@@ -121,9 +131,17 @@ def read_certificates(pem: bytes) -> list[x509.Certificate]:
     """The certificates of a PEM file.
 
     Raises:
-        ValueError: there is none, or one can't be read.
+        ValueError: there is none, or one can't be read to its end. The library reads most of
+            one only when it is asked for, and has errors of its own then.
     """
-    return x509.load_pem_x509_certificates(pem)
+    try:
+        found = x509.load_pem_x509_certificates(pem)
+        for each in found:
+            each.public_key()
+            _parts = each.extensions, each.not_valid_before_utc, each.subject, each.issuer
+    except _UNREADABLE as error:
+        raise ValueError(str(error)) from error
+    return found
 
 
 def read_key(pem: bytes) -> PrivateKey:
@@ -136,6 +154,8 @@ def read_key(pem: bytes) -> PrivateKey:
         key = serialization.load_pem_private_key(pem, password=None)
     except TypeError as error:
         raise ValueError("the key is encrypted") from error
+    except UnsupportedAlgorithm as error:
+        raise ValueError(str(error)) from error
     if not isinstance(key, PrivateKey):
         raise ValueError("the key is of a kind that is not supported")  # noqa: TRY004 - as told
     return key
@@ -147,12 +167,29 @@ def as_pem(certificates: Iterable[x509.Certificate]) -> bytes:
 
 
 def signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
-    """Whether ``authority`` signed ``certificate``."""
+    """Whether ``authority`` signed ``certificate``, and may."""
     try:
         certificate.verify_directly_issued_by(authority)
-    except (InvalidSignature, ValueError, TypeError):
+    except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError):
         return False
-    return True
+    return may_sign(authority)
+
+
+def may_sign(certificate: x509.Certificate) -> bool:
+    """Whether API servers accept what it signs.
+
+    Source: ``Certificate.CheckSignatureFrom``, go crypto/x509/x509.go.
+    """
+    constraints = _extension(certificate, x509.BasicConstraints)
+    usage = _extension(certificate, x509.KeyUsage)
+    is_authority = constraints is not None and constraints.ca
+    return is_authority and (usage is None or usage.key_cert_sign)
+
+
+def may_serve(certificate: x509.Certificate) -> bool:
+    """Whether API servers accept it from a server, as far as purposes go."""
+    purposes = _extension(certificate, x509.ExtendedKeyUsage)
+    return purposes is None or not _SERVING.isdisjoint(purposes)
 
 
 def lacking(certificate: x509.Certificate, hosts: Iterable[str]) -> list[str]:
@@ -161,11 +198,8 @@ def lacking(certificate: x509.Certificate, hosts: Iterable[str]) -> list[str]:
     Raises:
         ValueError: one of them is neither a DNS name nor an address.
     """
-    try:
-        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
-    except x509.ExtensionNotFound:
-        return list(hosts)
-    return [host for host in hosts if _alternative_name(host) not in found.value]
+    found = _extension(certificate, x509.SubjectAlternativeName) or ()
+    return [host for host in hosts if _alternative_name(host) not in found]
 
 
 def _builder(
@@ -183,13 +217,19 @@ def _builder(
     )
 
 
+def _extension(certificate: x509.Certificate, kind: type[E]) -> E | None:
+    try:
+        return certificate.extensions.get_extension_for_class(kind).value
+    except x509.ExtensionNotFound:
+        return None
+
+
 def _identifier(issuer: x509.Certificate, key: PrivateKey) -> x509.AuthorityKeyIdentifier:
     """Which of several authorities of the same name it was, as that one is called itself."""
-    try:
-        own = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
-    except x509.ExtensionNotFound:
+    own = _extension(issuer, x509.SubjectKeyIdentifier)
+    if own is None:
         return x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
-    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own.value)
+    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
 
 
 def _usage(*, signs_certificates: bool) -> x509.KeyUsage:

@@ -25,6 +25,7 @@ from certs.authority import SKEW, Bundle, KeyMaker, Pair
 
 # Admission warns when a third of a life is left: by then everything has been renewed.
 _DUE = 0.4
+_NEXT_RUN = timedelta(days=1)  # what the CronJob of the manifests leaves between two runs
 
 
 class Step(enum.StrEnum):
@@ -90,16 +91,17 @@ def decide(kept: Bundle | None, policy: Policy, now: datetime) -> Decision:
     (server,) = authority.read_certificates(kept.server.certificate)[:1]
     if policy.forced:
         return Decision(step=Step.NEW_AUTHORITY, reason="it was asked for")
-    if _is_due(newest, now):
+    if now >= _due_at(newest):
         return Decision(step=Step.NEW_AUTHORITY, reason=f"the authority {_expires(newest)}")
     if not authority.signed_by(server, newest):
-        return _follow_authority(newest, server, policy, now)
-    if _is_due(server, now):
+        return _follow_authority(newest, old, server, policy, now)
+    if now >= _due_at(server):
         reason = f"the serving certificate {_expires(server)}"
         return Decision(step=Step.NEW_SERVING_PAIR, reason=reason)
     if old:
         return _part_with(old, server, policy, now)
-    return Decision(step=Step.KEEP, reason="nothing is due")
+    soonest = min(_due_at(newest), _due_at(server))
+    return Decision(step=Step.KEEP, reason=f"nothing is due before {_at(soonest)}")
 
 
 def carry_out(
@@ -113,8 +115,9 @@ def carry_out(
 ) -> Bundle:
     """Take ``step``; ``trusted`` is what API servers trust now, as PEM.
 
-    A new authority stands before all others that are valid and trusted now: whatever is served
-    by a pod that knows nothing of this step stays trusted.
+    A new authority stands before all others that are trusted now and have not expired: whatever
+    is served by a pod that knows nothing of this step stays trusted. Not valid yet counts, too:
+    it may be our clock that is behind.
 
     Raises:
         ValueError: there are no hosts, or one is neither a DNS name nor an address.
@@ -128,7 +131,7 @@ def carry_out(
     if kept is None or step in (Step.REPLACE, Step.NEW_AUTHORITY):
         made = authority.create_authority(make_key=make_key, now=now, lifetime=policy.lifetime)
         before = (kept.authority.certificate if kept else b"", trusted)
-        old = dict.fromkeys(each for pem in before for each in _valid(pem, now))
+        old = dict.fromkeys(each for pem in before for each in _not_expired(pem, now))
         both = Pair(key=made.key, certificate=made.certificate + authority.as_pem(old))
         if kept is None or step is Step.REPLACE:
             return Bundle(authority=both, server=serving(both))
@@ -146,13 +149,22 @@ def carry_out(
 
 
 def _follow_authority(
-    newest: x509.Certificate, server: x509.Certificate, policy: Policy, now: datetime
+    newest: x509.Certificate,
+    old: Sequence[x509.Certificate],
+    server: x509.Certificate,
+    policy: Policy,
+    now: datetime,
 ) -> Decision:
-    """Sign by the new authority once it has been published for long enough."""
+    """Sign by the new authority once it has been published for long enough, or must be used."""
     settled = newest.not_valid_before_utc + SKEW + policy.settle
-    if now < settled < server.not_valid_after_utc:
-        return Decision(step=Step.WAIT, reason=f"the new authority settles until {_at(settled)}")
-    return Decision(step=Step.NEW_SERVING_PAIR, reason="the new authority has settled")
+    if now >= settled:
+        return Decision(step=Step.NEW_SERVING_PAIR, reason="the new authority has settled")
+    signers = (each.not_valid_after_utc for each in old if authority.signed_by(server, each))
+    end = min(server.not_valid_after_utc, max(signers, default=now))
+    if end < settled + _NEXT_RUN:
+        reason = f"no time to settle: what is served expires at {_at(end)}"
+        return Decision(step=Step.NEW_SERVING_PAIR, reason=reason)
+    return Decision(step=Step.WAIT, reason=f"the new authority settles until {_at(settled)}")
 
 
 def _part_with(
@@ -180,6 +192,8 @@ def _trouble_with_authority(bundle: Bundle, now: datetime) -> str:
         return f"the authority can't be read: {error}"
     if key.public_key() != newest.public_key():
         return "the authority's key does not belong to its certificate"
+    if not authority.may_sign(newest):
+        return "the certificate of the authority may sign no certificates"
     return _out_of_date("authority", newest, now)
 
 
@@ -193,6 +207,8 @@ def _trouble_with_server(bundle: Bundle, hosts: Sequence[str], now: datetime) ->
         return f"the serving pair can't be read: {error}"
     if key.public_key() != server.public_key():
         return "the serving key does not belong to the serving certificate"
+    if not authority.may_serve(server):
+        return "the serving certificate is not for servers"
     if not any(
         authority.signed_by(server, each) for each in _valid(bundle.authority.certificate, now)
     ):
@@ -211,18 +227,22 @@ def _out_of_date(noun: str, certificate: x509.Certificate, now: datetime) -> str
 
 
 def _valid(pem: bytes, now: datetime) -> Iterator[x509.Certificate]:
+    return (each for each in _not_expired(pem, now) if each.not_valid_before_utc <= now)
+
+
+def _not_expired(pem: bytes, now: datetime) -> Iterator[x509.Certificate]:
     try:
         found = authority.read_certificates(pem)
     except ValueError:
         return
     for each in found:
-        if each.not_valid_before_utc <= now < each.not_valid_after_utc:
+        if now < each.not_valid_after_utc:
             yield each
 
 
-def _is_due(certificate: x509.Certificate, now: datetime) -> bool:
+def _due_at(certificate: x509.Certificate) -> datetime:
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    return end - now <= _DUE * (end - begin)
+    return end - _DUE * (end - begin)
 
 
 def _expires(certificate: x509.Certificate) -> str:

@@ -37,7 +37,7 @@ class Store(Protocol):
     """A place that keeps one bundle."""
 
     async def load(self) -> Bundle | None:
-        """What is kept; None if there is nothing, or not all of it."""
+        """What is kept; None if there is nothing. A member that is missing is empty."""
         ...
 
     async def save(self, bundle: Bundle) -> None:
@@ -121,7 +121,7 @@ class Secret:
         """Create the Secret, or replace its content, as it was when it was loaded.
 
         Raises:
-            ConflictError: somebody created or changed it since.
+            ConflictError: somebody created, changed or deleted it since.
             KubeError: the API server refused or could not be reached.
         """
         data = {name: base64.b64encode(raw).decode() for name, raw in _members(bundle).items()}
@@ -135,13 +135,16 @@ class Secret:
             }
             await self._client.create(SECRETS, body, namespace=self._namespace)
             return
-        await self._client.patch(
-            SECRETS,
-            self._name,
-            {"metadata": {"resourceVersion": self._version}, "data": data},
-            patch_type=PatchType.MERGE,
-            namespace=self._namespace,
-        )
+        try:
+            await self._client.patch(
+                SECRETS,
+                self._name,
+                {"metadata": {"resourceVersion": self._version}, "data": data},
+                patch_type=PatchType.MERGE,
+                namespace=self._namespace,
+            )
+        except NotFoundError as error:
+            raise ConflictError(f"{self} is gone") from error
 
 
 async def ensure(
@@ -196,11 +199,14 @@ def _members(bundle: Bundle) -> dict[str, bytes]:
 
 
 def _bundle(members: Mapping[str, bytes]) -> Bundle | None:
-    if any(name not in members for name in _NAMES):
+    if not members:
         return None
+    ca_key, ca_certificate, server_key, server_certificate = (
+        members.get(name, b"") for name in _NAMES
+    )
     return Bundle(
-        authority=Pair(key=members[CA_KEY], certificate=members[CA_CERTIFICATE]),
-        server=Pair(key=members[SERVER_KEY], certificate=members[SERVER_CERTIFICATE]),
+        authority=Pair(key=ca_key, certificate=ca_certificate),
+        server=Pair(key=server_key, certificate=server_certificate),
     )
 
 

@@ -1,5 +1,7 @@
 """When certificates are kept, renewed and dropped: the decisions of ``certs.renewal``."""
 
+import base64
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -7,9 +9,12 @@ from itertools import count, pairwise
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+from hypothesis import given
+from hypothesis import strategies as st
 
 from certs import authority
-from certs.authority import Bundle, Pair
+from certs.authority import SKEW, Bundle, Pair
 from certs.renewal import Policy, Step, carry_out, decide, usable
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
@@ -49,6 +54,35 @@ def with_authority(bundle: Bundle, **changes: bytes) -> Bundle:
     return replace(bundle, authority=replace(bundle.authority, **changes))
 
 
+def altered(pem: bytes, old: str, new: str) -> bytes:
+    """A certificate with other bytes in one place; its signature is wrong then."""
+    (whole,) = authority.read_certificates(pem)
+    der = whole.public_bytes(Encoding.DER)
+    assert bytes.fromhex(old) in der
+    text = base64.encodebytes(der.replace(bytes.fromhex(old), bytes.fromhex(new)))
+    return b"-----BEGIN CERTIFICATE-----\n" + text + b"-----END CERTIFICATE-----\n"
+
+
+def short_lived_authority(*, hours: float) -> Bundle:
+    """A young serving pair whose authority, as it is told to API servers, expires soon."""
+    signer = key()
+    made = [
+        authority.create_authority(make_key=lambda: signer, now=NOW - SKEW, lifetime=lifetime)
+        for lifetime in (LIFE, SKEW + timedelta(hours=hours))
+    ]
+    server = authority.issue(made[0], [HOST], make_key=key, now=NOW, lifetime=LIFE)
+    return Bundle(authority=made[1], server=server)
+
+
+# Object identifiers, and a version: what they are turned into is unknown, or there twice.
+STRANGE = {
+    "version": ("a003020102", "a003020105"),
+    "kind of key": ("2a8648ce3d0201", "2a8648ce3d0209"),
+    "curve": ("2a8648ce3d030107", "2a8648ce3d030109"),
+    "extension that is there twice": ("551d13", "551d0e"),
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Case:
     id: str
@@ -61,7 +95,11 @@ class Case:
 
 CASES = [
     Case(id="nothing is there", kept=None, want=Step.REPLACE, reason="there is none"),
-    Case(id="a young pair", want=Step.KEEP, reason="nothing is due"),
+    Case(
+        id="a young pair",
+        want=Step.KEEP,
+        reason="nothing is due before 2026-03-03 11:58:00 UTC",
+    ),
     Case(
         id="a little more than two fifths left",
         after=timedelta(days=59, hours=23),
@@ -125,6 +163,30 @@ CASES = [
         reason="does not belong",
     ),
     Case(
+        id="a certificate in front that may sign nothing",
+        kept=with_authority(
+            YOUNG,
+            key=YOUNG.server.key,
+            certificate=YOUNG.server.certificate + YOUNG.authority.certificate,
+        ),
+        want=Step.NEW_AUTHORITY,
+        reason="may sign no certificates",
+    ),
+    Case(
+        id="a serving certificate for other purposes",
+        kept=replace(
+            YOUNG,
+            server=replace(
+                YOUNG.server,
+                certificate=altered(
+                    YOUNG.server.certificate, "2b06010505070301", "2b06010505070304"
+                ),
+            ),
+        ),
+        want=Step.NEW_SERVING_PAIR,
+        reason="not for servers",
+    ),
+    Case(
         id="nothing of it can be read",
         kept=Bundle(authority=GARBAGE, server=GARBAGE),
         want=Step.REPLACE,
@@ -145,10 +207,22 @@ CASES = [
         reason="has settled",
     ),
     Case(
-        id="no time to settle",
-        kept=take(Step.NEW_AUTHORITY, made(days=100 - 0.001)),
+        id="a serving pair that lives until the run after the next",
+        kept=take(Step.NEW_AUTHORITY, made(days=98.9)),
+        want=Step.WAIT,
+        reason="settles until",
+    ),
+    Case(
+        id="a serving pair that would expire before the next run",
+        kept=take(Step.NEW_AUTHORITY, made(days=99.1)),
         want=Step.NEW_SERVING_PAIR,
-        reason="has settled",
+        reason="no time to settle: what is served expires at 2026-01-03 09:36:00 UTC",
+    ),
+    Case(
+        id="an old authority that would expire before the next run",
+        kept=take(Step.NEW_AUTHORITY, short_lived_authority(hours=12)),
+        want=Step.NEW_SERVING_PAIR,
+        reason="no time to settle: what is served expires at 2026-01-03 00:00:00 UTC",
     ),
     Case(
         id="an old authority that may be needed",
@@ -178,6 +252,42 @@ CASES = [
 def test_decide(case: Case) -> None:
     decision = decide(case.kept, case.policy, NOW + case.after)
     assert (decision.step, case.reason in decision.reason) == (case.want, True), decision.reason
+
+
+@pytest.mark.parametrize(("old", "new"), STRANGE.values(), ids=STRANGE)
+@pytest.mark.parametrize("member", ["authority", "server"])
+def test_what_nobody_can_read_is_replaced(member: str, old: str, new: str) -> None:
+    pair: Pair = getattr(YOUNG, member)
+    strange = replace(pair, certificate=altered(pair.certificate, old, new))
+    decision = decide(replace(YOUNG, **{member: strange}), POLICY, NOW)
+    assert decision.step is (Step.REPLACE if member == "authority" else Step.NEW_SERVING_PAIR)
+    made = take(Step.REPLACE, None, trusted=strange.certificate)
+    assert len(certificates(made.authority.certificate)) == 1
+
+
+@given(
+    st.sampled_from(["authority", "server"]),
+    st.dictionaries(st.integers(0, 999), st.integers(0, 255), min_size=1, max_size=3),
+)
+def test_damage_of_any_kind_is_replaced_or_kept_and_never_an_error(
+    member: str, damage: dict[int, int]
+) -> None:
+    pair: Pair = getattr(YOUNG, member)
+    (whole,) = authority.read_certificates(pair.certificate)
+    der = bytearray(whole.public_bytes(Encoding.DER))
+    for place, value in damage.items():
+        der[place % len(der)] = value
+    text = base64.encodebytes(der)
+    pem = b"-----BEGIN CERTIFICATE-----\n" + text + b"-----END CERTIFICATE-----\n"
+    kept = replace(YOUNG, **{member: replace(pair, certificate=pem)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of numbers that a later library will refuse
+        take(decide(kept, POLICY, NOW).step, kept, trusted=pem)
+
+
+def test_no_key_is_shown_where_a_bundle_is_printed() -> None:
+    assert "PRIVATE" not in repr(YOUNG)
+    assert "CERTIFICATE" in repr(YOUNG)
 
 
 def certificates(pem: bytes) -> list[bytes]:
@@ -215,6 +325,14 @@ def test_what_api_servers_trust_stays_trusted(step: Step) -> None:
     _, *old = certificates(bundle.authority.certificate)
     ours = [] if kept is None else [YOUNG.authority.certificate]
     assert old == [*ours, OTHER.authority.certificate]  # and not the expired one
+
+
+@pytest.mark.parametrize("step", [Step.REPLACE, Step.NEW_AUTHORITY])
+def test_a_clock_that_is_behind_costs_no_trust(step: Step) -> None:
+    """What seems to be not valid yet is what everybody else trusts."""
+    bundle = take(step, YOUNG, now=NOW - timedelta(days=5))
+    _, old = certificates(bundle.authority.certificate)
+    assert old == YOUNG.authority.certificate
 
 
 @pytest.mark.parametrize("trusted", [b"", b"no PEM"], ids=["nothing", "garbage"])

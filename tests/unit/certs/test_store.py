@@ -76,6 +76,7 @@ class FakeClient:
         )
         self.writes = 0
         self.meanwhile: Bundle | None = None  # what another process writes just before us
+        self.vanishes = False  # somebody deletes it just before we write
 
     async def get(self, _endpoint: object, name: str, *, namespace: str) -> dict[str, Any]:
         if self.there is None:
@@ -102,7 +103,8 @@ class FakeClient:
     ) -> dict[str, Any]:
         assert (patch_type, namespace) == (PatchType.MERGE, "vpa")
         self._interfere()
-        assert self.there is not None
+        if self.there is None:
+            raise NotFoundError("vpa/vpa-tls-certs")
         if patch["metadata"]["resourceVersion"] != self.there["metadata"]["resourceVersion"]:
             raise ConflictError("changed")
         return self._keep(patch["data"])
@@ -111,6 +113,8 @@ class FakeClient:
         if self.meanwhile is not None:
             self._keep(encoded(self.meanwhile))
             self.meanwhile = None
+        if self.vanishes:
+            self.there, self.vanishes = None, False
 
     def _keep(self, data: dict[str, str]) -> dict[str, Any]:
         self.writes += 1
@@ -159,11 +163,26 @@ async def test_a_bad_pair_is_replaced(tmp_path: Path) -> None:
     assert await folder.load() == made
 
 
-async def test_half_a_pair_is_none(tmp_path: Path) -> None:
+async def test_what_is_left_of_a_directory_goes_on(tmp_path: Path) -> None:
     folder = store.Directory(tmp_path)
     await folder.save(OLD)
     (tmp_path / "serverKey.pem").unlink()
-    assert await folder.load() is None
+    made = await ensure(folder)
+    assert made.authority == OLD.authority
+    assert made.server != OLD.server
+    assert await folder.load() == made
+
+
+async def test_an_empty_directory_keeps_nothing(tmp_path: Path) -> None:
+    assert await store.Directory(tmp_path).load() is None
+
+
+async def test_what_is_left_of_a_secret_goes_on() -> None:
+    left = encoded(OLD)
+    del left["caKey.pem"]
+    made = await ensure(secret(FakeClient(left)))
+    assert made.server == OLD.server
+    assert made.authority.certificate.endswith(OLD.authority.certificate)
 
 
 async def test_a_directory_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
@@ -209,6 +228,14 @@ async def test_of_two_processes_the_faster_wins(data: dict[str, str] | None) -> 
     assert client.there is not None
     assert client.there["data"] == encoded(NEW)
     assert trust.written == [NEW.authority.certificate]
+
+
+async def test_a_secret_that_is_deleted_meanwhile_is_created() -> None:
+    client = FakeClient(encoded(EXPIRED))
+    client.vanishes = True
+    made = await ensure(secret(client))
+    assert client.there is not None
+    assert client.there["data"] == encoded(made)
 
 
 async def test_a_directory_follows_the_secret(tmp_path: Path) -> None:
