@@ -1,5 +1,6 @@
 """The webhook's promises."""
 
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from e2e.installation import ADMISSION
 from e2e.world import LARGE, LIMIT_RANGES, Case, Object, requests
 
 _TOLD = "vpaUpdates"
+_WEBHOOKS = "mutatingwebhookconfigurations"
 
 
 async def test_a_new_pod_gets_the_recommendation(case: Case) -> None:
@@ -33,6 +35,33 @@ async def test_a_pod_is_created_as_it_was_sent_while_the_webhook_is_down(case: C
         (pod,) = await case.running("web", replicas=1)
     assert requests(pod) == LARGE
     assert _TOLD not in pod["metadata"].get("annotations", {})
+
+
+async def test_a_registration_that_is_deleted_is_back_and_the_next_pod_is_patched(
+    case: Case,
+) -> None:
+    kubectl, name = case.world.kubectl, "vpa-webhook-config"
+    await case.deploy("web", replicas=1, requests=LARGE)
+    await case.running("web", replicas=1)
+    await case.autoscale("web", "Initial")
+    target = await case.recommended("web")
+    before = json.loads(await kubectl("get", _WEBHOOKS, name, "-o", "json"))
+    await kubectl("delete", _WEBHOOKS, name)
+
+    async def back() -> Object:
+        code, printed = await kubectl.try_("get", _WEBHOOKS, name, "-o", "json")
+        found: Object = {} if code else json.loads(printed)
+        return found
+
+    after = await case.world.until(back, "the registration is back", seconds=30)
+    assert after["metadata"]["uid"] != before["metadata"]["uid"]
+    assert after["webhooks"] == before["webhooks"]
+
+    # API servers learn of it by a watch, and the first pod may be faster than that.
+    async def patched() -> bool:
+        return requests(await _replaced(case, "web")) == target
+
+    await case.world.until(patched, "the next pod is patched", seconds=30)
 
 
 async def test_a_vpa_that_says_nonsense_is_refused(case: Case) -> None:

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from certificates import new_bundle
+from common.api.core import Pod
+from common.kube.ca_bundle import CONFIGURATION_NAME
 from common.kube.client import PatchType
-from common.kube.endpoints import PODS, REPLICA_SETS, VPAS, Endpoint
+from common.kube.endpoints import MUTATING_WEBHOOKS, PODS, REPLICA_SETS, VPAS, Endpoint
 from component import LOOPBACK, Process, free_port
 from process_harness import World, world
 from sandbox.apiserver.faults import ApiFault, Calls, Effect
@@ -87,6 +89,22 @@ async def created(it: World, name: str, owner: dict[str, Any], app: str) -> dict
     return found
 
 
+async def replaced(it: World, app: str) -> None:
+    """Delete the pods of a Deployment, and wait for as many others."""
+    before = {each.metadata.name for each in it.pods_of(app)}
+    for name in before:
+        await it.client.delete(PODS, name, namespace=NAMESPACE)
+    await it.until(
+        lambda: len({each.metadata.name for each in it.pods_of(app)} - before) == len(before)
+    )
+
+
+def requested(found: Pod) -> object:
+    """The requests of a pod's one container."""
+    resources = found.spec.containers[0].resources
+    return resources and resources.requests
+
+
 async def counted(process: Process, outcome: str) -> float:
     """How many pods' reviews ended so."""
     _, metrics = await process.get("/metrics")
@@ -125,6 +143,36 @@ async def test_an_api_server_that_answers_after_half_a_minute_holds_up_no_pod(
         assert await admission.get("/readyz") == (200, "OK")
         back()
         assert admission.said("Traceback") == []
+
+
+async def test_a_registration_that_somebody_deletes_or_changes_is_put_right(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        await deploy(it.client, "web", replicas=1, mode="Initial", requests=SENT)
+        await recommend(it, "web")
+        admission = await it.start("admission")
+        await it.ready(admission)
+        await admission.logged("webhook registered")
+        before = await it.client.get(MUTATING_WEBHOOKS, CONFIGURATION_NAME)
+
+        await it.client.delete(MUTATING_WEBHOOKS, CONFIGURATION_NAME)
+        await admission.logged("webhook configuration was missing, and is back")
+        await replaced(it, "web")
+        assert [requested(each) for each in it.pods_of("web")] == [TARGET]
+
+        hooks = [{"name": "vpa.k8s.io", "rules": [], "timeoutSeconds": 1}]
+        await it.client.patch(
+            MUTATING_WEBHOOKS,
+            CONFIGURATION_NAME,
+            {"webhooks": hooks},
+            patch_type=PatchType.STRATEGIC,
+        )
+        await admission.logged("webhook configuration was put back")
+        after = await it.client.get(MUTATING_WEBHOOKS, CONFIGURATION_NAME)
+        assert after["webhooks"] == before["webhooks"]
+        (line,) = admission.said("webhook configuration was put back")
+        assert 'fields="timeoutSeconds, rules"' in line
+        assert it.undeclared("admission") == set()
+        assert it.calls(MUTATING_WEBHOOKS.resource, "delete") == []
 
 
 class Balancer:
