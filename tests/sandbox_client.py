@@ -19,6 +19,7 @@ from sandbox.version import KubernetesVersion
 
 NOW = datetime(2026, 11, 21, 8, 25, tzinfo=UTC)
 CRDS = Path(__file__).parents[1] / "deploy" / "crd"
+VPAS = "/apis/autoscaling.k8s.io/v1/namespaces/golden/verticalpodautoscalers"
 
 
 class SteppingClock:
@@ -149,3 +150,13 @@ def pod(name: str = "web", *, node: str = "", **spec: Any) -> dict[str, Any]:
     }
     given = {"nodeName": node} if node else {}
     return {"metadata": {"name": name}, "spec": {"containers": [container], **given, **spec}}
+
+
+def vpa(name: str = "web") -> dict[str, Any]:
+    """The body of a VerticalPodAutoscaler."""
+    return {
+        "apiVersion": "autoscaling.k8s.io/v1",
+        "kind": "VerticalPodAutoscaler",
+        "metadata": {"name": name},
+        "spec": {"targetRef": {"kind": "Deployment", "name": name}},
+    }

@@ -10,7 +10,7 @@ from common.kube.client import KubeClient
 from common.kube.endpoints import DEPLOYMENTS, NAMESPACES, VPAS, Endpoint
 
 NAMESPACE = "shop"
-_DEFINITIONS = Endpoint(
+DEFINITIONS: Endpoint[dict[str, Any]] = Endpoint(
     "apiextensions.k8s.io",
     "v1",
     "customresourcedefinitions",
@@ -47,7 +47,7 @@ async def prepare(client: KubeClient, *, change: Change = lambda definition: def
     nothing else.
     """
     for path in sorted((_DEPLOY / "crd").glob("*.yaml")):
-        await client.create(_DEFINITIONS, change(yaml.safe_load(path.read_text("utf-8"))))
+        await client.create(DEFINITIONS, change(yaml.safe_load(path.read_text("utf-8"))))
     for path in sorted((_DEPLOY / "rbac").glob("*.yaml")):
         for one in yaml.safe_load_all(path.read_text("utf-8")):
             namespace = one["metadata"].get("namespace", "")

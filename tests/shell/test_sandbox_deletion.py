@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sandbox_client import Api, api_server, pod
+from sandbox_client import VPAS, Api, api_server, pod, vpa
 
 PODS = "/api/v1/namespaces/golden/pods"
 CONFIG_MAPS = "/api/v1/namespaces/golden/configmaps"
@@ -214,18 +214,11 @@ async def test_a_namespace_goes_with_its_last_object(api: Api) -> None:
 
 async def test_custom_resources_go_with_their_definition(api: Api) -> None:
     await api.apply_definitions()
-    path = "/apis/autoscaling.k8s.io/v1/namespaces/golden/verticalpodautoscalers"
-    vpa = {
-        "apiVersion": "autoscaling.k8s.io/v1",
-        "kind": "VerticalPodAutoscaler",
-        "metadata": {"name": "a"},
-        "spec": {"targetRef": {"kind": "Deployment", "name": "d"}},
-    }
-    await api.make(path, vpa)
+    await api.make(VPAS, vpa())
     definition = "verticalpodautoscalers.autoscaling.k8s.io"
     base = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     assert (await api("DELETE", f"{base}/{definition}")).status == 200
-    assert (await api("GET", path)).status == 404
+    assert (await api("GET", VPAS)).status == 404
     groups = [one["name"] for one in (await api.read("/apis"))["groups"]]
     assert "autoscaling.k8s.io" in groups  # the checkpoints are still there
     await api("DELETE", f"{base}/verticalpodautoscalercheckpoints.autoscaling.k8s.io")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sandbox_client import Api, api_server, pod
+from sandbox_client import VPAS, Api, api_server, pod, vpa
 
 PODS = "/api/v1/namespaces/golden/pods"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -41,15 +41,8 @@ async def test_items_of_built_in_kinds_lack_the_kind_of_the_list(api: Api) -> No
 
 async def test_items_of_custom_resources_have_it(api: Api) -> None:
     await api.apply_definitions()
-    path = "/apis/autoscaling.k8s.io/v1/namespaces/golden/verticalpodautoscalers"
-    vpa = {
-        "apiVersion": "autoscaling.k8s.io/v1",
-        "kind": "VerticalPodAutoscaler",
-        "metadata": {"name": "a"},
-        "spec": {"targetRef": {"kind": "Deployment", "name": "d"}},
-    }
-    await api.make(path, vpa)
-    assert (await api.read(path))["items"][0]["kind"] == "VerticalPodAutoscaler"
+    await api.make(VPAS, vpa())
+    assert (await api.read(VPAS))["items"][0]["kind"] == "VerticalPodAutoscaler"
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,11 @@
 """Scale subresources that come late: who gives up waiting, and who asks next."""
 
 import asyncio
-from typing import Any
 
 import pytest
+from robots import ROBOTS, define_robots, robot
 
 from common.kube.client import KubeClient
-from common.kube.endpoints import Endpoint
 from common.kube.scales import ScaleFound, Scales
 from common.target.owners import Controller, Found, Unknown
 from fake_api import until
@@ -14,48 +13,14 @@ from sandbox.apiserver.faults import ApiFault, Calls, Effect
 from sandbox.cluster import Cluster, running_cluster
 from sandbox.scenario import parse_scenario
 
-DEFINITIONS: Endpoint[dict[str, Any]] = Endpoint(
-    "apiextensions.k8s.io",
-    "v1",
-    "customresourcedefinitions",
-    "CustomResourceDefinition",
-    dict[str, Any],
-    namespaced=False,
-)
-ROBOTS: Endpoint[dict[str, Any]] = Endpoint("example.com", "v1", "robots", "Robot", dict[str, Any])
-ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-SCALE = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
-DEFINITION = {
-    "metadata": {"name": "robots.example.com"},
-    "spec": {
-        "group": "example.com",
-        "scope": "Namespaced",
-        "names": {"plural": "robots", "singular": "robot", "kind": "Robot"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": ANYTHING},
-                "subresources": {"scale": SCALE},
-            }
-        ],
-    },
-}
 MARVIN = Controller("default", "Robot", "marvin", "example.com/v1")
 DELAY = 0.3  # seconds
 
 
 async def prepare(cluster: Cluster, client: KubeClient) -> None:
     """A robot whose scale takes its time."""
-    await client.create(DEFINITIONS, DEFINITION)
-    robot = {
-        "apiVersion": "example.com/v1",
-        "kind": "Robot",
-        "metadata": {"name": "marvin"},
-        "spec": {"replicas": 1},
-    }
-    await client.create(ROBOTS, robot, namespace="default")
+    await define_robots(client)
+    await client.create(ROBOTS, robot("marvin", replicas=1), namespace="default")
     slow = ApiFault(calls=Calls(resource="robots/scale"), effect=Effect(delay=DELAY))
     cluster.api.faults.add(slow)
 

@@ -31,15 +31,8 @@ from updater.schedule import Updater
 from updater.sending import Turns
 from updater.snapshot import Caches
 from updater.work import Rules
+from workloads import DEFINITIONS
 
-CRDS = Endpoint(
-    "apiextensions.k8s.io",
-    "v1",
-    "customresourcedefinitions",
-    "CustomResourceDefinition",
-    dict[str, Any],
-    namespaced=False,
-)
 VPA_CRD = Path(__file__).parents[2] / "deploy" / "crd" / "verticalpodautoscalers.yaml"
 SCENARIO = """
 kubernetes-version: "{version}"
@@ -160,7 +153,7 @@ async def shop(clock: VirtualClock, *, version: str, rules: Rules) -> AsyncItera
         cluster.client("test") as admin,
         cluster.client(MANAGER) as client,
     ):
-        await admin.create(CRDS, yaml.safe_load(VPA_CRD.read_text(encoding="utf-8")))
+        await admin.create(DEFINITIONS, yaml.safe_load(VPA_CRD.read_text(encoding="utf-8")))
         await asyncio.sleep(1)
         caches = Caches.following(client)
         opened = Shop(cluster, admin, client, caches, clock, rules)
