@@ -20,6 +20,12 @@ FIELDS = {
 }
 
 
+def _named(row: Row) -> set[str]:
+    """The containers that the recommendation speaks of."""
+    given = row.input["recommendation"].get("containerRecommendations", [])
+    return {each["containerName"] for each in given}
+
+
 def _capped(row: Row, *, pod_items: bool = True) -> Capped:
     pod = msgspec.convert({"metadata": {}, **row.input["pod"]}, Pod)
     recommendation = msgspec.convert(row.input["recommendation"], RecommendedPodResources)
@@ -68,10 +74,7 @@ def test_a13_rows_that_come_out_the_same() -> None:
     differences = Differences()
     for row in rows("capping"):
         if row.departure == "admission.md-A13":
-            named = {
-                each["containerName"]
-                for each in row.input["recommendation"].get("containerRecommendations", [])
-            }
+            named = _named(row)
             reference = [
                 each
                 for each in row.expected["recommendation"].get("containerRecommendations", [])
@@ -86,10 +89,6 @@ def test_a13_rows_leave_other_containers_alone() -> None:
     differences = Differences()
     for row in rows("capping"):
         if row.departure == "admission.md-A13":
-            named = {
-                each["containerName"]
-                for each in row.input["recommendation"].get("containerRecommendations", [])
-            }
             got = {each.name for each in _capped(row).recommendations}
-            differences.check(row.id, "containers", got - named, set())
+            differences.check(row.id, "containers", got - _named(row), set())
     differences.none_in(87)

@@ -9,44 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from robots import ROBOTS, define_robots, robot
 
 from certificates import new_bundle
 from common.api.core import Pod
 from common.kube.ca_bundle import CONFIGURATION_NAME
 from common.kube.client import PatchType
-from common.kube.endpoints import MUTATING_WEBHOOKS, PODS, REPLICA_SETS, VPAS, Endpoint
+from common.kube.endpoints import MUTATING_WEBHOOKS, PODS, REPLICA_SETS, VPAS
 from component import LOOPBACK, Process, free_port
 from process_harness import World, world
 from sandbox.apiserver.faults import ApiFault, Calls, Effect
 from workloads import NAMESPACE, autoscaler, deploy
 
-DEFINITIONS: Endpoint[dict[str, Any]] = Endpoint(
-    "apiextensions.k8s.io",
-    "v1",
-    "customresourcedefinitions",
-    "CustomResourceDefinition",
-    dict[str, Any],
-    namespaced=False,
-)
-ROBOTS: Endpoint[dict[str, Any]] = Endpoint("example.com", "v1", "robots", "Robot", dict[str, Any])
-SCALE = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
-SCHEMA = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-VERSION = {
-    "name": "v1",
-    "served": True,
-    "storage": True,
-    "schema": {"openAPIV3Schema": SCHEMA},
-    "subresources": {"status": {}, "scale": SCALE},
-}
-DEFINITION = {
-    "metadata": {"name": "robots.example.com"},
-    "spec": {
-        "group": "example.com",
-        "scope": "Namespaced",
-        "names": {"plural": "robots", "singular": "robot", "kind": "Robot"},
-        "versions": [VERSION],
-    },
-}
 SENT = {"cpu": "800m", "memory": "1Gi"}  # requests of a new pod
 TARGET = {"cpu": "150m", "memory": "300Mi"}  # what the VPA recommends for it
 WORKERS = 8
@@ -117,14 +91,8 @@ async def test_an_api_server_that_answers_after_half_a_minute_holds_up_no_pod(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path) as it:
-        await it.client.create(DEFINITIONS, DEFINITION)
-        manifest = {
-            "apiVersion": "example.com/v1",
-            "kind": "Robot",
-            "metadata": {"name": "marvin"},
-            "spec": {},
-        }
-        robot = await it.client.create(ROBOTS, manifest, namespace=NAMESPACE)
+        await define_robots(it.client)
+        marvin = await it.client.create(ROBOTS, robot("marvin"), namespace=NAMESPACE)
         target = {"apiVersion": "example.com/v1", "kind": "Robot", "name": "marvin"}
         manifest = autoscaler("marvin", targetRef=target)
         await it.client.create(VPAS.as_dicts(), manifest, namespace=NAMESPACE)
@@ -136,7 +104,7 @@ async def test_an_api_server_that_answers_after_half_a_minute_holds_up_no_pod(
         await admission.logged("webhook registered")
         names = [f"marvin-{number}" for number in range(5)]
         async with asyncio.timeout(5.0):  # two are promised, of thirty that there are
-            pods = await asyncio.gather(*(created(it, name, robot, "marvin") for name in names))
+            pods = await asyncio.gather(*(created(it, name, marvin, "marvin") for name in names))
         assert pods == [SENT] * len(names)
         assert await counted(admission, "timed_out") == len(names)
         assert admission.said("no VPA found in time")
