@@ -5,7 +5,7 @@ Source: vertical-pod-autoscaler/pkg/admission-controller/resource/pod; admission
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from admission.startup_boost import Boosted, boosted, has_boost
+from admission.startup_boost import Boosted, boosted, has_boost, written_before_boosts
 from common.annotations import (
     OBSERVED_CONTAINERS,
     VPA_UPDATES,
@@ -24,6 +24,7 @@ from common.recommendation.boosts import before_boost
 from common.recommendation.container_resources import WantedResources, wanted_resources
 from common.recommendation.policy import container_policy, is_off
 from common.recommendation.processing import process
+from common.recommendation.settling import Written
 from common.recommendation.trail import Amount, Trail
 from common.resources import CPU, ResourceQuantities, in_order
 
@@ -68,7 +69,8 @@ def admit_pod(
         operations.append(add("/metadata/annotations", {}))
     told: list[str] = []
     bare = before_boost(pod) if features.cpu_startup_boost else pod
-    wanted = _wanted(bare, vpa, limit_ranges, trail)
+    written = None if bare is pod else written_before_boosts(pod, bare, vpa, most=most_boost)
+    wanted = _wanted(bare, vpa, limit_ranges, trail, written)
     for index, (container, resources) in enumerate(zip(pod.spec.containers, wanted, strict=True)):
         if features.cpu_startup_boost:
             policy = container_policy(vpa, container.name)
@@ -113,10 +115,11 @@ def _wanted(
     vpa: VerticalPodAutoscaler,
     limit_ranges: Sequence[LimitRangeSpec],
     trail: Trail | None,
+    written: Written | None,
 ) -> Sequence[WantedResources]:
     """What the recommendation asks for, container by container; nothing in mode Off."""
     advises = update_mode(vpa) == UpdateMode.OFF
-    processed = None if advises else process(pod, vpa, limit_ranges, trail)
+    processed = None if advises else process(pod, vpa, limit_ranges, trail, written=written)
     return wanted_resources(pod, vpa, processed, limit_ranges, trail)
 
 

@@ -5,16 +5,16 @@ resource_updates.go.
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from common.annotations import OriginalResources
 from common.api.autoscaling import ContainerPolicy, GenericStartupBoost, VerticalPodAutoscaler
-from common.api.core import Container
+from common.api.core import Container, Pod
 from common.errors import DecodeError
 from common.quantity import ZERO, Quantity
 from common.recommendation.limit_scaling import proportional_limit
-from common.recommendation.policy import ControlledValues, controlled_values
+from common.recommendation.policy import ControlledValues, container_policy, controlled_values
 from common.recommendation.trail import Change
 from common.resources import CPU, ResourceQuantities, parse_quantities
 
@@ -77,11 +77,9 @@ def boosted(
         QuantityError: a quantity of the container or of the boost is none.
     """
     cpu = _cpu_boost(vpa, policy)
-    if cpu is None or cpu.type not in (BoostType.FACTOR, BoostType.QUANTITY):
+    if cpu is None:
         return None
-    resources = container.resources
-    own_requests = parse_quantities(resources.requests if resources is not None else None)
-    own_limits = parse_quantities(resources.limits if resources is not None else None)
+    own_requests, own_limits = _requests(container), _limits(container)
     base = _first_set(requests.get(CPU), own_requests.get(CPU))
     request = _request(cpu, base)
     changes = [] if CPU in requests else [Change(CPU, PRESENT, base)]
@@ -95,7 +93,7 @@ def boosted(
     if controlled_values(policy) == ControlledValues.REQUESTS_ONLY:
         if not limit.is_zero and request > limit:
             # One less than the limit, or the pod's QoS class would change.
-            request = limit - _MILLI if limit > _MILLI else limit
+            request = _below(limit)
             changes.append(Change(CPU, BELOW_LIMIT, request))
     else:
         scaled = proportional_limit(
@@ -113,23 +111,92 @@ def boosted(
     )
 
 
+def written_before_boosts(
+    pod: Pod, bare: Pod, vpa: VerticalPodAutoscaler, *, most: Quantity
+) -> dict[str, dict[str, Quantity | None]]:
+    """What an earlier admission wanted for containers that come boosted, without the boost (A23).
+
+    ``bare`` is the pod before its boosts. Memory is as it stands, because a boost leaves it
+    alone, and CPU is what the boost was computed from; None where a bound has cut the boost.
+    So what only rounding would change can stay, and no factor multiplies it.
+
+    Raises:
+        DecodeError: the boost lacks its number, or the factor is below one.
+        QuantityError: a quantity of a container or of the boost is none.
+    """
+    written: dict[str, dict[str, Quantity | None]] = {}
+    for now, before in zip(pod.spec.containers, bare.spec.containers, strict=True):
+        if now is before:
+            continue
+        requests: dict[str, Quantity | None] = dict(_requests(now))
+        policy = container_policy(vpa, now.name)
+        boost, request = _cpu_boost(vpa, policy), requests.get(CPU)
+        if boost is not None and request is not None:
+            cut = any(request >= bound for bound in _bounds(before, policy, most))
+            requests[CPU] = None if cut else _base(boost, request)
+        written[now.name] = requests
+    return written
+
+
+def _bounds(
+    container: Container, policy: ContainerPolicy | None, most: Quantity
+) -> Iterator[Quantity]:
+    """Where a boost is cut."""
+    if not most.is_zero:
+        yield most
+    limit = _limits(container).get(CPU, ZERO)
+    if controlled_values(policy) == ControlledValues.REQUESTS_ONLY and not limit.is_zero:
+        yield _below(limit)
+
+
+def _below(limit: Quantity) -> Quantity:
+    return limit - _MILLI if limit > _MILLI else limit
+
+
+def _requests(container: Container) -> dict[str, Quantity]:
+    resources = container.resources
+    return parse_quantities(resources.requests if resources is not None else None)
+
+
+def _limits(container: Container) -> dict[str, Quantity]:
+    resources = container.resources
+    return parse_quantities(resources.limits if resources is not None else None)
+
+
 def _cpu_boost(
     vpa: VerticalPodAutoscaler, policy: ContainerPolicy | None
 ) -> GenericStartupBoost | None:
-    """The container's own boost, else the VPA's."""
-    if policy is not None and policy.startup_boost is not None:
-        return policy.startup_boost.cpu
-    return vpa.spec.startup_boost.cpu if vpa.spec.startup_boost is not None else None
+    """The container's own boost, else the VPA's; None if it is of a type that we don't know."""
+    own = policy.startup_boost if policy is not None else None
+    boost = own if own is not None else vpa.spec.startup_boost
+    cpu = boost.cpu if boost is not None else None
+    return cpu if cpu is not None and cpu.type in (BoostType.FACTOR, BoostType.QUANTITY) else None
 
 
 def _request(boost: GenericStartupBoost, base: Quantity) -> Quantity:
     if boost.type == BoostType.FACTOR:
-        if boost.factor is None or boost.factor < 1:
-            raise DecodeError(f"startupBoost: a factor of at least 1 is needed: {boost.factor}")
-        return Quantity.from_milli(base.milli * boost.factor)
+        return Quantity.from_milli(base.milli * _factor(boost))
+    return Quantity.from_milli(base.milli + _added(boost))
+
+
+def _base(boost: GenericStartupBoost, request: Quantity) -> Quantity:
+    """What a boost made a request of; the other way round than ``_request``."""
+    if boost.type == BoostType.FACTOR:
+        return Quantity.from_milli(request.milli // _factor(boost))
+    return Quantity.from_milli(request.milli - _added(boost))
+
+
+def _factor(boost: GenericStartupBoost) -> int:
+    if boost.factor is None or boost.factor < 1:
+        raise DecodeError(f"startupBoost: a factor of at least 1 is needed: {boost.factor}")
+    return boost.factor
+
+
+def _added(boost: GenericStartupBoost) -> int:
+    """Millicores."""
     if boost.quantity is None:
         raise DecodeError("startupBoost: type Quantity needs a quantity")
-    return Quantity.from_milli(base.milli + Quantity.from_json(boost.quantity).milli)
+    return Quantity.from_json(boost.quantity).milli
 
 
 def _told(boost: GenericStartupBoost) -> str:

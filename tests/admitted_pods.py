@@ -5,7 +5,7 @@ namespace, our webhook answers with a patch, and what comes out is filled in onc
 """
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
 from common.features import FeatureGates
 from common.patches import Operation
-from common.quantity import ZERO
+from common.quantity import Quantity
 from common.resources import RESOURCES, parse_quantities
 from sandbox.admission.limit_ranger import apply_defaults
 from sandbox.objects.defaults import fill
@@ -37,6 +37,7 @@ class World:
     pod: Json
     vpa: Json
     limit_ranges: Sequence[Json] = ()
+    most_boost: str = "0"  # the flag --max-allowed-cpu-boost; zero: no bound
 
     @property
     def autoscaler(self) -> VerticalPodAutoscaler:
@@ -54,17 +55,32 @@ class World:
     def limits(self) -> list[LimitRangeSpec]:
         return [msgspec.convert(each["spec"], LimitRangeSpec) for each in self.stored_limit_ranges]
 
-    def admitted(self, pod: Json) -> Json:
-        """The pod that is stored where ``pod`` is asked for."""
+    @property
+    def highest(self) -> dict[str, int]:
+        """The LimitRanges' maximum for a container, in millicores and bytes."""
+        found: dict[str, int] = {}
+        for item in (item for spec in self.limits for item in spec.limits or ()):
+            if item.type == "Container":
+                for name, bound in _units(item.max).items():
+                    found[name] = min(bound, found.get(name, bound))
+        return found
+
+    def asked(self, pod: Json) -> Json:
+        """The pod as it comes to the webhook."""
         asked = copy.deepcopy(pod)
         fill(PODS, asked)
         apply_defaults(asked, self.stored_limit_ranges)
+        return asked
+
+    def admitted(self, pod: Json) -> Json:
+        """The pod that is stored where ``pod`` is asked for."""
+        asked = self.asked(pod)
         operations = admit_pod(
             msgspec.convert(asked, Pod),
             self.autoscaler,
             self.limits,
             features=GATES,
-            most_boost=ZERO,
+            most_boost=Quantity.parse(self.most_boost),
         )
         stored: Json = jsonpatch.apply_patch(asked, msgspec.to_builtins(operations))
         fill(PODS, stored)
@@ -89,11 +105,18 @@ def numbers(pod: Json) -> dict[str, dict[tuple[str, str], int]]:
     """The same in millicores and bytes, by (requests or limits, resource)."""
     return {
         name: {
-            (part, resource): quantity.milli if resource == "cpu" else quantity.value
+            (part, resource): number
             for part, values in resources.items()
-            for resource, quantity in parse_quantities(values).items()
+            for resource, number in _units(values).items()
         }
         for name, resources in resources_of(pod).items()
+    }
+
+
+def _units(values: Mapping[str, Any] | None) -> dict[str, int]:
+    return {
+        name: quantity.milli if name == "cpu" else quantity.value
+        for name, quantity in parse_quantities(values).items()
     }
 
 
@@ -246,4 +269,5 @@ def worlds(draw: Draw, *, boosts: bool = False) -> World:
             {"metadata": {"name": "bounds"}, "spec": {"limits": [some.bounds(kind)]}}
             for kind in kinds
         ],
+        most_boost=text("cpu", some.number()) if boosts and some.sometimes() else "0",
     )

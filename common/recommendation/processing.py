@@ -18,6 +18,7 @@ from common.recommendation.actual import containers_of
 from common.recommendation.capping import ContainerAmounts, cap_for_pod
 from common.recommendation.policy import container_policy, is_off
 from common.recommendation.settling import (
+    Written,
     hold_rounded,
     mark_standing_limits,
     may_be_rounded,
@@ -56,13 +57,16 @@ def process(
     vpa: VerticalPodAutoscaler,
     limit_ranges: Sequence[LimitRangeSpec],
     trail: Trail | None = None,
+    *,
+    written: Written | None = None,
 ) -> Processed | None:
     """Fit the recommendation of a VPA to a pod; None if there is none yet.
 
-    ``limit_ranges`` are all of the pod's namespace. The steps: drop containers that are
-    switched off (A17) and resources without a name (A22), cap as the reference does but for A13
-    and A18, scale nothing down to zero (A20), keep what only rounding would change (A19), put the
-    bounds in order (A14).
+    ``limit_ranges`` are all of the pod's namespace. The steps: drop containers that the pod doesn't
+    have or that are switched off (A17) and resources without a name (A22), cap as the reference
+    does but for A13 and A18, scale nothing down to zero (A20), keep what only rounding would change
+    (A19), put the bounds in order (A14).
+    ``written`` are the requests of containers that came boosted, before their boosts (A23).
     ``trail`` is told each step of each number.
 
     Raises:
@@ -85,9 +89,10 @@ def process(
     settled = capped.recommendations
     if limit_ranges:
         settled = never_nothing(settled, kept)
-        if may_be_rounded(settled, containers):
+        had = {each.name: each.requests for each in containers} | dict(written or {})
+        if may_be_rounded(settled, containers, had):
             steep = fit(containers=steepest(containers, kept)).recommendations
-            settled = hold_rounded(settled, never_nothing(steep, kept), containers)
+            settled = hold_rounded(settled, never_nothing(steep, kept), had)
     ordered = {each.name: order_bounds(each) for each in settled}
     if trail is not None:
         _tell_settled(trail, capped.recommendations, settled)

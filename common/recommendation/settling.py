@@ -8,7 +8,7 @@ such a pod again and again.
 Source: updater.md D31; these rules are ours.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from common.api.autoscaling import ResourcePolicy
@@ -20,6 +20,9 @@ from common.resources import CPU, RESOURCES, ResourceQuantities
 
 _UNIT = {CPU: Quantity.from_milli(1)}
 _BYTE = Quantity.from_value(1)
+
+# By container, the requests that an earlier admission may have written; None: it can't be told.
+Written = Mapping[str, Mapping[str, Quantity | None]]
 
 
 def mark_standing_limits(
@@ -90,15 +93,16 @@ def never_nothing(
 
 
 def may_be_rounded(
-    amounts: Sequence[ContainerAmounts], containers: Sequence[ContainerResources]
+    amounts: Sequence[ContainerAmounts],
+    containers: Sequence[ContainerResources],
+    written: Written,
 ) -> bool:
-    """Whether rounding may be why some request is not its target: a quick look, to save a fit.
+    """Whether rounding may be why some request is below its target: a quick look, to save a fit.
 
     One more unit of a limit lowers an answer by as much as that is of the smallest limit, and
     by some units more where several containers share. Tiny answers are always looked at.
     """
     names = {each.name for each in amounts}
-    by_name = {container.name: container for container in containers}
     slack = 4 * len(containers) + 4  # units; generous, because this must never miss
     for resource in RESOURCES:
         unit = _UNIT.get(resource, _BYTE).nanos
@@ -111,12 +115,12 @@ def may_be_rounded(
         if not least:
             continue
         for each in amounts:
-            request = by_name[each.name].requests.get(resource)
+            request = written[each.name].get(resource)
             target = each.target.get(resource)
-            if request is None or target is None or request == target:
+            if request is None or target is None or request >= target:
                 continue
             has, wants = request.nanos // unit, target.nanos // unit
-            if wants <= slack or wants * least // (least + 1) - slack <= has <= wants + slack:
+            if wants <= slack or wants * least // (least + 1) - slack <= has:
                 return True
     return False
 
@@ -124,28 +128,47 @@ def may_be_rounded(
 def hold_rounded(
     capped: Sequence[ContainerAmounts],
     steep: Sequence[ContainerAmounts],
-    containers: Sequence[ContainerResources],
+    written: Written,
 ) -> tuple[ContainerAmounts, ...]:
-    """Keep a request that is the answer for some ratio which its limit may be rounded from (A19).
+    """Keep requests that are the answer for ratios which their limits may be rounded from (A19).
 
     ``capped`` is the answer for the containers as they are, ``steep`` that for the ``steepest``
-    ones. Every answer for a ratio between theirs lies between them, and what admission wrote
-    is one of these: the pod keeps its request, and with it the limit.
+    ones. A larger limit never makes for a larger request, so every answer for ratios between
+    theirs lies between them; and what admission wrote is one of these, for all containers at
+    once. Where a single request is none, the pod is another one, and nothing of it is kept.
     """
-    requests = {container.name: container.requests for container in containers}
+    kept = [
+        resource
+        for resource in RESOURCES
+        if all(
+            _explained(resource, each, other, written[each.name])
+            for each, other in zip(capped, steep, strict=True)
+        )
+    ]
     return tuple(
         replace(
             each,
             target={
-                name: _held(requests[each.name].get(name), target, other.target.get(name, target))
+                name: (written[each.name][name] or target)
+                if name in kept and not target.is_zero
+                else target
                 for name, target in each.target.items()
             },
         )
-        for each, other in zip(capped, steep, strict=True)
+        for each in capped
     )
 
 
-def _held(request: Quantity | None, target: Quantity, other: Quantity) -> Quantity:
-    if request is None or request == target:
-        return target
-    return request if min(target, other) <= request <= max(target, other) else target
+def _explained(
+    resource: str,
+    capped: ContainerAmounts,
+    steep: ContainerAmounts,
+    written: Mapping[str, Quantity | None],
+) -> bool:
+    target = capped.target.get(resource, ZERO)
+    if target.is_zero:
+        return True  # it has no part in any sum
+    if resource not in written:
+        return False
+    request = written[resource]
+    return request is None or request == target or steep.target[resource] <= request <= target
