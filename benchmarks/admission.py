@@ -38,6 +38,7 @@ RATED_CONNECTIONS = 64
 # hundred reviews. API servers hold theirs: the run is so long that this is below one percent.
 RATED_SECONDS = 20.0
 PATIENCE = 180.0  # seconds for a start
+QUIET = 0.015  # CPU seconds, of half a second
 
 BARS = {
     "cpu": 125.0,
@@ -77,13 +78,13 @@ class Webhook:
 
 
 def rss_of(pid: int) -> float:
-    """Resident memory of a process and its children, in MiB."""
+    """Resident memory of a process and all that it started, in MiB; shared pages count twice."""
     pages = sum(int(Path(f"/proc/{each}/statm").read_text().split()[1]) for each in _family(pid))
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def cpu_of(pid: int) -> float:
-    """CPU seconds that a process and its children have used."""
+    """CPU seconds that a process and all that it started have used."""
     ticks = 0
     for each in _family(pid):
         fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
@@ -93,7 +94,7 @@ def cpu_of(pid: int) -> float:
 
 def _family(pid: int) -> list[int]:
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [pid, *map(int, children)]
+    return [pid, *(each for child in children for each in _family(int(child)))]
 
 
 @contextmanager
@@ -149,6 +150,7 @@ def webhook(size: Size, folder: Path, flags: Sequence[str]) -> Iterator[Webhook]
         )
         with process(*command, log=folder / "webhook.log") as pid:
             _await(lambda: _is_ready(ops_port))
+            _await(lambda: _is_quiet(pid))  # of several workers one tells when it is ready
             yield Webhook(pid=pid, port=port, ops_port=ops_port, ca=folder / "ca.pem")
 
 
@@ -323,6 +325,13 @@ def _is_ready(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def _is_quiet(pid: int) -> bool:
+    """Whether a process and all that it started have done nothing for half a second."""
+    before = cpu_of(pid)
+    time.sleep(0.5)
+    return cpu_of(pid) - before < QUIET
 
 
 def _await(condition: Any) -> None:

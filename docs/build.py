@@ -122,7 +122,8 @@ Each component serves its metrics at `/metrics` on its ops address, as Prometheu
 OpenMetrics. Names, labels and buckets are the reference's. A metric of origin *ours* is unknown
 to the reference. A counter *as untyped* has a name that does not end in `_total`, and the text
 formats allow that for no typed counter. updater and admission also serve the client library's
-`process_*` and `python_*` metrics.
+`process_*` and `python_*` metrics; with `--workers` above 1 these are of the first worker, and
+counters and histograms are sums over all workers.
 """
 REASON_CODES = """\
 ## Reason codes of the updater
