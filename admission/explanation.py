@@ -28,6 +28,8 @@ _UNBOOSTED = (
     "; nothing is boosted: the feature gate CPUStartupBoost is off, the containers have mode Off, "
     "or the boost is of no known type"
 )
+_NO_CONTAINER = "the pod has no such container"
+_NO_ADVICE = "nothing is recommended for it, so it stays as it is"
 _PLACES = {Amount.REQUEST: "requests", Amount.LIMIT: "limits"}
 
 
@@ -204,27 +206,31 @@ def _containers(pod: Pod, verdict: Verdict, trail: Trail) -> tuple[ContainerWay,
     names = [container.name for container in pod.spec.containers]
     indexes = {name: index for index, name in enumerate(names)}
     names += (name for name in trail.containers if name not in indexes)
-    return tuple(
-        _container(name, tuple(_numbers(name, indexes.get(name), trail, values)), pod=pod, vpa=vpa)
-        for name in names
-    )
+    found: list[ContainerWay] = []
+    for name in names:
+        index = indexes.get(name)
+        numbers = tuple(_numbers(name, index, trail, values))
+        asked = any(number.amount == Amount.REQUEST for number in numbers)
+        note = _NO_CONTAINER if index is None else "" if asked else _NO_ADVICE
+        found.append(_container(name, numbers, note, pod=pod, vpa=vpa))
+    return tuple(found)
 
 
 def _container(
     name: str,
     numbers: tuple[Number, ...],
+    note: str,
     *,
     pod: Pod,
     vpa: VerticalPodAutoscaler,
 ) -> ContainerWay:
     present = actual_resources(pod, name)
-    asked = any(number.amount == Amount.REQUEST for number in numbers)
     return ContainerWay(
         name=name,
         requests=_texts(None if present is None else present.requests),
         limits=_texts(None if present is None else present.limits),
         policy=msgspec.to_builtins(container_policy(vpa, name)),
-        note="" if asked else "nothing is recommended for it, so it stays as it is",
+        note=note,
         numbers=numbers,
     )
 
@@ -287,9 +293,9 @@ def _body(of: Explanation) -> Iterable[str]:
     for container in of.containers:
         yield ""
         yield f"container {container.name}"
-        yield f"  has {_listed('requests', container.requests)}; " + _listed(
-            "limits", container.limits
-        )
+        if container.note != _NO_CONTAINER:
+            has = _listed("requests", container.requests), _listed("limits", container.limits)
+            yield f"  has {'; '.join(has)}"
         if container.policy is not None:
             yield f"  policy {msgspec.json.encode(container.policy).decode()}"
         if container.note:

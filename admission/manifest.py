@@ -121,8 +121,8 @@ def _harmless(body: bytes) -> bytes:
 
 
 def _only_object(documents: list[Any]) -> dict[str, Any]:
-    """The only one; of several the only one that makes pods."""
-    found = [document for document in documents if document is not None]
+    """The only one; of several, or of a List's, the only one that makes pods."""
+    found = [each for document in documents for each in _listed(document) if each is not None]
     if len(found) > 1:
         found = [each for each in found if isinstance(each, dict) and each.get("kind") in _KINDS]
     if len(found) != 1:
@@ -130,6 +130,14 @@ def _only_object(documents: list[Any]) -> dict[str, Any]:
     if not isinstance(found[0], dict):
         raise _of_body("it is no object", "start with apiVersion: v1 and kind: Pod", status=422)
     return found[0]
+
+
+def _listed(document: Any) -> list[Any]:
+    """What is in a List, as ``kubectl get`` with a selector prints it; else the document itself."""
+    if isinstance(document, dict) and document.get("kind") == "List":
+        items = document.get("items")
+        return items if isinstance(items, list) else []
+    return [document]
 
 
 def _pod_of(manifest: dict[str, Any], *, namespace: str) -> dict[str, Any]:

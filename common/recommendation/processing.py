@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 
 from common.api.autoscaling import RecommendedPodResources, ResourcePolicy, VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
@@ -39,6 +40,8 @@ from common.resources import ResourceQuantities, parse_quantities
 
 __all__ = ["ContainerAmounts", "Processed", "process"]
 
+_MOST_ABSENT = 100  # containers that a trail is told of, though the pod doesn't have them
+
 
 @dataclass(frozen=True, slots=True)
 class Processed:
@@ -59,6 +62,7 @@ def process(
     trail: Trail | None = None,
     *,
     written: Written | None = None,
+    targets_only: bool = False,
 ) -> Processed | None:
     """Fit the recommendation of a VPA to a pod; None if there is none yet.
 
@@ -66,7 +70,8 @@ def process(
     have or that are switched off (A17) and resources without a name (A22), cap as the reference
     does but for A13 and A18, scale nothing down to zero (A20), keep what only rounding would change
     (A19), put the bounds in order (A14).
-    ``written`` are the requests of containers that came boosted, before their boosts (A23).
+    ``written`` are the requests of containers that came boosted, before their boosts (A23). With
+    ``targets_only`` bounds are neither read nor computed; no pod is given any.
     ``trail`` is told each step of each number.
 
     Raises:
@@ -77,7 +82,7 @@ def process(
     policy = vpa.spec.resource_policy
     containers = containers_of(pod)
     names = {container.name for container in containers}
-    recommended = parse_recommendation(vpa.status.recommendation, names)
+    recommended = parse_recommendation(vpa.status.recommendation, names, targets_only=targets_only)
     kept = drop_nameless(drop_switched_off(recommended, policy))
     if trail is not None:
         _tell_recommended(trail, recommended, kept)
@@ -101,11 +106,15 @@ def process(
 
 
 def parse_recommendation(
-    recommendation: RecommendedPodResources, names: Container[str] | None = None
+    recommendation: RecommendedPodResources,
+    names: Container[str] | None = None,
+    *,
+    targets_only: bool = False,
 ) -> tuple[ContainerAmounts, ...]:
     """Read a recommendation as the status holds it; of a name's several entries the first counts.
 
-    With ``names`` it is about those containers alone: there may be thousands of others.
+    With ``names`` it is about those containers alone: there may be thousands of others. With
+    ``targets_only`` all else is left unread.
 
     Raises:
         QuantityError: one of its values is no quantity.
@@ -114,12 +123,17 @@ def parse_recommendation(
     for container in recommendation.container_recommendations or ():
         name = container.container_name
         if name not in found and (names is None or name in names):
-            found[name] = ContainerAmounts(
-                name=name,
-                target=parse_quantities(container.target),
-                lower_bound=parse_quantities(container.lower_bound),
-                upper_bound=parse_quantities(container.upper_bound),
-                uncapped_target=parse_quantities(container.uncapped_target),
+            target = parse_quantities(container.target)
+            found[name] = (
+                ContainerAmounts(name=name, target=target)
+                if targets_only
+                else ContainerAmounts(
+                    name=name,
+                    target=target,
+                    lower_bound=parse_quantities(container.lower_bound),
+                    upper_bound=parse_quantities(container.upper_bound),
+                    uncapped_target=parse_quantities(container.uncapped_target),
+                )
             )
     return tuple(found.values())
 
@@ -187,12 +201,13 @@ def _tell_recommended(
 def _tell_absent(
     trail: Trail, recommendation: RecommendedPodResources, present: Container[str]
 ) -> None:
-    for each in recommendation.container_recommendations or ():
-        if each.container_name not in present:
-            with contextlib.suppress(DecodeError):  # what is not used may be anything
-                target = parse_quantities(each.target)
-                trail.given(each.container_name, Amount.REQUEST, target, RECOMMENDED)
-            trail.ended(each.container_name, NO_CONTAINER)
+    every = recommendation.container_recommendations or ()
+    absent = (each for each in every if each.container_name not in present)
+    for each in islice(absent, _MOST_ABSENT):
+        with contextlib.suppress(DecodeError):  # what is not used may be anything
+            target = parse_quantities(each.target)
+            trail.given(each.container_name, Amount.REQUEST, target, RECOMMENDED)
+        trail.ended(each.container_name, NO_CONTAINER)
 
 
 def _tell_settled(

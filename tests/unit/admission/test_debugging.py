@@ -298,6 +298,28 @@ async def test_the_text_for_people() -> None:
     assert '  add /spec/containers/0/resources/requests/cpu "500m"' in lines
 
 
+async def test_what_is_advised_for_others_is_told_apart() -> None:
+    gone = recommendation("gone", target={"cpu": "1"})
+    answer = await ask(FewVpas(vpa(recommendations=(*ADVICE, gone))), accept="text/plain")
+    lines = answer.body.decode().splitlines()
+    start = lines.index("container gone")
+    assert lines[start : start + 5] == [
+        "container gone",
+        "  the pod has no such container",
+        "  request cpu",
+        "    1  recommended in the VPA's status",
+        "    -  dropped: the pod has no such container",
+    ]
+
+
+async def test_of_endless_advice_for_others_the_first_is_told() -> None:
+    """It would hold up the pods."""
+    many = (recommendation(f"c{number}", target={"cpu": "1"}) for number in range(5000))
+    told = await explained(FewVpas(vpa(recommendations=(*many, *ADVICE))))
+    assert len(told["containers"]) == 102
+    assert told["containers"][0]["numbers"][0]["patched"] == "700m"
+
+
 # What can't be explained
 
 

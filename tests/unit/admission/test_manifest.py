@@ -102,6 +102,16 @@ def test_of_several_objects_the_one_that_makes_pods() -> None:
     assert read_text(others) == read_text(DEPLOYMENT)
 
 
+def listed(*items: object) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+
+
+def test_of_a_list_the_one_that_makes_pods() -> None:
+    deployment = yaml.safe_load(DEPLOYMENT)
+    assert read_text(listed(deployment)) == read_text(DEPLOYMENT)
+    assert read_text(listed({"kind": "Service"}, deployment)) == read_text(DEPLOYMENT)
+
+
 def with_resources(text: str) -> str:
     return POD.replace("requests: {cpu: 1, memory: 64Mi}", text)
 
@@ -117,6 +127,18 @@ def with_resources(text: str) -> str:
         pytest.param(
             POD + "---" + POD, 400, "(the body)", "2 objects that make pods", id="two pods"
         ),
+        pytest.param(
+            listed(*[yaml.safe_load(DEPLOYMENT)] * 2),
+            400,
+            "(the body)",
+            "2 objects",
+            id="a long list",
+        ),
+        pytest.param(listed(), 400, "(the body)", "0 objects", id="an empty list"),
+        pytest.param(
+            "kind: List\nitems: 7", 400, "(the body)", "0 objects", id="a list of nothing"
+        ),
+        pytest.param(listed(7), 422, "(the body)", "no object", id="a list of numbers"),
         pytest.param("a: 1\n---\nb: 1", 400, "(the body)", "0 objects that", id="two of no kind"),
         pytest.param("x" * (LARGEST + 1), 413, "(the body)", "larger than", id="too large"),
         pytest.param("web", 422, "(the body)", "no object", id="a word"),
