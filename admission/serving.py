@@ -74,7 +74,7 @@ async def serve(
         cluster = CachedCluster(
             client,
             controllers,
-            Targets(client, controllers),
+            Targets(client, controllers, ahead=True),
             namespace=settings.vpa_object_namespace,
         )
         registries = Registries.alone() if worker is None else Registries.shared(worker.number)

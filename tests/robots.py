@@ -7,7 +7,11 @@ from common.kube.endpoints import Endpoint
 from workloads import DEFINITIONS
 
 ROBOTS: Endpoint[dict[str, Any]] = Endpoint("example.com", "v1", "robots", "Robot", dict[str, Any])
-_SCALE = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+_SCALE = {
+    "specReplicasPath": ".spec.replicas",
+    "statusReplicasPath": ".status.replicas",
+    "labelSelectorPath": ".spec.selector",
+}
 _ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _DEFINITION = {
     "metadata": {"name": "robots.example.com"},

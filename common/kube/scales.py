@@ -1,7 +1,7 @@
 """Scale subresources of any kind: found by discovery, remembered with an age."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
 import msgspec
@@ -17,9 +17,14 @@ W = TypeVar("W", bound=Wire)
 
 _MAPPING_SECONDS = 300.0  # which resources a kind has changes with an installed CRD
 _SCALE_SECONDS = 600.0  # owners of an object; spread to twice as long
+_AHEAD_SECONDS = 300.0  # age of owners that are fetched anew before anybody has to wait
 _SELECTOR_SECONDS = 30.0  # the selector is what decides about pods
 _NEGATIVE_SECONDS = 30.0  # any error, and any "there is none"
 _PRUNE_SECONDS = 600.0
+_STALE_SECONDS = 600.0  # how old a selector may be where nobody may have to wait for a newer one
+_REFRESHES = 8  # of them at the same time
+_MOST_SCALES = 20_000  # remembered; owner references name whatever people write into them
+_MOST_KINDS = 1000
 _NO_RESOURCE = "the server could not find the requested resource"
 
 
@@ -75,6 +80,7 @@ class _Remembered:
     answer: ScaleAnswer
     since: float  # the event loop's time
     until: float
+    tried: float  # last time that it was asked for
 
 
 class Scales:
@@ -83,28 +89,42 @@ class Scales:
     An answer is good for ten to twenty minutes where the owners of an object are asked for,
     for half a minute where its selector is; a failure for half a minute. Whoever asks for
     what is being fetched already waits for that answer.
+
+    With ``ahead`` a selector is good for ten minutes, but one that is older than half a minute is
+    fetched anew in the background, and so are owners after five minutes: whoever asks at least
+    that often never waits. An API server in trouble takes nothing away that is still good. This
+    is for a webhook, whose callers can't wait; who looks once a minute would be a minute behind,
+    and gains nothing.
     """
 
-    def __init__(self, client: KubeClient) -> None:
+    def __init__(self, client: KubeClient, *, ahead: bool = False) -> None:
         self._client = client
+        self._ahead = ahead
         self._mappings: dict[tuple[str, str], _Mappings] = {}
         self._scales: dict[Controller, _Remembered] = {}
         self._fetching: dict[Controller, asyncio.Task[ScaleAnswer]] = {}
+        self._refreshing = 0  # of those, how many are in the background
         self._pruned = 0.0
 
     def answer(self, controller: Controller) -> Answer:
         """What is known of an owner; Unknown when it must be fetched first."""
         known = self._scales.get(controller)
-        if known is None or known.until <= _now():
+        now = _now()
+        if known is None or known.until <= now:
             return Unknown()
+        if self._ahead and known.since + _AHEAD_SECONDS <= now:
+            self._refresh(controller, known, now)
         return Absent() if isinstance(known.answer, NoScale) else known.answer
 
     async def current(self, controller: Controller) -> ScaleAnswer:
-        """The scale of a target, at most half a minute old."""
+        """The scale of a target, at most half a minute old; with ``ahead`` ten minutes."""
         known = self._scales.get(controller)
         now = _now()
-        if known is None or known.until <= now or known.since + _SELECTOR_SECONDS <= now:
+        good_for = _STALE_SECONDS if self._ahead else _SELECTOR_SECONDS
+        if known is None or known.until <= now or known.since + good_for <= now:
             return await self.fetch(controller)
+        if known.since + _SELECTOR_SECONDS <= now:
+            self._refresh(controller, known, now)
         return known.answer
 
     async def fetch(self, controller: Controller) -> ScaleAnswer:
@@ -114,36 +134,64 @@ class Scales:
         """
         asking = self._fetching.get(controller)
         if asking is None:
-            asking = asyncio.create_task(self._ask_and_remember(controller))
-            self._fetching[controller] = asking
-            asking.add_done_callback(lambda _: self._fetching.pop(controller))
+            asking = self._start(controller)
         return await asyncio.shield(asking)
 
-    async def _ask_and_remember(self, controller: Controller) -> ScaleAnswer:
-        answer = await self._ask(controller)
-        self._remember(controller, answer)
+    def _refresh(self, controller: Controller, known: _Remembered, now: float) -> None:
+        """Fetch in the background, unless that was tried just now, or enough others are fetched.
+
+        Whoever asks next sees to it, then.
+        """
+        tried = known.tried + _NEGATIVE_SECONDS > now or controller in self._fetching
+        if not tried and self._refreshing < _REFRESHES:
+            self._refreshing += 1
+            self._start(controller, keep=True).add_done_callback(self._refreshed)
+
+    def _refreshed(self, _task: asyncio.Task[ScaleAnswer]) -> None:
+        self._refreshing -= 1
+
+    def _start(self, controller: Controller, *, keep: bool = False) -> asyncio.Task[ScaleAnswer]:
+        asking = asyncio.create_task(self._ask_and_remember(controller, keep=keep))
+        self._fetching[controller] = asking
+        asking.add_done_callback(lambda _: self._fetching.pop(controller))
+        return asking
+
+    async def _ask_and_remember(self, controller: Controller, *, keep: bool) -> ScaleAnswer:
+        answer = await self._ask(controller, retry=not keep)  # where nobody waits, later will do
+        self._remember(controller, answer, keep=keep)
         return answer
 
-    def _remember(self, controller: Controller, answer: ScaleAnswer) -> None:
+    def _remember(self, controller: Controller, answer: ScaleAnswer, *, keep: bool) -> None:
+        """Remember an answer; with ``keep`` trouble takes nothing away that is still good."""
         now = _now()
+        known = self._scales.pop(controller, None)
+        if keep and isinstance(answer, Unavailable) and known is not None and known.until > now:
+            self._scales[controller] = replace(known, tried=now)
+            return
         seconds = _NEGATIVE_SECONDS
         if isinstance(answer, ScaleFound):
             seconds = _SCALE_SECONDS * (1.0 + self._client.rng.random())
-        self._scales[controller] = _Remembered(answer, now, now + seconds)
+        self._scales[controller] = _Remembered(answer, now, now + seconds, now)
         if now - self._pruned > _PRUNE_SECONDS:
             self._pruned = now
             self._scales = {key: kept for key, kept in self._scales.items() if kept.until > now}
+        if len(self._scales) > _MOST_SCALES:
+            self._scales.pop(next(iter(self._scales)))  # the one that was written first
 
-    async def _ask(self, controller: Controller) -> ScaleAnswer:
+    async def _ask(self, controller: Controller, *, retry: bool) -> ScaleAnswer:
         """GET the scale of the first mapping that has one."""
-        mappings = await self._mapped(controller)
+        mappings = await self._mapped(controller, retry=retry)
         if mappings.problem is not None:
             return mappings.problem
         answer: ScaleAnswer = NoScale(_NO_RESOURCE)
         for endpoint in mappings.endpoints:
             try:
                 scale = await self._client.get(
-                    endpoint, controller.name, namespace=controller.namespace, subresource="scale"
+                    endpoint,
+                    controller.name,
+                    namespace=controller.namespace,
+                    subresource="scale",
+                    retry=retry,
                 )
             except (KubeError, DecodeError) as error:
                 answer = _failed(error)
@@ -151,21 +199,26 @@ class Scales:
                 return ScaleFound(scale.metadata.owner_references, scale.status.selector)
         return answer
 
-    async def _mapped(self, controller: Controller) -> _Mappings:
+    async def _mapped(self, controller: Controller, *, retry: bool) -> _Mappings:
         group, _, version = controller.api_version.rpartition("/")
         key = (group, controller.kind)
         known = self._mappings.get(key)
         now = _now()
         if known is None or known.until <= now:
-            known = await self._discover(group, version, controller.kind, now)
+            known = await self._discover(group, version, controller.kind, now, retry=retry)
+            self._mappings.pop(key, None)
             self._mappings[key] = known
+            if len(self._mappings) > _MOST_KINDS:
+                self._mappings.pop(next(iter(self._mappings)))
         return known
 
-    async def _discover(self, group: str, version: str, kind: str, now: float) -> _Mappings:
+    async def _discover(
+        self, group: str, version: str, kind: str, now: float, *, retry: bool
+    ) -> _Mappings:
         """Look into the version that the target names, then into the group's others."""
         try:
-            for candidate in await self._versions(group, version):
-                resources = await self._resources(group, candidate)
+            for candidate in await self._versions(group, version, retry=retry):
+                resources = await self._resources(group, candidate, retry=retry)
                 plurals = [r for r in resources if r.kind == kind and "/" not in r.name]
                 if plurals:
                     names = {r.name for r in resources}
@@ -180,20 +233,20 @@ class Scales:
         problem = Failed(f'no matches for kind "{kind}" in group "{group}"')
         return _Mappings((), problem, now + _NEGATIVE_SECONDS)
 
-    async def _versions(self, group: str, version: str) -> tuple[str, ...]:
+    async def _versions(self, group: str, version: str, *, retry: bool) -> tuple[str, ...]:
         if not group:
             return ("v1",)
         try:
-            body = await self._client.request("GET", f"/apis/{group}")
+            body = await self._client.request("GET", f"/apis/{group}", retry=retry)
         except NotFoundError:
             return ()
         served = [v.version for v in _decoded(body, _Group).versions or ()]
         return tuple(sorted(served, key=lambda each: each != version))
 
-    async def _resources(self, group: str, version: str) -> tuple[_Resource, ...]:
+    async def _resources(self, group: str, version: str, *, retry: bool) -> tuple[_Resource, ...]:
         path = f"/apis/{group}/{version}" if group else f"/api/{version}"
         try:
-            body = await self._client.request("GET", path)
+            body = await self._client.request("GET", path, retry=retry)
         except NotFoundError:
             return ()
         return _decoded(body, _Resources).resources or ()

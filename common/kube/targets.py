@@ -136,12 +136,15 @@ class Targets:
     """Resolves targets and owners over the controllers' caches.
 
     Kinds that aren't well-known are asked for their scale subresource; what it said is
-    remembered for a while, errors for a short while.
+    remembered for a while, errors for a short while. With ``ahead`` what is known answers while
+    it is fetched anew: see :class:`~common.kube.scales.Scales`.
     """
 
-    def __init__(self, client: KubeClient, controllers: ControllerCaches) -> None:
+    def __init__(
+        self, client: KubeClient, controllers: ControllerCaches, *, ahead: bool = False
+    ) -> None:
         self._controllers = controllers
-        self._scales = Scales(client)
+        self._scales = Scales(client, ahead=ahead)
         # By target: the object at hand when its selector was read. A changed one is another.
         self._selectors: dict[Controller, tuple[object, Selector]] = {}
 

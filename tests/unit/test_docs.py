@@ -214,6 +214,10 @@ SHOWN_IN = {
         "tests/shell/test_registration.py",
         "test_a_configuration_that_is_deleted_is_back_each_time",
     ),
+    "X42": (
+        "tests/shell/test_scales.py",
+        "test_what_is_known_answers_while_it_is_fetched_anew",
+    ),
     "X38": (CYCLE, "test_thirty_two_calls_wait_for_the_api_server_at_a_time"),
 }
 
