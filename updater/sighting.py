@@ -1,0 +1,101 @@
+"""Whether a new pod came up as its VPA wants it."""
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from common.annotations import OBSERVED_CONTAINERS, boosted_containers
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.api.core import LimitRangeSpec, Pod
+from common.quantity import Quantity, QuantityError
+from common.recommendation.actual import actual_requests
+from common.recommendation.boosts import before_boost
+from common.recommendation.processing import ContainerAmounts, process
+from common.resources import CPU, ResourceQuantities
+from updater.update_order import forgive_rounding, is_outside, looked_at
+
+_Amounts = Mapping[str, ContainerAmounts]
+
+
+class Sighting(enum.StrEnum):
+    """What a new pod tells about the eviction before it; also the label of the counter."""
+
+    RIGHT = "right"
+    UNPATCHED = "unpatched"  # our webhook never saw it
+    OUTSIDE_RANGE = "outside_range"  # the webhook saw it, and it isn't as recommended
+    NOT_CREATED = "not_created"  # there is none, and there should be
+    UNKNOWN = "unknown"  # nothing is recommended for it, it can't be read, or nobody wants it
+
+    @property
+    def is_miss(self) -> bool:
+        return self in (Sighting.UNPATCHED, Sighting.OUTSIDE_RANGE, Sighting.NOT_CREATED)
+
+
+def sighting(
+    pod: Pod,
+    vpa: VerticalPodAutoscaler,
+    limit_ranges: Sequence[LimitRangeSpec],
+    *,
+    then: VerticalPodAutoscaler | None = None,
+) -> Sighting:
+    """Whether a pod came up as the VPA wants it.
+
+    It has the annotation ``vpaObservedContainers``, and each request of its observed and
+    recommended containers is within the processed bounds, but for rounding (D31). ``then`` is the
+    VPA before the pod was asked for. Recommendations move all the time, and a pod carries the one
+    of the moment at which it was admitted: so what lies within the bounds of then, or of now, or
+    between them, is right. If only that could be wrong whose recommendation stood still, nothing
+    ever would be. While its CPU is boosted, a container may have more of it.
+    """
+    try:
+        now = _recommended(pod, vpa, limit_ranges)
+        if not now:
+            return Sighting.UNKNOWN
+        if OBSERVED_CONTAINERS not in (pod.metadata.annotations or {}):
+            return Sighting.UNPATCHED
+        before = None if then is None else _recommended(pod, then, limit_ranges)
+        requests: dict[str, ResourceQuantities] = {name: actual_requests(pod, name) for name in now}
+    except QuantityError:
+        return Sighting.UNKNOWN
+    bounds = now
+    for each in (now, before or now):
+        bounds = {name: _hull(bounds[name], each[name]) for name in bounds if name in each}
+        requests.update(forgive_rounding(requests, each, slack=len(pod.spec.containers)))
+    outside = any(is_outside(requests[name], amounts) for name, amounts in bounds.items())
+    return Sighting.OUTSIDE_RANGE if outside else Sighting.RIGHT
+
+
+def _recommended(
+    pod: Pod, vpa: VerticalPodAutoscaler, limit_ranges: Sequence[LimitRangeSpec]
+) -> _Amounts:
+    processed = process(before_boost(pod), vpa, limit_ranges)
+    if processed is None:
+        return {}
+    boosted = boosted_containers(pod.metadata.annotations)
+    return {
+        name: replace(amounts, upper_bound=_without_cpu(amounts)) if name in boosted else amounts
+        for name, amounts in looked_at(pod, processed.containers).items()
+        if amounts.target
+    }
+
+
+def _without_cpu(amounts: ContainerAmounts) -> dict[str, Quantity]:
+    return {name: bound for name, bound in amounts.upper_bound.items() if name != CPU}
+
+
+def _hull(one: ContainerAmounts, other: ContainerAmounts) -> ContainerAmounts:
+    """The bounds that hold whatever is within either of two; without one there is none."""
+    return replace(
+        one,
+        target={name: value for name, value in one.target.items() if name in other.target},
+        lower_bound={
+            name: min(value, other.lower_bound[name])
+            for name, value in one.lower_bound.items()
+            if name in other.lower_bound
+        },
+        upper_bound={
+            name: max(value, other.upper_bound[name])
+            for name, value in one.upper_bound.items()
+            if name in other.upper_bound
+        },
+    )
