@@ -5,25 +5,23 @@ Pure but for the randomness that the key maker brings: no files, no clock, no cl
 Source: vertical-pod-autoscaler/pkg/admission-controller/gencerts.sh.
 """
 
-import ipaddress
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TypeVar
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
-PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
+from common import certificates
+from common.certificates import PrivateKey, alternative_name, extension
+
 KeyMaker = Callable[[], PrivateKey]
-E = TypeVar("E", bound=x509.ExtensionType)
 
 CA_NAME = "vpa_webhook_ca"
 SKEW = timedelta(minutes=5)  # how long a certificate is valid when it is made: clocks differ
-_LONGEST_COMMON_NAME = 64  # X.520's upper bound
 _SERVING = {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
 _UNREADABLE = (
     x509.InvalidVersion,
@@ -76,14 +74,11 @@ def create(
 
 def create_authority(*, make_key: KeyMaker, now: datetime, lifetime: timedelta) -> Pair:
     """Make a new authority, valid for ``lifetime`` from a little before ``now``."""
-    key, name = make_key(), _common_name(CA_NAME)
-    authority = (
-        _builder(key, name, name, now, now + lifetime)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs_certificates=True), critical=True)
-        .sign(key, hashes.SHA256())
+    key = make_key()
+    made = certificates.self_signed(
+        key, certificates.distinguished(CA_NAME), since=now - SKEW, until=now + lifetime
     )
-    return _pem(key, authority)
+    return _pair(key, made)
 
 
 def issue(
@@ -106,25 +101,19 @@ def issue(
     """
     if not hosts:
         raise ValueError("a serving certificate needs at least one host")
-    names = [_alternative_name(host) for host in hosts]
-    issuer, signing_key = read_certificates(authority.certificate)[0], read_key(authority.key)
+    issuer = read_certificates(authority.certificate)[0]
     key = make_key()
-    until = min(now + lifetime, issuer.not_valid_after_utc)
-    server = (
-        _builder(key, _common_name(hosts[0]), issuer.subject, now, until)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs_certificates=False), critical=True)
-        .add_extension(
-            x509.ExtendedKeyUsage(
-                [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
-            ),
-            critical=False,
-        )
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(_identifier(issuer, signing_key), critical=False)
-        .sign(signing_key, hashes.SHA256())
+    server = certificates.signed(
+        key,
+        certificates.distinguished(hosts[0]),
+        issuer=issuer,
+        signing_key=read_key(authority.key),
+        purposes=[ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH],
+        hosts=hosts,
+        since=now - SKEW,
+        until=min(now + lifetime, issuer.not_valid_after_utc),
     )
-    return _pem(key, server)
+    return _pair(key, server)
 
 
 def read_certificates(pem: bytes) -> list[x509.Certificate]:
@@ -161,11 +150,6 @@ def read_key(pem: bytes) -> PrivateKey:
     return key
 
 
-def as_pem(certificates: Iterable[x509.Certificate]) -> bytes:
-    """One PEM file of certificates, in their order."""
-    return b"".join(each.public_bytes(serialization.Encoding.PEM) for each in certificates)
-
-
 def signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
     """Whether ``authority`` signed ``certificate``, and may."""
     try:
@@ -180,15 +164,15 @@ def may_sign(certificate: x509.Certificate) -> bool:
 
     Source: ``Certificate.CheckSignatureFrom``, go crypto/x509/x509.go.
     """
-    constraints = _extension(certificate, x509.BasicConstraints)
-    usage = _extension(certificate, x509.KeyUsage)
+    constraints = extension(certificate, x509.BasicConstraints)
+    usage = extension(certificate, x509.KeyUsage)
     is_authority = constraints is not None and constraints.ca
     return is_authority and (usage is None or usage.key_cert_sign)
 
 
 def may_serve(certificate: x509.Certificate) -> bool:
     """Whether API servers accept it from a server, as far as purposes go."""
-    purposes = _extension(certificate, x509.ExtendedKeyUsage)
+    purposes = extension(certificate, x509.ExtendedKeyUsage)
     return purposes is None or not _SERVING.isdisjoint(purposes)
 
 
@@ -198,71 +182,9 @@ def lacking(certificate: x509.Certificate, hosts: Iterable[str]) -> list[str]:
     Raises:
         ValueError: one of them is neither a DNS name nor an address.
     """
-    found = _extension(certificate, x509.SubjectAlternativeName) or ()
-    return [host for host in hosts if _alternative_name(host) not in found]
+    found = extension(certificate, x509.SubjectAlternativeName) or ()
+    return [host for host in hosts if alternative_name(host) not in found]
 
 
-def _builder(
-    key: PrivateKey, subject: x509.Name, issuer: x509.Name, now: datetime, until: datetime
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - SKEW)
-        .not_valid_after(until)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    )
-
-
-def _extension(certificate: x509.Certificate, kind: type[E]) -> E | None:
-    try:
-        return certificate.extensions.get_extension_for_class(kind).value
-    except x509.ExtensionNotFound:
-        return None
-
-
-def _identifier(issuer: x509.Certificate, key: PrivateKey) -> x509.AuthorityKeyIdentifier:
-    """Which of several authorities of the same name it was, as that one is called itself."""
-    own = _extension(issuer, x509.SubjectKeyIdentifier)
-    if own is None:
-        return x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
-    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
-
-
-def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=not signs_certificates,
-        key_encipherment=not signs_certificates,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _common_name(name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:_LONGEST_COMMON_NAME])])
-
-
-def _alternative_name(host: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)
-
-
-def _pem(key: PrivateKey, certificate: x509.Certificate) -> Pair:
-    return Pair(
-        key=key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        ),
-        certificate=as_pem([certificate]),
-    )
+def _pair(key: PrivateKey, certificate: x509.Certificate) -> Pair:
+    return Pair(key=certificates.private_pem(key), certificate=certificates.as_pem([certificate]))

@@ -22,6 +22,7 @@ from cryptography import x509
 
 from certs import authority
 from certs.authority import SKEW, Bundle, KeyMaker, Pair
+from common.certificates import as_pem
 
 # Admission warns when a third of a life is left: by then everything has been renewed.
 _DUE = 0.4
@@ -132,7 +133,7 @@ def carry_out(
         made = authority.create_authority(make_key=make_key, now=now, lifetime=policy.lifetime)
         before = (kept.authority.certificate if kept else b"", trusted)
         old = dict.fromkeys(each for pem in before for each in _not_expired(pem, now))
-        both = Pair(key=made.key, certificate=made.certificate + authority.as_pem(old))
+        both = Pair(key=made.key, certificate=made.certificate + as_pem(old))
         if kept is None or step is Step.REPLACE:
             return Bundle(authority=both, server=serving(both))
         return Bundle(authority=both, server=kept.server)
@@ -143,7 +144,7 @@ def carry_out(
         (server,) = authority.read_certificates(kept.server.certificate)[:1]
         left = [] if _overlap_is_over(server, policy, now) else older
         valid = (each for each in left if now < each.not_valid_after_utc)
-        pem = authority.as_pem([newest, *valid])
+        pem = as_pem([newest, *valid])
         return Bundle(authority=Pair(key=kept.authority.key, certificate=pem), server=kept.server)
     return kept
 

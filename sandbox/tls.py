@@ -4,18 +4,18 @@ import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from common import certificates
 
 _EARLIER = timedelta(hours=1)
 _LIFETIME = timedelta(days=3650)
-_PEM = serialization.Encoding.PEM
 NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 ADDRESSES = ("127.0.0.1", "::1")
 
@@ -44,50 +44,41 @@ class Authority:
     """A certificate authority that lives as long as the cluster that it was made for."""
 
     def __init__(self, now: datetime, *, name: str = "sandbox-authority") -> None:
-        self._now = now
-        self._name = _name(name)
+        self._since, self._until = now - _EARLIER, now + _LIFETIME
         self._key = ec.generate_private_key(ec.SECP256R1())
-        own = (
-            _builder(self._name, self._name, self._key, now)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(_usage(signs=True), critical=True)
-            .sign(self._key, hashes.SHA256())
+        self._own = certificates.self_signed(
+            self._key, certificates.distinguished(name), since=self._since, until=self._until
         )
-        self.certificate = own.public_bytes(_PEM).decode()
+        self.certificate = certificates.as_pem([self._own]).decode()
         self.key = private_text(self._key)
 
     def serving(self, name: str, *, hosts: Iterable[str]) -> Credentials:
         """A certificate of a server that is reached by ``hosts``: names and addresses."""
-        alternatives = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
-        return self._issue(_name(name), ExtendedKeyUsageOID.SERVER_AUTH, alternatives)
+        subject = certificates.distinguished(name)
+        return self._issue(subject, ExtendedKeyUsageOID.SERVER_AUTH, hosts)
 
     def client(self, user: str, *, groups: Iterable[str] = ()) -> Credentials:
         """A certificate by which an API server knows ``user`` as a member of ``groups``."""
-        return self._issue(_name(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH)
+        subject = certificates.distinguished(user, groups)
+        return self._issue(subject, ExtendedKeyUsageOID.CLIENT_AUTH)
 
     def _issue(
-        self,
-        subject: x509.Name,
-        purpose: x509.ObjectIdentifier,
-        alternatives: x509.SubjectAlternativeName | None = None,
+        self, subject: x509.Name, purpose: x509.ObjectIdentifier, hosts: Iterable[str] = ()
     ) -> Credentials:
         key = ec.generate_private_key(ec.SECP256R1())
-        builder = (
-            _builder(subject, self._name, key, self._now)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_usage(signs=False), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
-                critical=False,
-            )
+        made = certificates.signed(
+            key,
+            subject,
+            issuer=self._own,
+            signing_key=self._key,
+            purposes=[purpose],
+            hosts=hosts,
+            since=self._since,
+            until=self._until,
         )
-        if alternatives is not None:
-            builder = builder.add_extension(alternatives, critical=False)
-        certificate = builder.sign(self._key, hashes.SHA256())
         return Credentials(
             authority=self.certificate,
-            certificate=certificate.public_bytes(_PEM).decode(),
+            certificate=certificates.as_pem([made]).decode(),
             key=private_text(key),
         )
 
@@ -100,57 +91,12 @@ def make_credentials(now: datetime, *, names: tuple[str, ...] = NAMES) -> Creden
 def make_key_pair() -> tuple[str, str]:
     """A private key and its public one, PEM, as ServiceAccount tokens are signed with."""
     key = ec.generate_private_key(ec.SECP256R1())
-    public = key.public_key().public_bytes(_PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    public = key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
     return private_text(key), public.decode()
 
 
 def private_text(key: ec.EllipticCurvePrivateKey) -> str:
     """The key as PEM, not encrypted."""
-    return key.private_bytes(
-        _PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    ).decode()
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _EARLIER)
-        .not_valid_after(now + _LIFETIME)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    )
-
-
-def _name(text: str, organizations: Iterable[str] = ()) -> x509.Name:
-    return x509.Name(
-        [
-            *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations),
-            x509.NameAttribute(NameOID.COMMON_NAME, text),
-        ]
-    )
-
-
-def _general_name(host: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)
-
-
-def _usage(*, signs: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        key_cert_sign=signs,
-        crl_sign=signs,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
+    return certificates.private_pem(key).decode()

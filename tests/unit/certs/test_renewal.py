@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from certs import authority
 from certs.authority import SKEW, Bundle, Pair
 from certs.renewal import Policy, Step, carry_out, decide, usable
+from common.certificates import as_pem
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 LIFE = timedelta(days=100)
@@ -291,7 +292,7 @@ def test_no_key_is_shown_where_a_bundle_is_printed() -> None:
 
 
 def certificates(pem: bytes) -> list[bytes]:
-    return [authority.as_pem([each]) for each in authority.read_certificates(pem)]
+    return [as_pem([each]) for each in authority.read_certificates(pem)]
 
 
 def test_a_new_authority_stands_before_the_old_one_and_what_is_served_stays() -> None:

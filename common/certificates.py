@@ -1,0 +1,143 @@
+"""X.509 certificates as Kubernetes' servers and clients take them: named, signed, and written.
+
+Pure but for the serial numbers, which are random: no files, no clock.
+"""
+
+import ipaddress
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TypeVar
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import NameOID
+
+PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
+E = TypeVar("E", bound=x509.ExtensionType)
+
+_LONGEST_COMMON_NAME = 64  # X.520's upper bound
+
+
+def self_signed(
+    key: PrivateKey, name: x509.Name, *, since: datetime, until: datetime
+) -> x509.Certificate:
+    """Make an authority, which may sign anything but other authorities."""
+    return (
+        _builder(key, name, name, since, until)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+
+
+def signed(
+    key: PrivateKey,
+    subject: x509.Name,
+    *,
+    issuer: x509.Certificate,
+    signing_key: PrivateKey,
+    purposes: Iterable[x509.ObjectIdentifier],
+    hosts: Iterable[str] = (),
+    since: datetime,
+    until: datetime,
+) -> x509.Certificate:
+    """Make the certificate of a server that is reached by ``hosts``, or of a client.
+
+    ``hosts`` are DNS names and addresses; ``purposes`` are extended key usages.
+
+    Raises:
+        ValueError: as ``alternative_name`` does.
+    """
+    names = [alternative_name(host) for host in hosts]
+    builder = (
+        _builder(key, subject, issuer.subject, since, until)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
+        .add_extension(_identifier(issuer, signing_key), critical=False)
+    )
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    return builder.sign(signing_key, hashes.SHA256())
+
+
+def distinguished(name: str, organizations: Iterable[str] = ()) -> x509.Name:
+    """A subject, whose organizations are an API server's groups; a name that is too long is cut."""
+    return x509.Name(
+        [
+            *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations),
+            x509.NameAttribute(NameOID.COMMON_NAME, name[:_LONGEST_COMMON_NAME]),
+        ]
+    )
+
+
+def alternative_name(host: str) -> x509.GeneralName:
+    """What a certificate calls a host.
+
+    Raises:
+        ValueError: it is neither a DNS name nor an address.
+    """
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def extension(certificate: x509.Certificate, kind: type[E]) -> E | None:
+    """What a certificate says in an extension, if it has it."""
+    try:
+        return certificate.extensions.get_extension_for_class(kind).value
+    except x509.ExtensionNotFound:
+        return None
+
+
+def private_pem(key: PrivateKey) -> bytes:
+    """The key as PEM, not encrypted."""
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+def as_pem(certificates: Iterable[x509.Certificate]) -> bytes:
+    """One PEM file of certificates, in their order."""
+    return b"".join(each.public_bytes(serialization.Encoding.PEM) for each in certificates)
+
+
+def _builder(
+    key: PrivateKey, subject: x509.Name, issuer: x509.Name, since: datetime, until: datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(since)
+        .not_valid_after(until)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _identifier(issuer: x509.Certificate, key: PrivateKey) -> x509.AuthorityKeyIdentifier:
+    """Which of several authorities of the same name it was, as that one is called itself."""
+    own = extension(issuer, x509.SubjectKeyIdentifier)
+    if own is None:
+        return x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
+    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=not signs_certificates,
+        key_encipherment=not signs_certificates,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
