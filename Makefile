@@ -9,7 +9,7 @@ KEEP ?=
 CLUSTER ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint types contracts unit record e2e docs controlplane demo bench bench-sandbox bench-decisions bench-admission fuzz-admission bench-e2e bench-rotation clean
+.PHONY: help venv test lint types contracts unit record e2e docs controlplane demo bench bench-sandbox bench-decisions bench-admission bench-updater fuzz-admission bench-e2e bench-rotation clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -69,6 +69,10 @@ bench-decisions: venv ## quantities and histograms
 # Options: make bench-admission BENCH='--rounds=5 -o json'; needs the load generator oha
 bench-admission: venv ## the webhook over TLS: CPU, latencies and memory, with 1 and 5,000 VPAs
 	@PYTHONPATH=. $(PY) -m benchmarks.admission $(BENCH)
+
+# Options: make bench-updater BENCH='--pods=20000 --rounds=3 -o json'
+bench-updater: venv ## evictions, resizes and passes without work: rates, CPU, memory, API calls
+	@PYTHONPATH=. $(PY) -m benchmarks.updater $(BENCH)
 
 # Options: make fuzz-admission BENCH='--count=10000 --seed=7'
 fuzz-admission: venv ## 100,000 reviews that are nearly right, to a whole webhook

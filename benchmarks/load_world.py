@@ -1,0 +1,212 @@
+"""The load mode of the sandbox and one of our components, each a process of its own, measured.
+
+CPU and memory are what the kernel says of a process; what it asked for is what the load mode
+counted.
+"""
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import ssl
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from common.runtime.web import listen
+from sandbox.load.server import REPORT
+
+PATIENCE = 600.0  # seconds for anything to happen
+QPS = 100_000  # of the client's own limits: out of the way
+
+_TICK = os.sysconf("SC_CLK_TCK")
+_QUIET = 0.03  # CPU seconds within a second: nothing but watches and health
+_PING_SECONDS = 0.05  # often enough for blocks that matter, too rarely to cost anything
+
+
+class TooSlowError(Exception):
+    """It took longer than anybody waits; the text says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A process that is measured from outside."""
+
+    pid: int
+
+    @property
+    def cpu(self) -> float:
+        """Seconds that it has used."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICK
+
+    @property
+    def rss(self) -> float:
+        """Resident memory, MiB."""
+        return self._status("VmRSS")
+
+    @property
+    def peak_rss(self) -> float:
+        """The most that it ever was, MiB."""
+        return self._status("VmHWM")
+
+    def _status(self, name: str) -> float:
+        text = Path(f"/proc/{self.pid}/status").read_text()
+        found = re.search(rf"^{name}:\s+(\d+) kB", text, re.MULTILINE)
+        return int(found[1]) / 1024 if found else 0.0
+
+    def wait_quiet(self) -> None:
+        """Until it has used next to no CPU for a second."""
+        until = time.monotonic() + PATIENCE
+        before = self.cpu
+        while time.monotonic() < until:
+            time.sleep(1)
+            now = self.cpu
+            if now - before < _QUIET:
+                return
+            before = now
+        raise TooSlowError("it never came to rest")
+
+    def wait_busy(self) -> None:
+        """Until it uses CPU again."""
+        before = self.cpu
+        await_that(lambda: self.cpu - before >= _QUIET * 2, "it to work")
+
+
+@dataclass(frozen=True, slots=True)
+class Load(Watched):
+    """The load mode."""
+
+    url: str
+    kubeconfig: Path
+
+    def report(self) -> dict[str, Any]:
+        """What it was asked for since the last reset."""
+        found: dict[str, Any] = self._ask("GET")
+        return found
+
+    def reset(self) -> None:
+        self._ask("DELETE")
+
+    def _ask(self, method: str) -> Any:
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE  # its certificate was made a moment ago, on loopback
+        asked = urllib.request.Request(self.url + REPORT, method=method)
+        with urllib.request.urlopen(asked, timeout=60, context=context) as answer:
+            return json.load(answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Component(Watched):
+    """The process under test."""
+
+    ops_port: int
+    log: Path
+
+    def is_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.ops_port}/readyz", timeout=10):
+                return True
+        except OSError:
+            return False
+
+    @property
+    def complaints(self) -> list[str]:
+        """Warnings and errors of its log, in klog's form."""
+        return [line for line in self.log.read_text().splitlines() if line[:1] in ("W", "E", "T")]
+
+
+@dataclass
+class Pings:
+    """Asks ``/health-check`` all the time; an answer that is late tells of a blocked loop."""
+
+    port: int
+    longest: float = 0.0  # seconds
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def _run(self) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        while not self._stop.wait(_PING_SECONDS):
+            began = time.perf_counter()
+            connection.request("GET", "/health-check")
+            connection.getresponse().read()
+            self.longest = max(self.longest, time.perf_counter() - began)
+        connection.close()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._run)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            thread.join()
+
+
+@contextmanager
+def load_mode(folder: Path, *flags: str) -> Iterator[Load]:
+    """A load mode with these flags, until the block ends."""
+    kubeconfig = folder / "kubeconfig"
+    command = ("sandbox.load", f"--kubeconfig={kubeconfig}", *flags)
+    with _process(*command, log=folder / "load.log") as pid:
+        await_that(kubeconfig.exists, "the load mode to start")
+        text = kubeconfig.read_text()
+        found = re.search(r"server: (\S+)", text)
+        if found is None:
+            raise TooSlowError("the load mode has no address")
+        yield Load(pid, found[1], kubeconfig)
+
+
+@contextmanager
+def component(name: str, load: Load, folder: Path, *flags: str) -> Iterator[Component]:
+    """A component against the load mode, once its caches have synced."""
+    with listen("127.0.0.1:0") as free:
+        port = int(free.getsockname()[1])
+    log = folder / f"{name}.log"
+    command = (
+        name,
+        f"--kubeconfig={load.kubeconfig}",
+        f"--address=127.0.0.1:{port}",
+        f"--kube-api-qps={QPS}",
+        f"--kube-api-burst={QPS}",
+        *flags,
+    )
+    with _process(*command, log=log) as pid:
+        found = Component(pid, port, log)
+        await_that(found.is_ready, f"the {name} to be ready", every=0.2)
+        yield found
+
+
+def await_that(condition: Callable[[], bool], what: str, *, every: float = 0.05) -> None:
+    """Wait for something, and raise TooSlowError if it doesn't come."""
+    until = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > until:
+            raise TooSlowError(f"waited for {what}; the logs are in the folder of --folder")
+        time.sleep(every)
+
+
+@contextmanager
+def _process(*command: str, log: Path) -> Iterator[int]:
+    with log.open("wb") as output:
+        started = subprocess.Popen(
+            [sys.executable, "-P", "-m", *command], stdout=output, stderr=output
+        )
+        try:
+            yield started.pid
+        finally:
+            started.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                started.wait(timeout=20)
+            started.kill()
+            started.wait()
