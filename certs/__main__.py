@@ -49,8 +49,6 @@ async def ensure(settings: Settings, clock: Clock) -> None:
             )
         except KubeError as error:
             raise ConfigError(f"can't keep the certificates: {error}") from error
-        except (ValueError, OverflowError) as error:
-            raise ConfigError(f"can't make such certificates: {error}") from error
 
 
 async def _main(argv: Sequence[str]) -> None:

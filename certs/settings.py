@@ -1,7 +1,9 @@
 """What an operator can tell the certificate maker."""
 
+import re
 from dataclasses import dataclass
 from datetime import timedelta
+from ipaddress import ip_address
 
 from certs.renewal import Policy
 from common.errors import ConfigError
@@ -11,6 +13,8 @@ from common.runtime.settings import ClientSettings, LoggingSettings
 
 DEFAULT_SECRET = "vpa-tls-certs"  # noqa: S105 - the name of a Secret, not its content
 _SERVICE = "vpa-webhook"
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_DNS_NAME = re.compile(rf"(\*\.)?{_LABEL}(\.{_LABEL})*", re.IGNORECASE)
 _MOST_DAYS = 1_000_000  # the reference's certificates live for 100,000
 
 
@@ -88,6 +92,9 @@ class Settings(LoggingSettings, ClientSettings):
             raise ConfigError(f"--days must be from 1 to {_MOST_DAYS}")
         if self.settle < timedelta() or self.overlap < timedelta():
             raise ConfigError("--settle and --overlap must not be negative")
+        for host in self.hosts:
+            if not _is_host(host):
+                raise ConfigError(f"--host: neither a DNS name nor an address: {host}")
 
     @property
     def secret(self) -> str:
@@ -109,3 +116,11 @@ class Settings(LoggingSettings, ClientSettings):
     def served_hosts(self) -> tuple[str, ...]:
         """What the serving certificate is for."""
         return self.hosts or (f"{_SERVICE}.{self.secret_namespace}.svc",)
+
+
+def _is_host(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return _DNS_NAME.fullmatch(text) is not None
+    return True

@@ -154,8 +154,8 @@ async def ensure(
 
     The first store with a good one is right, and the others follow it; where there is none,
     one is created. What is due is renewed, as many steps as can be taken at ``now``. API servers
-    are told of an authority before anything that it signed is kept. Of several processes that
-    do this at once, the fastest wins, and the others look again.
+    are told of an authority before a pair that it signed takes the place of one that serves. Of
+    several processes that do this at once, the fastest wins, and the others look again.
 
     Raises:
         ConfigError: a directory can't be used.

@@ -47,6 +47,14 @@ def test_a_renewal_is_begun_gone_on_with_and_finished(tmp_path: Path) -> None:
     [
         (("--days=0",), "vpa-certs: --days must be from 1 to 1000000\n"),
         (("--settle=-1s",), "vpa-certs: --settle and --overlap must not be negative\n"),
+        (
+            ("--host=vpa.example,https://10.0.0.1",),
+            "vpa-certs: --host: neither a DNS name nor an address: https://10.0.0.1\n",
+        ),
+        (
+            ("--host=grüße.example",),
+            "vpa-certs: --host: neither a DNS name nor an address: grüße.example\n",
+        ),
         (("--wrong",), "vpa-certs: unrecognized arguments: --wrong\n"),
         (("--kubeconfig=nowhere",), "vpa-certs: kubeconfig nowhere: no such file\n"),
     ],
