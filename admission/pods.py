@@ -118,8 +118,10 @@ def _wanted(
     written: Written | None,
 ) -> Sequence[WantedResources]:
     """What the recommendation asks for, container by container; nothing in mode Off."""
-    advises = update_mode(vpa) == UpdateMode.OFF
-    processed = None if advises else process(pod, vpa, limit_ranges, trail, written=written)
+    if update_mode(vpa) == UpdateMode.OFF:
+        return wanted_resources(pod, vpa, None, limit_ranges, trail)
+    shown = trail is not None  # to people, and then the bounds are, too
+    processed = process(pod, vpa, limit_ranges, trail, written=written, targets_only=not shown)
     return wanted_resources(pod, vpa, processed, limit_ranges, trail)
 
 

@@ -256,6 +256,8 @@ def _fitted(
 ) -> dict[str, ResourceQuantities]:
     """Fit one of target, lower and upper bound; ``values`` are by container name."""
     fitted = dict(values)
+    if not any(values.values()):
+        return fitted  # bounds that nobody asked for
     for resource in RESOURCES:
         shares = [_share(resource, container, values, limits) for container in containers]
         for name, quantity in _shared_out(resource, shares, limits).items():

@@ -95,7 +95,7 @@ def process(
     if limit_ranges:
         settled = never_nothing(settled, kept)
         had = {each.name: each.requests for each in containers} | dict(written or {})
-        if may_be_rounded(settled, containers, had):
+        if may_be_rounded(settled, had):
             steep = fit(containers=steepest(containers, kept)).recommendations
             settled = hold_rounded(settled, never_nothing(steep, kept), had)
     ordered = {each.name: order_bounds(each) for each in settled}

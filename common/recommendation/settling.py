@@ -18,7 +18,7 @@ from common.recommendation.capping import ContainerAmounts
 from common.recommendation.policy import ControlledValues, container_policy, controlled_values
 from common.resources import CPU, RESOURCES, ResourceQuantities
 
-_UNIT = {CPU: Quantity.from_milli(1)}
+_MILLICORE = Quantity.from_milli(1)
 _BYTE = Quantity.from_value(1)
 
 # By container, the requests that an earlier admission may have written; None: it can't be told.
@@ -63,10 +63,7 @@ def steepest(
 
 
 def _one_more(limits: ResourceQuantities) -> ResourceQuantities:
-    return {
-        name: limit if limit.is_zero else limit + _UNIT.get(name, _BYTE)
-        for name, limit in limits.items()
-    }
+    return {name: limit if limit.is_zero else limit + _unit(name) for name, limit in limits.items()}
 
 
 def never_nothing(
@@ -82,7 +79,7 @@ def never_nothing(
         replace(
             each,
             target={
-                name: _UNIT.get(name, _BYTE)
+                name: _unit(name)
                 if target.is_zero and given[each.name].get(name, ZERO).sign > 0
                 else target
                 for name, target in each.target.items()
@@ -92,43 +89,31 @@ def never_nothing(
     )
 
 
-def may_be_rounded(
-    amounts: Sequence[ContainerAmounts],
-    containers: Sequence[ContainerResources],
-    written: Written,
-) -> bool:
-    """Whether rounding may be why some request is below its target: a quick look, to save a fit.
+def may_be_rounded(capped: Sequence[ContainerAmounts], written: Written) -> bool:
+    """Whether rounding may be why requests are below their targets: a quick look, to save a fit.
 
-    One more unit of a limit lowers an answer by as much as that is of the smallest limit, and
-    by some units more where several containers share. Tiny answers are always looked at.
+    One more unit of a limit, which is no smaller than its request, takes as much of an answer as
+    one unit is of the smallest request, and some units more where several containers share.
     """
-    names = {each.name for each in amounts}
-    slack = 4 * len(containers) + 4  # units; generous, because this must never miss
+    slack = 4 * len(capped) + 4
     for resource in RESOURCES:
-        unit = _UNIT.get(resource, _BYTE).nanos
-        limits = [
-            each.limits[resource].nanos // unit
-            for each in containers
-            if each.limits_follow and each.name in names and resource in each.limits
+        unit = _unit(resource).nanos
+        gaps = [
+            (request.nanos // unit, target.nanos // unit)
+            for _, request, target in _gaps(resource, capped, written)
         ]
-        least = min((limit for limit in limits if limit), default=0)
-        if not least:
-            continue
-        for each in amounts:
-            request = written[each.name].get(resource)
-            target = each.target.get(resource)
-            if request is None or target is None or request >= target:
-                continue
-            has, wants = request.nanos // unit, target.nanos // unit
-            if wants <= slack or wants * least // (least + 1) - slack <= has:
-                return True
+        requests = (written[each.name].get(resource) or ZERO for each in capped)
+        least = min((each.nanos // unit for each in requests if each.sign > 0), default=0)
+        if gaps and all(
+            request <= target and target * least <= (request + slack) * (least + 1)
+            for request, target in gaps
+        ):
+            return True
     return False
 
 
 def hold_rounded(
-    capped: Sequence[ContainerAmounts],
-    steep: Sequence[ContainerAmounts],
-    written: Written,
+    capped: Sequence[ContainerAmounts], steep: Sequence[ContainerAmounts], written: Written
 ) -> tuple[ContainerAmounts, ...]:
     """Keep requests that are the answer for ratios which their limits may be rounded from (A19).
 
@@ -137,38 +122,31 @@ def hold_rounded(
     theirs lies between them; and what admission wrote is one of these, for all containers at
     once. Where a single request is none, the pod is another one, and nothing of it is kept.
     """
-    kept = [
-        resource
-        for resource in RESOURCES
-        if all(
-            _explained(resource, each, other, written[each.name])
-            for each, other in zip(capped, steep, strict=True)
-        )
-    ]
-    return tuple(
-        replace(
-            each,
-            target={
-                name: (written[each.name][name] or target)
-                if name in kept and not target.is_zero
-                else target
-                for name, target in each.target.items()
-            },
-        )
-        for each in capped
-    )
+    least = {each.name: each.target for each in steep}
+    held: dict[str, dict[str, Quantity]] = {each.name: {} for each in capped}
+    for resource in RESOURCES:
+        gaps = _gaps(resource, capped, written)
+        if all(least[name][resource] <= request < target for name, request, target in gaps):
+            for name, request, _ in gaps:
+                held[name][resource] = request
+    return tuple(replace(each, target={**each.target, **held[each.name]}) for each in capped)
 
 
-def _explained(
-    resource: str,
-    capped: ContainerAmounts,
-    steep: ContainerAmounts,
-    written: Mapping[str, Quantity | None],
-) -> bool:
-    target = capped.target.get(resource, ZERO)
-    if target.is_zero:
-        return True  # it has no part in any sum
-    if resource not in written:
-        return False
-    request = written[resource]
-    return request is None or request == target or steep.target[resource] <= request <= target
+def _gaps(
+    resource: str, capped: Sequence[ContainerAmounts], written: Written
+) -> list[tuple[str, Quantity, Quantity]]:
+    """(container, request, target) wherever a request isn't its target.
+
+    One that can't be told is taken for it, and a target of zero has no part in any sum.
+    """
+    gaps: list[tuple[str, Quantity, Quantity]] = []
+    for each in capped:
+        target = each.target.get(resource, ZERO)
+        request = written[each.name].get(resource, ZERO)
+        if not target.is_zero and request is not None and request != target:
+            gaps.append((each.name, request, target))
+    return gaps
+
+
+def _unit(resource: str) -> Quantity:
+    return _MILLICORE if resource == CPU else _BYTE
