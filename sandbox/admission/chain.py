@@ -33,7 +33,7 @@ from sandbox.objects.resources import (
     VALIDATING_WEBHOOKS,
     Resource,
 )
-from sandbox.objects.shapes.kinds import check_shape
+from sandbox.objects.shapes import check_shape
 from sandbox.objects.store import Store
 from sandbox.patching import OperationError, apply_operations, copied
 from sandbox.version import KubernetesVersion

@@ -14,7 +14,7 @@ from sandbox.objects.crds import CustomVersion
 from sandbox.objects.go_decoding import syntax_problem, type_meta_problem
 from sandbox.objects.metadata import tidy, tidy_metadata
 from sandbox.objects.resources import Resource
-from sandbox.objects.shapes.kinds import check_metadata, check_shape
+from sandbox.objects.shapes import check_metadata, check_shape
 
 Json = dict[str, Any]
 

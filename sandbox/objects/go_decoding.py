@@ -50,7 +50,7 @@ _TEXTS: Final = {
     ("Toleration", "effect"): "v1.TaintEffect",
     ("Toleration", "operator"): "v1.TolerationOperator",
 }
-_NUMBERS_OR_TEXTS: Final = frozenset(
+NUMBERS_OR_TEXTS: Final = frozenset(
     {"maxSurge", "maxUnavailable", "minAvailable", "port", "targetPort"}
 )
 # Fields that Go keeps in a struct of their own within this one.
@@ -151,7 +151,7 @@ def _in_scalar(item: Any, held: str, place: str, text: str) -> str:
         return "" if isinstance(item, str | list) else _told(item, place, "[]uint8")
     if held in ("string", "time"):
         return "" if isinstance(item, str) else _told(item, place, text)
-    if place.rpartition(".")[2] in _NUMBERS_OR_TEXTS and type(item) not in (int, str):
+    if place.rpartition(".")[2] in NUMBERS_OR_TEXTS and type(item) not in (int, str):
         return _told(item, place, "int32", f"number {item}" if isinstance(item, float) else "")
     return ""
 

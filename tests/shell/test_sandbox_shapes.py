@@ -228,6 +228,20 @@ async def test_odd_bodies(path: str) -> None:
             id="a list for amounts",
         ),
         pytest.param(
+            "pods",
+            {"hostUsers": "no", "containers": []},
+            "json: cannot unmarshal string into Go struct field PodSpec.spec.hostUsers of type "
+            "bool",
+            id="a text for a Boolean",
+        ),
+        pytest.param(
+            "persistentvolumeclaims",
+            {"volumeName": 5},
+            "json: cannot unmarshal number into Go struct field "
+            "PersistentVolumeClaimSpec.spec.volumeName of type string",
+            id="a field that nothing here looks at",
+        ),
+        pytest.param(
             "limitranges",
             {"limits": [{"max": {"cpu": True}}]},
             "quantities must match the regular expression "
