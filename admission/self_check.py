@@ -7,6 +7,7 @@ Source: admission.md 10 and A16. The reference renews as long as the process liv
 """
 
 import asyncio
+import functools
 import json
 import logging
 import ssl
@@ -141,10 +142,14 @@ class SelfCheck:
             raise SelfCheckError(f"not ready: {', '.join(missing)}")
 
 
+@functools.lru_cache(maxsize=1)
 def _context(authority: bytes, name: str) -> ssl.SSLContext:
     """A client's side of TLS that judges certificates as Go does.
 
     Any certificate in the bundle is an anchor, and the name has to be an alternative name.
+
+    It is kept as long as both stay what they are, which spares a good part of a check's work. Each
+    check shakes hands anew all the same: a session that is resumed shows no certificate.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = bool(name and authority)

@@ -24,8 +24,8 @@ class Connection:
         try:
             yield cls(reader, writer)
         finally:
-            writer.close()
-            await writer.wait_closed()
+            # A farewell would wait for the webhook's, half a minute where it hangs or was killed.
+            writer.transport.abort()
 
     async def send(
         self, body: bytes, *, path: str = "/?timeout=5s", length: int | None = None

@@ -138,6 +138,20 @@ async def test_what_an_api_server_would_not_accept_is_told(
         assert (await problem(asking)).startswith(why)
 
 
+async def test_each_check_judges_the_certificate_that_is_shown_then(
+    good: authority.Bundle, other: authority.Bundle, tmp_path: Path
+) -> None:
+    async with (  # of both the files are read at the start
+        serving(Harness().app, tmp_path, good) as right,
+        serving(Harness().app, tmp_path, other) as wrong,
+    ):
+        asking = caller(right, good.authority.certificate)
+        for _ in range(2):
+            await asking.ask()
+            told = await problem(replace(asking, port=wrong))
+            assert told.startswith("certificate refused: ")
+
+
 async def test_half_a_ca_file_is_none(good: authority.Bundle) -> None:
     told = await problem(caller(free_port(), good.authority.certificate[:99]))
     assert told.startswith("client CA can't be used: ")
