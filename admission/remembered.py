@@ -7,7 +7,7 @@ recommender writes the VPA again.
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -21,32 +21,43 @@ from common.quantity import Quantity
 
 _LARGEST_SHAPE: Final = 16 * 1024  # bytes of one pod's
 _BUDGET: Final = 8 * 1024 * 1024  # bytes of all
-_OVERHEAD: Final = 3 * 1024  # bytes that a patch takes beside its pod's shape, about
+_OVERHEAD: Final = 1024  # bytes that an entry takes beside shape and patch, about
+_OPERATION: Final = 300  # bytes that an operation of a patch takes, about
 
 _encoder = msgspec.msgpack.Encoder()
 
 
 @dataclass(frozen=True, slots=True)
 class _Remembered:
-    """A patch, and the very objects that it was computed from."""
+    """A patch, and the LimitRanges that it was computed from."""
 
-    vpa: VerticalPodAutoscaler
+    vpa: "_Written"
     limit_ranges: tuple[LimitRangeSpec, ...]
     patches: tuple[Operation, ...]
     size: int  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A VPA as it was last asked about, and the shapes of pods that are remembered for it."""
+
+    vpa: VerticalPodAutoscaler
+    shapes: set[bytes] = field(default_factory=set)
 
 
 class PatchMemory:
     """Computes patches, and remembers a few thousand of them; features and bounds are fixed.
 
     Objects in caches never change, they are replaced: an answer is good as long as the VPA is the
-    same object and the LimitRanges are equal. What was used last is kept longest, in 8 MiB.
+    same object and the LimitRanges are equal. What was used last is kept longest, in 8 MiB; a VPA
+    that was written again is forgotten with all its answers, for it may be of many MiB itself.
     """
 
     def __init__(self, *, features: FeatureGates, most_boost: Quantity) -> None:
         self._features = features
         self._most_boost = most_boost
-        self._known: OrderedDict[bytes, _Remembered] = OrderedDict()
+        self._known: OrderedDict[bytes, _Remembered] = OrderedDict()  # by shape
+        self._vpas: dict[tuple[str, str], _Written] = {}  # by namespace and name
         self._size = 0
 
     def __len__(self) -> int:
@@ -59,21 +70,39 @@ class PatchMemory:
         ranges = tuple(limit_ranges)
         key = _shape(pod, vpa)
         known = self._known.get(key)
-        if known is not None and known.vpa is vpa and known.limit_ranges == ranges:
+        if known is not None and known.vpa.vpa is vpa and known.limit_ranges == ranges:
             self._known.move_to_end(key)
             return known.patches
         patches = admit_pod(pod, vpa, ranges, features=self._features, most_boost=self._most_boost)
         if key and len(key) <= _LARGEST_SHAPE:
-            self._remember(key, _Remembered(vpa, ranges, patches, len(key) + _OVERHEAD))
+            size = len(key) + len(patches) * _OPERATION + _OVERHEAD
+            self._remember(key, _Remembered(self._written(vpa), ranges, patches, size))
         return patches
 
+    def _written(self, vpa: VerticalPodAutoscaler) -> _Written:
+        name = (vpa.metadata.namespace, vpa.metadata.name)
+        there = self._vpas.get(name)
+        if there is None or there.vpa is not vpa:
+            for shape in tuple(there.shapes) if there is not None else ():
+                self._forget(shape)
+            there = self._vpas[name] = _Written(vpa)
+        return there
+
     def _remember(self, key: bytes, new: _Remembered) -> None:
-        old = self._known.pop(key, None)
-        self._size += new.size - (old.size if old is not None else 0)
+        new.vpa.shapes.add(key)
+        self._size += new.size - (self._known[key].size if key in self._known else 0)
         self._known[key] = new
+        self._known.move_to_end(key)
         while self._size > _BUDGET:
-            _, dropped = self._known.popitem(last=False)
-            self._size -= dropped.size
+            self._forget(next(iter(self._known)))
+
+    def _forget(self, key: bytes) -> None:
+        dropped = self._known.pop(key)
+        self._size -= dropped.size
+        shapes, meta = dropped.vpa.shapes, dropped.vpa.vpa.metadata
+        shapes.remove(key)
+        if not shapes:
+            del self._vpas[meta.namespace, meta.name]
 
 
 def _shape(pod: Pod, vpa: VerticalPodAutoscaler) -> bytes:

@@ -1,5 +1,6 @@
 """Patches are remembered for as long as nothing changed that they were computed from."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -98,3 +99,38 @@ def test_a_pod_of_giant_shape_is_not_kept(memory: PatchMemory) -> None:
     giant = Question(pod_of(annotations={"note": "x" * 2**20}))
     assert giant.answer(memory) == giant.computed()
     assert len(memory) == 0
+
+
+def test_of_a_vpa_that_is_written_again_and_again_only_the_last_is_kept(
+    memory: PatchMemory,
+) -> None:
+    """Each may be of many MiB, and hold as much memory for as long as a single pod's patch."""
+    versions = [vpa(recommendations=(recommendation(),)) for _ in range(20)]
+
+    def references() -> list[int]:
+        return [sys.getrefcount(versions[number]) for number in range(20)]
+
+    before = references()
+    for number in range(20):
+        for cpu in ("1", f"{number}m"):
+            Question(pod_of(cpu), versions[number]).answer(memory)
+    held = [now - then for now, then in zip(references(), before, strict=True)]
+    assert held == [0] * 19 + [1]
+    assert len(memory) == 2
+
+
+def test_what_is_forgotten_can_be_asked_again(memory: PatchMemory) -> None:
+    several = [vpa(name, recommendations=(recommendation(),)) for name in "abc"]
+    for number in range(4000):
+        asked = Question(pod_of(f"{number}m"), several[number % 3])
+        assert asked.answer(memory) == asked.computed()
+    first = Question(pod_of("0m"), several[0])
+    assert first.answer(memory) is first.answer(memory)
+
+
+def test_long_patches_count_by_their_length(memory: PatchMemory) -> None:
+    long = recommendation(target={f"example.com/r{number}": "1" for number in range(5000)})
+    asked = vpa(recommendations=(long,))
+    for number in range(8):
+        Question(pod_of(f"{number}m"), asked).answer(memory)
+    assert 1 <= len(memory) <= 5
