@@ -53,12 +53,18 @@ class Size:
 
     pods: int
     vpas: int
+    tls: bool
 
     @property
     def flags(self) -> tuple[str, ...]:
         each = self.pods // self.vpas
         group = GROUP if each % GROUP == 0 else 0
-        return (f"--vpas={self.vpas}", f"--pods-per-vpa={each}", f"--group-size={group}")
+        return (
+            f"--vpas={self.vpas}",
+            f"--pods-per-vpa={each}",
+            f"--group-size={group}",
+            f"--tls={self.tls}",
+        )
 
 
 def act(
@@ -67,7 +73,7 @@ def act(
     """Let the updater act on one pod of each group; figures of those actions."""
     folder.mkdir(parents=True)
     wanted = size.pods // GROUP
-    serving = (*size.flags, f"--update-mode={kind.mode}", f"--answer-delay={delay}ms", *tls(flags))
+    serving = (*size.flags, f"--update-mode={kind.mode}", f"--answer-delay={delay}ms")
     with (
         load_mode(folder, *serving) as load,
         component("updater", load, folder, *updater_flags(interval, flags)) as updater,
@@ -110,7 +116,7 @@ def idle(
     """Passes with nothing to do; the medians of some, the pings in one more."""
     folder.mkdir(parents=True)
     with (
-        load_mode(folder, *size.flags, "--right-sized", *tls(flags)) as load,
+        load_mode(folder, *size.flags, "--right-sized") as load,
         component("updater", load, folder, *updater_flags(interval, flags)) as updater,
     ):
         synced = updater.cpu
@@ -163,13 +169,7 @@ def actions(report: Mapping[str, Any], resource: str) -> dict[str, float]:
 
 def updater_flags(interval: float, flags: Sequence[str]) -> tuple[str, ...]:
     """What the updater is started with; the first pass comes an interval after the start."""
-    own = [each for each in flags if not each.startswith("--tls")]
-    return (f"--updater-interval={interval}s", "--use-admission-controller-status=false", *own)
-
-
-def tls(flags: Sequence[str]) -> tuple[str, ...]:
-    """The one flag that is the load mode's."""
-    return tuple(each for each in flags if each.startswith("--tls"))
+    return (f"--updater-interval={interval}s", "--use-admission-controller-status=false", *flags)
 
 
 def _passed(interval: float) -> Callable[[], bool]:
@@ -235,18 +235,19 @@ def medians(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
     }
 
 
-def pod_bytes(folder: Path, flags: Sequence[str]) -> dict[str, Any]:
+def served(folder: Path, size: Size) -> dict[str, Any]:
     """What the load mode says of the pods that it serves."""
     folder.mkdir(parents=True)
-    with load_mode(folder, "--vpas=1", *tls(flags)) as load:
+    with load_mode(folder, *size.flags) as load:
         world = load.report()["world"]
         return {"podBytes": world["podBytes"], "tls": world["tls"]}
 
 
 def measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """All figures that were asked for."""
-    size = Size(pods=asked.pods, vpas=asked.vpas or max(1, asked.pods // 10))
-    large = Size(pods=asked.idle_pods, vpas=asked.idle_vpas or max(1, asked.idle_pods // 10))
+    size = Size(pods=asked.pods, vpas=asked.vpas or max(1, asked.pods // 10), tls=asked.tls)
+    vpas = asked.idle_vpas or max(1, asked.idle_pods // 10)
+    large = Size(pods=asked.idle_pods, vpas=vpas, tls=asked.tls)
     acting = {}
     for kind in (EVICTIONS, RESIZES):
         for delay in (0, 5):
@@ -277,7 +278,7 @@ def measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
         )
     return {
         "machine": machine(),
-        "served": pod_bytes(folder / "described", asked.flags),
+        "served": served(folder / "described", size),
         "limits": {"qps": QPS, "burst": QPS},
         "size": {"pods": size.pods, "vpas": size.vpas},
         "idleSize": {"pods": large.pods, "vpas": large.vpas},
@@ -299,9 +300,8 @@ def main() -> int:
     parser.add_argument("--only", choices=("evictions", "resizes", "idle"))
     parser.add_argument("--folder", type=Path, help="a new folder that is kept, with all logs")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
-    parser.add_argument(
-        "flags", nargs="*", help="after --: flags of the updater, and --tls=false of the load mode"
-    )
+    parser.add_argument("--tls", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("flags", nargs="*", help="after --: flags of the updater")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = asked.folder or Path(temporary, "bench")
@@ -313,11 +313,11 @@ def main() -> int:
     if asked.output == "json":
         print(json.dumps(figures, indent=2))
         return 0
-    served, size, limits = figures["served"], figures["size"], figures["limits"]
+    pod, size, limits = figures["served"], figures["size"], figures["limits"]
     print(figures["machine"])
-    secured = "with TLS" if served["tls"] else "without TLS"
+    secured = "with TLS" if pod["tls"] else "without TLS"
     print(
-        f"{size['pods']} pods of {served['podBytes']} bytes {secured}, {size['vpas']} VPAs; "
+        f"{size['pods']} pods of {pod['podBytes']} bytes {secured}, {size['vpas']} VPAs; "
         f"without work {figures['idleSize']['pods']} pods, {figures['idleSize']['vpas']} VPAs; "
         f"client limits {limits['qps']}/{limits['burst']}"
     )

@@ -26,7 +26,9 @@ class Change(Generic[S]):
 class Changes(Generic[S]):
     """The changes of one resource in their order; any number of watches read it at their pace."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, kept: int = _KEPT) -> None:
+        """``kept``: how many changes are remembered."""
+        self._most = kept
         self._kept: deque[Change[S]] = deque()
         self._first = 0  # how many were dropped
         self._lost = 0  # version of the last one that was dropped
@@ -39,7 +41,7 @@ class Changes(Generic[S]):
 
     def add(self, type: str, version: int, state: S) -> None:
         self._kept.append(Change(type, version, state))
-        if len(self._kept) > _KEPT:
+        if len(self._kept) > self._most:
             self._lost = self._kept.popleft().version
             self._first += 1
         self._grown.set()

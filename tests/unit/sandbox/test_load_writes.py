@@ -10,6 +10,7 @@ import pytest
 from common.annotations import OBSERVED_CONTAINERS
 from common.kube import endpoints
 from load_caller import calling, everything, path_of, report
+from sandbox.load.changes import Changes, TooOldError
 from sandbox.load.settings import Settings
 from updater.live_pod import LivePod, resized_at
 from updater.snapshot import LIVE_PODS
@@ -178,6 +179,17 @@ async def test_a_streaming_list_is_everything_and_then_a_bookmark() -> None:
     metadata = seen[-1]["object"]["metadata"]
     assert metadata["annotations"] == {"k8s.io/initial-events-end": "true"}
     assert metadata["resourceVersion"] == "1000"
+
+
+async def test_what_was_forgotten_is_gone_for_those_who_are_too_far_behind() -> None:
+    changes: Changes[int] = Changes(kept=3)
+    for version in range(1, 6):
+        changes.add("ADDED", version, version)
+    assert [change.version for change in changes.read(changes.after(2), 10)] == [3, 4, 5]
+    with pytest.raises(TooOldError):
+        changes.after(1)
+    with pytest.raises(TooOldError):
+        changes.read(1, 10)
 
 
 # Leases and checkpoints
