@@ -1,93 +1,31 @@
 """What follows from the outcomes of evictions, rule by rule."""
 
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 import pytest
-
-from builders import container, pod, recommendation, vpa
-from common.annotations import OBSERVED_CONTAINERS
-from common.api.core import Pod
-from common.target.owners import Controller
-from updater.decision import Reason
-from updater.outcomes import (
-    NOTHING_YET,
-    Allowance,
-    Eviction,
-    Note,
-    Observation,
-    Outcomes,
-    Sight,
-    Turn,
-    allowance,
-    evicted,
-    observe,
+from replacements import (
+    API,
+    HOUR,
+    MINUTE,
+    NEW_VPA,
+    NOW,
+    RIGHT,
+    SECOND,
+    VERIFIED,
+    WEB,
+    right,
+    sight,
+    waiting,
+    wrong,
 )
+
+from builders import recommendation, vpa
+from common.api.core import Pod
+from updater.decision import Reason
+from updater.outcomes import Allowance, Note, Outcomes, Turn, allowance, evicted, observe
 from updater.sighting import Sighting
-
-NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
-SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
-WEB = Controller("default", "ReplicaSet", "web", "apps/v1")
-API = Controller("default", "ReplicaSet", "api", "apps/v1")
-VPA = vpa(recommendations=(recommendation(),))
-NEW_VPA = Outcomes(looked=True)
-VERIFIED = Outcomes(looked=True, verified=True)
-
-RIGHT, WRONG = {"cpu": "250m", "memory": "256Mi"}, {"cpu": "100m", "memory": "100Mi"}
-
-
-def born(name: str, *, right: bool, at: datetime = NOW, controller: Controller = WEB) -> Pod:
-    """A pod that the webhook patched, or never saw."""
-    annotations = {OBSERVED_CONTAINERS: "app"} if right else {}
-    plain = pod(
-        name,
-        annotations=annotations,
-        containers=(container(requests=RIGHT if right else WRONG),),
-        owner=(controller.kind, controller.name),
-    )
-    metadata = msgspec.structs.replace(plain.metadata, creation_timestamp=at)
-    return msgspec.structs.replace(plain, metadata=metadata)
-
-
-def right(name: str, *, at: datetime = NOW, controller: Controller = WEB) -> Pod:
-    return born(name, right=True, at=at, controller=controller)
-
-
-def wrong(name: str, *, at: datetime = NOW, controller: Controller = WEB) -> Pod:
-    return born(name, right=False, at=at, controller=controller)
-
-
-def sight(
-    *pods: Pod,
-    configured: int | None = 3,
-    existing: int = 0,
-    terminating: Collection[str] = (),
-    in_force_since: datetime | None = None,
-) -> Sight:
-    known = {controller.name: controller for controller in (WEB, API)}
-    owners = {each.metadata.uid: (each.metadata.owner_references or ())[0] for each in pods}
-    return Sight(
-        vpa=VPA,
-        pods=pods,
-        controllers={uid: known[owner.name] for uid, owner in owners.items()},
-        configured={WEB: configured, API: configured},
-        existing={WEB: existing},
-        terminating=terminating,
-        in_force_since=in_force_since,
-    )
-
-
-def waiting(
-    outcomes: Outcomes, count: int = 1, *, since: datetime = NOW, known: Sequence[Pod] = ()
-) -> Outcomes:
-    """After ``count`` evictions of WEB's pods gone-0, gone-1, ..."""
-    uids = [each.metadata.uid for each in known]
-    for number in range(count):
-        outcomes = evicted(outcomes, f"gone-{number}", WEB, VPA, known=uids, now=since)
-    return outcomes
-
 
 # How many may go
 
@@ -384,91 +322,3 @@ def test_pods_are_remembered_only_while_new_ones_matter() -> None:
     assert not settled.waits
     suspension = observe(replace(SUSPENDED, seen=frozenset()), sight(*OLD), now=NOW).outcomes
     assert suspension.seen == {each.metadata.uid for each in OLD}
-
-
-# After a restart
-
-
-@dataclass(frozen=True, kw_only=True)
-class Restart:
-    """Pods that were created in this order, a second apart from each other, after ``since``."""
-
-    id: str
-    pods: str  # r: right, w: without the annotation
-    want: Outcomes
-    since: datetime | None = NOW - HOUR
-    configured: int | None = None
-    turn: Turn = Turn.NONE
-
-
-def missing(count: int) -> tuple[Eviction, ...]:
-    return (Eviction(controller=WEB, uid="", vpa=VPA, gone_since=NOW),) * count
-
-
-STOPPED = Outcomes(looked=True, misses=3, probe_at=NOW + HOUR)
-
-RESTARTS = [
-    Restart(id="two wrong ones are two misses", pods="ww", want=replace(NEW_VPA, misses=2)),
-    Restart(
-        id="three wrong ones suspend from the start", pods="www", want=STOPPED, turn=Turn.SUSPENDED
-    ),
-    Restart(
-        id="so do more",
-        pods="wwwww",
-        want=STOPPED,
-        turn=Turn.SUSPENDED,
-    ),
-    Restart(
-        id="nobody knows since when they should be right", pods="www", since=None, want=NEW_VPA
-    ),
-    Restart(id="created before that", pods="www", since=NOW + HOUR, want=NEW_VPA),
-    Restart(
-        id="the first one was created in that second",
-        pods="www",
-        since=NOW,
-        want=replace(NEW_VPA, misses=2),
-    ),
-    Restart(id="a right one verifies", pods="r", want=VERIFIED),
-    Restart(id="a right one after three wrong ones", pods="wwwr", want=VERIFIED),
-    Restart(id="a right one before two wrong ones", pods="rww", want=replace(VERIFIED, misses=2)),
-    Restart(
-        id="a right one before three wrong ones", pods="rwww", want=STOPPED, turn=Turn.SUSPENDED
-    ),
-    Restart(id="a right one from before that", pods="r", since=NOW, want=NEW_VPA),
-    Restart(
-        id="pods on their way count as unverified",
-        pods="w",
-        configured=3,
-        want=replace(NEW_VPA, misses=1, unverified=missing(2)),
-    ),
-    Restart(
-        id="three of them are enough",
-        pods="w",
-        configured=9,
-        want=replace(NEW_VPA, misses=1, unverified=missing(3)),
-    ),
-    Restart(id="once verified nobody waits for them", pods="r", configured=3, want=VERIFIED),
-    Restart(
-        id="not known since when, nor waited for", pods="w", since=None, configured=3, want=NEW_VPA
-    ),
-]
-
-
-@pytest.mark.parametrize("case", RESTARTS, ids=lambda case: case.id)
-def test_first_look(case: Restart) -> None:
-    pods = [
-        born(f"web-{number}", right=kind == "r", at=NOW + number * SECOND)
-        for number, kind in enumerate(case.pods)
-    ]
-    seen = sight(*pods, in_force_since=case.since)
-    seen = replace(seen, configured={} if case.configured is None else {WEB: case.configured})
-    found = observe(NOTHING_YET, seen, now=NOW)
-    uids = frozenset(each.metadata.uid for each in pods) if case.want.waits else frozenset()
-    assert found == Observation(outcomes=replace(case.want, seen=uids), turn=case.turn)
-
-
-def test_a_pod_that_was_on_its_way_is_judged() -> None:
-    before = replace(sight(wrong("a"), in_force_since=NOW - HOUR), configured={WEB: 2})
-    outcomes = observe(NOTHING_YET, before, now=NOW).outcomes
-    after = observe(outcomes, sight(wrong("a"), wrong("b"), configured=2), now=NOW + MINUTE)
-    assert after.outcomes == replace(NEW_VPA, misses=2)

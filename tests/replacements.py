@@ -1,0 +1,73 @@
+"""Evictions of a ReplicaSet's pods, and replacements that are right or wrong."""
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from builders import container, pod, recommendation, vpa
+from common.annotations import OBSERVED_CONTAINERS
+from common.api.core import Pod
+from common.target.owners import Controller
+from updater.outcomes import Outcomes, Sight, evicted
+
+NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
+WEB = Controller("default", "ReplicaSet", "web", "apps/v1")
+API = Controller("default", "ReplicaSet", "api", "apps/v1")
+VPA = vpa(recommendations=(recommendation(),))
+NEW_VPA = Outcomes(looked=True)
+VERIFIED = Outcomes(looked=True, verified=True)
+
+RIGHT, WRONG = {"cpu": "250m", "memory": "256Mi"}, {"cpu": "100m", "memory": "100Mi"}
+
+
+def born(name: str, *, right: bool, at: datetime = NOW, controller: Controller = WEB) -> Pod:
+    """A pod that the webhook patched, or never saw."""
+    annotations = {OBSERVED_CONTAINERS: "app"} if right else {}
+    plain = pod(
+        name,
+        annotations=annotations,
+        containers=(container(requests=RIGHT if right else WRONG),),
+        owner=(controller.kind, controller.name),
+    )
+    metadata = msgspec.structs.replace(plain.metadata, creation_timestamp=at)
+    return msgspec.structs.replace(plain, metadata=metadata)
+
+
+def right(name: str, *, at: datetime = NOW, controller: Controller = WEB) -> Pod:
+    return born(name, right=True, at=at, controller=controller)
+
+
+def wrong(name: str, *, at: datetime = NOW, controller: Controller = WEB) -> Pod:
+    return born(name, right=False, at=at, controller=controller)
+
+
+def sight(
+    *pods: Pod,
+    configured: int | None = 3,
+    existing: int = 0,
+    terminating: Collection[str] = (),
+    in_force_since: datetime | None = None,
+) -> Sight:
+    known = {controller.name: controller for controller in (WEB, API)}
+    owners = {each.metadata.uid: (each.metadata.owner_references or ())[0] for each in pods}
+    return Sight(
+        vpa=VPA,
+        pods=pods,
+        controllers={uid: known[owner.name] for uid, owner in owners.items()},
+        configured={WEB: configured, API: configured},
+        existing={WEB: existing},
+        terminating=terminating,
+        in_force_since=in_force_since,
+    )
+
+
+def waiting(
+    outcomes: Outcomes, count: int = 1, *, since: datetime = NOW, known: Sequence[Pod] = ()
+) -> Outcomes:
+    """After ``count`` evictions of WEB's pods gone-0, gone-1, ..."""
+    uids = [each.metadata.uid for each in known]
+    for number in range(count):
+        outcomes = evicted(outcomes, f"gone-{number}", WEB, VPA, known=uids, now=since)
+    return outcomes
