@@ -23,7 +23,7 @@ from updater.resize_plan import (
     plan_resize,
     unfinished_restarts,
 )
-from updater.startup_boost import unboosted
+from updater.startup_boost import unboosted, with_earlier_cpu
 from updater.update_order import (
     Drift,
     OomKill,
@@ -205,6 +205,7 @@ def plan_unboost(
         bare = before_boost(pod, expired)
         processed = None if mode is UpdateMode.OFF else process(bare, vpa, limit_ranges)
         recommended = wanted_resources(bare, vpa, processed, limit_ranges)
+        recommended = with_earlier_cpu(bare, recommended, expired=expired)
         ended = unboosted(pod, recommended, expired=expired)
         if ended is None:
             return leave(Reason.UNREADABLE)

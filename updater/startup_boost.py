@@ -1,14 +1,16 @@
 """Taking back the CPU that a pod got while it started (gate CPUStartupBoost)."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from common.annotations import boosted_containers, parse_startup_boost, startup_boost_key
 from common.api.autoscaling import StartupBoost, VerticalPodAutoscaler
 from common.api.core import Pod
+from common.recommendation.actual import containers_of
 from common.recommendation.container_resources import WantedResources
 from common.recommendation.policy import container_policy
+from common.resources import CPU, ResourceQuantities
 from updater.decision import Decision, Reason, resize, wait
 from updater.disruption import ReplicaGroup, Standing
 from updater.resize import ResizeStatus, resize_status
@@ -79,6 +81,33 @@ def decide_unboost(pod: Pod, *, group: ReplicaGroup | None, expired: Collection[
     if not group.allows(pod):
         return wait(Reason.BUDGET_EXHAUSTED)
     return resize(Reason.STARTUP_BOOST_OVER)
+
+
+def with_earlier_cpu(
+    bare: Pod, recommended: Sequence[WantedResources], *, expired: Collection[str]
+) -> tuple[WantedResources, ...]:
+    """Give back the CPU from before the boost where a recommendation says nothing of CPU (D33).
+
+    ``bare`` is the pod before its boosts. Where nothing at all is recommended everything comes
+    back anyway; and a request that a boost has added stays, because no resize can remove one.
+
+    Raises:
+        QuantityError: a request or a limit is no quantity.
+    """
+    return tuple(
+        replace(
+            want,
+            requests={**_cpu(container.requests), **want.requests},
+            limits={**_cpu(container.limits), **want.limits},
+        )
+        if container.name in expired and want.requests and CPU not in want.requests
+        else want
+        for container, want in zip(containers_of(bare), recommended, strict=True)
+    )
+
+
+def _cpu(amounts: ResourceQuantities) -> ResourceQuantities:
+    return {CPU: amounts[CPU]} if CPU in amounts else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,11 +14,11 @@ import pytest
 from admitted_pods import GATES, Json, World, numbers, resources_of, worlds
 from hypothesis import HealthCheck, assume, given, settings
 
-from common.annotations import boosted_containers
+from common.annotations import boosted_containers, parse_startup_boost, startup_boost_key
 from common.api.autoscaling import UpdateMode
 from common.api.core import Pod
 from common.quantity import MAX_INT64
-from common.resources import RESOURCES
+from common.resources import CPU, RESOURCES
 from updater.attempts import PodMemory
 from updater.candidate import Candidate, judge_pod, plan_unboost
 from updater.update_order import Thresholds
@@ -121,6 +121,18 @@ def test_a_pod_whose_boost_was_taken_back_gives_the_updater_nothing_to_do(world:
     assert isinstance(planned, tuple)
     settled = World.patched(written, planned[0].operations, without=planned[1])
     assert judged(world, settled) == ""
+    assert all(cpu_taken_back(world, written, settled, name) for name in boosted)
+
+
+def cpu_taken_back(world: World, written: Json, settled: Json, name: str) -> bool:
+    """Where no CPU is recommended, a container has again what its annotation tells (D33)."""
+    recommendation = world.autoscaler.status.recommendation
+    entries = recommendation.container_recommendations if recommendation is not None else ()
+    targets = {each.container_name: each.target or {} for each in entries or ()}
+    original = parse_startup_boost(written["metadata"]["annotations"][startup_boost_key(name)])
+    if original is None or CPU in targets.get(name, ()) or CPU not in original.requests:
+        return True  # a recommended target, or nothing to come back to
+    return numbers(settled)[name]["requests", CPU] == original.requests[CPU].milli
 
 
 def world_of(*containers: Json, targets: Json, items: list[Json], **spec: Any) -> World:

@@ -23,6 +23,7 @@ from updater.startup_boost import (
     expired_boosts,
     has_startup_boost,
     unboosted,
+    with_earlier_cpu,
 )
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
@@ -152,6 +153,32 @@ def test_without_a_recommendation_the_container_gets_back_what_it_had() -> None:
     ended = unboosted(ready_since(MINUTE), (NOTHING,), expired=("app",))
     assert ended is not None
     assert ended.wanted[0].requests == parse_quantities({"cpu": "50m"})
+
+
+MEMORY = WantedResources(requests=parse_quantities({"memory": "64Mi"}))
+HAD_LIMITS = parse_quantities({"cpu": "200m"})
+
+# What a container with 50m of CPU, and a limit of 200m, gets when its boost ends.
+EARLIER_CPU = [
+    pytest.param(MEMORY, ("app",), {"memory": "64Mi", "cpu": "50m"}, True, id="D33 memory alone"),
+    pytest.param(RECOMMENDED, ("app",), {"cpu": "80m"}, False, id="CPU is recommended"),
+    pytest.param(MEMORY, (), {"memory": "64Mi"}, False, id="the boost goes on"),
+    pytest.param(NOTHING, ("app",), {}, False, id="nothing is recommended"),
+]
+
+
+@pytest.mark.parametrize(("recommended", "expired", "requests", "limited"), EARLIER_CPU)
+def test_the_cpu_from_before_comes_back_where_none_is_recommended(
+    recommended: WantedResources,
+    expired: tuple[str, ...],
+    requests: dict[str, str],
+    *,
+    limited: bool,
+) -> None:
+    bare = pod(containers=(container(requests={"cpu": "50m"}, limits={"cpu": "200m"}),))
+    (wanted,) = with_earlier_cpu(bare, (recommended,), expired=expired)
+    assert wanted.requests == parse_quantities(requests)
+    assert wanted.limits == (HAD_LIMITS if limited else {})
 
 
 def test_a_boost_that_goes_on_is_left_alone() -> None:
