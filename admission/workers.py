@@ -152,6 +152,7 @@ class _Supervisor:
             code = await self._live(number, stop, again=again, good=good)
             if stop.is_set():
                 return
+            # Flags that were good once: a file has changed, and may change back. The others answer.
             if code == _BAD_FLAGS and not good.is_set():
                 raise RefusedError(f"worker {number} can't use the flags")
             pause = pause_after(loop.time() - began, pause)

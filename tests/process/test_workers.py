@@ -103,6 +103,9 @@ class Webhook:
         """Who has said a sentence, oldest first."""
         return [int(line.split()[2]) for line in self.process.said(sentence)]
 
+    def said_by_another(self, sentence: str, *known: int) -> bool:
+        return not {*self.pids(sentence)} <= {*known}
+
     @property
     def first(self) -> int:
         """The process that has the ops address."""
@@ -155,12 +158,22 @@ async def test_each_answers_and_one_that_dies_costs_only_what_it_had_in_its_hand
 
         async with asyncio.TaskGroup() as group:
             callers = [group.create_task(webhook.call()) for _ in range(CALLERS)]
-            for number, victim in enumerate((other, first), start=1):
-                await webhook.more_answers(20)
-                os.kill(victim, signal.SIGKILL)
-                await process.logged(f"{ENDED} worker={2 - number} code=-9")
-                await it.until(functools.partial(webhook.listened, 2 + number))
-                assert webhook.lost <= number * CALLERS
+            await webhook.more_answers(20)
+            await it.shut()  # who comes up now can't know what pods should get
+            os.kill(other, signal.SIGKILL)
+            await process.logged(f"{ENDED} worker=1 code=-9")
+            young = functools.partial(webhook.said_by_another, "API server unreachable")
+            await it.until(functools.partial(young, first, other))
+            await webhook.more_answers(20)
+            assert not webhook.listened(3)
+            await it.open()
+            await it.until(functools.partial(webhook.listened, 3), seconds=40)
+            assert webhook.lost <= CALLERS
+            await webhook.more_answers(20)
+            os.kill(first, signal.SIGKILL)
+            await process.logged(f"{ENDED} worker=0 code=-9")
+            await it.until(functools.partial(webhook.listened, 4), seconds=40)
+            assert webhook.lost <= 2 * CALLERS
             await webhook.more_answers(20)
             for caller in callers:
                 caller.cancel()
