@@ -55,9 +55,16 @@ def broken_bounds(pod: Mapping[str, Any], limit_range: Mapping[str, Any]) -> str
                 )
                 problems += _problems(item, requests, limits)
         elif kind == "Pod":
-            problems += _problems(item, pod_requests(pod), pod_limits(pod))
+            bare = _without_overhead(pod)
+            problems += _problems(item, pod_requests(bare), pod_limits(bare))
     problems = list(dict.fromkeys(problems))
     return problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]" if problems else ""
+
+
+def _without_overhead(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """The plugin sums up containers, and leaves out what a runtime class adds to them."""
+    spec = {name: value for name, value in pod["spec"].items() if name != "overhead"}
+    return {**pod, "spec": spec}
 
 
 def _items(limit_range: Mapping[str, Any], kind: str) -> Iterator[Item]:

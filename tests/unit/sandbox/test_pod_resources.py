@@ -260,3 +260,9 @@ def test_a_pod_that_has_ended_only_counts_as_an_object() -> None:
     late = pod(box(cpu="1"))
     late["metadata"]["deletionTimestamp"] = rfc3339(EPOCH)
     assert "requests.cpu" in pod_usage(late, EPOCH)
+
+
+def test_overhead_does_not_count_under_a_limit_range() -> None:
+    there = pod(box(cpu="1", limit="1"), spec={"overhead": {"cpu": "250m"}})
+    bound = {"spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}}
+    assert not broken_bounds(there, bound)
