@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
 from admission.metrics import Metrics
 from common.runtime.clock import Clock
@@ -61,7 +61,7 @@ def issuer(certificate: x509.Certificate, bundle: bytes) -> x509.Certificate | N
     for authority in authorities:
         try:
             certificate.verify_directly_issued_by(authority)
-        except (InvalidSignature, ValueError, TypeError):
+        except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError):
             continue
         return authority
     return max(authorities, key=lambda each: each.not_valid_after_utc)

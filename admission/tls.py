@@ -137,7 +137,7 @@ async def follow(pair: KeyPair) -> None:
     something that a changed file would not show. Each trouble is told once.
     """
     watch = FileWatch(*pair.files)
-    behind, told = False, ""
+    behind, told = True, ""  # the files may be others by now than when they were loaded
     while True:
         await asyncio.sleep(_POLL_SECONDS)
         if watch.changed():

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
 from prometheus_client import CollectorRegistry
 
 from admission.expiry import AUTHORITY, SERVING, Expiry, Stage, issuer, stage
@@ -29,6 +30,15 @@ def made(lifetime: timedelta = LIFE) -> authority.Bundle:
 
 def certificate(pem: bytes) -> x509.Certificate:
     return x509.load_pem_x509_certificate(pem)
+
+
+def of_an_unknown_kind(pem: bytes) -> bytes:
+    """The certificate with a key of an algorithm that nobody has yet."""
+    der = certificate(pem).public_bytes(Encoding.DER)
+    elliptic, unknown = bytes.fromhex("06072a8648ce3d0201"), bytes.fromhex("06072a8648ce3d027f")
+    assert elliptic in der
+    changed = x509.load_der_x509_certificate(der.replace(elliptic, unknown))
+    return changed.public_bytes(Encoding.PEM)
 
 
 ONE, OTHER, LONG = made(), made(), made(2 * LIFE)
@@ -60,6 +70,11 @@ def test_stage(after: timedelta, wanted: Stage) -> None:
             OTHER.authority.certificate + LONG.authority.certificate,
             LONG,
             id="a chain: who expires last",
+        ),
+        pytest.param(
+            of_an_unknown_kind(OTHER.authority.certificate) + ONE.authority.certificate,
+            ONE,
+            id="beside one with a key from the future",
         ),
         pytest.param(b"", None, id="an empty file"),
         pytest.param(b"no PEM", None, id="garbage"),

@@ -226,6 +226,18 @@ def test_a_volume_is_followed_within_two_seconds(tmp_path: Path) -> None:
     virtual_time.run(main)
 
 
+def test_what_was_replaced_before_it_was_watched_is_found(tmp_path: Path) -> None:
+    async def main(_clock: object) -> None:
+        pair = KeyPair(*write_pair(tmp_path, OLD.server))
+        write_pair(tmp_path, NEW.server)
+        following = asyncio.create_task(follow(pair))
+        await asyncio.sleep(2)
+        assert shown(pair) == NEW.server.certificate
+        following.cancel()
+
+    virtual_time.run(main)
+
+
 def test_files_that_cannot_be_used_yet_are_tried_until_they_can(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
