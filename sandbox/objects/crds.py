@@ -56,7 +56,6 @@ def served_versions(crd: Mapping[str, Any]) -> list[CustomVersion]:
 
 def _custom_version(spec: Mapping[str, Any], version: Mapping[str, Any]) -> CustomVersion:
     names, subresources = spec["names"], version.get("subresources") or {}
-    scale = subresources.get("scale")
     resource = Resource(
         group=spec["group"],
         version=version["name"],
@@ -75,29 +74,35 @@ def _custom_version(spec: Mapping[str, Any], version: Mapping[str, Any]) -> Cust
         needs_version=True,
         custom=True,
     )
-    columns = tuple(
-        PrinterColumn(
-            name=column["name"],
-            type=column["type"],
-            path=column["jsonPath"],
-            format=column.get("format", ""),
-            description=column.get("description")
-            or f"Custom resource definition column (in JSONPath format): {column['jsonPath']}",
-            priority=column.get("priority", 0),
-        )
-        for column in version.get("additionalPrinterColumns") or ()
-    )
+    columns = tuple(_column(one) for one in version.get("additionalPrinterColumns") or ())
     return CustomVersion(
         resource=resource,
         schema=(version.get("schema") or {}).get("openAPIV3Schema") or {},
         columns=columns or (AGE,),
-        scale=ScalePaths(
-            spec_replicas=scale["specReplicasPath"],
-            status_replicas=scale["statusReplicasPath"],
-            selector=scale.get("labelSelectorPath", ""),
-        )
-        if scale
-        else None,
+        scale=_scale(subresources.get("scale")),
+    )
+
+
+def _column(column: Mapping[str, Any]) -> PrinterColumn:
+    path = column["jsonPath"]
+    unsaid = f"Custom resource definition column (in JSONPath format): {path}"
+    return PrinterColumn(
+        name=column["name"],
+        type=column["type"],
+        path=path,
+        format=column.get("format", ""),
+        description=column.get("description") or unsaid,
+        priority=column.get("priority", 0),
+    )
+
+
+def _scale(scale: Mapping[str, Any] | None) -> ScalePaths | None:
+    if not scale:
+        return None
+    return ScalePaths(
+        spec_replicas=scale["specReplicasPath"],
+        status_replicas=scale["statusReplicasPath"],
+        selector=scale.get("labelSelectorPath", ""),
     )
 
 

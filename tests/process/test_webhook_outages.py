@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from robots import ROBOTS, define_robots, robot
 
 from certificates import new_bundle
 from common.api.core import Pod
@@ -18,6 +17,7 @@ from common.kube.client import PatchType
 from common.kube.endpoints import MUTATING_WEBHOOKS, PODS, REPLICA_SETS, VPAS
 from component import LOOPBACK, Process, free_port
 from process_harness import World, world
+from robots import ROBOTS, define_robots, robot
 from sandbox.apiserver.faults import ApiFault, Calls, Effect
 from workloads import NAMESPACE, autoscaler, deploy
 

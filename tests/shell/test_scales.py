@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from robots import ROBOTS, define_robots, robot
 
 from common.kube.client import KubeClient, PatchType
 from common.kube.scales import ScaleFound, Scales
 from common.target.owners import Answer, Controller, Failed, Found, Unknown
 from fake_api import FakeApi, until
+from robots import ROBOTS, define_robots, robot
 from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
 from sandbox.cluster import Cluster, running_cluster
 from sandbox.scenario import parse_scenario

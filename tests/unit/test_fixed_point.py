@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from admitted_pods import GATES, Json, World, numbers, resources_of, worlds
 from hypothesis import HealthCheck, assume, given, settings
 
+from admitted_pods import GATES, Json, World, numbers, resources_of, worlds
 from common.annotations import boosted_containers, parse_startup_boost, startup_boost_key
 from common.api.autoscaling import UpdateMode
 from common.api.core import Pod

@@ -5,6 +5,9 @@ from datetime import datetime, timedelta
 
 import msgspec
 import pytest
+
+from builders import recommendation, vpa
+from common.api.core import Pod
 from replacements import (
     API,
     HOUR,
@@ -20,9 +23,6 @@ from replacements import (
     waiting,
     wrong,
 )
-
-from builders import recommendation, vpa
-from common.api.core import Pod
 from updater.decision import Reason
 from updater.outcomes import Allowance, Note, Outcomes, Turn, allowance, evicted, observe
 from updater.sighting import Sighting

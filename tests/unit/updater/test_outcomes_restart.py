@@ -10,6 +10,8 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from common.api.core import Pod
 from replacements import (
     HOUR,
     MINUTE,
@@ -23,8 +25,6 @@ from replacements import (
     sight,
     wrong,
 )
-
-from common.api.core import Pod
 from updater.outcomes import (
     NOTHING_YET,
     Eviction,

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from admitted_pods import Json, World, worlds
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from admitted_pods import Json, World, worlds
 from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import ContainerPolicy
 from common.api.core import (
