@@ -177,6 +177,7 @@ class _Supervisor:
                 env=os.environ | worker.environ(self._folder),
                 pass_fds=(self._listening, theirs.fileno()),
                 stdin=DEVNULL,
+                start_new_session=True,  # Ctrl-C is for us, and we tell the workers
             )
         reader, writer = await asyncio.open_unix_connection(sock=ours)
 
