@@ -57,7 +57,7 @@ class LeanHttp(asyncio.BufferedProtocol):
     that it is too large, and the next question on the connection is one again. Questions that
     come before the last one is answered wait, and nothing more is read meanwhile, nor while the
     client doesn't read its answers. A question that takes longer than half a minute to come in is
-    not waited for.
+    not waited for, nor is one whose headers don't end (X60).
     """
 
     def __init__(
