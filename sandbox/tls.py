@@ -2,7 +2,7 @@
 
 import ssl
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,7 +26,7 @@ class Credentials:
 
     authority: str
     certificate: str
-    key: str
+    key: str = field(repr=False)
 
     def server_context(self) -> ssl.SSLContext:
         """A context for the server; HTTP/1.1 only."""
