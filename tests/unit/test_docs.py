@@ -190,6 +190,7 @@ SHOWN_IN = {
         "test_an_owner_that_is_only_just_created_is_waited_for",
     ),
     "X17": ("common/runtime/web.py", "timeout_graceful_shutdown"),
+    "X60": ("tests/shell/test_lean_http.py", "who_sends_a_byte_now_and_then_is_not_waited_for"),
     "X18": ("tests/process/test_startup.py", "test_a_mistake_is_one_line_and_exit_code_2"),
     "X19": ("tests/process/test_outage.py", "they_act_on_what_is_true_now"),
     "X20": ("tests/shell/test_client.py", "test_one_strange_object_costs_one_object"),
