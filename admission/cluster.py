@@ -18,7 +18,7 @@ from common.api.meta import ObjectMeta
 from common.kube.cache import Cache
 from common.kube.client import KubeClient
 from common.kube.endpoints import LIMIT_RANGES, VPAS
-from common.kube.targets import ControllerCaches, TargetError
+from common.kube.targets import ControllerCaches, TargetError, Targets
 from common.labels import Selector
 from common.target.controlling import SelectedVpa, controlling
 from common.target.owners import Controller, OwnerProblem, controller_of
@@ -116,21 +116,16 @@ class Matcher:
 class CachedCluster:
     """The cluster as the caches show it; the caches still have to be run."""
 
-    def __init__(
-        self,
-        client: KubeClient,
-        controllers: ControllerCaches,
-        targets: TargetLookup,
-        *,
-        namespace: str = "",
-    ) -> None:
+    def __init__(self, client: KubeClient, *, namespace: str = "") -> None:
         """``namespace`` is the only one to look at; empty means all."""
         index = VpaIndex()
         self._vpas = Cache(client, VPAS, namespace=namespace, on_change=index.apply)
         self._limit_ranges = Cache(client, LIMIT_RANGES, namespace=namespace)
-        self._controllers = controllers
+        self._controllers = ControllerCaches.following(
+            client, namespace=namespace, only_owners=True
+        )
         self._synced = False
-        self._matcher = Matcher(index, targets)
+        self._matcher = Matcher(index, Targets(client, self._controllers, ahead=True))
 
     @property
     def caches(self) -> tuple[Cache[Any], ...]:

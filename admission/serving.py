@@ -28,7 +28,6 @@ from admission.workers import PROGRAM, Worker
 from common.kube import config
 from common.kube.client import KubeClient
 from common.kube.lease import StatusLease
-from common.kube.targets import ControllerCaches, Targets
 from common.runtime import service
 from common.runtime.clock import Clock
 from common.runtime.health import Health, OpsServer
@@ -68,15 +67,7 @@ async def serve(
         qps=settings.kube_api_qps,
         burst=settings.kube_api_burst,
     ) as client:
-        controllers = ControllerCaches.following(
-            client, namespace=settings.vpa_object_namespace, only_owners=True
-        )
-        cluster = CachedCluster(
-            client,
-            controllers,
-            Targets(client, controllers, ahead=True),
-            namespace=settings.vpa_object_namespace,
-        )
+        cluster = CachedCluster(client, namespace=settings.vpa_object_namespace)
         registries = Registries.alone() if worker is None else Registries.shared(worker.number)
         metrics = Metrics(registries.counted, asked=registries.shown)
         reviews = Webhook(cluster, _policy(settings), metrics)

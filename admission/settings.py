@@ -79,7 +79,7 @@ class Settings(CommonSettings):
         "--register-webhook",
         default=True,
         parse=boolean,
-        help="Create or refresh the webhook configuration vpa-webhook-config.",
+        help="Create the webhook configuration vpa-webhook-config, and put it back while we run.",
     )
     register_by_url: bool = flag(
         "--register-by-url",

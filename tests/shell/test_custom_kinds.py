@@ -1,0 +1,93 @@
+"""Pods of custom kinds, while the API server is slow to tell whose they are; in virtual time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from admission.cluster import CachedCluster
+from admission.deadline import within
+from common.api.meta import ObjectMeta, OwnerReference
+from common.kube.client import KubeClient
+from common.kube.endpoints import VPAS
+from robots import ROBOTS, define_robots, robot
+from sandbox.apiserver.faults import ApiFault, Calls, Effect
+from sandbox.cluster import Cluster
+from virtual_cluster import in_cluster
+from workloads import NAMESPACE, autoscaler, prepare
+
+DEADLINE = 2.0  # seconds; that of a review
+POD = ObjectMeta(
+    name="marvin-1",
+    namespace=NAMESPACE,
+    labels={"model": "marvin"},
+    owner_references=(
+        OwnerReference(
+            api_version="example.com/v1", kind="Robot", name="marvin", uid="u", controller=True
+        ),
+    ),
+)
+
+
+@dataclass
+class Reviews:
+    """What reviews of new pods of the one robot that there is would find."""
+
+    cluster: Cluster
+    found: CachedCluster
+
+    async def next(self) -> tuple[str, float]:
+        """The name of a pod's VPA, or nothing in time, and the seconds that it took."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            match = await within(DEADLINE, self.found.match(POD))
+        except TimeoutError:
+            return "nothing in time", round(loop.time() - began, 3)
+        return match.vpa.metadata.name if match.vpa else "none", round(loop.time() - began, 3)
+
+    def slow_down(self, seconds: float) -> None:
+        slow = ApiFault(calls=Calls(resource="robots/scale"), effect=Effect(delay=seconds))
+        self.cluster.api.faults.add(slow)
+
+
+def reviewing(test: Callable[[Reviews], Awaitable[None]]) -> None:
+    async def prepared(cluster: Cluster, client: KubeClient) -> None:
+        await prepare(client)
+        await define_robots(client)
+        manifest = robot("marvin", replicas=1, selector="model=marvin")
+        await client.create(ROBOTS, manifest, namespace=NAMESPACE)
+        target = {"apiVersion": "example.com/v1", "kind": "Robot", "name": "marvin"}
+        vpa = autoscaler("marvin", targetRef=target)
+        await client.create(VPAS.as_dicts(), vpa, namespace=NAMESPACE)
+        found = CachedCluster(client)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(cache.run()) for cache in found.caches]
+            await found.wait_synced()
+            await test(Reviews(cluster, found))
+            for task in tasks:
+                task.cancel()
+
+    in_cluster(prepared, scenario="nodes: []")
+
+
+def test_no_pod_waits_for_what_is_known() -> None:
+    async def test(reviews: Reviews) -> None:
+        await reviews.next()
+        reviews.slow_down(20)
+        for pause in (31, 60, 299, 590):
+            await asyncio.sleep(pause)
+            assert await reviews.next() == ("marvin", 0)
+
+    reviewing(test)
+
+
+def test_for_what_is_too_old_a_pod_waits_as_long_as_the_deadline() -> None:
+    async def test(reviews: Reviews) -> None:
+        await reviews.next()
+        reviews.slow_down(20)
+        await asyncio.sleep(601)
+        assert await reviews.next() == ("nothing in time", DEADLINE)
+        await asyncio.sleep(20)  # the answer came for those who come later
+        assert await reviews.next() == ("marvin", 0)
+
+    reviewing(test)
