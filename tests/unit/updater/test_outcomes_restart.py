@@ -208,6 +208,6 @@ class Evictions(RuleBasedStateMachine):
 
 
 Evictions.TestCase.settings = settings(
-    max_examples=150, stateful_step_count=60, deadline=None, database=None
+    max_examples=100, stateful_step_count=50, deadline=None, database=None
 )
 TestEvictions = Evictions.TestCase

@@ -297,7 +297,7 @@ def is_refused(replacement: Json, limit_ranges: list[Json]) -> bool:
 
 
 @settings(
-    max_examples=300,
+    max_examples=200,
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
