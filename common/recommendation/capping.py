@@ -6,10 +6,11 @@ people tell what happened to the target.
 Source: admission.md 6.3 and 6.4; vertical-pod-autoscaler/pkg/utils/vpa/capping.go.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from common.api.autoscaling import ContainerPolicy, ResourcePolicy
+from common.api.base import QuantityJson
 from common.api.core import LimitRangeSpec
 from common.quantity import ZERO, Quantity
 from common.recommendation.actual import ContainerResources
@@ -69,7 +70,7 @@ def cap_for_pod(
     what took hold.
 
     Raises:
-        QuantityError: a bound of a LimitRange or of the policy is no quantity.
+        QuantityError: a bound of a LimitRange, or one of the policy that counts, is no quantity.
     """
     fitted = fit_to_pod_limits(
         recommendations, containers, effective_limits(limit_ranges, LimitType.POD)
@@ -86,7 +87,9 @@ def cap_for_pod(
             if trail is not None:
                 trail.ended(recommendation.name, NO_CONTAINER)
             continue
-        caps = _caps(container, container_policy(policy, container.name), limits)
+        recommended = {*recommendation.target, *recommendation.lower_bound}
+        recommended.update(recommendation.upper_bound)
+        caps = _caps(container, container_policy(policy, container.name), limits, recommended)
         target, changes = _apply(caps, recommendation.target)
         lower, lower_changes = _apply(caps, recommendation.lower_bound)
         upper, upper_changes = _apply(caps, recommendation.upper_bound)
@@ -125,8 +128,12 @@ def _caps(
     container: ContainerResources,
     policy: ContainerPolicy | None,
     limits: EffectiveLimits | None,
+    recommended: Collection[str],
 ) -> tuple[_Cap, ...]:
-    """The steps for one container, in order; the policy comes later, so it wins."""
+    """The steps for one container, in order; the policy comes later, so it wins.
+
+    ``recommended`` are resources: a policy may bound tens of thousands of others.
+    """
     caps: list[_Cap] = []
     if limits is not None:
         low, high = _request_bounds(container, limits)
@@ -141,8 +148,8 @@ def _caps(
     if policy is not None:
         caps.append(
             _Cap(
-                low=parse_quantities(policy.min_allowed),
-                high=parse_quantities(policy.max_allowed),
+                low=_bounds(policy.min_allowed, recommended),
+                high=_bounds(policy.max_allowed, recommended),
                 low_note="capped to minAllowed",
                 high_note="capped to maxAllowed",
             )
@@ -150,6 +157,13 @@ def _caps(
     if controlled_values(policy) == ControlledValues.REQUESTS_ONLY:
         caps.append(_Cap(high=container.limits, high_note="capped to container limit"))
     return tuple(caps)
+
+
+def _bounds(
+    written: Mapping[str, QuantityJson] | None, recommended: Collection[str]
+) -> ResourceQuantities:
+    there = written or {}
+    return parse_quantities({name: there[name] for name in recommended if name in there})
 
 
 def _apply(

@@ -260,6 +260,14 @@ def test_a_text_that_is_no_quantity_is_an_error() -> None:
         process(pod(), vpa(recommendations=(recommendation(target={"cpu": "much"}),)), ())
 
 
+def test_bounds_of_what_is_not_recommended_are_not_even_read() -> None:
+    """There may be tens of thousands, for each container of each pod."""
+    strange = {"cpu": "500m", **{f"example.com/r{number}": "much" for number in range(10)}}
+    policy = ContainerPolicy(container_name="*", max_allowed=strange)
+    (got,) = wanted((container(),), (recommendation(target={"cpu": "1"}),), policies=(policy,))
+    assert texts(got.requests) == {"cpu": "500m"}
+
+
 def test_a17_a_container_that_is_off_gets_nothing() -> None:
     app, proxy = wanted(
         (container(requests={"cpu": "1"}), container("proxy", requests={"cpu": "1"})),
