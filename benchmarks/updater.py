@@ -95,10 +95,12 @@ def act(
         count = actions(report, kind.resource)["count"]
         writes = sum(each["count"] for each in report["calls"] if each["verb"] in _WRITES)
         events = _events(report)
+        cpu = (updater.cpu - before) / count
         return {
             "count": count,
             "rate": rate,
-            "cpu": (updater.cpu - before) / count * 1e3,
+            "cpu": cpu * 1e3,
+            "cores": cpu * rate,
             "server cpu": (load.cpu - server) / count * 1e3,
             "calls": writes / count,
             "events": events / count,
@@ -180,6 +182,7 @@ def _passed(interval: float) -> Callable[[], bool]:
 _ACTING = (
     ("rate", "/s", "actions, from the first to the last"),
     ("cpu", "ms", "CPU of the updater for an action, Events included"),
+    ("cores", "", "cores that the updater had meanwhile"),
     ("calls", "", "writes for an action, Events included"),
     ("events", "", "Events for an action"),
     ("under way", "", "most writes under way at once"),
