@@ -149,6 +149,9 @@ class Numbers:
     def ascending(self, count: int) -> list[int]:
         return sorted(self.number() for _ in range(count))
 
+    def some_of(self, values: Sequence[str]) -> list[str]:
+        return [value for value in values if self.sometimes()]
+
     def amounts(self) -> Amounts:
         """cpu or memory, or both, or neither."""
         return {name: text(name, self.number()) for name in RESOURCES if self.sometimes()}
@@ -193,6 +196,8 @@ class Numbers:
         for key in ("minAllowed", "maxAllowed"):
             if self.draw(st.integers(0, 3)) == 0:
                 policy[key] = self.amounts()
+        if self.draw(st.integers(0, 3)) == 0:
+            policy["controlledResources"] = self.some_of(RESOURCES)
         if boosts and self.sometimes():
             policy["startupBoost"] = {"cpu": self.boost()}
         return policy
@@ -202,8 +207,12 @@ class Numbers:
             return {"type": "Factor", "factor": self.draw(st.integers(1, 9))}
         return {"type": "Quantity", "quantity": text("cpu", self.number())}
 
-    def recommendation(self, name: str) -> Json:
-        target = {each: self.odd(each) for each in RESOURCES}
+    def recommendation(self, name: str, policies: Sequence[Json]) -> Json:
+        """As a recommender writes it, who leaves out what isn't controlled; or nearly so."""
+        own = [each for each in policies if each["containerName"] == name]
+        rule = next(iter(own + [each for each in policies if each["containerName"] == "*"]), {})
+        controlled = rule.get("controlledResources", RESOURCES)
+        target = {each: self.odd(each) for each in controlled}
         if self.draw(st.integers(0, 3)) == 0:
             target = self.amounts()
         if self.draw(st.integers(0, 9)) == 0:
@@ -214,6 +223,21 @@ class Numbers:
             "lowerBound": self.amounts(),
             "upperBound": self.amounts(),
         }
+
+    def init_containers(self) -> Json:
+        """Plain ones and native sidecars, which nobody changes; most pods have none."""
+        kinds = self.draw(st.sampled_from([(), (), ("plain",), ("sidecar",), ("plain", "sidecar")]))
+        always = {"restartPolicy": "Always"}
+        containers = [
+            {"name": kind, "image": IMAGE, "resources": self.resources()}
+            | (always if kind == "sidecar" else {})
+            for kind in kinds
+        ]
+        return {"initContainers": containers} if containers else {}
+
+    def pod_resources(self) -> Json:
+        """Resources of the pod as a whole, which nobody reads; most pods have none."""
+        return {"resources": self.resources()} if self.draw(st.integers(0, 3)) == 0 else {}
 
     def odd(self, resource: str) -> str:
         """A text as others write it: in other units, or finer than what is counted."""
@@ -234,13 +258,8 @@ def worlds(draw: Draw, *, boosts: bool = False) -> World:
     """Any pod with any VPA and any LimitRanges that the API server would store."""
     some = Numbers(draw, draw(SIZES))
     names = NAMES[: draw(st.integers(1, len(NAMES)))]
-    spec: Json = {
-        "resourcePolicy": {
-            "containerPolicies": [
-                some.policy(name, boosts=boosts) for name in (*names, "*") if some.sometimes()
-            ]
-        }
-    }
+    policies = [some.policy(name, boosts=boosts) for name in some.some_of((*names, "*"))]
+    spec: Json = {"resourcePolicy": {"containerPolicies": policies}}
     if boosts and some.sometimes():
         spec["startupBoost"] = {"cpu": some.boost()}
     kinds = draw(st.lists(st.sampled_from(["Container", "Pod"]), max_size=3))
@@ -250,7 +269,9 @@ def worlds(draw: Draw, *, boosts: bool = False) -> World:
             "spec": {
                 "containers": [
                     {"name": name, "image": IMAGE, "resources": some.resources()} for name in names
-                ]
+                ],
+                **some.init_containers(),
+                **some.pod_resources(),
             },
             "status": {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"},
         },
@@ -260,7 +281,9 @@ def worlds(draw: Draw, *, boosts: bool = False) -> World:
             "status": {
                 "recommendation": {
                     "containerRecommendations": [
-                        some.recommendation(name) for name in names if draw(st.integers(0, 3))
+                        some.recommendation(name, policies)
+                        for name in names
+                        if draw(st.integers(0, 3))
                     ]
                 }
             },
