@@ -14,7 +14,7 @@ from common.recommendation.container_resources import wanted_resources
 from common.recommendation.processing import Processed, process
 from common.resources import ResourceQuantities
 from updater.attempts import PodMemory
-from updater.decision import Decision, Reason, leave
+from updater.decision import Decision, Reason, ending, leave
 from updater.live_pod import LivePod, resized_at
 from updater.resize import ResizeStatus, resize_status, spec_requests
 from updater.resize_plan import (
@@ -89,13 +89,16 @@ def judge_pod(
         spent=memory.spent_ooms if settled is not None else (),
     )
     drift = measure(requests, looked_at(pod, processed.containers))
+    started_at = _later(pod.status.start_time, settled)
     verdict = judge(
         drift,
-        started_at=_later(pod.status.start_time, settled),
+        started_at=started_at,
         oomed_quickly=bool(ooms),
         thresholds=thresholds,
         now=now,
     )
+    if verdict is Verdict.TOO_YOUNG:
+        return leave(Reason.TOO_YOUNG, until=ending(started_at, thresholds.min_lifetime))
     if not verdict.wants_update:
         return leave(Reason(verdict.value))
     return Candidate(

@@ -1,7 +1,8 @@
 """What the updater does about one pod in one pass, and why."""
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 
 class Action(enum.StrEnum):
@@ -75,10 +76,16 @@ class Reason(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One per pod and pass: the action, and the reason for it."""
+    """One per pod and pass: the action, and the reason for it.
+
+    Until ``until`` time alone changes nothing about it; None: that isn't known, or it is not for
+    time to change it. It does not tell decisions apart: a pod that waits on has decided nothing
+    new.
+    """
 
     action: Action
     reason: Reason
+    until: datetime | None = field(default=None, compare=False)
 
     @property
     def needs_nothing(self) -> bool:
@@ -97,6 +104,14 @@ _NEED_NOTHING = frozenset(
 )
 
 
+def ending(since: datetime | None, pause: timedelta) -> datetime | None:
+    """When a pause is over; None if its start isn't known, or if it outlasts the calendar."""
+    try:
+        return None if since is None else since + pause
+    except OverflowError:
+        return None
+
+
 def evict(reason: Reason) -> Decision:
     """The pod is to be replaced."""
     return Decision(Action.EVICT, reason)
@@ -107,11 +122,11 @@ def resize(reason: Reason) -> Decision:
     return Decision(Action.RESIZE, reason)
 
 
-def wait(reason: Reason) -> Decision:
+def wait(reason: Reason, *, until: datetime | None = None) -> Decision:
     """The pod has to wait."""
-    return Decision(Action.WAIT, reason)
+    return Decision(Action.WAIT, reason, until)
 
 
-def leave(reason: Reason) -> Decision:
+def leave(reason: Reason, *, until: datetime | None = None) -> Decision:
     """The pod stays as it is."""
-    return Decision(Action.LEAVE, reason)
+    return Decision(Action.LEAVE, reason, until)

@@ -181,16 +181,16 @@ def decide_eviction(
     pod: Pod,
     *,
     group: ReplicaGroup | None,
-    unfinished: Reason | None,
+    unfinished: Decision | None,
     requirements_met: bool,
     admission_ready: bool,
 ) -> Decision:
     """Whether a pod that is worth it may be evicted now.
 
-    ``group`` is None for a pod that nobody would replace. ``unfinished`` says what a resize of
-    the pod waits for, and None that there is none or that its time is up: an eviction gives
-    it that time. A Pending pod serves nobody, so it costs no budget and goes even below the
-    minimum of replicas.
+    ``group`` is None for a pod that nobody would replace. ``unfinished`` is the wait for a
+    resize of the pod, None if there is none or if its time is up: an eviction gives it that
+    time. A Pending pod serves nobody, so it costs no budget and goes even below the minimum of
+    replicas.
 
     Source: updater.md 6.1; ``PodsEvictionRestrictionImpl.CanEvict``.
     """
@@ -209,7 +209,7 @@ def decide_eviction(
     if group.standing is Standing.IN_PLACE_ONLY:
         return wait(Reason.BELOW_MIN_REPLICAS)
     if unfinished is not None:
-        return wait(unfinished)
+        return unfinished
     if not group.allows(pod):
         return wait(Reason.BUDGET_EXHAUSTED)
     return evict(why)

@@ -17,7 +17,7 @@ from common.errors import (
     UnreachableError,
 )
 from updater.attempts import PodMemory, Refusal
-from updater.decision import Decision, Reason, evict, leave, wait
+from updater.decision import Action, Decision, Reason, evict, leave, wait
 from updater.resize import Infeasible, Targets
 
 
@@ -115,6 +115,8 @@ def after_refused_resize(
         return decision, replace(memory, infeasible=infeasible, refusal=None)
     pause = back_off(decision, tries=tries, interval=interval)
     refusal = Refusal(reason=decision.reason, tries=tries, until=now + pause, targets=targets)
+    if decision.action is Action.WAIT and pause:
+        decision = replace(decision, until=refusal.until)
     return decision, replace(memory, refusal=refusal)
 
 

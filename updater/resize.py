@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from common.api.autoscaling import UpdateMode
 from common.api.core import Pod, PodCondition
 from common.resources import ResourceQuantities, parse_quantities
-from updater.decision import Decision, Reason, evict, leave, resize, wait
+from updater.decision import Decision, Reason, ending, evict, leave, resize, wait
 from updater.disruption import ReplicaGroup, Standing
 from updater.resize_plan import ResizePlan
 
@@ -105,8 +105,8 @@ class Timeouts:
 
 def unfinished(
     status: ResizeStatus, *, since: datetime | None, timeouts: Timeouts, now: datetime
-) -> Reason | None:
-    """What a resize still waits for; None if there is none, or if its time is up.
+) -> Decision | None:
+    """The wait for a resize; None if there is none, or if its time is up.
 
     Infeasible is up at once. Error and unknown states wait as long as a deferred resize,
     because the kubelet tries them again by itself (D19).
@@ -118,7 +118,7 @@ def unfinished(
     limit = timeouts.in_progress if status is ResizeStatus.IN_PROGRESS else timeouts.deferred
     if since is not None and now - since > limit:
         return None
-    return _WAITING[status]
+    return wait(_WAITING[status], until=ending(since, limit))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,8 +168,8 @@ def decide_resize(
     mode: UpdateMode,
     group: ReplicaGroup | None,
     plan: ResizePlan,
-    unfinished: Reason | None,
-    held: Reason | None,
+    unfinished: Decision | None,
+    held: Decision | None,
     infeasible: Infeasible | None,
     skip_budget: bool,
 ) -> ResizeDecision:
@@ -178,8 +178,7 @@ def decide_resize(
     Mode InPlace never evicts: it waits for the kubelet, remembers what is infeasible, and
     tries again when something is lower. Mode InPlaceOrRecreate gives the kubelet its time
     and then asks for an eviction, which has gates of its own. ``unfinished`` is the answer
-    of the function of that name, ``held`` the reason for which an earlier try failed, as
-    long as it is too early for the next one.
+    of the function of that name, ``held`` the wait for the next try after one that failed.
 
     Source: updater.md 10.2-10.5; ``CanInPlaceUpdate``,
     vertical-pod-autoscaler/pkg/updater/restriction/pods_inplace_restriction.go.
@@ -227,30 +226,32 @@ def _still_infeasible(remembered: Infeasible | None, status: ResizeStatus) -> In
 
 
 def _in_place_only(
-    why: Reason, plan: ResizePlan, *, held: Reason | None, allowed: bool
+    why: Reason, plan: ResizePlan, *, held: Decision | None, allowed: bool
 ) -> Decision:
     if not plan.changes:
         return leave(Reason.NOTHING_TO_DO)
     if not plan.keeps_qos:
         return leave(Reason.QOS_WOULD_CHANGE)
     if held is not None:
-        return wait(held)
+        return held
     return resize(why) if allowed else wait(Reason.BUDGET_EXHAUSTED)
 
 
-def _overdue(status: ResizeStatus, unfinished: Reason | None, *, allowed: bool) -> Decision:
+def _overdue(status: ResizeStatus, unfinished: Decision | None, *, allowed: bool) -> Decision:
     if unfinished is not None:
-        return wait(unfinished)
+        return unfinished
     return evict(_WAITED_TOO_LONG[status]) if allowed else wait(Reason.BUDGET_EXHAUSTED)
 
 
-def _or_recreate(why: Reason, plan: ResizePlan, *, held: Reason | None, allowed: bool) -> Decision:
+def _or_recreate(
+    why: Reason, plan: ResizePlan, *, held: Decision | None, allowed: bool
+) -> Decision:
     if not plan.changes:
         return leave(Reason.NOTHING_TO_DO)
     if not plan.keeps_qos:
         return evict(Reason.QOS_WOULD_CHANGE)
     if held is not None:
-        return wait(held) if held in _NEVER_EVICT else evict(held)
+        return held if held.reason in _NEVER_EVICT else evict(held.reason)
     return resize(why) if allowed else wait(Reason.BUDGET_EXHAUSTED)
 
 

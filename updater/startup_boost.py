@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from common.annotations import boosted_containers, parse_startup_boost, startup_boost_key
 from common.api.autoscaling import StartupBoost, VerticalPodAutoscaler
@@ -11,11 +11,12 @@ from common.recommendation.actual import containers_of
 from common.recommendation.container_resources import WantedResources
 from common.recommendation.policy import container_policy
 from common.resources import CPU, ResourceQuantities
-from updater.decision import Decision, Reason, resize, wait
+from updater.decision import Decision, Reason, ending, resize, wait
 from updater.disruption import ReplicaGroup, Standing
 from updater.resize import ResizeStatus, resize_status
 
 _NOTHING = WantedResources()
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 def has_startup_boost(vpa: VerticalPodAutoscaler) -> bool:
@@ -47,29 +48,49 @@ def expired_boosts(
     A pod that stops being Ready and becomes Ready again starts its clock anew. A duration of
     zero is over as soon as the pod is Ready.
     """
+    return tuple(name for name, end in _ends(pod, duration_of).items() if end and now > end)
+
+
+def first_expiry(pod: Pod, *, duration_of: Callable[[str], timedelta]) -> datetime | None:
+    """When the first of the pod's boosts is over, if it stays Ready; None: that isn't known."""
+    return min((end for end in _ends(pod, duration_of).values() if end), default=None)
+
+
+def _ends(pod: Pod, duration_of: Callable[[str], timedelta]) -> dict[str, datetime | None]:
+    """When each boost is over; nothing while the pod is not Ready."""
     ready = next(
         (condition for condition in pod.status.conditions or () if condition.type == "Ready"), None
     )
     if ready is None or ready.status != "True":
-        return ()
-    since = ready.last_transition_time
-    return tuple(
-        name
+        return {}
+    return {
+        name: _end(ready.last_transition_time, duration_of(name))
         for name in boosted_containers(pod.metadata.annotations)
-        if not duration_of(name) or (since is not None and now - since > duration_of(name))
-    )
+    }
 
 
-def decide_unboost(pod: Pod, *, group: ReplicaGroup | None, expired: Collection[str]) -> Decision:
+def _end(since: datetime | None, duration: timedelta) -> datetime | None:
+    return ending(since, duration) if duration else _LONG_AGO
+
+
+def decide_unboost(
+    pod: Pod,
+    *,
+    group: ReplicaGroup | None,
+    expired: Collection[str],
+    until: datetime | None = None,
+) -> Decision:
     """Whether the boosts that have ``expired`` are taken back now.
 
     That is a resize within the disruption budget, which no flag skips, and never a reason
-    to evict.
+    to evict. ``until`` is when the first of them is over.
 
     Source: updater.md 11; ``CanUnboost``.
     """
-    if not expired or pod.status.phase == "Pending":
+    if pod.status.phase == "Pending":
         return wait(Reason.STARTUP_BOOSTED)
+    if not expired:
+        return wait(Reason.STARTUP_BOOSTED, until=until)
     if group is None:
         return wait(Reason.NO_CONTROLLER)
     if group.standing is Standing.CONTROLLER_UNKNOWN:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 
 from common.annotations import boosted_containers
 from common.api.autoscaling import UpdateMode
@@ -35,7 +36,13 @@ from updater.resize import (
 from updater.resize_plan import ResizePlan
 from updater.sending import Sender
 from updater.snapshot import AutoscaledPods
-from updater.startup_boost import boost_duration, decide_unboost, expired_boosts, has_startup_boost
+from updater.startup_boost import (
+    boost_duration,
+    decide_unboost,
+    expired_boosts,
+    first_expiry,
+    has_startup_boost,
+)
 from updater.update_order import rank
 from updater.work import Hands, Rules, Work
 
@@ -157,7 +164,7 @@ class VpaPass:
         candidates.sort(key=lambda candidate: rank(candidate.drift, candidate.pod))
         return candidates
 
-    def _unfinished(self, pod: Pod, memory: PodMemory) -> Reason | None:
+    def _unfinished(self, pod: Pod, memory: PodMemory) -> Decision | None:
         since = resizing_since(
             pod,
             sent_at=None if memory.sent is None else memory.sent.at,
@@ -190,10 +197,14 @@ class VpaPass:
         scaled = self._scaled
         if not self._ledger.memory(pod).shows(pod):
             return wait(Reason.RESIZE_SENT)
-        expired = expired_boosts(
-            pod, duration_of=lambda name: boost_duration(scaled.vpa, name), now=self._now
+        duration_of = partial(boost_duration, scaled.vpa)
+        expired = expired_boosts(pod, duration_of=duration_of, now=self._now)
+        decision = decide_unboost(
+            pod,
+            group=self._work.group(pod),
+            expired=expired,
+            until=first_expiry(pod, duration_of=duration_of),
         )
-        decision = decide_unboost(pod, group=self._work.group(pod), expired=expired)
         if decision.action is not Action.RESIZE:
             return decision
         planned = plan_unboost(
@@ -280,7 +291,7 @@ class VpaPass:
             group=self._work.group(pod),
             plan=plan,
             unfinished=self._unfinished(pod, memory),
-            held=None if refusal is None else refusal.reason,
+            held=None if refusal is None else wait(refusal.reason, until=refusal.until),
             infeasible=memory.infeasible,
             skip_budget=self._rules.disruption.in_place_skips_budget,
         )

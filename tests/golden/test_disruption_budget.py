@@ -161,7 +161,7 @@ class World:
         group = self.group(name)
         self.groups[group.controller.name] = group.spend(self.pods[name])
 
-    def unfinished(self, pod: Pod) -> Reason | None:
+    def unfinished(self, pod: Pod) -> Decision | None:
         status = resize_status(pod)
         if status in (ResizeStatus.ERROR, ResizeStatus.UNKNOWN):
             return None  # D19: the reference gives up at once

@@ -165,7 +165,7 @@ class Case:
     want: Decision
     group: ReplicaGroup | None
     phase: str = "Running"
-    unfinished: Reason | None = None
+    unfinished: Decision | None = None
     requirements: bool = True
     admission: bool = True
 
@@ -199,7 +199,7 @@ CASES = [
     Case(
         id="a resize has time left",
         group=FULL,
-        unfinished=Reason.RESIZE_DEFERRED,
+        unfinished=wait(Reason.RESIZE_DEFERRED),
         want=wait(Reason.RESIZE_DEFERRED),
     ),
     Case(

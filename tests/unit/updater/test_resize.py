@@ -113,20 +113,20 @@ MINUTES = timedelta(minutes=1)
     [
         (ResizeStatus.NONE, timedelta(), None),
         (ResizeStatus.INFEASIBLE, timedelta(), None),
-        (ResizeStatus.DEFERRED, 5 * MINUTES, Reason.RESIZE_DEFERRED),
+        (ResizeStatus.DEFERRED, 5 * MINUTES, wait(Reason.RESIZE_DEFERRED)),
         (ResizeStatus.DEFERRED, 5 * MINUTES + timedelta(seconds=1), None),
-        (ResizeStatus.ERROR, 5 * MINUTES, Reason.RESIZE_ERROR),  # D19
+        (ResizeStatus.ERROR, 5 * MINUTES, wait(Reason.RESIZE_ERROR)),  # D19
         (ResizeStatus.ERROR, 5 * MINUTES + timedelta(seconds=1), None),
-        (ResizeStatus.UNKNOWN, 5 * MINUTES, Reason.RESIZE_UNKNOWN),  # D19
+        (ResizeStatus.UNKNOWN, 5 * MINUTES, wait(Reason.RESIZE_UNKNOWN)),  # D19
         (ResizeStatus.UNKNOWN, 5 * MINUTES + timedelta(seconds=1), None),
-        (ResizeStatus.IN_PROGRESS, 60 * MINUTES, Reason.RESIZE_IN_PROGRESS),
+        (ResizeStatus.IN_PROGRESS, 60 * MINUTES, wait(Reason.RESIZE_IN_PROGRESS)),
         (ResizeStatus.IN_PROGRESS, 60 * MINUTES + timedelta(seconds=1), None),
     ],
 )
 def test_the_kubelet_gets_its_time(
-    status: ResizeStatus, age: timedelta, want: Reason | None
+    status: ResizeStatus, age: timedelta, want: Decision | None
 ) -> None:
-    assert unfinished(status, since=NOW - age, timeouts=Timeouts(), now=NOW) is want
+    assert unfinished(status, since=NOW - age, timeouts=Timeouts(), now=NOW) == want
 
 
 def targets(**requests: str) -> Targets:
@@ -355,7 +355,7 @@ def decide(case: Case, mode: UpdateMode) -> ResizeDecision:
             targets=WANTED if case.targets is None else case.targets,
         ),
         unfinished=unfinished(resize_status(given), since=NOW - age, timeouts=Timeouts(), now=NOW),
-        held=case.held,
+        held=None if case.held is None else wait(case.held),
         infeasible=case.stored,
         skip_budget=case.skip,
     )
