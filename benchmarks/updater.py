@@ -24,7 +24,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.load_world import QPS, Load, Pings, TooSlowError, await_that, component, load_mode
+from benchmarks.load_world import (
+    QPS,
+    Component,
+    Load,
+    Pings,
+    TooSlowError,
+    await_that,
+    component,
+    load_mode,
+)
 
 GROUP = 2  # pods of a ReplicaSet
 _EVENTS_SECONDS = 10.0
@@ -124,12 +133,7 @@ def idle(
         synced = updater.cpu
         updater.wait_quiet()
         rss = updater.rss
-        took = []
-        for _ in range(passes):
-            before = updater.cpu
-            updater.wait_busy()
-            updater.wait_quiet()
-            took.append(updater.cpu - before)
+        took = [_pass_cpu(updater) for _ in range(passes)]
         peak = updater.peak_rss
         pings = Pings(updater.ops_port)
         with pings.running():  # their CPU is not a pass's
@@ -159,6 +163,18 @@ def _await_events(load: Load) -> None:
 
 def _events(report: Mapping[str, Any]) -> int:
     return sum(each["count"] for each in report["calls"] if each["resource"] == "events")
+
+
+def _pass_cpu(updater: Component) -> float:
+    """CPU seconds of the next pass; of the next ones, where they follow each other at once."""
+    began, before = updater.passes(), updater.cpu
+    while True:
+        updater.wait_busy()
+        updater.wait_quiet()
+        used = updater.cpu - before
+        ended = updater.passes() - began
+        if ended:
+            return used / ended
 
 
 def actions(report: Mapping[str, Any], resource: str) -> dict[str, float]:
