@@ -33,13 +33,15 @@ class Actuator:
         self._events = events
 
     async def evict(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None:
-        """Evict through the pod's disruption budget, with its own grace period.
+        """Evict this very pod through its disruption budget, with its own grace period.
+
+        A StatefulSet's next pod has the same name, and a call may take its time (X61).
 
         Raises:
             KubeError: the API server refused, or did not answer.
         """
         meta = pod.metadata
-        await self._client.evict(meta.namespace, meta.name)
+        await self._client.evict(meta.namespace, meta.name, uid=meta.uid)
         self._events.event(
             reference(PODS, pod.metadata),
             _NORMAL,

@@ -137,11 +137,16 @@ def after_refused_eviction(error: KubeError) -> Decision:
 
     Source: updater.md 6.3, kubernetes-resize.md 5.
     """
-    if isinstance(error, NotFoundError):
+    if isinstance(error, NotFoundError) or _is_about_another_pod(error):
         return leave(Reason.GONE)
     if isinstance(error, TooManyRequestsError):
         return wait(Reason.EVICTION_REFUSED)
     return wait(Reason.EVICTION_FAILED)
+
+
+def _is_about_another_pod(error: KubeError) -> bool:
+    """Whether the pod of that name is the next one; any other conflict is a hiccup."""
+    return isinstance(error, ConflictError) and "UID in the precondition" in str(error)
 
 
 def may_have_happened(error: KubeError) -> bool:

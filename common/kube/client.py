@@ -283,18 +283,21 @@ class KubeClient:
             options["preconditions"] = {key: value for key, value in preconditions.items() if value}
         await self.request("DELETE", endpoint.object(name, namespace), body=options)
 
-    async def evict(self, namespace: str, name: str) -> None:
-        """Evict a pod through its budget.
+    async def evict(self, namespace: str, name: str, *, uid: str = "") -> None:
+        """Evict a pod through its budget; with ``uid`` only if it is still that one.
 
         Raises:
             TooManyRequestsError: with the cause ``DisruptionBudget`` the budget refused.
+            ConflictError: the pod of that name has another UID.
             KubeError: anything else; kubernetes-resize.md 5 lists the answers.
         """
-        body = {
+        body: dict[str, Any] = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": name, "namespace": namespace},
         }
+        if uid:
+            body["deleteOptions"] = {"preconditions": {"uid": uid}}
         await self.request("POST", PODS.object(name, namespace, "eviction"), body=body)
 
     async def resize(self, namespace: str, name: str, operations: Sequence[Any]) -> Pod:

@@ -308,6 +308,19 @@ async def test_an_eviction_that_a_budget_refuses_says_so() -> None:
     assert api.requests[0].json()["metadata"] == {"name": "web", "namespace": "shop"}
 
 
+async def test_an_eviction_is_meant_for_one_pod_and_not_for_its_successor() -> None:
+    async with FakeApi() as api, api.client() as client:
+        api.on(f"POST {POD}/eviction", status(409, "Conflict"))
+        with pytest.raises(ConflictError):
+            await client.evict("shop", "web", uid="u1")
+    assert api.requests[0].json() == {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "deleteOptions": {"preconditions": {"uid": "u1"}},
+    }
+
+
 async def test_delete_carries_its_conditions() -> None:
     async with FakeApi() as api, api.client() as client:
         api.on(f"DELETE {POD}", Reply(body={}))

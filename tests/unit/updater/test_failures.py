@@ -40,6 +40,7 @@ RBAC = ForbiddenError("may not", reason="Forbidden")
 INVALID = InvalidError("QoS", reason="Invalid")
 GONE = NotFoundError("not found", reason="NotFound", kind="pods", name="web-0")
 NO_ROUTE = NotFoundError("the server could not find the requested resource", reason="NotFound")
+NEXT_POD = ConflictError("the UID in the precondition (a) does not match the UID in record (b)")
 AWAY = UnreachableError("no answer")
 ONE = {"app": parse_quantities({"cpu": "1"})}
 
@@ -166,6 +167,8 @@ EVICTIONS = {
     "budget": (TooManyRequestsError("no"), wait(Reason.EVICTION_REFUSED)),
     "two budgets": (ServerError("two", status=500), wait(Reason.EVICTION_FAILED)),
     "gone": (GONE, leave(Reason.GONE)),
+    "the next pod of that name": (NEXT_POD, leave(Reason.GONE)),
+    "conflict": (ConflictError("stale"), wait(Reason.EVICTION_FAILED)),
     "no answer": (AWAY, wait(Reason.EVICTION_FAILED)),
 }
 
