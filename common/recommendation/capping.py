@@ -312,6 +312,8 @@ def _shared_out(
 
     Below the minimum the requests are raised, so that they reach it themselves; otherwise
     they are scaled so that the limits meet the bound. A missing minimum or maximum is zero.
+    Memory is rounded down in both, as the recorded rows have it, so that a sum can be some bytes
+    below the minimum.
     """
     low, high = limits.min.get(resource, ZERO), limits.max.get(resource, ZERO)
     requested = _sum(share.request for share in shares)
