@@ -1,4 +1,4 @@
-"""HTTP/1.1 for short questions with short answers: a third of the CPU that uvicorn's own takes.
+"""HTTP/1.1 for short questions with short answers, in a quarter less CPU than uvicorn's own.
 
 uvicorn accepts connections, speaks TLS and stops; this protocol takes its place on an open
 connection. It reads into a buffer of its own, which spares the TLS layer a quarter of a MiB for

@@ -122,8 +122,8 @@ class WebServer:
 
         ``options`` go to ``uvicorn.Config``: TLS, keep-alive, limits.
 
-        ``largest_body`` bytes make it a server of short questions and answers, which takes a
-        third of the CPU: see :mod:`common.runtime.lean_http`.
+        ``largest_body`` bytes make it a server of short questions and answers, which takes less
+        CPU: see :mod:`common.runtime.lean_http`.
         """
         self._socket = listen(address) if isinstance(address, str) else address
         self.port = int(self._socket.getsockname()[1])  # also where 0 was asked for
