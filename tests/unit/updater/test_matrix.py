@@ -1,0 +1,252 @@
+"""Mode by state by budget: what a pass sends about one pod, and why, as tables like the spec's.
+
+Each cell runs a whole pass over a VPA of its own. ``web-0`` is the pod in question, far below
+its range; the other pods of its group have what they should have. ``-`` means that the pass
+takes no notice of the pod at all.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from builders import recommendation, vpa
+from common.api.autoscaling import UpdateMode
+from common.api.core import (
+    Container,
+    ContainerResizePolicy,
+    ContainerStatus,
+    PodCondition,
+    PodSpec,
+    PodStatus,
+    ResourceRequirements,
+)
+from common.features import FeatureGates
+from common.resources import parse_quantities
+from updater.attempts import NOTHING, Attempts, PodMemory, Refusal
+from updater.decision import Reason
+from updater.disruption import DisruptionPolicy
+from updater.live_pod import LivePod, LivePodMeta
+from updater.resize import Infeasible, Targets
+from updater.snapshot import AutoscaledPods, ClusterSnapshot
+from updater.work import Rules
+from updater_harness import NOW, WEB, Hands, run
+
+OLD = {"cpu": "100m", "memory": "128Mi"}
+TARGET = {"cpu": "250m", "memory": "256Mi"}
+MORE = {"cpu": "500m", "memory": "512Mi"}
+
+
+# 10.1 and 9: the states of a resize
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    condition: PodCondition | None = None
+    # By the spec; what the containers have is OLD.
+    asked: Mapping[str, str] = field(default_factory=lambda: TARGET)
+    memory: PodMemory = NOTHING
+
+
+def pending(reason: str, *, minutes: float = 0) -> PodCondition:
+    return _condition("PodResizePending", reason, minutes)
+
+
+def progressing(reason: str = "", *, minutes: float) -> PodCondition:
+    return _condition("PodResizeInProgress", reason, minutes)
+
+
+def _condition(type: str, reason: str, minutes: float) -> PodCondition:
+    since = NOW - timedelta(minutes=minutes)
+    return PodCondition(type=type, status="True", reason=reason, last_transition_time=since)
+
+
+def amounts(written: Mapping[str, str]) -> Targets:
+    return {"app": parse_quantities(written)}
+
+
+def stored(failed: Mapping[str, str], *, reported: bool) -> PodMemory:
+    return PodMemory(infeasible=Infeasible(targets=amounts(failed), reported=reported))
+
+
+def held(reason: Reason) -> PodMemory:
+    until = NOW + timedelta(seconds=1)
+    return PodMemory(refusal=Refusal(reason=reason, tries=1, until=until, targets=amounts(TARGET)))
+
+
+STATES = {
+    "none": State(asked=OLD),
+    "as wanted": State(),
+    "Deferred 5 min": State(condition=pending("Deferred", minutes=5)),
+    "Deferred longer": State(condition=pending("Deferred", minutes=5.1)),
+    "InProgress 1 h": State(condition=progressing(minutes=60)),
+    "InProgress longer": State(condition=progressing(minutes=60.1)),
+    "Error 5 min": State(condition=progressing("Error", minutes=5)),
+    "Error longer": State(condition=progressing("Error", minutes=5.1)),
+    "Unknown 5 min": State(condition=pending("Newer", minutes=5)),
+    "Unknown longer": State(condition=pending("Newer", minutes=5.1)),
+    "Infeasible": State(condition=pending("Infeasible")),
+    "Infeasible, less wanted": State(condition=pending("Infeasible"), asked=MORE),
+    "Infeasible, stored": State(
+        condition=pending("Infeasible"), memory=stored(TARGET, reported=True)
+    ),
+    "Infeasible, stored, less wanted": State(
+        condition=pending("Infeasible"), asked=MORE, memory=stored(MORE, reported=True)
+    ),
+    "NodeCapacity stored": State(asked=OLD, memory=stored(TARGET, reported=False)),
+    "NodeCapacity stored, less wanted": State(asked=OLD, memory=stored(MORE, reported=False)),
+    "refused: quota": State(asked=OLD, memory=held(Reason.QUOTA_EXCEEDED)),
+    "refused: hiccup": State(asked=OLD, memory=held(Reason.RESIZE_RETRY)),
+    "refused for good": State(asked=OLD, memory=held(Reason.RESIZE_REFUSED)),
+}
+
+
+# 5 and 10.7: the budgets
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    live: int = 3
+    replicas: int | None = 3  # None: the controller is not found
+    controlled: bool = True
+    skip: bool = False  # --in-place-skip-disruption-budget
+    restarts: bool = False  # resizePolicy RestartContainer for cpu
+    phase: str = "Running"
+    best_effort: bool = False  # asks for nothing, so that a resize changes its QoS class
+
+
+BUDGETS = {
+    "open": Budget(),
+    "open, RestartContainer": Budget(restarts=True),
+    "exhausted": Budget(live=2),
+    "exhausted, skip": Budget(live=2, skip=True),
+    "exhausted, skip, RestartContainer": Budget(live=2, skip=True, restarts=True),
+    "below minimum": Budget(live=1, replicas=1),
+    "below minimum, skip": Budget(live=1, replicas=1, skip=True),
+    "below minimum, skip, RestartContainer": Budget(live=1, replicas=1, skip=True, restarts=True),
+    "Pending": Budget(phase="Pending"),
+    "Pending, exhausted": Budget(phase="Pending", live=2),
+    "Pending, below minimum": Budget(phase="Pending", live=1, replicas=1),
+    "QoS class would change": Budget(best_effort=True),
+    "QoS class would change, exhausted": Budget(best_effort=True, live=2),
+    "no controller": Budget(controlled=False),
+    "controller not found": Budget(replicas=None),
+}
+
+# 2.1: the modes
+
+MODES = {
+    "Off": UpdateMode.OFF,
+    "Initial": UpdateMode.INITIAL,
+    "Recreate": UpdateMode.RECREATE,
+    "Auto": UpdateMode.AUTO,
+    "InPlaceOrRecreate": UpdateMode.IN_PLACE_OR_RECREATE,
+    "InPlace": UpdateMode.IN_PLACE,
+    "InPlace, gate off": UpdateMode.IN_PLACE,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    section: str
+    budget: str
+    state: str
+    mode: str
+    want: str  # action and reason
+
+    def __str__(self) -> str:
+        return f"{self.section}-{self.mode}-{self.state}-{self.budget}"
+
+
+def cases(text: str) -> Iterator[Case]:
+    """One for each cell; the first two columns are the budget and the state."""
+    section, modes = "", tuple[str, ...]()
+    for line in text.splitlines():
+        if line.startswith("## "):
+            section, modes = line.removeprefix("## ").split()[0].rstrip(","), ()
+        elif line.startswith("| "):
+            budget, state, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+            if not modes:
+                modes = tuple(cells)
+                continue
+            for each in STATES if state == "any" else (state,):
+                for mode, want in zip(modes, cells, strict=True):
+                    yield Case(section=section, budget=budget, state=each, mode=mode, want=want)
+
+
+CASES = tuple(cases(Path(__file__).with_name("matrix.md").read_text(encoding="utf-8")))
+
+
+def pod(name: str, state: State, budget: Budget) -> LivePod:
+    policy = "RestartContainer" if budget.restarts else "NotRequired"
+    asked = None if budget.best_effort else state.asked
+    container = Container(
+        name="app",
+        resources=ResourceRequirements(requests=asked),
+        resize_policy=(ContainerResizePolicy(resource_name="cpu", restart_policy=policy),),
+    )
+    has = asked if asked is None or state is GOOD else OLD
+    status = ContainerStatus(name="app", resources=ResourceRequirements(requests=has))
+    return LivePod(
+        metadata=LivePodMeta(name=name, namespace="default", uid=f"uid-{name}", generation=1),
+        spec=PodSpec(containers=(container,)),
+        status=PodStatus(
+            phase=budget.phase,
+            start_time=NOW,
+            qos_class="BestEffort" if budget.best_effort else "Burstable",
+            conditions=None if state.condition is None else (state.condition,),
+            container_statuses=(status,),
+        ),
+    )
+
+
+GOOD = State()  # has what it should have
+
+
+def cluster(state: State, budget: Budget, mode: UpdateMode) -> ClusterSnapshot:
+    good = Budget()
+    pods = [pod("web-0", state, budget)]
+    pods += [pod(f"web-{number}", GOOD, good) for number in range(1, budget.live)]
+    exactly = recommendation(target=TARGET, lower=TARGET, upper=TARGET)
+    scaled = AutoscaledPods(
+        vpa=vpa(mode=mode.value, recommendations=(exactly,)),
+        mode=mode,
+        pods=tuple(pods),
+        controllers={each.metadata.uid: WEB for each in pods} if budget.controlled else {},
+        replicas={WEB: budget.replicas},
+        limit_ranges=(),
+    )
+    living = frozenset(each.metadata.uid for each in pods)
+    return ClusterSnapshot(autoscaled=(scaled,), living=living)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+async def test_matrix(case: Case) -> None:
+    state, budget = STATES[case.state], BUDGETS[case.budget]
+    rules = Rules(
+        disruption=DisruptionPolicy(in_place_skips_budget=budget.skip),
+        features=FeatureGates(in_place=not case.mode.endswith("gate off")),
+    )
+    hands = Hands()
+    before = Attempts({"uid-web-0": state.memory})
+    after = await run(cluster(state, budget, MODES[case.mode]), hands, attempts=before, rules=rules)
+    decision = after.of("uid-web-0").decision
+    told = "-" if decision is None else f"{decision.action.value} {decision.reason.value}"
+    assert told == case.want
+    verb = case.want.split()[0]
+    assert hands.resized == (["web-0"] if verb == "resize" else [])
+    assert hands.evicted == (["web-0"] if verb == "evict" else [])
+
+
+def test_no_state_and_no_budget_is_forgotten_and_no_cell_is_there_twice() -> None:
+    keys = [(case.mode, case.state, case.budget) for case in CASES if case.section != "2.1"]
+    assert len(keys) == len(set(keys))
+    assert {case.state for case in CASES} == set(STATES)
+    assert {case.budget for case in CASES} == set(BUDGETS)
+    assert {case.mode for case in CASES} == set(MODES)
+
+
+def test_mode_in_place_has_no_cell_with_an_eviction() -> None:
+    assert not [case for case in CASES if case.mode == "InPlace" and "evict" in case.want]
