@@ -1,17 +1,33 @@
-"""A VPA with the one thing more that the updater reads: when its update policy was written."""
+"""A VPA as the updater keeps it: what it reads, and when its update policy was written."""
 
+import sys
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
 import msgspec
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
-from common.api.autoscaling import VerticalPodAutoscaler
+from common.api.autoscaling import (
+    ContainerRecommendation,
+    RecommendedPodResources,
+    ResourcePolicy,
+    TargetReference,
+    UpdatePolicy,
+    VerticalPodAutoscaler,
+    VpaCondition,
+    VpaSpec,
+    VpaStatus,
+)
 from common.api.base import Time
 from common.api.meta import ObjectMeta
+from common.api.sharing import Pool
 
 _RECOMMENDED = "RecommendationProvided"
+_POOL = 1 << 14  # policies of a kind; most VPAs have one that others have, too
+
+_update_policies = Pool[UpdatePolicy](_POOL)
+_resource_policies = Pool[ResourcePolicy](_POOL)
 
 
 class LiveVpaMeta(ObjectMeta, frozen=True, kw_only=True):
@@ -28,9 +44,81 @@ class LiveVpaMeta(ObjectMeta, frozen=True, kw_only=True):
 
 
 class LiveVpa(VerticalPodAutoscaler, frozen=True, kw_only=True):
-    """A VPA as the updater's cache holds it."""
+    """A VPA as the updater's cache holds it: half of what it would take as a whole.
+
+    Labels, annotations and owners go, and so do all conditions but the one that is read, and the
+    targets before capping, which only explanations show. VPAs share what is equal in them.
+    """
 
     metadata: LiveVpaMeta
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "metadata", _kept_meta(self.metadata))
+        force_setattr(self, "spec", _kept_spec(self.spec))
+        force_setattr(self, "status", _kept_status(self.status))
+
+
+def _kept_meta(meta: LiveVpaMeta) -> LiveVpaMeta:
+    return LiveVpaMeta(
+        name=meta.name,
+        namespace=sys.intern(meta.namespace),
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        generation=meta.generation,
+        creation_timestamp=meta.creation_timestamp,
+        managed_fields=meta.managed_fields,
+    )
+
+
+def _kept_spec(spec: VpaSpec) -> VpaSpec:
+    target, update, resources = spec.target_ref, spec.update_policy, spec.resource_policy
+    return replace(
+        spec,
+        target_ref=None if target is None else _kept_target(target),
+        update_policy=None if update is None else _update_policies.shared(update),
+        resource_policy=None if resources is None else _resource_policies.shared(resources),
+    )
+
+
+def _kept_target(target: TargetReference) -> TargetReference:
+    return TargetReference(
+        api_version=sys.intern(target.api_version),
+        kind=sys.intern(target.kind),
+        name=target.name,
+    )
+
+
+def _kept_status(status: VpaStatus) -> VpaStatus:
+    conditions = tuple(
+        VpaCondition(
+            type=_RECOMMENDED,
+            status=sys.intern(each.status),
+            last_transition_time=each.last_transition_time,
+        )
+        for each in status.conditions or ()
+        if each.type == _RECOMMENDED
+    )
+    recommended = status.recommendation
+    return VpaStatus(
+        recommendation=None if recommended is None else _kept_recommendation(recommended),
+        conditions=conditions or None,
+    )
+
+
+def _kept_recommendation(recommended: RecommendedPodResources) -> RecommendedPodResources:
+    containers = recommended.container_recommendations
+    if containers is None:
+        return recommended
+    kept = tuple(
+        ContainerRecommendation(
+            container_name=sys.intern(each.container_name),
+            target=each.target,
+            lower_bound=each.lower_bound,
+            upper_bound=each.upper_bound,
+        )
+        for each in containers
+    )
+    return RecommendedPodResources(container_recommendations=kept)
 
 
 def policy_written_at(vpa: VerticalPodAutoscaler) -> datetime | None:

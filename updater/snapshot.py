@@ -19,11 +19,13 @@ from common.kube.targets import ControllerCaches, TargetError, Targets
 from common.target.controlling import SelectedVpa, controlling, target_key
 from common.target.owners import Controller, TargetKey, controller_of
 from updater.live_pod import LivePod
+from updater.live_vpa import LiveVpa
 from updater.startup_boost import has_startup_boost
 
 logger = logging.getLogger(__name__)
 
 LIVE_PODS = Endpoint("", "v1", "pods", "Pod", LivePod)
+LIVE_VPAS = Endpoint(VPAS.group, VPAS.version, VPAS.resource, VPAS.kind, LiveVpa)
 _PODS_ON_NODES = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 _CHECK_SECONDS = 5.0
 _LONGEST_LOOK_UP = 5.0  # seconds
@@ -57,7 +59,7 @@ class Caches:
     """The watch caches that a snapshot is taken from."""
 
     client: KubeClient
-    vpas: Cache[VerticalPodAutoscaler]
+    vpas: Cache[LiveVpa]
     pods: Cache[LivePod]
     limit_ranges: Cache[LimitRange]
     controllers: ControllerCaches
@@ -70,7 +72,7 @@ class Caches:
         """
         return cls(
             client=client,
-            vpas=Cache(client, VPAS, namespace=namespace),
+            vpas=Cache(client, LIVE_VPAS, namespace=namespace),
             pods=Cache(client, LIVE_PODS, namespace=namespace, field_selector=_PODS_ON_NODES),
             limit_ranges=Cache(client, LIMIT_RANGES, namespace=namespace),
             controllers=ControllerCaches.following(client, namespace=namespace),

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from builders import vpa
-from common.api.autoscaling import VpaCondition
+from common.api.autoscaling import VerticalPodAutoscaler, VpaCondition, VpaStatus
 from updater.live_vpa import LiveVpa, in_force_since, policy_written_at, recommended_since
 
 EARLY, LATE = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
@@ -105,3 +105,97 @@ def test_in_force_since(
     )
     status = msgspec.structs.replace(held.status, conditions=(condition,) if recommended else ())
     assert in_force_since(msgspec.structs.replace(held, status=status)) == want
+
+
+# What is kept
+
+
+def with_everything(name: str) -> Any:
+    amounts = {"cpu": "25m", "memory": "250Mi"}
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "shop",
+            "uid": f"uid-{name}",
+            "resourceVersion": "7",
+            "generation": 2,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {"team": "shop"},
+            "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"},
+            "ownerReferences": [{"kind": "Chart", "name": "shop"}],
+            "managedFields": [entry()],
+        },
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+            "updatePolicy": {"updateMode": "Recreate", "minReplicas": 1},
+            "resourcePolicy": {"containerPolicies": [{"containerName": "*", "mode": "Auto"}]},
+            "recommenders": [{"name": "own"}],
+            "startupBoost": {"cpu": {"type": "Factor", "factor": 2}},
+        },
+        "status": {
+            "conditions": [
+                {"type": "LowConfidence", "status": "False"},
+                {"type": "RecommendationProvided", "status": "True", "message": "told"},
+            ],
+            "recommendation": {
+                "containerRecommendations": [
+                    {
+                        "containerName": "app",
+                        "target": amounts,
+                        "lowerBound": amounts,
+                        "upperBound": amounts,
+                        "uncappedTarget": amounts,
+                    }
+                ]
+            },
+        },
+    }
+
+
+def decoded_as(kind: type[VerticalPodAutoscaler], name: str = "web") -> VerticalPodAutoscaler:
+    return msgspec.json.decode(msgspec.json.encode(with_everything(name)), type=kind)
+
+
+def test_what_is_read_is_kept() -> None:
+    whole, held = decoded_as(VerticalPodAutoscaler), decoded_as(LiveVpa)
+    assert held.spec == whole.spec
+    for name in ("name", "namespace", "uid", "resource_version", "generation"):
+        assert getattr(held.metadata, name) == getattr(whole.metadata, name)
+    assert held.metadata.creation_timestamp == EARLY
+    assert held.status.recommendation is not None
+    (container,) = held.status.recommendation.container_recommendations or ()
+    assert container.container_name == "app"
+    assert container.target == container.lower_bound == container.upper_bound != {}
+
+
+def test_what_nobody_reads_is_dropped() -> None:
+    held = decoded_as(LiveVpa)
+    meta = held.metadata
+    assert (meta.labels, meta.annotations, meta.owner_references) == (None, None, None)
+    (condition,) = held.status.conditions or ()
+    assert (condition.type, condition.status, condition.message) == (
+        "RecommendationProvided",
+        "True",
+        "",
+    )
+    assert held.status.recommendation is not None
+    (container,) = held.status.recommendation.container_recommendations or ()
+    assert container.uncapped_target == {}
+
+
+def test_equal_policies_are_the_same_object() -> None:
+    one, other = decoded_as(LiveVpa, "web"), decoded_as(LiveVpa, "api")
+    assert one.spec.target_ref != other.spec.target_ref
+    assert one.spec.update_policy is other.spec.update_policy
+    assert one.spec.resource_policy is other.spec.resource_policy
+    assert one.metadata.namespace is other.metadata.namespace
+
+
+def test_a_vpa_with_next_to_nothing() -> None:
+    held = msgspec.json.decode(b'{"metadata": {"name": "web"}}', type=LiveVpa)
+    assert held.spec.target_ref is None
+    assert held.status == VpaStatus()
+    empty = b'{"metadata": {}, "status": {"recommendation": {}}}'
+    recommended = msgspec.json.decode(empty, type=LiveVpa).status.recommendation
+    assert recommended is not None
+    assert recommended.container_recommendations is None
