@@ -48,7 +48,7 @@ e2e: venv $(if $(filter sandbox,$(CLUSTER)),,controlplane) ## our manifests in a
 record: venv ## record anew what a real API server answers (tests/conformance/recorded)
 	PYTHONPATH=tests $(PY) -m recorded_requests
 
-docs: venv ## write docs/flags.md and docs/metrics.md anew from the code
+docs: venv ## write the generated pages of docs/ anew from the code
 	$(PY) docs/build.py
 
 controlplane: ## build etcd and Kubernetes' own servers, unless they are there

@@ -1,5 +1,5 @@
 # ruff: noqa: INP001 - a script, not a package
-"""Writes docs/flags.md and docs/metrics.md from the code: ``make docs``.
+"""Writes docs/flags.md, docs/metrics.md and docs/reasons.md from the code: ``make docs``.
 
 The settings classes and the metrics registries are the source; the lists of the reference in
 tests/golden/data tell what is ours beyond it. What a declaration can't say (values of labels,
@@ -9,6 +9,7 @@ flags that wait for their feature) stands in tables here; tests/unit/test_docs.p
 import dataclasses
 import inspect
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -125,12 +126,15 @@ formats allow that for no typed counter. updater and admission also serve the cl
 `process_*` and `python_*` metrics; with `--workers` above 1 these are of the first worker, and
 counters and histograms are sums over all workers.
 """
-REASON_CODES = """\
-## Reason codes of the updater
+REASONS = """\
+In each pass the updater decides about each pod that a VPA controls: `evict`, `resize`, `wait` (it
+should change, and something holds that up) or `leave` (it need not change, or must not). The reason
+for it is one of this list. There are three places to meet it:
 
-A pod that a pass looks at gets a decision and a reason. The reason is a label of
-`vpa_updater_candidate_pods`, stands in brackets at the end of Events, and is logged when it
-changes.
+- the log: `pod decided`, once for each change, with `until` where the time is known before which
+  nothing changes by itself. That a pod needs nothing is told with `--v=5`;
+- Events: in brackets at the end of the message, as in `[outside_range]`;
+- metrics: the label `reason` of `vpa_updater_candidate_pods`.
 """
 MISSING = "## Metrics of the reference that are not exposed\n"
 
@@ -271,8 +275,6 @@ def metrics_page() -> str:
         parts.append(table(("label", "values"), values))
         names = {metric.name for metric in metrics}
         missing += [f"- `{name}` ({component})" for name in theirs if name not in names]
-    reasons = ((f"`{reason}`", REASONS[reason]) for reason in Reason)
-    parts += [REASON_CODES, table(("reason", "meaning"), reasons)]
     parts += [MISSING, "\n".join(missing or ("There are none.",)) + "\n"]
     return "\n".join(parts)
 
@@ -326,7 +328,7 @@ LABELS: Mapping[tuple[str, str], str] = {
     ("updater", "decision"): _values(Action),
     ("updater", "reason"): "Of evictions `EvictionError`, `EvictionRateLimiterWaitFailed`; of "
     "resizes `InPlaceUpdateError`, `InPlaceUpdateInfeasible`, `UnboostError`, "
-    "`InPlaceUpdateRateLimiterWaitFailed`; of candidates a reason code, see below.",
+    "`InPlaceUpdateRateLimiterWaitFailed`; of candidates one of [reasons.md](reasons.md).",
     ("admission", "result"): _values(("right", "wrong")),
     ("admission", "applied"): f"Whether the pod got a patch: {_BOOLEAN}",
     ("admission", "status"): _values(dict.fromkeys(outcome.status for outcome in Outcome)),
@@ -336,57 +338,51 @@ LABELS: Mapping[tuple[str, str], str] = {
     ("admission", "certificate"): "`serving`: what is shown; `authority`: what signed that.",
 }
 
-_DEFERRED = "`--in-place-deferred-timeout`"
-REASONS: Mapping[Reason, str] = {
-    Reason.OUTSIDE_RANGE: "A request is outside lower and upper bound.",
-    Reason.OOMED_QUICKLY: "OOM-killed soon after its start.",
-    Reason.DRIFTED: "Old enough, and far enough from the target.",
-    Reason.STARTUP_BOOST_OVER: "The CPU for the start is taken back.",
-    Reason.RESIZE_INFEASIBLE: "The node can never hold what is wanted.",
-    Reason.RESIZE_DEFERRED_TOO_LONG: f"No room on the node for longer than {_DEFERRED}.",
-    Reason.RESIZE_IN_PROGRESS_TOO_LONG: "Going on for more than `--in-place-in-progress-timeout`.",
-    Reason.RESIZE_ERROR_TOO_LONG: f"The kubelet's error lasts for longer than {_DEFERRED}.",
-    Reason.RESIZE_UNKNOWN_TOO_LONG: f"An unknown state lasts for longer than {_DEFERRED}.",
-    Reason.RESIZE_REFUSED: "The API server refuses the resize for good.",
-    Reason.RESIZE_FAILED_REPEATEDLY: "The API server failed pass after pass.",
-    Reason.RESIZE_NOT_SERVED: "The API server has no resize: Kubernetes before 1.33.",
-    Reason.QOS_WOULD_CHANGE: "The pod's QoS class would change, which no resize may do.",
-    Reason.NO_CHANGE: "Nothing differs from what is recommended.",
-    Reason.NOT_STARTED: "The pod has no start time yet.",
-    Reason.TOO_YOUNG: "In its range, and younger than the lifetime threshold.",
-    Reason.TOO_SMALL: "In its range, and closer to the target than `--pod-update-threshold`.",
-    Reason.NO_RECOMMENDATION: "The VPA has no recommendation yet.",
-    Reason.NOTHING_TO_DO: "The pod's spec says already what is wanted.",
-    Reason.INFEASIBLE_CACHED: "The same did not fit before, and nothing is lower now.",
-    Reason.GONE: "The pod is gone.",
-    Reason.UNREADABLE: "A quantity or an annotation can't be read.",
-    Reason.NO_CONTROLLER: "Nobody would replace the pod.",
-    Reason.CONTROLLER_UNKNOWN: "The controller is not found, or asks for no replicas.",
-    Reason.BELOW_MIN_REPLICAS: "Fewer live replicas than the minimum.",
-    Reason.BUDGET_EXHAUSTED: "As many replicas are down as `--eviction-tolerance` allows.",
-    Reason.POD_PENDING: "Too early for a resize.",
-    Reason.STARTUP_BOOSTED: "Left alone until its start-up boost is over.",
-    Reason.VPA_CHANGED: "The VPA was changed or deleted while the pass went on.",
-    Reason.REQUIREMENTS_NOT_MET: "The VPA's `evictionRequirements` don't hold.",
-    Reason.ADMISSION_NOT_READY: "Admission shows no sign of life: a replacement would stay as is.",
-    Reason.REPLACEMENT_WOULD_BE_REFUSED: "A LimitRange would refuse the pod that follows.",
-    Reason.REPLACEMENT_UNVERIFIED: "Three are evicted, and no replacement was seen right yet.",
-    Reason.ACTUATION_SUSPENDED: "Three replacements came up wrong, or none; one probe an hour.",
-    Reason.RESIZE_DEFERRED: "The node has no room now; the kubelet tries again.",
-    Reason.RESIZE_IN_PROGRESS: "The kubelet is at it.",
-    Reason.RESIZE_ERROR: "The kubelet reports an error, and tries again.",
-    Reason.RESIZE_UNKNOWN: "The kubelet reports something unknown.",
-    Reason.QUOTA_EXCEEDED: "A quota refuses the resize; it would refuse a replacement, too.",
-    Reason.RESIZE_RETRY: "The API server failed; the next pass tries again.",
-    Reason.UNBOOST_FAILED: "Taking back a start-up boost failed; the next pass tries again.",
-    Reason.EVICTION_REFUSED: "Refused, as a rule by a PodDisruptionBudget.",
-    Reason.EVICTION_FAILED: "The API server failed; the next pass decides anew.",
-    Reason.RATE_LIMITED: "No turn before the end of the pass.",
-    Reason.NO_TURN: "The pass ended before it was tried; the next one looks again.",
-    Reason.RESIZE_SENT: "Resized; the cache has yet to show it.",
+# Reasons
+
+# Where a part of the list begins; Reason is sorted by parts.
+PARTS: Mapping[Reason, str] = {
+    Reason.OUTSIDE_RANGE: "Worth an update",
+    Reason.RESIZE_INFEASIBLE: "In place did not work",
+    Reason.NO_CHANGE: "Not worth an update",
+    Reason.NO_CONTROLLER: "Held up",
+    Reason.QUOTA_EXCEEDED: "Tried without success",
+    Reason.RESIZE_SENT: "Done",
+}
+_DEFERRED = "`--in-place-deferred-timeout` after the resize began, unless the mode is `InPlace`"
+_BACK_OFF = "the next try: an interval later, then two, and so on up to thirty-two"
+UNTIL: Mapping[Reason, str] = {
+    Reason.TOO_YOUNG: "`--in-recommendation-bounds-eviction-lifetime-threshold` after its start "
+    "or its last resize",
+    Reason.RESIZE_DEFERRED: _DEFERRED,
+    Reason.RESIZE_ERROR: _DEFERRED,
+    Reason.RESIZE_UNKNOWN: _DEFERRED,
+    Reason.RESIZE_IN_PROGRESS: "`--in-place-in-progress-timeout` after the resize began, unless "
+    "the mode is `InPlace`",
+    Reason.STARTUP_BOOSTED: "the boost's `durationSeconds` after the pod became Ready",
+    Reason.QUOTA_EXCEEDED: _BACK_OFF,
+    Reason.RESIZE_REFUSED: f"{_BACK_OFF}, in mode `InPlace`",
+    Reason.ACTUATION_SUSPENDED: "the next probe",
 }
 
-PAGES = {"flags.md": flags_page, "metrics.md": metrics_page}
+
+def reasons_page() -> str:
+    """The content of docs/reasons.md."""
+    parts: dict[str, list[Row]] = {}
+    for reason in Reason:
+        if reason in PARTS:
+            rows = parts.setdefault(PARTS[reason], [])
+        rows.append((f"`{reason}`", _meaning(reason), UNTIL.get(reason, "")))
+    head = ("reason", "meaning", "until, where known")
+    told = (f"## {part}\n\n{table(head, rows)}" for part, rows in parts.items())
+    return "\n".join((_title("Reasons of the updater"), REASONS, *told))
+
+
+def _meaning(reason: Reason) -> str:
+    return re.sub(r"--[a-z-]+[a-z]", r"`\g<0>`", reason.meaning)
+
+
+PAGES = {"flags.md": flags_page, "metrics.md": metrics_page, "reasons.md": reasons_page}
 
 
 def main() -> int:

@@ -2,7 +2,8 @@
 
 import enum
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Self
 
 
 class Action(enum.StrEnum):
@@ -17,61 +18,113 @@ class Action(enum.StrEnum):
 class Reason(enum.StrEnum):
     """Why; the closed list. Log key, metric label, and the end of an event's message.
 
-    The values of ``update_order.Verdict`` come back here word for word.
+    The values of ``update_order.Verdict`` come back here word for word. Beside each stands what
+    it means, in the words of the documentation and of ``GET /debug/plan``.
     """
 
+    meaning: str
+
+    def __new__(cls, value: str, meaning: str = "") -> Self:
+        """The code is the value; nothing but this says what it means."""
+        made = str.__new__(cls, value)
+        made._value_ = value
+        made.meaning = meaning
+        return made
+
     # Worth an update.
-    OUTSIDE_RANGE = "outside_range"  # a request is outside [lower bound, upper bound]
-    OOMED_QUICKLY = "oomed_quickly"  # OOM-killed soon after its start
-    DRIFTED = "drifted"  # old enough, and far enough from the target
-    STARTUP_BOOST_OVER = "startup_boost_over"  # the CPU for the start is taken back
+    OUTSIDE_RANGE = "outside_range", "A request is outside lower and upper bound."
+    OOMED_QUICKLY = "oomed_quickly", "OOM-killed soon after its start."
+    DRIFTED = "drifted", "Old enough, and far enough from the target."
+    STARTUP_BOOST_OVER = "startup_boost_over", "The CPU for the start is taken back."
     # In place did not work, so the pod is to be replaced.
-    RESIZE_INFEASIBLE = "resize_infeasible"  # the kubelet says that it never fits
-    RESIZE_DEFERRED_TOO_LONG = "resize_deferred_too_long"
-    RESIZE_IN_PROGRESS_TOO_LONG = "resize_in_progress_too_long"
-    RESIZE_ERROR_TOO_LONG = "resize_error_too_long"
-    RESIZE_UNKNOWN_TOO_LONG = "resize_unknown_too_long"
-    RESIZE_REFUSED = "resize_refused"  # by the API server, for good
-    RESIZE_FAILED_REPEATEDLY = "resize_failed_repeatedly"  # transient errors, pass after pass
-    RESIZE_NOT_SERVED = "resize_not_served"  # the API server has no resize subresource
-    QOS_WOULD_CHANGE = "qos_would_change"  # which the API server forbids in place
+    RESIZE_INFEASIBLE = "resize_infeasible", "The node can never hold what is wanted."
+    RESIZE_DEFERRED_TOO_LONG = (
+        "resize_deferred_too_long",
+        "No room on the node for longer than --in-place-deferred-timeout.",
+    )
+    RESIZE_IN_PROGRESS_TOO_LONG = (
+        "resize_in_progress_too_long",
+        "Going on for more than --in-place-in-progress-timeout.",
+    )
+    RESIZE_ERROR_TOO_LONG = (
+        "resize_error_too_long",
+        "The kubelet's error lasts for longer than --in-place-deferred-timeout.",
+    )
+    RESIZE_UNKNOWN_TOO_LONG = (
+        "resize_unknown_too_long",
+        "An unknown state lasts for longer than --in-place-deferred-timeout.",
+    )
+    RESIZE_REFUSED = "resize_refused", "The API server refuses the resize for good."
+    RESIZE_FAILED_REPEATEDLY = "resize_failed_repeatedly", "The API server failed pass after pass."
+    RESIZE_NOT_SERVED = "resize_not_served", "The API server has no resize: Kubernetes before 1.33."
+    QOS_WOULD_CHANGE = (
+        "qos_would_change",
+        "The pod's QoS class would change, which no resize may do.",
+    )
     # Not worth an update.
-    NO_CHANGE = "no_change"
-    NOT_STARTED = "not_started"
-    TOO_YOUNG = "too_young"
-    TOO_SMALL = "too_small"
-    NO_RECOMMENDATION = "no_recommendation"
-    NOTHING_TO_DO = "nothing_to_do"  # the spec already says what is wanted
-    INFEASIBLE_CACHED = "infeasible_cached"  # nothing is lower than what failed before
-    GONE = "gone"  # somebody else was faster
-    UNREADABLE = "unreadable"  # a quantity or an annotation is not what it should be
+    NO_CHANGE = "no_change", "Nothing differs from what is recommended."
+    NOT_STARTED = "not_started", "The pod has no start time yet."
+    TOO_YOUNG = "too_young", "In its range, and younger than the lifetime threshold."
+    TOO_SMALL = "too_small", "In its range, and closer to the target than --pod-update-threshold."
+    NO_RECOMMENDATION = "no_recommendation", "The VPA has no recommendation yet."
+    NOTHING_TO_DO = "nothing_to_do", "The pod's spec says already what is wanted."
+    INFEASIBLE_CACHED = (
+        "infeasible_cached",
+        "The same did not fit before, and nothing is lower now.",
+    )
+    GONE = "gone", "The pod is gone."
+    UNREADABLE = "unreadable", "A quantity or an annotation can't be read."
     # Held up.
-    NO_CONTROLLER = "no_controller"  # nobody would replace the pod
-    CONTROLLER_UNKNOWN = "controller_unknown"  # not found, or it asks for no replicas
-    BELOW_MIN_REPLICAS = "below_min_replicas"
-    BUDGET_EXHAUSTED = "budget_exhausted"
-    POD_PENDING = "pod_pending"  # too early for a resize
-    STARTUP_BOOSTED = "startup_boosted"  # left alone until the boost is over
-    REQUIREMENTS_NOT_MET = "requirements_not_met"
-    ADMISSION_NOT_READY = "admission_not_ready"  # a replacement would come up unpatched
-    REPLACEMENT_WOULD_BE_REFUSED = "replacement_would_be_refused"  # by a LimitRange
-    REPLACEMENT_UNVERIFIED = "replacement_unverified"  # three out, none seen right yet
-    ACTUATION_SUSPENDED = "actuation_suspended"  # three came up wrong; one probe an hour
-    VPA_CHANGED = "vpa_changed"  # since the pass began, or it was deleted
-    RESIZE_DEFERRED = "resize_deferred"
-    RESIZE_IN_PROGRESS = "resize_in_progress"
-    RESIZE_ERROR = "resize_error"
-    RESIZE_UNKNOWN = "resize_unknown"
+    NO_CONTROLLER = "no_controller", "Nobody would replace the pod."
+    CONTROLLER_UNKNOWN = (
+        "controller_unknown",
+        "The controller is not found, or asks for no replicas.",
+    )
+    BELOW_MIN_REPLICAS = "below_min_replicas", "Fewer live replicas than the minimum."
+    BUDGET_EXHAUSTED = (
+        "budget_exhausted",
+        "As many replicas are down as --eviction-tolerance allows.",
+    )
+    POD_PENDING = "pod_pending", "Too early for a resize."
+    STARTUP_BOOSTED = "startup_boosted", "Left alone until its start-up boost is over."
+    REQUIREMENTS_NOT_MET = "requirements_not_met", "The VPA's evictionRequirements don't hold."
+    ADMISSION_NOT_READY = (
+        "admission_not_ready",
+        "Admission shows no sign of life: a replacement would stay as is.",
+    )
+    REPLACEMENT_WOULD_BE_REFUSED = (
+        "replacement_would_be_refused",
+        "A LimitRange would refuse the pod that follows.",
+    )
+    REPLACEMENT_UNVERIFIED = (
+        "replacement_unverified",
+        "Three are evicted, and no replacement was seen right yet.",
+    )
+    ACTUATION_SUSPENDED = (
+        "actuation_suspended",
+        "Three replacements came up wrong, or none; one probe an hour.",
+    )
+    VPA_CHANGED = "vpa_changed", "The VPA was changed or deleted while the pass went on."
+    RESIZE_DEFERRED = "resize_deferred", "The node has no room now; the kubelet tries again."
+    RESIZE_IN_PROGRESS = "resize_in_progress", "The kubelet is at it."
+    RESIZE_ERROR = "resize_error", "The kubelet reports an error, and tries again."
+    RESIZE_UNKNOWN = "resize_unknown", "The kubelet reports something unknown."
     # Tried without success.
-    QUOTA_EXCEEDED = "quota_exceeded"
-    RESIZE_RETRY = "resize_retry"  # a hiccup of the API server
-    UNBOOST_FAILED = "unboost_failed"
-    EVICTION_REFUSED = "eviction_refused"  # by a PodDisruptionBudget, as a rule
-    EVICTION_FAILED = "eviction_failed"
-    RATE_LIMITED = "rate_limited"  # no turn before the pass was over
-    NO_TURN = "no_turn"  # the pass was over before anything was tried; the next one looks again
+    QUOTA_EXCEEDED = (
+        "quota_exceeded",
+        "A quota refuses the resize; it would refuse a replacement, too.",
+    )
+    RESIZE_RETRY = "resize_retry", "The API server failed; the next pass tries again."
+    UNBOOST_FAILED = (
+        "unboost_failed",
+        "Taking back a start-up boost failed; the next pass tries again.",
+    )
+    EVICTION_REFUSED = "eviction_refused", "Refused, as a rule by a PodDisruptionBudget."
+    EVICTION_FAILED = "eviction_failed", "The API server failed; the next pass decides anew."
+    RATE_LIMITED = "rate_limited", "No turn before the end of the pass."
+    NO_TURN = "no_turn", "The pass ended before it was tried; the next one looks again."
     # Done, and the caches have yet to show it.
-    RESIZE_SENT = "resize_sent"
+    RESIZE_SENT = "resize_sent", "Resized; the cache has yet to show it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +160,7 @@ _NEED_NOTHING = frozenset(
 def ending(since: datetime | None, pause: timedelta) -> datetime | None:
     """When a pause is over; None if its start isn't known, or if it outlasts the calendar."""
     try:
-        return None if since is None else since + pause
+        return None if since is None else (since + pause).astimezone(UTC)
     except OverflowError:
         return None
 

@@ -2,6 +2,8 @@
 
 import logging
 from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Protocol
 
 from common.api.core import Pod
 from updater.attempts import Attempts, PodMemory
@@ -11,11 +13,47 @@ from updater.metrics import PassFigures
 logger = logging.getLogger(__name__)
 
 
-class Ledger:
-    """Collects what one pass decided; reading what was remembered before never changes it."""
+class Tell(Protocol):
+    """Is told how a pod ended, and of the decision before that one."""
 
-    def __init__(self, before: Attempts) -> None:
+    def __call__(self, pod: Pod, decision: Decision, *, before: Decision | None) -> None: ...
+
+
+def log_change(pod: Pod, decision: Decision, *, before: Decision | None) -> None:
+    """Write a line where a pod's decision is another one than before.
+
+    That a pod needs nothing, as before, is a line for those who ask for more of them: after a
+    start it would be one for each pod of the cluster. So is that a pass has ended first.
+    """
+    if before == decision:
+        return
+    quiet = decision.reason is Reason.NO_TURN or (
+        decision.needs_nothing and (before is None or before.needs_nothing)
+    )
+    extra = {
+        "pod": f"{pod.metadata.namespace}/{pod.metadata.name}",
+        "decision": decision.action.value,
+        "reason": decision.reason.value,
+    }
+    if decision.until is not None:
+        extra["until"] = whole_seconds(decision.until)
+    logger.log(logging.DEBUG if quiet else logging.INFO, "pod decided", extra=extra)
+
+
+def whole_seconds(moment: datetime) -> str:
+    """``2026-01-02T15:04:05Z``."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Ledger:
+    """Collects what one pass decided; reading what was remembered before never changes it.
+
+    ``tell`` is told of each pod's end.
+    """
+
+    def __init__(self, before: Attempts, *, tell: Tell = log_change) -> None:
         self._before = before
+        self._tell = tell
         self._changed: dict[str, PodMemory] = {}
         self.figures = PassFigures()
 
@@ -27,27 +65,10 @@ class Ledger:
         self._changed[pod.metadata.uid] = memory
 
     def settle(self, pod: Pod, decision: Decision, memory: PodMemory) -> None:
-        """Write down how the pod ended in this pass; a change of that is worth a line.
-
-        That a pod needs nothing, as before, is a line for those who ask for more of them: after
-        a start it would be one for each pod of the cluster. So is that a pass has ended first.
-        """
+        """Write down how the pod ended in this pass, and tell it."""
         self.figures.candidates[decision] += 1
         self.remember(pod, replace(memory, decision=decision))
-        before = memory.decision
-        if before != decision:
-            quiet = decision.reason is Reason.NO_TURN or (
-                decision.needs_nothing and (before is None or before.needs_nothing)
-            )
-            logger.log(
-                logging.DEBUG if quiet else logging.INFO,
-                "pod decided",
-                extra={
-                    "pod": f"{pod.metadata.namespace}/{pod.metadata.name}",
-                    "decision": decision.action.value,
-                    "reason": decision.reason.value,
-                },
-            )
+        self._tell(pod, decision, before=memory.decision)
 
     def attempts(self, living: frozenset[str]) -> Attempts:
         """What to remember of the pods that live."""

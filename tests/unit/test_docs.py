@@ -11,7 +11,6 @@ import pytest
 
 from common.errors import ConfigError
 from common.flags import declared, read_flags
-from updater.decision import Reason
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -93,7 +92,6 @@ def test_tables_have_no_entries_for_nothing() -> None:
         for label in metric.labels
     }
     assert set(build.LABELS) == labels
-    assert set(build.REASONS) == set(Reason)
     assert set(build.GATES) == set(build._gates())
     fields = {field.name for program in build.PROGRAMS.values() for field in declared(program)}
     assert {*build.NOT_YET, *build.NOTES} <= fields

@@ -1,13 +1,14 @@
 """What the ledger tells: each change once, and no line for each pod that is fine."""
 
 import logging
+from datetime import timedelta
 
 import pytest
 
 from updater.attempts import NOTHING, Attempts
 from updater.decision import Decision, Reason, evict, leave, wait
 from updater.ledger import Ledger
-from updater_harness import live_pod
+from updater_harness import NOW, live_pod
 
 YOUNG, SMALL = leave(Reason.TOO_YOUNG), leave(Reason.TOO_SMALL)
 BUSY, GONE = wait(Reason.BUDGET_EXHAUSTED), evict(Reason.OUTSIDE_RANGE)
@@ -36,3 +37,11 @@ def test_what_is_told(
             attempts = ledger.attempts(living)
     lines = [(vars(line)["decision"], vars(line)["reason"]) for line in caplog.records]
     assert lines == [(each.action.value, each.reason.value) for each in told]
+
+
+def test_a_line_says_until_when_where_that_is_known(caplog: pytest.LogCaptureFixture) -> None:
+    until = NOW + timedelta(milliseconds=1500)
+    with caplog.at_level(logging.INFO):
+        for decision in (wait(Reason.RESIZE_DEFERRED, until=until), BUSY):
+            Ledger(Attempts()).settle(live_pod("web-0"), decision, NOTHING)
+    assert [vars(line).get("until") for line in caplog.records] == ["2026-03-01T12:00:01Z", None]

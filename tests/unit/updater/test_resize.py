@@ -384,6 +384,16 @@ def test_mode_in_place_never_evicts(case: Case) -> None:
     assert decide(case, IN_PLACE).decision.action != "evict"
 
 
+@pytest.mark.parametrize("case", ONLY_IN_PLACE, ids=lambda case: case.id)
+def test_in_mode_in_place_nothing_follows_when_the_kubelet_takes_its_time(case: Case) -> None:
+    assert decide(case, IN_PLACE).decision.until is None
+
+
+def test_with_fallback_an_eviction_follows() -> None:
+    waiting = Case(id="", state=DEFERRED, want=wait(Reason.RESIZE_DEFERRED))
+    assert decide(waiting, OR_RECREATE).decision.until == NOW + 5 * MINUTES
+
+
 def test_a_pod_that_nobody_would_replace_is_left_alone() -> None:
     decided = decide_resize(
         Reason.OUTSIDE_RANGE,
