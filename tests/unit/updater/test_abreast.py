@@ -5,18 +5,27 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from updater.abreast import Begin, act_abreast
 from updater.decision import Decision, Reason, leave, wait
 
 NOTHING = leave(Reason.NOTHING_TO_DO)
 EXHAUSTED = wait(Reason.BUDGET_EXHAUSTED)
+UNVERIFIED = wait(Reason.REPLACEMENT_UNVERIFIED)
+SUSPENDED = wait(Reason.ACTUATION_SUSPENDED)
 
 
 @dataclass(slots=True)
 class Stage:
-    """Items are ``<lane><number>``; each lane has a budget, and an answer comes when told to."""
+    """Items are ``<lane><number>``; each lane has a budget, and an answer comes when told to.
+
+    All lanes have an allowance together, if they are told so.
+    """
 
     budgets: dict[str, int]
+    allowance: int = 1000
+    short: Decision = UNVERIFIED
     refused: frozenset[str] = frozenset()  # their part of the budget is given back
     unasked: frozenset[str] = frozenset()  # nothing is to be done about them
     answers: dict[str, asyncio.Event] = field(default_factory=dict)
@@ -28,9 +37,12 @@ class Stage:
             return NOTHING
         if not self.budgets[item[0]]:
             return EXHAUSTED
+        if not self.allowance:
+            return self.short
 
         def begin() -> Coroutine[Any, Any, None]:
             self.budgets[item[0]] -= 1
+            self.allowance -= 1
             return self.act(item)
 
         return begin
@@ -42,6 +54,7 @@ class Stage:
             await answer.wait()
         if item in self.refused:
             self.budgets[item[0]] += 1
+            self.allowance += 1
 
     def settle(self, item: str, decision: Decision) -> None:
         self.settled[item] = decision.reason
@@ -100,3 +113,63 @@ async def test_nothing_to_do_is_settled_at_once() -> None:
     stage = Stage({"a": 0}, unasked=frozenset({"a1"}))
     await stage.play("a1 a2")
     assert stage.settled == {"a1": Reason.NOTHING_TO_DO, "a2": Reason.BUDGET_EXHAUSTED}
+
+
+@pytest.mark.parametrize("short", [UNVERIFIED, SUSPENDED], ids=lambda each: each.reason.value)
+async def test_an_allowance_of_all_goes_to_the_next_whatever_its_lane(short: Decision) -> None:
+    stage = Stage(dict.fromkeys("abc", 9), allowance=1, short=short, refused=frozenset({"a1"}))
+    await stage.play("a1 b1 a2 c1")
+    assert stage.begun == ["a1", "b1"]
+    assert stage.settled == dict.fromkeys(("a2", "c1"), short.reason)
+
+
+async def test_who_waits_for_an_allowance_waits_for_an_answer_in_any_lane() -> None:
+    slow = asyncio.Event()
+    stage = Stage(
+        dict.fromkeys("ab", 9),
+        allowance=2,
+        refused=frozenset({"a1"}),
+        answers={"a1": slow, "b1": asyncio.Event()},
+    )
+    async with asyncio.TaskGroup() as group:
+        group.create_task(stage.play("a1 b1 b2 b3"))
+        await settled_down()
+        assert stage.begun == ["a1", "b1"]
+        assert stage.settled == {}
+        slow.set()
+        await settled_down()
+        assert stage.begun == ["a1", "b1", "b2"]
+        stage.answers["b1"].set()
+    assert stage.settled == {"b3": Reason.REPLACEMENT_UNVERIFIED}
+
+
+async def test_who_waits_for_its_lane_keeps_no_other_from_an_allowance() -> None:
+    """a2 waits for the allowance at first; when that is back, its lane is used up."""
+    slow, slower = asyncio.Event(), asyncio.Event()
+    stage = Stage(
+        {"a": 2, "b": 1, "c": 1},
+        allowance=2,
+        refused=frozenset({"b1"}),
+        answers={"a1": slower, "b1": slow},
+    )
+    async with asyncio.TaskGroup() as group:
+        group.create_task(stage.play("a1 b1 a2 c1"))
+        await settled_down()
+        stage.budgets["a"] = 0
+        slow.set()
+        await settled_down()
+        assert stage.begun == ["a1", "b1", "c1"]
+        slower.set()
+    assert stage.settled == {"a2": Reason.BUDGET_EXHAUSTED}
+
+
+async def test_everything_ends_whatever_is_short() -> None:
+    lanes = "abcdefgh"
+    items = [f"{lane}{number}" for number in range(9) for lane in lanes]
+    refused = frozenset(items[::3])
+    for allowance in range(7):
+        stage = Stage(dict.fromkeys(lanes, 3), allowance=allowance, refused=refused)
+        await stage.play(" ".join(items))
+        assert {*stage.begun, *stage.settled} == {*items}
+        assert len(stage.begun) + len(stage.settled) == len(items)
+        assert len(set(stage.begun) - refused) == allowance
