@@ -53,6 +53,31 @@ class Candidate:
         return Reason(self.verdict.value)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What is recommended for a pod, what it has of that, and how far the two are apart."""
+
+    processed: Processed
+    requests: Mapping[str, ResourceQuantities]  # present ones, rounding forgiven
+    drift: Drift
+
+
+def measure_pod(
+    pod: Pod, vpa: VerticalPodAutoscaler, limit_ranges: Sequence[LimitRangeSpec]
+) -> Measured | Decision:
+    """Fit the recommendation to the pod and compare; or why there is nothing to compare."""
+    try:
+        processed = process(pod, vpa, limit_ranges)
+        if processed is None:
+            return leave(Reason.NO_RECOMMENDATION)
+        present = {name: actual_requests(pod, name) for name in processed.containers}
+    except QuantityError:
+        return leave(Reason.UNREADABLE)
+    requests = forgive_rounding(present, processed.containers, slack=len(pod.spec.containers))
+    drift = measure(requests, looked_at(pod, processed.containers))
+    return Measured(processed=processed, requests=requests, drift=drift)
+
+
 def judge_pod(
     pod: Pod,
     vpa: VerticalPodAutoscaler,
@@ -72,14 +97,9 @@ def judge_pod(
 
     Source: updater.md 7.
     """
-    try:
-        processed = process(pod, vpa, limit_ranges)
-        if processed is None:
-            return leave(Reason.NO_RECOMMENDATION)
-        present = {name: actual_requests(pod, name) for name in processed.containers}
-    except QuantityError:
-        return leave(Reason.UNREADABLE)
-    requests = forgive_rounding(present, processed.containers, slack=len(pod.spec.containers))
+    measured = measure_pod(pod, vpa, limit_ranges)
+    if isinstance(measured, Decision):
+        return measured
     settled = resized_at if resize_status(pod) is ResizeStatus.NONE else None
     ooms = quick_ooms(
         pod,
@@ -88,10 +108,9 @@ def judge_pod(
         updated_at=settled,
         spent=memory.spent_ooms if settled is not None else (),
     )
-    drift = measure(requests, looked_at(pod, processed.containers))
     started_at = _later(pod.status.start_time, settled)
     verdict = judge(
-        drift,
+        measured.drift,
         started_at=started_at,
         oomed_quickly=bool(ooms),
         thresholds=thresholds,
@@ -103,9 +122,9 @@ def judge_pod(
         return leave(Reason(verdict.value))
     return Candidate(
         pod=pod,
-        processed=processed,
-        requests=requests,
-        drift=drift,
+        processed=measured.processed,
+        requests=measured.requests,
+        drift=measured.drift,
         verdict=verdict,
         ooms=ooms,
     )
