@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from common.runtime.clock import Clock
 from updater.attempts import Attempts
-from updater.ledger import Ledger
+from updater.ledger import Ledger, Tell, log_change
 from updater.metrics import Metrics
 from updater.sending import CALLS_ABREAST, Sender, Turns
 from updater.snapshot import AutoscaledPods, ClusterSnapshot
@@ -39,10 +39,11 @@ class Pass:
         admission_ready: bool,
         deadline: float,
         stop: asyncio.Event,
+        tell: Tell = log_change,
     ) -> None:
         self._snapshot = snapshot
         self._metrics = metrics
-        self._ledger = Ledger(attempts)
+        self._ledger = Ledger(attempts, tell=tell)
         now = clock.now()
         self._sender = Sender(
             present=present,

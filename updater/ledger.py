@@ -16,10 +16,10 @@ logger = logging.getLogger(__name__)
 class Tell(Protocol):
     """Is told how a pod ended, and of the decision before that one."""
 
-    def __call__(self, pod: Pod, decision: Decision, *, before: Decision | None) -> None: ...
+    def __call__(self, pod: Pod, decision: Decision, before: Decision | None, /) -> None: ...
 
 
-def log_change(pod: Pod, decision: Decision, *, before: Decision | None) -> None:
+def log_change(pod: Pod, decision: Decision, before: Decision | None) -> None:
     """Write a line where a pod's decision is another one than before.
 
     That a pod needs nothing, as before, is a line for those who ask for more of them: after a
@@ -68,7 +68,7 @@ class Ledger:
         """Write down how the pod ended in this pass, and tell it."""
         self.figures.candidates[decision] += 1
         self.remember(pod, replace(memory, decision=decision))
-        self._tell(pod, decision, before=memory.decision)
+        self._tell(pod, decision, memory.decision)
 
     def attempts(self, living: frozenset[str]) -> Attempts:
         """What to remember of the pods that live."""

@@ -4,15 +4,20 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
+from prometheus_client import CollectorRegistry
+
+from common.api.autoscaling import VerticalPodAutoscaler
 from common.kube.lease import AdmissionStatus, StatusLease
 from common.kube.targets import Targets
 from common.runtime.clock import Clock
 from updater.attempts import Attempts
 from updater.cycle import Pass
 from updater.metrics import Metrics
+from updater.plan import EVERYTHING, NotNow, Plan, Scope, rehearse
 from updater.sending import Turns
 from updater.snapshot import (
     Caches,
@@ -50,6 +55,15 @@ def by_lease(lease: StatusLease, *, max_age: timedelta) -> Admission:
     return read
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """What a pass looks at, and what it looks away from."""
+
+    vpas: Sequence[VerticalPodAutoscaler]
+    skipped: Mapping[tuple[str, str], str]  # why, by namespace and name
+    snapshot: ClusterSnapshot
+
+
 class Updater:
     """Runs passes, one after the other; owns what is remembered between them."""
 
@@ -82,28 +96,85 @@ class Updater:
         self._admission_status = AdmissionStatus.ALIVE
         self._was_fresh = True
         self._skipped: Mapping[tuple[str, str], str] = {}
+        self._turn = asyncio.Lock()  # of a pass or of a rehearsal, first come first served
+        self._planning = False
 
     async def run_once(self) -> None:
         """One pass: look, decide, act. Does nothing while the caches can't be believed.
 
         Source: updater.md 2.
         """
-        with self._timed("total"):
+        async with self._turn:
+            await self._run_once()
+
+    async def plan(self, scope: Scope = EVERYTHING) -> Plan | NotNow:
+        """What a pass would decide now; nothing is done, and the next pass never knows of it.
+
+        It waits for the pass that is going on, or its memory would be half a pass old. The next
+        pass may have to wait for it, half an interval at most, and never for two in a row.
+        """
+        if self._planning:
+            return NotNow.PLANNING
+        interval = self._rules.interval.total_seconds()
+        self._planning = True
+        try:
+            try:
+                async with asyncio.timeout(interval):
+                    await self._turn.acquire()
+            except TimeoutError:
+                return NotNow.UNDER_WAY
+            try:
+                async with asyncio.timeout(interval / 2):
+                    return await self._plan(scope)
+            except TimeoutError:
+                return NotNow.TOO_SLOW
+            finally:
+                self._turn.release()
+        finally:
+            self._planning = False
+
+    async def _plan(self, scope: Scope) -> Plan | NotNow:
+        if not await self._caches.check():
+            return NotNow.NOT_FRESH
+        admission = await self._admission()
+        picture = await self._take(Metrics(CollectorRegistry()), scope)
+        if not self._caches.fresh:
+            return NotNow.NOT_FRESH
+        taken_at = self._clock.now()
+        decisions = await rehearse(
+            picture.snapshot,
+            self._attempts,
+            rules=self._rules,
+            admission_ready=admission.allows_eviction,
+            clock=self._clock,
+        )
+        return Plan(
+            taken_at=taken_at,
+            admission=admission,
+            vpas=[vpa for vpa in picture.vpas if scope.covers(vpa)],
+            snapshot=picture.snapshot,
+            skipped=picture.skipped,
+            decisions=decisions,
+        )
+
+    async def _run_once(self) -> None:
+        with self._timed("total", self._metrics):
             if not self._believe(fresh=await self._caches.check()):
                 return
             deadline = asyncio.get_running_loop().time() + self._rules.interval.total_seconds()
             try:
                 async with asyncio.timeout_at(deadline):
                     status = await self._look_at_admission()
-                    snapshot = await self._take()
+                    picture = await self._take(self._metrics)
             except TimeoutError:
                 logger.warning("pass skipped, looking at the cluster took too long")
                 return
             if not self._believe(fresh=self._caches.fresh):
                 return  # the API server went away while we looked
+            self._tell_skipped(picture.skipped)
             self._passes += 1
             current = Pass(
-                snapshot,
+                picture.snapshot,
                 self._attempts,
                 rules=self._rules,
                 present=self._caches,
@@ -115,7 +186,7 @@ class Updater:
                 deadline=deadline,
                 stop=self._stop,
             )
-            with self._timed("EvictPods"):
+            with self._timed("EvictPods", self._metrics):
                 await current.run(first=self._passes)
             self._attempts = current.attempts
             there = self._caches.vpas.snapshot.items()
@@ -151,34 +222,35 @@ class Updater:
                 logger.warning("vpa skipped", extra={"vpa": "/".join(key), "cause": why})
         self._skipped = skipped
 
-    async def _take(self) -> ClusterSnapshot:
+    async def _take(self, metrics: Metrics, scope: Scope = EVERYTHING) -> Picture:
         """Freeze the cluster; afterwards nobody looks at the caches again."""
         patience = Patience.within(self._rules.interval.total_seconds())
-        with self._timed("ListVPAs"):
-            vpas = tuple(
+        with self._timed("ListVPAs", metrics):
+            vpas = scope.reach(
                 vpa
                 for vpa in self._caches.vpas.snapshot.items()
                 if vpa.metadata.namespace not in self._ignored_namespaces
             )
             selected, unresolved = await select_vpas(vpas, self._targets, patience)
-            self._tell_skipped(passed_over(vpas, self._rules.features) | unresolved)
-        with self._timed("ListPods"):
-            pods = live_pods(self._caches.pods.snapshot)
-        with self._timed("FilterPods"):
+        with self._timed("ListPods", metrics):
+            pods = live_pods(self._caches.pods.snapshot, scope.namespaces(vpas))
+        with self._timed("FilterPods", metrics):
             matched = await match_pods(pods, selected, self._targets, patience)
-        with self._timed("AdmissionInit"):
-            return freeze(
-                selected,
+        with self._timed("AdmissionInit", metrics):
+            snapshot = freeze(
+                [each for each in selected if scope.covers(each.vpa)],
                 matched,
                 self._caches,
                 living=frozenset(pod.metadata.uid for pod in pods),
             )
+        skipped = passed_over(vpas, self._rules.features) | unresolved
+        return Picture(vpas=vpas, skipped=skipped, snapshot=snapshot)
 
     @contextlib.contextmanager
-    def _timed(self, step: str) -> Iterator[None]:
+    def _timed(self, step: str, metrics: Metrics) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:
             yield
         finally:
-            self._metrics.observe_step(step, loop.time() - started)
+            metrics.observe_step(step, loop.time() - started)

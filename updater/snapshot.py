@@ -5,6 +5,7 @@ import contextlib
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Self
 
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
@@ -306,9 +307,12 @@ def replicas_of(controller: Controller, caches: Caches) -> int | None:
     return found.spec.replicas if isinstance(found, Workload | ReplicationController) else None
 
 
-def live_pods(pods: Snapshot[LivePod]) -> list[LivePod]:
-    """The pods that nobody has asked to go."""
-    return [pod for pod in pods.items() if pod.metadata.deletion_timestamp is None]
+def live_pods(pods: Snapshot[LivePod], namespaces: Iterable[str] | None = None) -> list[LivePod]:
+    """The pods that nobody has asked to go, of some namespaces or, by default, of all."""
+    if namespaces is None:
+        return [pod for pod in pods.items() if pod.metadata.deletion_timestamp is None]
+    there = chain.from_iterable(map(pods.in_namespace, namespaces))
+    return [pod for pod in there if pod.metadata.deletion_timestamp is None]
 
 
 def key_of(vpa: VerticalPodAutoscaler) -> tuple[str, str]:
