@@ -150,7 +150,7 @@ def evicted(
     controller: Controller,
     vpa: VerticalPodAutoscaler,
     *,
-    known: Iterable[str],
+    known: Collection[str],
     now: datetime,
 ) -> Outcomes:
     """Remember an eviction that the API server took, or may have taken.
@@ -162,7 +162,7 @@ def evicted(
     return replace(
         outcomes,
         unverified=(*outcomes.unverified, eviction),
-        seen=outcomes.seen.union(known),
+        seen=outcomes.seen.union(known) if known else outcomes.seen,
         probe_at=now + PROBE_PAUSE if outcomes.suspended else None,
     )
 

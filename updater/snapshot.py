@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Self
 
@@ -13,7 +13,7 @@ from common.api.core import LimitRange, LimitRangeSpec, Pod
 from common.api.workloads import ReplicationController, Workload
 from common.errors import KubeError
 from common.features import FeatureGates
-from common.kube.cache import Cache, Snapshot
+from common.kube.cache import Cache, Change, Snapshot
 from common.kube.client import KubeClient
 from common.kube.endpoints import LIMIT_RANGES, VPAS, Endpoint
 from common.kube.targets import ControllerCaches, TargetError, Targets
@@ -33,6 +33,18 @@ _LONGEST_LOOK_UP = 5.0  # seconds
 _TOO_SLOW = "no answer in time"
 _SLICE = 1000  # pods matched before other tasks get their turn
 _NEW_PODS_ONLY = (UpdateMode.OFF, UpdateMode.INITIAL)
+NOBODY_OWES: Mapping[str, Collection[Controller]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSize:
+    """How many pods a controller is to have, and how many it has, on a node or not.
+
+    ``wanted`` is None where the controller is gone, or says nothing of that.
+    """
+
+    wanted: int | None = None
+    existing: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,14 +57,18 @@ class AutoscaledPods:
     controllers: Mapping[str, Controller]  # direct ones, by pod UID
     replicas: Mapping[Controller, int | None]  # that the controllers ask for; None: not known
     limit_ranges: tuple[LimitRangeSpec, ...]
+    # Also of controllers that owe a replacement, which may have no pods left.
+    sizes: Mapping[Controller, GroupSize] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSnapshot:
     """Everything that one cycle decides on."""
 
-    autoscaled: tuple[AutoscaledPods, ...]  # those with pods, by namespace and name
+    # By namespace and name, those with pods, or to which a replacement is owed.
+    autoscaled: tuple[AutoscaledPods, ...]
     living: frozenset[str]  # UIDs of all live pods, controlled or not
+    terminating: frozenset[str] = frozenset()  # UIDs of those that somebody asked to go
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,15 +82,29 @@ class Caches:
     controllers: ControllerCaches
 
     @classmethod
-    def following(cls, client: KubeClient, *, namespace: str = "") -> Self:
+    def following(
+        cls,
+        client: KubeClient,
+        *,
+        namespace: str = "",
+        on_vpa: Callable[[Change[LiveVpa]], None] | None = None,
+        on_pod: Callable[[Change[LivePod]], None] | None = None,
+    ) -> Self:
         """Caches of one namespace or, by default, of all; each still has to be run.
 
-        Pods that are not on a node yet, or that have ended, are none of ours.
+        Pods that are not on a node yet, or that have ended, are none of ours. ``on_vpa`` and
+        ``on_pod`` are told of every change.
         """
         return cls(
             client=client,
-            vpas=Cache(client, LIVE_VPAS, namespace=namespace),
-            pods=Cache(client, LIVE_PODS, namespace=namespace, field_selector=_PODS_ON_NODES),
+            vpas=Cache(client, LIVE_VPAS, namespace=namespace, on_change=on_vpa),
+            pods=Cache(
+                client,
+                LIVE_PODS,
+                namespace=namespace,
+                field_selector=_PODS_ON_NODES,
+                on_change=on_pod,
+            ),
             limit_ranges=Cache(client, LIMIT_RANGES, namespace=namespace),
             controllers=ControllerCaches.following(client, namespace=namespace),
         )
@@ -265,18 +295,25 @@ def freeze(
     caches: Caches,
     *,
     living: frozenset[str],
+    owing: Mapping[str, Collection[Controller]] = NOBODY_OWES,
 ) -> ClusterSnapshot:
-    """Put together what the decisions need to know of each VPA that has pods."""
+    """Put together what the decisions need to know of each VPA that has pods.
+
+    ``owing`` are, by the UID of the VPA, the controllers of evicted pods whose replacements are
+    still to come: with or without pods, they are looked at.
+    """
     limit_ranges = caches.limit_ranges.snapshot
     autoscaled = []
     for candidate in selected:
         vpa = candidate.vpa
-        pods = matched.get(key_of(vpa))
+        pods = matched.get(key_of(vpa), ())
+        owed = owing.get(vpa.metadata.uid, ())
         mode = update_mode(vpa)
-        if not pods or mode is None or not acts(vpa):
+        if not (pods or owed) or mode is None or not acts(vpa):
             continue
         owned = {pod.metadata.uid: controller_of(pod.metadata) for pod in pods}
         controllers = {uid: owner for uid, owner in owned.items() if owner is not None}
+        sizes = {owner: group_size(owner, caches) for owner in {*controllers.values(), *owed}}
         autoscaled.append(
             AutoscaledPods(
                 vpa=vpa,
@@ -287,9 +324,18 @@ def freeze(
                 limit_ranges=tuple(
                     item.spec for item in limit_ranges.in_namespace(vpa.metadata.namespace)
                 ),
+                sizes=sizes,
             )
         )
-    return ClusterSnapshot(autoscaled=tuple(autoscaled), living=living)
+    return ClusterSnapshot(
+        autoscaled=tuple(autoscaled),
+        living=living,
+        terminating=frozenset(
+            pod.metadata.uid
+            for pod in caches.pods.snapshot.items()
+            if pod.metadata.deletion_timestamp is not None
+        ),
+    )
 
 
 def replicas_of(controller: Controller, caches: Caches) -> int | None:
@@ -305,6 +351,19 @@ def replicas_of(controller: Controller, caches: Caches) -> int | None:
     if controller.kind == "DaemonSet" and isinstance(found, Workload):
         return found.status.number_ready
     return found.spec.replicas if isinstance(found, Workload | ReplicationController) else None
+
+
+def group_size(controller: Controller, caches: Caches) -> GroupSize:
+    """How many pods a controller is to have, and has; a Job or a kind of its own doesn't tell."""
+    if controller.kind not in ("DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet"):
+        return GroupSize()
+    found = caches.controllers.find(controller)
+    if not isinstance(found, Workload | ReplicationController):
+        return GroupSize()
+    status = found.status
+    if controller.kind == "DaemonSet":
+        return GroupSize(status.desired_number_scheduled, status.current_number_scheduled)
+    return GroupSize(found.spec.replicas, status.replicas)
 
 
 def live_pods(pods: Snapshot[LivePod], namespaces: Iterable[str] | None = None) -> list[LivePod]:

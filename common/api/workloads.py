@@ -17,7 +17,9 @@ class WorkloadStatus(Wire, frozen=True, kw_only=True):
     """Counts that the controller reports."""
 
     replicas: int = 0
-    number_ready: int = 0  # DaemonSets
+    number_ready: int = 0  # DaemonSets, and so are the next two
+    desired_number_scheduled: int = 0
+    current_number_scheduled: int = 0
 
 
 class Workload(Wire, frozen=True, kw_only=True):
