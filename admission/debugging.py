@@ -5,6 +5,7 @@ It goes the way of every review, up to the answer, but nothing is counted and no
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import fastapi
@@ -18,6 +19,7 @@ from admission.pod_reviews import Verdict
 from admission.review import AdmissionRequest, GroupVersionResource
 from common.api.base import Wire
 from common.recommendation.trail import Trail
+from common.runtime.text_or_json import described, wants_text
 
 PATH = "/debug/explain"
 
@@ -56,7 +58,7 @@ def router(judge: Judge) -> fastapi.APIRouter:
         ``namespace`` is for a manifest that doesn't name its own. With ``Accept: text/plain`` the
         answer is a text to read.
         """
-        text = _wants_text(request.headers.get("accept", ""))
+        text = wants_text(request.headers.get("accept", ""))
         try:
             found = await _read(request, namespace)
         except ManifestError as error:
@@ -92,17 +94,6 @@ def _review_of(found: Manifest) -> AdmissionRequest:
     )
 
 
-def _wants_text(accept: str) -> bool:
-    """Whether text comes before JSON among what is accepted."""
-    for part in accept.split(","):
-        media = part.partition(";")[0].strip().lower()
-        if media in {"text/plain", "text/*"}:
-            return True
-        if media in {"application/json", "application/*", "*/*"}:
-            return False
-    return False
-
-
 def _refused(error: ManifestError, *, text: bool) -> fastapi.Response:
     if text:
         told = f"{error.field}: {error.problem}; {error.fix}\n"
@@ -126,25 +117,15 @@ _REQUEST = {
 }
 
 
+_described = partial(described, path=PATH, method="post")
+
+
 def _responses() -> dict[int | str, dict[str, Any]]:
-    refused = _content(Refusal, 422, "(the body): it is empty; post a manifest\n")
+    refused = _described(Refusal, status=422, text="(the body): it is empty; post a manifest\n")
     return {
-        200: _content(Explanation, 200, "shop/web-*: patched\n")
+        200: _described(Explanation, status=200, text="shop/web-*: patched\n")
         | {"description": "What becomes of the pod, and why."},
         400: refused | {"description": "Neither YAML nor JSON, or not one object."},
         413: refused | {"description": f"Larger than {manifest.LARGEST} bytes."},
         422: refused | {"description": "No manifest of a pod or of a template; says what to fix."},
-    }
-
-
-def _content(answer: type[Wire], status: int, text: str) -> dict[str, Any]:
-    """An answer's schema, with what it refers to beside it."""
-    here = f"#/paths/{PATH.replace('/', '~1')}/post/responses/{status}/content"
-    template = here + "/application~1json/schema/$defs/{name}"
-    (schema,), parts = msgspec.json.schema_components([answer], ref_template=template)
-    return {
-        "content": {
-            "application/json": {"schema": schema | {"$defs": parts}},
-            "text/plain": {"schema": {"type": "string"}, "example": text},
-        }
     }

@@ -6,7 +6,7 @@ from datetime import timedelta
 from common.errors import ConfigError
 from common.flags import boolean, duration, flag
 from common.quantity import ZERO, Quantity
-from common.runtime.settings import CommonSettings
+from common.runtime.settings import CommonSettings, debug_flag
 
 _LONGEST_LOOKUP = 2.0  # seconds
 _LONGEST_TIMEOUT = 30  # seconds; API servers take no more
@@ -142,12 +142,8 @@ class Settings(CommonSettings):
         parse=duration,
         help="How often the Lease is renewed.",
     )
-    debug_endpoints: bool = flag(
-        "--debug-endpoints",
-        default=False,
-        parse=boolean,
-        help="Serve POST /debug/explain on --address: what the webhook answers to a pod, and why. "
-        "It shows VPAs to whoever reaches the address.",
+    debug_endpoints: bool = debug_flag(
+        "POST /debug/explain on --address: what the webhook answers to a pod, and why."
     )
     max_allowed_cpu_boost: Quantity = flag(
         "--max-allowed-cpu-boost",

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from common.errors import ConfigError
 from common.features import FeatureGates
@@ -91,6 +92,16 @@ class CommonSettings(LoggingSettings, ClientSettings):
             raise ConfigError(
                 "--vpa-object-namespace and --ignored-vpa-object-namespaces exclude each other"
             )
+
+
+def debug_flag(serves: str) -> Any:
+    """The flag ``--debug-endpoints`` of a process that ``serves`` this on its ops address."""
+    return flag(
+        "--debug-endpoints",
+        default=False,
+        parse=boolean,
+        help=f"Serve {serves} It shows VPAs to whoever reaches the address.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,35 @@
+"""Answers for people and for programs: text where that is asked for first, else JSON."""
+
+from typing import Any
+
+import msgspec
+
+
+def wants_text(accept: str) -> bool:
+    """Whether text comes before JSON among what an ``Accept`` header names."""
+    for part in accept.split(","):
+        media = part.partition(";")[0].strip().lower()
+        if media in {"text/plain", "text/*"}:
+            return True
+        if media in {"application/json", "application/*", "*/*"}:
+            return False
+    return False
+
+
+def described(
+    answer: type[msgspec.Struct], *, path: str, method: str, status: int, text: str
+) -> dict[str, Any]:
+    """An answer for ``/openapi.json``: the schema of its JSON, and an example of its text.
+
+    What the schema refers to stands beside it, so ``path`` (with its slash), ``method`` and
+    ``status`` have to say where the answer is described.
+    """
+    here = f"#/paths/{path.replace('/', '~1')}/{method}/responses/{status}/content"
+    template = here + "/application~1json/schema/$defs/{name}"
+    (schema,), parts = msgspec.json.schema_components([answer], ref_template=template)
+    return {
+        "content": {
+            "application/json": {"schema": schema | {"$defs": parts}},
+            "text/plain": {"schema": {"type": "string"}, "example": text},
+        }
+    }
