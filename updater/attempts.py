@@ -6,6 +6,7 @@ from datetime import datetime
 
 from common.api.core import Pod
 from updater.decision import Decision, Reason
+from updater.fitting import Drifts
 from updater.resize import Infeasible, Targets, lower_somewhere
 from updater.update_order import OomKill
 
@@ -80,6 +81,8 @@ class Attempts:
     """
 
     pods: Mapping[str, PodMemory] = field(default_factory=dict)
+    # By namespace and name of the VPA; nothing but work is lost with them.
+    drifts: Mapping[tuple[str, str], Drifts] = field(default_factory=dict, compare=False)
 
     def of(self, uid: str) -> PodMemory:
         return self.pods.get(uid, NOTHING)

@@ -8,13 +8,13 @@ from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
 from common.features import FeatureGates
 from common.quantity import QuantityError
-from common.recommendation.actual import actual_requests
 from common.recommendation.boosts import before_boost
 from common.recommendation.container_resources import wanted_resources
 from common.recommendation.processing import Processed, process
 from common.resources import ResourceQuantities
 from updater.attempts import PodMemory
 from updater.decision import Decision, Reason, ending, leave
+from updater.fitting import Fits
 from updater.live_pod import LivePod, resized_at
 from updater.resize import ResizeStatus, resize_status, spec_requests
 from updater.resize_plan import (
@@ -24,17 +24,7 @@ from updater.resize_plan import (
     unfinished_restarts,
 )
 from updater.startup_boost import unboosted, with_earlier_cpu
-from updater.update_order import (
-    Drift,
-    OomKill,
-    Thresholds,
-    Verdict,
-    forgive_rounding,
-    judge,
-    looked_at,
-    measure,
-    quick_ooms,
-)
+from updater.update_order import Drift, OomKill, Thresholds, Verdict, judge, quick_ooms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,35 +43,12 @@ class Candidate:
         return Reason(self.verdict.value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """What is recommended for a pod, what it has of that, and how far the two are apart."""
-
-    processed: Processed
-    requests: Mapping[str, ResourceQuantities]  # present ones, rounding forgiven
-    drift: Drift
-
-
-def measure_pod(
-    pod: Pod, vpa: VerticalPodAutoscaler, limit_ranges: Sequence[LimitRangeSpec]
-) -> Measured | Decision:
-    """Fit the recommendation to the pod and compare; or why there is nothing to compare."""
-    try:
-        processed = process(pod, vpa, limit_ranges)
-        if processed is None:
-            return leave(Reason.NO_RECOMMENDATION)
-        present = {name: actual_requests(pod, name) for name in processed.containers}
-    except QuantityError:
-        return leave(Reason.UNREADABLE)
-    requests = forgive_rounding(present, processed.containers, slack=len(pod.spec.containers))
-    drift = measure(requests, looked_at(pod, processed.containers))
-    return Measured(processed=processed, requests=requests, drift=drift)
+_LEFT = {verdict: leave(Reason(verdict.value)) for verdict in Verdict if not verdict.wants_update}
 
 
 def judge_pod(
     pod: Pod,
-    vpa: VerticalPodAutoscaler,
-    limit_ranges: Sequence[LimitRangeSpec],
+    fits: Fits,
     *,
     memory: PodMemory,
     resized_at: datetime | None,
@@ -89,7 +56,7 @@ def judge_pod(
     features: FeatureGates,
     now: datetime,
 ) -> Candidate | Decision:
-    """Fit the recommendation to the pod and see whether the pod is worth an update.
+    """Compare the pod with its recommendation and see whether it is worth an update.
 
     ``resized_at`` is the pod's last resize that we know of. It starts the pod's age anew and
     answers earlier OOM kills (D18, D28), unless it is still going on: then it did not
@@ -97,9 +64,10 @@ def judge_pod(
 
     Source: updater.md 7.
     """
-    measured = measure_pod(pod, vpa, limit_ranges)
-    if isinstance(measured, Decision):
-        return measured
+    drift = fits.drift(pod)
+    if isinstance(drift, Decision):
+        return drift
+    vpa = fits.vpa
     settled = resized_at if resize_status(pod) is ResizeStatus.NONE else None
     ooms = quick_ooms(
         pod,
@@ -110,7 +78,7 @@ def judge_pod(
     )
     started_at = _later(pod.status.start_time, settled)
     verdict = judge(
-        measured.drift,
+        drift,
         started_at=started_at,
         oomed_quickly=bool(ooms),
         thresholds=thresholds,
@@ -119,7 +87,10 @@ def judge_pod(
     if verdict is Verdict.TOO_YOUNG:
         return leave(Reason.TOO_YOUNG, until=ending(started_at, thresholds.min_lifetime))
     if not verdict.wants_update:
-        return leave(Reason(verdict.value))
+        return _LEFT[verdict]
+    measured = fits.measured(pod)
+    if isinstance(measured, Decision):
+        return measured
     return Candidate(
         pod=pod,
         processed=measured.processed,

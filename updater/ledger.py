@@ -8,7 +8,9 @@ from typing import Protocol
 from common.api.core import Pod
 from updater.attempts import Attempts, PodMemory
 from updater.decision import Decision, Reason
+from updater.fitting import Drifts, Fits
 from updater.metrics import PassFigures
+from updater.snapshot import AutoscaledPods, key_of
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +57,7 @@ class Ledger:
         self._before = before
         self._tell = tell
         self._changed: dict[str, PodMemory] = {}
+        self._drifts: dict[tuple[str, str], Drifts] = {}
         self.figures = PassFigures()
 
     def memory(self, pod: Pod) -> PodMemory:
@@ -64,6 +67,13 @@ class Ledger:
     def remember(self, pod: Pod, memory: PodMemory) -> None:
         self._changed[pod.metadata.uid] = memory
 
+    def fits(self, scaled: AutoscaledPods) -> Fits:
+        """The VPA's recommendation, with what the last pass found out about it."""
+        key = key_of(scaled.vpa)
+        made = Fits(scaled.vpa, scaled.limit_ranges, before=self._before.drifts.get(key))
+        self._drifts[key] = made.drifts
+        return made
+
     def settle(self, pod: Pod, decision: Decision, memory: PodMemory) -> None:
         """Write down how the pod ended in this pass, and tell it."""
         self.figures.candidates[decision] += 1
@@ -72,4 +82,5 @@ class Ledger:
 
     def attempts(self, living: frozenset[str]) -> Attempts:
         """What to remember of the pods that live."""
-        return self._before.followed_by(self._changed, living=living)
+        after = self._before.followed_by(self._changed, living=living)
+        return replace(after, drifts=self._drifts)

@@ -52,12 +52,15 @@ def resize_condition(pod: Pod) -> PodCondition | None:
     Both may be True at once: a newer resize is pending while an older one is carried out.
     A condition that is False hides nothing.
     """
-    current = {
-        condition.type: condition
-        for condition in reversed(pod.status.conditions or ())
-        if condition.status == "True" and condition.type in (_PENDING, _IN_PROGRESS)
-    }
-    return current.get(_PENDING) or current.get(_IN_PROGRESS)
+    in_progress = None
+    for condition in pod.status.conditions or ():
+        if condition.status != "True":
+            continue
+        if condition.type == _PENDING:
+            return condition
+        if condition.type == _IN_PROGRESS and in_progress is None:
+            in_progress = condition
+    return in_progress
 
 
 def resize_status(pod: Pod) -> ResizeStatus:

@@ -165,14 +165,18 @@ def unfinished_restarts(pod: Pod, *, resizing: bool) -> bool:
 
     Source: updater.md D32, kubernetes-resize.md 3.2.
     """
-    statuses = {status.name: status for status in pod.status.container_statuses or ()}
-    return any(
-        _is_unfinished(
-            container, statuses.get(container.name), policy.resource_name, resizing=resizing
-        )
+    restarting = [
+        (container, policy.resource_name)
         for container in pod.spec.containers
         for policy in container.resize_policy or ()
         if policy.restart_policy == "RestartContainer"
+    ]
+    if not restarting:
+        return False
+    statuses = {status.name: status for status in pod.status.container_statuses or ()}
+    return any(
+        _is_unfinished(container, statuses.get(container.name), resource, resizing=resizing)
+        for container, resource in restarting
     )
 
 

@@ -177,12 +177,12 @@ def quick_ooms(
 
     Source: updater.md 7 and D28; ``UpdatePriorityCalculator.AddPod``.
     """
-    observed = observed_containers(pod)
     found = []
     for status in pod.status.container_statuses or ():
         ended = None if status.last_state is None else status.last_state.terminated
         if ended is None or not _is_quick(ended, threshold):
             continue
+        observed = observed_containers(pod)
         kill = OomKill(status.name, ended.finished_at)
         if observed is not None and status.name not in observed:
             continue

@@ -140,7 +140,7 @@ class VpaPass:
 
     def _candidates(self, pods: Iterable[LivePod]) -> list[Candidate]:
         """The pods that are worth an update, best first; the others are settled at once."""
-        scaled, candidates = self._scaled, []
+        fits, candidates = self._ledger.fits(self._scaled), []
         for pod in pods:
             memory = note_resizing(self._ledger.memory(pod), resize_status(pod), now=self._now)
             if not memory.shows(pod):
@@ -148,8 +148,7 @@ class VpaPass:
                 continue
             judged = judge_pod(
                 pod,
-                scaled.vpa,
-                scaled.limit_ranges,
+                fits,
                 memory=memory,
                 resized_at=last_resize(pod, memory),
                 thresholds=self._rules.thresholds,

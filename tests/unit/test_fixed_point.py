@@ -21,6 +21,7 @@ from common.quantity import MAX_INT64
 from common.resources import CPU, RESOURCES
 from updater.attempts import PodMemory
 from updater.candidate import Candidate, judge_pod, plan_unboost
+from updater.fitting import Fits
 from updater.update_order import Thresholds
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -39,8 +40,7 @@ def judged(world: World, pod: Json) -> str:
     """What the updater makes of a pod that is long past its youth; empty: nothing to do."""
     judgement = judge_pod(
         msgspec.convert(pod, Pod),
-        world.autoscaler,
-        world.limits,
+        Fits(world.autoscaler, tuple(world.limits)),
         memory=PodMemory(),
         resized_at=None,
         thresholds=ANY_DRIFT,

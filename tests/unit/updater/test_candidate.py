@@ -21,6 +21,7 @@ from common.features import FeatureGates
 from updater.attempts import PodMemory
 from updater.candidate import Candidate, judge_pod, oom_threshold, plan_candidate
 from updater.decision import Decision, Reason
+from updater.fitting import Fits
 from updater.resize_plan import ResizePlan
 from updater.update_order import Thresholds
 
@@ -117,8 +118,7 @@ def judged(
 ) -> Candidate | Decision:
     return judge_pod(
         given,
-        autoscaler,
-        (),
+        Fits(autoscaler),
         memory=PodMemory(),
         resized_at=resized_at,
         thresholds=Thresholds(),

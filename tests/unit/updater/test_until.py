@@ -16,6 +16,7 @@ from updater.attempts import PodMemory
 from updater.candidate import judge_pod
 from updater.decision import Action, Decision, Reason, ending, leave
 from updater.failures import after_refused_resize
+from updater.fitting import Fits
 from updater.resize import Timeouts, resize_status, unfinished
 from updater.startup_boost import decide_unboost, expired_boosts, first_expiry
 from updater.update_order import Thresholds
@@ -49,8 +50,7 @@ def age(
     def decide(now: datetime) -> Decision:
         judged = judge_pod(
             conditioned(started=started),
-            vpa(recommendations=(recommendation(target={"cpu": "100m"}),)),
-            (),
+            Fits(vpa(recommendations=(recommendation(target={"cpu": "100m"}),))),
             memory=PodMemory(),
             resized_at=resized_at,
             thresholds=Thresholds(),
