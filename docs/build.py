@@ -38,6 +38,7 @@ from common.runtime.settings import CommonSettings, LeaderElectionSettings
 from recommender.collectors import BatchHistogram, PlainCounter
 from recommender.model.usage import OomOutcome
 from updater.decision import Action, Reason
+from updater.sighting import Sighting
 
 FOLDER = Path(__file__).resolve().parent
 DATA = FOLDER.parent / "tests" / "golden" / "data"
@@ -326,6 +327,7 @@ LABELS: Mapping[tuple[str, str], str] = {
         ("ListVPAs", "ListPods", "FilterPods", "AdmissionInit", "EvictPods", "total")
     ),
     ("updater", "decision"): _values(Action),
+    ("updater", "came"): _values(Sighting),
     ("updater", "reason"): "Of evictions `EvictionError`, `EvictionRateLimiterWaitFailed`; of "
     "resizes `InPlaceUpdateError`, `InPlaceUpdateInfeasible`, `UnboostError`, "
     "`InPlaceUpdateRateLimiterWaitFailed`; of candidates one of [reasons.md](reasons.md).",

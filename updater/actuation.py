@@ -10,13 +10,12 @@ from common.api.core import Pod
 from common.errors import DecodeError, KubeError
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import PODS, VPAS
-from common.kube.events import EventRecorder, reference
+from common.kube.events import NORMAL, WARNING, EventRecorder, reference
 from common.patches import Operation
 from updater.decision import Reason
+from updater.outcomes import Turn
 
 logger = logging.getLogger(__name__)
-
-_NORMAL = "Normal"
 
 
 class Actuator:
@@ -44,13 +43,13 @@ class Actuator:
         await self._client.evict(meta.namespace, meta.name, uid=meta.uid)
         self._events.event(
             reference(PODS, pod.metadata),
-            _NORMAL,
+            NORMAL,
             "EvictedByVPA",
             _with(reason, "Pod was evicted by VPA Updater to apply resource recommendation."),
         )
         self._events.event(
             reference(VPAS, vpa.metadata),
-            _NORMAL,
+            NORMAL,
             "EvictedPod",
             _with(
                 reason,
@@ -73,7 +72,7 @@ class Actuator:
             resized = msgspec.structs.replace(pod, metadata=unknown)
         self._events.event(
             reference(PODS, pod.metadata),
-            _NORMAL,
+            NORMAL,
             "InPlaceResizedByVPA",
             _with(reason, "Pod was resized in place by VPA Updater."),
         )
@@ -100,7 +99,7 @@ class Actuator:
         """Say that a pod waits for a smaller recommendation."""
         self._events.event(
             reference(PODS, pod.metadata),
-            _NORMAL,
+            NORMAL,
             "InPlaceResizeSkipped",
             _with(
                 reason,
@@ -108,6 +107,28 @@ class Actuator:
                 "is not lower than previous, skipping resize",
             ),
         )
+
+    def tell_refused(self, pod: Pod, cause: str) -> None:
+        """Say that a pod is not evicted because the next one could not be created."""
+        told = f"Pod is not evicted, a LimitRange would refuse its replacement: {cause}."
+        self._events.event(
+            reference(PODS, pod.metadata),
+            NORMAL,
+            "EvictionSkipped",
+            _with(Reason.REPLACEMENT_WOULD_BE_REFUSED, told),
+        )
+
+    def tell_turn(self, vpa: VerticalPodAutoscaler, turn: Turn, cause: str) -> None:
+        """Say that a VPA's evictions are suspended or go on, in the log, too."""
+        meta = vpa.metadata
+        told = {"vpa": f"{meta.namespace}/{meta.name}", "cause": cause}
+        if turn is Turn.RESUMED:
+            logger.info("evictions resumed", extra=told)
+            self._events.event(reference(VPAS, meta), NORMAL, "EvictionsResumed", cause)
+        else:
+            logger.warning("evictions suspended", extra=told)
+            text = _with(Reason.ACTUATION_SUSPENDED, cause)
+            self._events.event(reference(VPAS, meta), WARNING, "EvictionsSuspended", text)
 
 
 def _with(reason: Reason, sentence: str) -> str:

@@ -1,12 +1,14 @@
 """What the updater remembers of a pod from one cycle to the next."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from common.api.core import Pod
+from common.target.owners import Controller
 from updater.decision import Decision, Reason
 from updater.fitting import Drifts
+from updater.outcomes import Outcomes
 from updater.resize import Infeasible, Targets, lower_somewhere
 from updater.update_order import OomKill
 
@@ -80,7 +82,8 @@ class Attempts:
     resize is in the pod's managed fields. An infeasible resize costs one more try.
     """
 
-    pods: Mapping[str, PodMemory] = field(default_factory=dict)
+    pods: Mapping[str, PodMemory] = field(default_factory=dict)  # by UID
+    outcomes: Mapping[str, Outcomes] = field(default_factory=dict)  # of evictions, by VPA UID
     # By namespace and name of the VPA; nothing but work is lost with them.
     drifts: Mapping[tuple[str, str], Drifts] = field(default_factory=dict, compare=False)
 
@@ -93,4 +96,14 @@ class Attempts:
         """What is remembered after a cycle, of the pods that live."""
         kept = {uid: memory for uid, memory in self.pods.items() if uid in living}
         kept.update((uid, memory) for uid, memory in changed.items() if uid in living)
-        return Attempts(kept)
+        return Attempts(kept, self.outcomes)
+
+    def about(self, vpas: Collection[str]) -> "Attempts":
+        """Without the outcomes of VPAs that are gone; ``vpas`` are the UIDs of those there are."""
+        kept = {uid: outcomes for uid, outcomes in self.outcomes.items() if uid in vpas}
+        return replace(self, outcomes=kept)
+
+    @property
+    def owing(self) -> dict[str, frozenset[Controller]]:
+        """Controllers of evicted pods whose replacements are still to come, by VPA UID."""
+        return {uid: each.controllers for uid, each in self.outcomes.items() if each.unverified}

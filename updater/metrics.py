@@ -1,7 +1,7 @@
 """The updater's figures, under the reference's names; updater.md 12.2."""
 
 from collections import Counter as Tally
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from common.api.autoscaling import UpdateMode
 from updater.decision import Decision
+from updater.sighting import Sighting
 
 _BUCKETS = (
     *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100),
@@ -110,6 +111,17 @@ class Metrics:
             ("decision", "reason"),
         )
 
+        self._suspended = self._gauge(
+            "evictions_suspended",
+            "VPAs whose evictions are suspended: replacements came up wrong, or not at all.",
+            vpa,
+        )
+        self._outcomes = self._counter(
+            "eviction_outcomes", "What became of evictions, by how the next pod came up.", ("came",)
+        )
+        for came in Sighting:
+            self._outcomes.labels(came.value)
+
     def _gauge(self, name: str, text: str, labels: tuple[str, ...]) -> Gauge:
         return Gauge(name, text, labels, namespace="vpa_updater", registry=self._registry)
 
@@ -136,6 +148,9 @@ class Metrics:
     def resize_failed(self, vpa: VpaLabels, reason: str) -> None:
         self._of(vpa, self._failed_updates, vpa.size, reason).inc()
 
+    def came_out(self, sighting: Sighting) -> None:
+        self._outcomes.labels(sighting.value).inc()
+
     def skipped_infeasible(self, vpa: VpaLabels) -> None:
         self._of(vpa, self._infeasible_skips, vpa.size).inc()
 
@@ -153,6 +168,10 @@ class Metrics:
         for gone in self._series.keys() - vpas:
             for counter, labels in self._series.pop(gone):
                 counter.remove(*labels)
+
+    def publish_suspended(self, vpas: Iterable[tuple[str, str]]) -> None:
+        """Replace the gauge of suspended VPAs by these, by namespace and name."""
+        _publish(self._suspended, {(name, namespace): 1 for namespace, name in vpas})
 
     def publish(self, figures: PassFigures) -> None:
         """Replace the gauges by what the pass that just ended counted."""

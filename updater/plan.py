@@ -19,6 +19,7 @@ from updater.attempts import Attempts
 from updater.cycle import Pass
 from updater.decision import Decision, Reason
 from updater.metrics import Metrics
+from updater.outcomes import Turn
 from updater.sending import Turns
 from updater.snapshot import ClusterSnapshot, key_of
 from updater.work import Rules
@@ -107,6 +108,14 @@ class IdleHands:
     def tell_skipped(self, pod: Pod, reason: Reason) -> None:
         """Note what would be told, and tell nobody."""
         self.calls.append(("tell_skipped", pod.metadata.uid, reason))
+
+    def tell_refused(self, pod: Pod, cause: str) -> None:
+        """Note what would be told, and tell nobody."""
+        self.calls.append(("tell_refused", pod.metadata.uid, cause))
+
+    def tell_turn(self, vpa: VerticalPodAutoscaler, turn: Turn, cause: str) -> None:
+        """Note what would be told, and tell nobody."""
+        self.calls.append(("tell_turn", key_of(vpa), turn, cause))
 
 
 class StillLife:

@@ -4,6 +4,7 @@ from prometheus_client import CollectorRegistry
 
 from common.api.autoscaling import UpdateMode
 from updater.metrics import Metrics, VpaLabels
+from updater.sighting import Sighting
 
 SHOP = VpaLabels("1", UpdateMode.RECREATE, "shop", "default")
 BANK = VpaLabels("2", UpdateMode.IN_PLACE, "bank", "default")
@@ -45,3 +46,30 @@ def test_a_vpa_that_comes_back_counts_from_zero() -> None:
     metrics.prepare(SHOP)
     labels = {"vpa_size_log2": "1", "vpa_name": "shop", "vpa_namespace": "default"}
     assert registry.get_sample_value("vpa_updater_in_place_updated_pods_total", labels) == 0
+
+
+def suspended(registry: CollectorRegistry, name: str) -> float | None:
+    labels = {"vpa_name": name, "vpa_namespace": "default"}
+    return registry.get_sample_value("vpa_updater_evictions_suspended", labels)
+
+
+def test_who_is_suspended_is_shown_while_it_is() -> None:
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    metrics.publish_suspended([("default", "shop"), ("default", "bank")])
+    assert (suspended(registry, "shop"), suspended(registry, "bank")) == (1, 1)
+    metrics.publish_suspended([("default", "bank")])
+    assert (suspended(registry, "shop"), suspended(registry, "bank")) == (None, 1)
+
+
+def test_outcomes_are_counted_from_zero_by_how_the_next_pod_came_up() -> None:
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    metrics.came_out(Sighting.UNPATCHED)
+    counts = {
+        came.value: registry.get_sample_value(
+            "vpa_updater_eviction_outcomes_total", {"came": came.value}
+        )
+        for came in Sighting
+    }
+    assert counts == {**dict.fromkeys(map(str, Sighting), 0), "unpatched": 1}
