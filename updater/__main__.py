@@ -26,6 +26,7 @@ from updater.schedule import Admission, Updater, always_ready, by_lease
 from updater.sending import Turns
 from updater.settings import Settings
 from updater.snapshot import Caches
+from updater.wake import Alarm
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +47,14 @@ async def serve(settings: Settings, clock: Clock, *, environ: Mapping[str, str])
         qps=settings.kube_api_qps,
         burst=settings.kube_api_burst,
     ) as client:
-        caches = Caches.following(client, namespace=settings.vpa_object_namespace)
+        seconds = settings.interval.total_seconds()
+        alarm = Alarm(seconds) if settings.event_driven else None
+        caches = Caches.following(
+            client,
+            namespace=settings.vpa_object_namespace,
+            on_vpa=None if alarm is None else alarm.on_vpa,
+            on_pod=None if alarm is None else alarm.on_pod,
+        )
         events = EventRecorder(client, PROGRAM, clock=clock)
         health = Health(clock, 5 * settings.interval)
         metrics = Metrics(prometheus_client.REGISTRY)
@@ -77,13 +85,15 @@ async def serve(settings: Settings, clock: Clock, *, environ: Mapping[str, str])
             )
 
             async def cycle() -> None:
+                if alarm is not None:
+                    alarm.silence()
                 await updater.run_once()
                 health.beat()
 
-            seconds = settings.interval.total_seconds()
             due = asyncio.get_running_loop().time() + seconds
             await service.pause_until(due, stop=stop)  # the first pass, too, takes its time
-            await service.every(seconds, cycle, stop=stop)
+            rest = service.pause_until if alarm is None else alarm.rest
+            await service.every(seconds, cycle, stop=stop, rest=rest)
 
         ops = OpsServer(
             health,

@@ -51,6 +51,7 @@ class Pass:
             turns=turns,
             metrics=metrics,
             interval=rules.interval,
+            pace=rules.pace,
             clock=clock,
             now=now,
             deadline=deadline,

@@ -102,18 +102,20 @@ def after_refused_resize(
     mode: UpdateMode,
     targets: Targets,
     interval: timedelta,
+    pace: timedelta = timedelta(),
     now: datetime,
 ) -> tuple[Decision, PodMemory]:
     """What follows from a refused resize call, and what to remember of it.
 
-    ``targets`` are what was asked for.
+    ``targets`` are what was asked for. ``pace`` is the time to leave between hiccups where
+    passes may follow each other at once: three within seconds are one.
     """
     tries = 1 if memory.refusal is None else memory.refusal.tries + 1
     decision = after_failure(classify(error), mode=mode, tries=tries)
     if is_infeasible(error, mode=mode):
         infeasible = Infeasible(targets=targets, reported=False)
         return decision, replace(memory, infeasible=infeasible, refusal=None)
-    pause = back_off(decision, tries=tries, interval=interval)
+    pause = back_off(decision, tries=tries, interval=interval) or pace
     refusal = Refusal(reason=decision.reason, tries=tries, until=now + pause, targets=targets)
     if decision.action is Action.WAIT and pause:
         decision = replace(decision, until=refusal.until)

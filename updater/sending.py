@@ -63,6 +63,7 @@ class Sender:
         turns: Turns,
         metrics: Metrics,
         interval: timedelta,
+        pace: timedelta,
         clock: Clock,
         now: datetime,
         deadline: float,
@@ -73,6 +74,7 @@ class Sender:
         self._turns = turns
         self._metrics = metrics
         self._interval = interval
+        self._pace = pace
         self._clock = clock
         self._now = now
         self._deadline = deadline  # on the event loop's clock
@@ -126,6 +128,7 @@ class Sender:
                     mode=mode,
                     targets=plan.targets,
                     interval=self._interval,
+                    pace=self._pace,
                     now=self._now,
                 )
             if not is_marked(resized):

@@ -86,6 +86,13 @@ class Settings(CommonSettings, LeaderElectionSettings):
         parse=duration,
         help="How long a resize may be in progress before mode InPlaceOrRecreate evicts.",
     )
+    event_driven: bool = flag(
+        "--event-driven",
+        default=False,
+        parse=boolean,
+        help="Also look for pods to update, within seconds, when a recommendation changes or a pod "
+        "becomes Ready, is OOM-killed, or ends a resize.",
+    )
     use_admission_controller_status: bool = flag(
         "--use-admission-controller-status",
         default=True,
@@ -138,6 +145,7 @@ class Settings(CommonSettings, LeaderElectionSettings):
         """The part that a pass needs; its decisions never see the whole."""
         return Rules(
             interval=self.interval,
+            pace=self.interval if self.event_driven else timedelta(),
             thresholds=Thresholds(
                 min_change=self.min_change,
                 min_lifetime=self.min_lifetime,

@@ -35,6 +35,7 @@ from updater.resize import (
 )
 from updater.resize_plan import ResizePlan
 from updater.sending import Sender
+from updater.settling import is_settling
 from updater.snapshot import AutoscaledPods
 from updater.startup_boost import (
     boost_duration,
@@ -130,13 +131,17 @@ class VpaPass:
                 controller,
                 pods,
                 replicas=scaled.replicas.get(controller),
-                out={pod.metadata.uid for pod in pods if is_out(pod, self._ledger.memory(pod))},
+                out={pod.metadata.uid for pod in pods if self._is_out(pod)},
                 boosted=any(boosted_containers(pod.metadata.annotations) for pod in pods),
                 mode=scaled.mode,
                 policy=rules,
             )
             for controller, pods in groups_of(self._live, scaled.controllers).items()
         }
+
+    def _is_out(self, pod: Pod) -> bool:
+        memory, pace = self._ledger.memory(pod), self._rules.pace
+        return is_out(pod, memory) or is_settling(pod, memory, within=pace, now=self._now)
 
     def _candidates(self, pods: Iterable[LivePod]) -> list[Candidate]:
         """The pods that are worth an update, best first; the others are settled at once."""

@@ -50,6 +50,7 @@ class Rules:
     """What the flags say, in the groups that decisions take."""
 
     interval: timedelta = timedelta(minutes=1)
+    pace: timedelta = timedelta()  # to leave between steps where passes may follow at once
     thresholds: Thresholds = field(default_factory=Thresholds)
     timeouts: Timeouts = field(default_factory=Timeouts)
     disruption: DisruptionPolicy = field(default_factory=DisruptionPolicy)

@@ -5,7 +5,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import uvloop
 
@@ -45,8 +45,25 @@ async def serve(
             loop.remove_signal_handler(number)
 
 
-async def every(seconds: float, cycle: Background, *, stop: asyncio.Event) -> None:
+class Rest(Protocol):
+    """Waits until the event loop's time ``due``, until ``stop`` is set, or as it sees fit."""
+
+    async def __call__(self, due: float, *, stop: asyncio.Event) -> None: ...
+
+
+async def pause_until(due: float, *, stop: asyncio.Event) -> None:
+    """Wait until the event loop's time ``due``, or until ``stop`` is set."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout_at(due):
+            await stop.wait()
+
+
+async def every(
+    seconds: float, cycle: Background, *, stop: asyncio.Event, rest: Rest = pause_until
+) -> None:
     """Start ``cycle`` every ``seconds``; one that overruns delays the next, never overlaps it.
+
+    ``rest`` is what happens in between; it may end sooner, and the next cycle then begins sooner.
 
     Once ``stop`` is set, the cycle at hand has two seconds left, and then it is cancelled: a
     call that hangs must not outlive the process that everybody waits for.
@@ -55,14 +72,7 @@ async def every(seconds: float, cycle: Background, *, stop: asyncio.Event) -> No
     while not stop.is_set():
         due = loop.time() + seconds
         await _with_grace(cycle, stop=stop)
-        await pause_until(due, stop=stop)
-
-
-async def pause_until(due: float, *, stop: asyncio.Event) -> None:
-    """Wait until the event loop's time ``due``, or until ``stop`` is set."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout_at(due):
-            await stop.wait()
+        await rest(due, stop=stop)
 
 
 async def unless_stopped(work: Background, *, stop: asyncio.Event) -> bool:

@@ -218,6 +218,7 @@ SHOWN_IN = {
         "test_what_is_known_answers_while_it_is_fetched_anew",
     ),
     "X61": ("updater/actuation.py", "uid=meta.uid"),
+    "X62": ("tests/unit/updater/test_wake.py", "def test_a_rest("),
     "X38": (CYCLE, "test_thirty_two_calls_wait_for_the_api_server_at_a_time"),
 }
 
