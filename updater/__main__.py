@@ -19,9 +19,11 @@ from common.runtime import logs, service
 from common.runtime.clock import Clock, SystemClock
 from common.runtime.health import Health, OpsServer
 from common.runtime.rate_limit import RateLimiter
+from updater import debugging
 from updater.actuation import Actuator
 from updater.live_pod import MANAGER
 from updater.metrics import Metrics
+from updater.plan import NotNow, Plan, Scope
 from updater.schedule import Admission, Updater, always_ready, by_lease
 from updater.sending import Turns
 from updater.settings import Settings
@@ -60,7 +62,16 @@ async def serve(settings: Settings, clock: Clock, *, environ: Mapping[str, str])
         metrics = Metrics(prometheus_client.REGISTRY)
         campaign = leader_election(settings, settings.leader_elect_resource_name, client, clock)
 
+        acting: Updater | None = None
+
+        async def plan(scope: Scope) -> Plan | NotNow:
+            if acting is not None:
+                return await acting.plan(scope)
+            standby = campaign is not None and not campaign.leading
+            return NotNow.NOT_LEADING if standby else NotNow.NOT_SYNCED
+
         async def main(stop: asyncio.Event) -> None:
+            nonlocal acting
             if campaign is not None and not await service.unless_stopped(
                 campaign.wait_leading, stop=stop
             ):
@@ -71,7 +82,7 @@ async def serve(settings: Settings, clock: Clock, *, environ: Mapping[str, str])
             gc.freeze()  # what was listed stays; the collector need not look at it again
             logger.info("caches have synced")
             health.arm()
-            updater = Updater(
+            updater = acting = Updater(
                 caches=caches,
                 targets=Targets(client, caches.controllers),
                 admission=_admission(settings, client, clock, environ),
@@ -100,6 +111,7 @@ async def serve(settings: Settings, clock: Clock, *, environ: Mapping[str, str])
             settings.address,
             checks={"caches": lambda: all(cache.synced for cache in caches.all())},
             profiling=settings.profiling,
+            routers=(debugging.router(plan),) if settings.debug_endpoints else (),
         )
         background: list[service.Background] = [ops.run, events.run]
         background += [cache.run for cache in caches.all()]

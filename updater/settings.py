@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from common.errors import ConfigError
 from common.flags import boolean, duration, flag
-from common.runtime.settings import CommonSettings, LeaderElectionSettings
+from common.runtime.settings import CommonSettings, LeaderElectionSettings, debug_flag
 from updater.disruption import DisruptionPolicy
 from updater.resize import Timeouts
 from updater.update_order import Thresholds
@@ -131,6 +131,9 @@ class Settings(CommonSettings, LeaderElectionSettings):
         help="Name of the Lease.",
     )
 
+    debug_endpoints: bool = debug_flag(
+        "GET /debug/plan on --address: what the next pass would decide about each pod, and why."
+    )
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, value in (

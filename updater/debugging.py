@@ -1,0 +1,290 @@
+"""``GET /debug/plan`` on the ops address: what the next pass would decide about each pod, and why.
+
+The plan is a pass that was rehearsed (``updater.plan``). Here it is told, one VPA after the other:
+the numbers beside a decision are looked up as they are sent, and never stand in memory at once.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import fastapi
+import msgspec
+from fastapi.responses import PlainTextResponse, StreamingResponse
+
+from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
+from common.api.base import Wire
+from common.kube.lease import AdmissionStatus
+from common.recommendation.actual import actual_requests
+from common.resources import ResourceQuantities
+from common.runtime.text_or_json import described, wants_text
+from updater.decision import Action, Decision, Reason
+from updater.fitting import Fits
+from updater.ledger import whole_seconds
+from updater.live_pod import LivePod
+from updater.plan import NotNow, Plan, Scope
+from updater.snapshot import AutoscaledPods, key_of, update_mode
+
+PATH = "/debug/plan"
+
+Planner = Callable[[Scope], Awaitable[Plan | NotNow]]
+
+_SLICE = 500  # rows that are written before other tasks get their turn
+_HEAD = ("NAMESPACE", "VPA", "POD", "DECISION", "REASON", "UNTIL", "MEANING")
+_NO_PODS = "none of the running pods is its own"
+_ALL_GONE = "its pods have been asked to go, and are still shown"
+
+Amounts = Mapping[str, str]
+"""Quantities by resource."""
+
+
+class ContainerNumbers(Wire, frozen=True, kw_only=True):
+    """What a container asks for, and what is recommended to it, fitted to the pod."""
+
+    name: str
+    requests: Amounts
+    target: Amounts
+    lower_bound: Amounts
+    upper_bound: Amounts
+
+
+class PodPlan(Wire, frozen=True, kw_only=True):
+    """What would be decided about a pod, and what is known of it.
+
+    ``until`` is the time before which nothing changes by itself; null: it is not known, or it is
+    not for time to change it. ``resource_diff`` is relative: 0.5 is half of what is requested.
+    """
+
+    name: str
+    decision: Action
+    reason: Reason
+    meaning: str
+    until: datetime | None
+    resource_diff: float | None
+    outside_range: bool | None
+    containers: tuple[ContainerNumbers, ...]
+
+
+class VpaPlan(Wire, frozen=True, kw_only=True):
+    """A VPA and those of its pods that are decided on; ``why`` says why there are none."""
+
+    namespace: str
+    name: str
+    mode: str
+    why: str | None
+    pods: tuple[PodPlan, ...]
+
+
+class Basis(Wire, frozen=True, kw_only=True):
+    """What the plan is based on. Without these there is no plan, so all are true but the last."""
+
+    at: datetime
+    leading: bool
+    caches_fresh: bool
+    admission: AdmissionStatus
+
+
+class PlanAnswer(Basis, frozen=True, kw_only=True):
+    """What the next pass would decide, if every call worked and no rate limit ended it."""
+
+    vpas: tuple[VpaPlan, ...]
+
+
+class NoPlan(Wire, frozen=True, kw_only=True):
+    """Why there is no plan."""
+
+    error: str
+
+
+def router(planner: Planner) -> fastapi.APIRouter:
+    """The endpoint; ``planner`` rehearses a pass."""
+    made = fastapi.APIRouter()
+
+    @made.get(PATH, response_model=None, responses=_responses())
+    async def plan(
+        request: fastapi.Request, namespace: str = "", vpa: str = ""
+    ) -> fastapi.Response:
+        """What the updater's next pass would decide about each pod, and why.
+
+        It is the pass itself, with hands that do nothing: rate limits don't count, and every call
+        works. ``namespace`` and ``vpa`` name what to look at; all else is left alone, and costs
+        nothing. With ``Accept: text/plain`` the answer is a table.
+        """
+        text = wants_text(request.headers.get("accept", ""))
+        found = await planner(Scope(namespace, vpa))
+        if isinstance(found, NotNow):
+            return _refused(found, text=text)
+        if text:
+            return StreamingResponse(as_text(found), media_type="text/plain")
+        return StreamingResponse(as_json(found), media_type="application/json")
+
+    return made
+
+
+def _refused(found: NotNow, *, text: bool) -> fastapi.Response:
+    status = 409 if found in _BUSY else 503
+    if text:
+        return PlainTextResponse(f"no plan: {found}\n", status_code=status)
+    body = msgspec.json.encode(NoPlan(error=found)) + b"\n"
+    return fastapi.Response(body, status_code=status, media_type="application/json")
+
+
+_BUSY = frozenset({NotNow.PLANNING, NotNow.UNDER_WAY})
+
+
+def _responses() -> dict[int | str, dict[str, Any]]:
+    answer = partial(described, path=PATH, method="get")
+    table = "\n".join(_aligned([_HEAD, _EXAMPLE], _widths([_HEAD, _EXAMPLE]))) + "\n"
+    busy, away = f"no plan: {NotNow.PLANNING}\n", f"no plan: {NotNow.NOT_LEADING}\n"
+    return {
+        200: answer(PlanAnswer, status=200, text=table)
+        | {"description": "A decision for each pod, and the reason for it."},
+        409: answer(NoPlan, status=409, text=busy)
+        | {"description": "Not at this moment; ask again."},
+        503: answer(NoPlan, status=503, text=away)
+        | {"description": "This process decides nothing now; says why."},
+    }
+
+
+# The answers
+
+
+async def as_json(plan: Plan) -> AsyncIterator[bytes]:
+    """A ``PlanAnswer``, VPA by VPA."""
+    encode = msgspec.json.encode
+    basis = Basis(at=plan.taken_at, leading=True, caches_fresh=True, admission=plan.admission)
+    yield encode(basis).removesuffix(b"}") + b',"vpas":['
+    separator = b"\n"
+    for vpa in _told(plan):
+        yield separator + encode(vpa)
+        separator = b",\n"
+        await asyncio.sleep(0)
+    yield b"\n]}\n"
+
+
+async def as_text(plan: Plan) -> AsyncIterator[str]:
+    """A table with a line for each pod, below what it is based on."""
+    rows = [_HEAD]
+    for number, row in enumerate(_rows(plan)):
+        rows.append(row)
+        if number % _SLICE == _SLICE - 1:
+            await asyncio.sleep(0)
+    widths = _widths(rows)
+    at = whole_seconds(plan.taken_at)
+    yield f"At {at}; leading, caches fresh, admission {plan.admission}\n\n"
+    for start in range(0, len(rows), _SLICE):
+        yield "".join(f"{line}\n" for line in _aligned(rows[start : start + _SLICE], widths))
+        await asyncio.sleep(0)
+
+
+Row = tuple[str, str, str, str, str, str, str]
+
+_EXAMPLE: Row = (
+    *("shop", "web", "web-5d4f8c7b9-x2x8q", Action.LEAVE.value, Reason.TOO_YOUNG.value),
+    *("2026-03-01T12:00:00Z", Reason.TOO_YOUNG.meaning),
+)
+
+
+def _rows(plan: Plan) -> Iterator[Row]:
+    for vpa, scaled, why in _by_vpa(plan):
+        namespace, name = key_of(vpa)
+        if why is not None:
+            yield namespace, name, "-", "-", "-", "-", why
+        for pod, decision in _decided(scaled, plan):
+            until = "-" if decision.until is None else whole_seconds(decision.until)
+            yield (
+                *(namespace, name, pod.metadata.name),
+                *(decision.action.value, decision.reason.value, until, decision.reason.meaning),
+            )
+
+
+def _widths(rows: list[Row]) -> list[int]:
+    """Of all columns but the last one, which is as long as it is."""
+    return [max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1]]
+
+
+def _aligned(rows: list[Row], widths: list[int]) -> Iterator[str]:
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        yield "  ".join((*cells, row[-1]))
+
+
+# What a plan says
+
+
+def _by_vpa(
+    plan: Plan,
+) -> Iterator[tuple[VerticalPodAutoscaler, AutoscaledPods | None, str | None]]:
+    """Each VPA, its pods if it has any, and why none of them is decided on."""
+    scaled = {key_of(each.vpa): each for each in plan.snapshot.autoscaled}
+    for vpa in sorted(plan.vpas, key=key_of):
+        found = scaled.get(key_of(vpa))
+        yield vpa, found, _why_none(vpa, found, plan)
+
+
+def _decided(scaled: AutoscaledPods | None, plan: Plan) -> Iterator[tuple[LivePod, Decision]]:
+    for pod in () if scaled is None else scaled.pods:
+        decision = plan.decisions.get(pod.metadata.uid)
+        if decision is not None:
+            yield pod, decision
+
+
+def _why_none(vpa: VerticalPodAutoscaler, scaled: AutoscaledPods | None, plan: Plan) -> str | None:
+    if key_of(vpa) in plan.skipped:
+        return plan.skipped[key_of(vpa)]
+    if any(_decided(scaled, plan)):
+        return None
+    mode = update_mode(vpa)
+    if mode in (UpdateMode.OFF, UpdateMode.INITIAL):
+        return f"mode {mode} changes no running pods"
+    return _ALL_GONE if scaled is not None and scaled.pods else _NO_PODS
+
+
+def _told(plan: Plan) -> Iterator[VpaPlan]:
+    for vpa, scaled, why in _by_vpa(plan):
+        policy = vpa.spec.update_policy
+        written = None if policy is None else policy.update_mode
+        yield VpaPlan(
+            namespace=vpa.metadata.namespace,
+            name=vpa.metadata.name,
+            mode=update_mode(vpa) or written or "",
+            why=why,
+            pods=() if scaled is None else _pods(scaled, plan),
+        )
+
+
+def _pods(scaled: AutoscaledPods, plan: Plan) -> tuple[PodPlan, ...]:
+    fits = Fits(scaled.vpa, scaled.limit_ranges)
+    return tuple(_pod(pod, decision, fits) for pod, decision in _decided(scaled, plan))
+
+
+def _pod(pod: LivePod, decision: Decision, fits: Fits) -> PodPlan:
+    measured = fits.measured(pod)
+    known = None if isinstance(measured, Decision) else measured
+    return PodPlan(
+        name=pod.metadata.name,
+        decision=decision.action,
+        reason=decision.reason,
+        meaning=decision.reason.meaning,
+        until=decision.until,
+        resource_diff=None if known is None else known.drift.resource_diff,
+        outside_range=None if known is None else known.drift.outside_range,
+        containers=()
+        if known is None
+        else tuple(
+            ContainerNumbers(
+                name=name,
+                requests=_amounts(actual_requests(pod, name)),
+                target=_amounts(amounts.target),
+                lower_bound=_amounts(amounts.lower_bound),
+                upper_bound=_amounts(amounts.upper_bound),
+            )
+            for name, amounts in known.processed.containers.items()
+        ),
+    )
+
+
+def _amounts(amounts: ResourceQuantities) -> Amounts:
+    return {resource: str(amount) for resource, amount in amounts.items()}
