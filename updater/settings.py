@@ -124,6 +124,9 @@ class Settings(CommonSettings, LeaderElectionSettings):
         parse=str,
         help="Where to serve /metrics, /health-check and /readyz.",
     )
+    debug_endpoints: bool = debug_flag(
+        "GET /debug/plan on --address: what the next pass would decide about each pod, and why."
+    )
     leader_elect_resource_name: str = flag(
         "--leader-elect-resource-name",
         default="vpa-updater",
@@ -131,9 +134,6 @@ class Settings(CommonSettings, LeaderElectionSettings):
         help="Name of the Lease.",
     )
 
-    debug_endpoints: bool = debug_flag(
-        "GET /debug/plan on --address: what the next pass would decide about each pod, and why."
-    )
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, value in (
