@@ -21,6 +21,7 @@ from updater.decision import Reason
 from updater.disruption import DisruptionPolicy
 from updater.live_pod import LivePod, LivePodMeta
 from updater.metrics import Metrics
+from updater.outcomes import Turn
 from updater.sending import Turns
 from updater.snapshot import AutoscaledPods, ClusterSnapshot
 from updater.work import Hands as AnyHands
@@ -45,6 +46,8 @@ class Hands:
     evicted: list[str] = field(default_factory=list)
     marked: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    turns: list[tuple[Turn, str]] = field(default_factory=list)
     loses: "Present | None" = None  # sight of the cluster, with the first refused eviction
 
     async def evict(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None:
@@ -66,6 +69,12 @@ class Hands:
 
     def tell_skipped(self, pod: Pod, reason: Reason) -> None:
         self.skipped.append(pod.metadata.name)
+
+    def tell_refused(self, pod: Pod, cause: str) -> None:
+        self.refused[pod.metadata.name] = cause
+
+    def tell_turn(self, vpa: VerticalPodAutoscaler, turn: Turn, cause: str) -> None:
+        self.turns.append((turn, cause))
 
 
 @dataclass(slots=True)
@@ -124,7 +133,9 @@ def snapshot(
 
 
 OPEN = Rules(
-    disruption=DisruptionPolicy(tolerance_fraction=1.0), features=FeatureGates(in_place=True)
+    disruption=DisruptionPolicy(tolerance_fraction=1.0),
+    features=FeatureGates(in_place=True),
+    checks_outcomes=False,  # which has tests of its own
 )
 HALF = replace(OPEN, disruption=DisruptionPolicy(tolerance_fraction=0.5))
 

@@ -3,11 +3,15 @@
 import asyncio
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 
+from common.api.autoscaling import VerticalPodAutoscaler
 from common.runtime.clock import Clock
 from updater.attempts import Attempts
 from updater.ledger import Ledger, Tell, log_change
 from updater.metrics import Metrics
+from updater.outcomes import Observation, Turn
+from updater.probation import Probations, sentence
 from updater.sending import CALLS_ABREAST, Sender, Turns
 from updater.snapshot import AutoscaledPods, ClusterSnapshot
 from updater.vpa_pass import Means, VpaPass
@@ -44,7 +48,11 @@ class Pass:
         self._snapshot = snapshot
         self._metrics = metrics
         self._ledger = Ledger(attempts, tell=tell)
+        self._hands = hands
         now = clock.now()
+        self._probations = None
+        if rules.checks_outcomes:
+            self._probations = Probations(attempts.outcomes, snapshot, now, self._tell_outcomes)
         self._sender = Sender(
             present=present,
             hands=hands,
@@ -63,6 +71,7 @@ class Pass:
             sender=self._sender,
             hands=hands,
             metrics=metrics,
+            probations=self._probations,
             admission_ready=admission_ready,
             now=now,
         )
@@ -71,7 +80,16 @@ class Pass:
     @property
     def attempts(self) -> Attempts:
         """What to remember for the next pass."""
-        return self._ledger.attempts(self._snapshot.living)
+        attempts = self._ledger.attempts(self._snapshot.living)
+        if self._probations is None:
+            return attempts
+        return replace(attempts, outcomes=self._probations.outcomes)
+
+    def _tell_outcomes(self, vpa: VerticalPodAutoscaler, found: Observation) -> None:
+        for note in found.notes:
+            self._metrics.came_out(note.sighting)
+        if found.turn is not Turn.NONE:
+            self._hands.tell_turn(vpa, found.turn, sentence(found))
 
     async def run(self, *, first: int = 0) -> None:
         """Visit every VPA once, starting with the one at ``first``.

@@ -23,6 +23,7 @@ from updater.snapshot import (
     Caches,
     ClusterSnapshot,
     Patience,
+    acts,
     freeze,
     key_of,
     live_pods,
@@ -188,9 +189,13 @@ class Updater:
             )
             with self._timed("EvictPods", self._metrics):
                 await current.run(first=self._passes)
-            self._attempts = current.attempts
-            there = self._caches.vpas.snapshot.items()
-            self._metrics.keep_only({key_of(vpa) for vpa in there})
+            there = {vpa.metadata.uid: vpa for vpa in self._caches.vpas.snapshot.items()}
+            self._attempts = current.attempts.about(there.keys())
+            self._metrics.keep_only({key_of(vpa) for vpa in there.values()})
+            outcomes = self._attempts.outcomes.items()
+            self._metrics.publish_suspended(
+                key_of(there[uid]) for uid, each in outcomes if each.suspended and acts(there[uid])
+            )
 
     def _believe(self, *, fresh: bool) -> bool:
         """Say it once when the caches stop or start to follow the API server."""
@@ -242,6 +247,7 @@ class Updater:
                 matched,
                 self._caches,
                 living=frozenset(pod.metadata.uid for pod in pods),
+                owing=self._attempts.owing,
             )
         skipped = passed_over(vpas, self._rules.features) | unresolved
         return Picture(vpas=vpas, skipped=skipped, snapshot=snapshot)

@@ -95,8 +95,11 @@ class Sender:
             except KubeError as error:
                 self._metrics.eviction_failed(work.labels, "EvictionError")
                 _note_refusal("eviction refused", pod, error, work)
+                if may_have_happened(error):
+                    work.note_eviction(pod, now=self._clock.now())
                 return after_refused_eviction(error), memory
         work.evicted = True
+        work.note_eviction(pod, now=self._clock.now())
         self._metrics.evicted(work.labels)
         return evict(reason), replace(memory, evicted=True)
 

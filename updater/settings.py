@@ -93,6 +93,13 @@ class Settings(CommonSettings, LeaderElectionSettings):
         help="Also look for pods to update, within seconds, when a recommendation changes or a pod "
         "becomes Ready, is OOM-killed, or ends a resize.",
     )
+    eviction_outcome_check: bool = flag(
+        "--eviction-outcome-check",
+        default=True,
+        parse=boolean,
+        help="Evict at most three pods of a VPA before a replacement came up with the "
+        "recommendation, and after three that did not only one an hour.",
+    )
     use_admission_controller_status: bool = flag(
         "--use-admission-controller-status",
         default=True,
@@ -164,6 +171,7 @@ class Settings(CommonSettings, LeaderElectionSettings):
                 in_place_skips_budget=self.in_place_skip_disruption_budget,
             ),
             features=self.feature_gates,
+            checks_outcomes=self.eviction_outcome_check,
         )
 
     def lease_namespace(self, environ: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ from functools import partial
 from common.annotations import boosted_containers
 from common.api.autoscaling import UpdateMode
 from common.api.core import Pod
+from common.quantity import QuantityError
 from common.target.owners import Controller
 from updater.abreast import Begin, act_abreast
 from updater.attempts import PodMemory
@@ -20,12 +21,14 @@ from updater.candidate import (
     plan_candidate,
     plan_unboost,
 )
-from updater.decision import Action, Decision, Reason, wait
+from updater.decision import Action, Decision, Reason, leave, wait
 from updater.disruption import ReplicaGroup, decide_eviction, groups_of, replica_group
 from updater.eviction_requirements import requirements_met
 from updater.ledger import Ledger
 from updater.live_pod import LivePod
 from updater.metrics import Metrics, VpaLabels, size_label
+from updater.probation import Probations
+from updater.replacement import Replacements
 from updater.resize import (
     ResizeDecision,
     decide_resize,
@@ -60,6 +63,7 @@ class Means:
     sender: Sender
     hands: Hands
     metrics: Metrics
+    probations: Probations | None  # None: what evictions come to isn't looked at
     admission_ready: bool
     now: datetime
 
@@ -79,11 +83,17 @@ class VpaPass:
         self._live = [pod for pod in scaled.pods if not self._ledger.memory(pod).evicted]
         meta = scaled.vpa.metadata
         labels = VpaLabels(size_label(len(self._live)), scaled.mode, meta.name, meta.namespace)
-        self._work = Work(scaled, labels, self._groups())
+        self._probation = None if means.probations is None else means.probations.of(scaled)
+        self._replacements = Replacements(scaled.vpa, scaled.limit_ranges)
+        self._work = Work(scaled, labels, self._groups(), self._probation)
         self._due: Sequence[tuple[Candidate, Reason]] = ()
 
     async def resize(self) -> bool:
         """Do all but the evictions; whether some are to be done."""
+        if self._probation is not None:
+            self._probation.observe_if_waiting()
+        if not self._scaled.pods:
+            return False
         labels, mode = self._work.labels, self._scaled.mode
         self._ledger.figures.controlled[labels.size, mode.value] += len(self._live)
         self._metrics.prepare(labels)
@@ -105,7 +115,7 @@ class VpaPass:
             self._due,
             lane=lambda due: self._work.controller(due[0].pod),
             decide=lambda due: self._evict(*due),
-            settle=lambda due, decision: self._settle(due[0].pod, decision),
+            settle=lambda due, decision: self._settle_unevicted(due[0].pod, decision),
         )
         self._count_done()
 
@@ -304,6 +314,8 @@ class VpaPass:
 
     def _evict(self, candidate: Candidate, why: Reason) -> Decision | Begin:
         pod, decision = candidate.pod, self._decide_eviction(candidate, why)
+        if decision.action is Action.EVICT:
+            decision = self._look_ahead(pod, decision)
         if decision.action is not Action.EVICT:
             return decision
 
@@ -312,7 +324,31 @@ class VpaPass:
             ended = await self._sender.evict(pod, decision.reason, memory, self._work)
             self._ledger.settle(pod, *ended)
 
-        return self._begin(pod, evict)
+        counted = evict if self._probation is None else self._probation.counted(evict)
+        return self._begin(pod, counted)
+
+    def _look_ahead(self, pod: Pod, decision: Decision) -> Decision:
+        """Whether the pod's replacement may be expected to come, and to come up as it should.
+
+        D30 and the outcomes of earlier evictions. What it takes to know that is dear, so who may
+        not be evicted anyway isn't asked.
+        """
+        if self._probation is not None:
+            self._probation.observe()
+            allowed = self._probation.allowance()
+            if allowed.reason is not None and not allowed.allows_one:
+                return wait(allowed.reason, until=allowed.until)
+        try:
+            refused = self._replacements.refusal(pod)
+        except QuantityError:
+            return leave(Reason.UNREADABLE)
+        return wait(Reason.REPLACEMENT_WOULD_BE_REFUSED) if refused else decision
+
+    def _settle_unevicted(self, pod: Pod, decision: Decision) -> None:
+        told = self._ledger.memory(pod).decision == decision
+        if decision.reason is Reason.REPLACEMENT_WOULD_BE_REFUSED and not told:
+            self._hands.tell_refused(pod, self._replacements.refusal(pod))
+        self._settle(pod, decision)
 
     def _decide_eviction(self, candidate: Candidate, why: Reason) -> Decision:
         pod, policy = candidate.pod, self._scaled.vpa.spec.update_policy

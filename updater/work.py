@@ -2,7 +2,7 @@
 
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from common.api.autoscaling import VerticalPodAutoscaler
@@ -14,13 +14,15 @@ from updater.abreast import Begin
 from updater.decision import Reason
 from updater.disruption import DisruptionPolicy, ReplicaGroup
 from updater.metrics import VpaLabels
+from updater.outcomes import Turn
+from updater.probation import Probation
 from updater.resize import Timeouts
 from updater.snapshot import AutoscaledPods
 from updater.update_order import Thresholds
 
 
 class Hands(Protocol):
-    """Carries out decisions; ``actuation.Actuator`` and the fakes of tests."""
+    """Carries out decisions, and tells of some; ``actuation.Actuator`` and the fakes of tests."""
 
     async def evict(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None: ...
 
@@ -29,6 +31,10 @@ class Hands(Protocol):
     async def annotate(self, pod: Pod, operations: Sequence[Operation]) -> None: ...
 
     def tell_skipped(self, pod: Pod, reason: Reason) -> None: ...
+
+    def tell_refused(self, pod: Pod, cause: str) -> None: ...
+
+    def tell_turn(self, vpa: VerticalPodAutoscaler, turn: Turn, cause: str) -> None: ...
 
 
 class Present(Protocol):
@@ -55,6 +61,7 @@ class Rules:
     timeouts: Timeouts = field(default_factory=Timeouts)
     disruption: DisruptionPolicy = field(default_factory=DisruptionPolicy)
     features: FeatureGates = field(default_factory=FeatureGates)
+    checks_outcomes: bool = True  # of evictions
 
 
 @dataclass(slots=True)
@@ -64,6 +71,7 @@ class Work:
     scaled: AutoscaledPods
     labels: VpaLabels
     groups: dict[Controller, ReplicaGroup]
+    probation: Probation | None = None  # None: what evictions come to isn't looked at
     evicted: bool = False
     resized: bool = False
 
@@ -73,6 +81,12 @@ class Work:
     def group(self, pod: Pod) -> ReplicaGroup | None:
         controller = self.controller(pod)
         return None if controller is None else self.groups.get(controller)
+
+    def note_eviction(self, pod: Pod, *, now: datetime) -> None:
+        """The API server took the pod's eviction, or may have taken it."""
+        controller = self.controller(pod)
+        if self.probation is not None and controller is not None:
+            self.probation.note_eviction(pod, controller, now=now)
 
     def reserved(self, pod: Pod, call: Begin) -> Begin:
         """The same call, which takes the pod's part of its group's budget when it is begun.

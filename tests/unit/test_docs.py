@@ -218,7 +218,8 @@ SHOWN_IN = {
         "test_what_is_known_answers_while_it_is_fetched_anew",
     ),
     "X61": ("updater/actuation.py", "uid=meta.uid"),
-    "X62": ("tests/unit/updater/test_wake.py", "def test_a_rest("),
+    "X62": ("tests/shell/test_updater_wake.py", "test_a_group_is_through_wave_by_wave"),
+    "X63": ("tests/unit/updater/test_probation.py", "test_no_more_go_in_the_next_pass"),
     "X38": (CYCLE, "test_thirty_two_calls_wait_for_the_api_server_at_a_time"),
 }
 

@@ -1,0 +1,232 @@
+"""Passes that look at what evictions come to, and at what would come after them."""
+
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from builders import vpa
+from common.api.autoscaling import UpdateMode
+from common.api.core import LimitRangeItem, LimitRangeSpec
+from common.errors import InvalidError, TooManyRequestsError, UnreachableError
+from common.target.owners import Controller
+from replacements import HOUR, MINUTE, SECOND
+from updater.attempts import Attempts
+from updater.decision import Decision, Reason, evict, leave, wait
+from updater.outcomes import NOTHING_YET, Eviction, Note, Observation, Outcomes, Turn
+from updater.probation import sentence
+from updater.sighting import Sighting
+from updater.snapshot import ClusterSnapshot, GroupSize
+from updater_harness import NAMES, NOW, OPEN, WEB, Hands, run, snapshot
+
+CHECKED = replace(OPEN, checks_outcomes=True)
+UID = "uid-vpa-web"
+OUTSIDE = evict(Reason.OUTSIDE_RANGE)
+UNVERIFIED = wait(Reason.REPLACEMENT_UNVERIFIED)
+SUSPENDED = wait(Reason.ACTUATION_SUSPENDED)
+VERIFIED = Outcomes(looked=True, verified=True)
+REFUSED = InvalidError("refused", reason="Invalid")
+PROTECTED = TooManyRequestsError("no", reason="TooManyRequests")
+LOST = UnreachableError("no answer")
+
+
+def decisions(after: Attempts) -> list[Decision | None]:
+    return [after.of(f"uid-{name}").decision for name in NAMES]
+
+
+def given(outcomes: Outcomes) -> Attempts:
+    return Attempts(outcomes={UID: outcomes})
+
+
+# How many
+
+
+async def test_three_pods_of_a_vpa_go_before_a_replacement_was_seen() -> None:
+    hands = Hands()
+    after = await run(snapshot(UpdateMode.RECREATE), hands, rules=CHECKED)
+    assert hands.evicted == NAMES[:3]
+    assert decisions(after) == [OUTSIDE] * 3 + [UNVERIFIED] * 2
+    assert len(after.outcomes[UID].unverified) == 3
+    assert after.owing == {UID: {WEB}}
+
+
+async def test_no_more_go_in_the_next_pass() -> None:
+    first, second = Hands(), Hands()
+    attempts = await run(snapshot(UpdateMode.RECREATE), first, rules=CHECKED)
+    await run(snapshot(UpdateMode.RECREATE), second, rules=CHECKED, attempts=attempts)
+    assert second.evicted == []
+
+
+async def test_without_the_check_all_go_and_nothing_is_remembered() -> None:
+    hands = Hands()
+    after = await run(snapshot(UpdateMode.RECREATE), hands)
+    assert hands.evicted == NAMES
+    assert after.outcomes == {}
+
+
+async def test_once_verified_the_budget_alone_counts() -> None:
+    hands = Hands()
+    await run(snapshot(UpdateMode.RECREATE), hands, rules=CHECKED, attempts=given(VERIFIED))
+    assert hands.evicted == NAMES
+
+
+async def test_evictions_after_failed_resizes_are_counted_as_well() -> None:
+    hands = Hands(resize_errors=dict.fromkeys(NAMES, REFUSED))
+    await run(snapshot(UpdateMode.IN_PLACE_OR_RECREATE), hands, rules=CHECKED)
+    assert (hands.resized, hands.evicted) == (NAMES, NAMES[:3])
+
+
+async def test_what_is_refused_leaves_its_place_to_the_next_pod() -> None:
+    hands = Hands(eviction_errors={"web-0": PROTECTED})
+    after = await run(snapshot(UpdateMode.RECREATE), hands, rules=CHECKED)
+    assert hands.evicted == NAMES[:4]
+    assert decisions(after)[-1] == UNVERIFIED
+
+
+async def test_what_may_have_happened_counts() -> None:
+    hands = Hands(eviction_errors=dict.fromkeys(NAMES, LOST))
+    await run(snapshot(UpdateMode.RECREATE), hands, rules=CHECKED)
+    assert hands.evicted == NAMES[:3]
+
+
+# Suspended
+
+
+@pytest.mark.parametrize(
+    ("probe_at", "evicted"),
+    [
+        pytest.param(NOW + SECOND, [], id="before the next probe is due"),
+        pytest.param(NOW, ["web-0"], id="when it is due"),
+    ],
+)
+async def test_suspended(probe_at: datetime, evicted: list[str]) -> None:
+    hands = Hands()
+    stopped = Outcomes(looked=True, misses=3, probe_at=probe_at)
+    rest = given(stopped)
+    after = await run(snapshot(UpdateMode.RECREATE), hands, rules=CHECKED, attempts=rest)
+    assert hands.evicted == evicted
+    last = decisions(after)[-1]
+    assert last == SUSPENDED
+    assert last is not None
+    assert last.until == after.outcomes[UID].probe_at == (NOW + HOUR if evicted else probe_at)
+
+
+async def test_a_refused_probe_is_tried_with_the_next_pod() -> None:
+    hands = Hands(eviction_errors=dict.fromkeys(NAMES[:2], PROTECTED))
+    stopped = Outcomes(looked=True, misses=3, probe_at=NOW)
+    await run(snapshot(UpdateMode.RECREATE), hands, rules=CHECKED, attempts=given(stopped))
+    assert hands.evicted == NAMES[:3]
+
+
+# What came
+
+
+def nobody_left(sizes: dict[Controller, GroupSize]) -> ClusterSnapshot:
+    """A VPA whose pods are all gone."""
+    whole = snapshot(UpdateMode.RECREATE)
+    scaled = replace(whole.autoscaled[0], pods=(), controllers={}, replicas={}, sizes=sizes)
+    return ClusterSnapshot(autoscaled=(scaled,), living=frozenset())
+
+
+def overdue(count: int) -> Outcomes:
+    lost = Eviction(controller=WEB, uid="gone", vpa=vpa(), gone_since=NOW - 2 * MINUTE)
+    return Outcomes(looked=True, unverified=(lost,) * count)
+
+
+async def test_pods_that_never_came_suspend_a_vpa_without_pods_and_are_told() -> None:
+    hands, registry = Hands(), CollectorRegistry()
+    after = await run(
+        nobody_left({WEB: GroupSize(wanted=3)}),
+        hands,
+        rules=CHECKED,
+        attempts=given(overdue(3)),
+        registry=registry,
+    )
+    assert after.outcomes[UID].suspended
+    ((turn, cause),) = hands.turns
+    assert turn is Turn.SUSPENDED
+    assert "not created within two minutes" in cause
+    outcomes = "vpa_updater_eviction_outcomes_total"
+    assert registry.get_sample_value(outcomes, {"came": "not_created"}) == 3
+
+
+async def test_pods_that_exist_without_a_node_are_waited_for() -> None:
+    hands = Hands()
+    there = nobody_left({WEB: GroupSize(wanted=3, existing=3)})
+    after = await run(there, hands, rules=CHECKED, attempts=given(overdue(3)))
+    assert len(after.outcomes[UID].unverified) == 3
+    assert hands.turns == []
+
+
+async def test_pods_that_are_going_are_waited_for() -> None:
+    there = nobody_left({WEB: GroupSize(wanted=3)})
+    going = replace(there, terminating=frozenset({"gone"}))
+    after = await run(going, Hands(), rules=CHECKED, attempts=given(overdue(1)))
+    assert after.outcomes[UID].misses == 0
+
+
+async def test_of_vpas_with_nothing_to_evict_nothing_is_known() -> None:
+    quiet = snapshot(UpdateMode.RECREATE, recommended=False)
+    assert (await run(quiet, Hands(), rules=CHECKED)).outcomes == {}
+
+
+def test_outcomes_are_forgotten_with_their_vpa() -> None:
+    attempts = Attempts(outcomes={"here": VERIFIED, "gone": NOTHING_YET})
+    assert attempts.about({"here", "new"}).outcomes == {"here": VERIFIED}
+
+
+SENTENCES = [
+    (
+        (Note(Sighting.NOT_CREATED), Note(Sighting.UNPATCHED, "web-1")),
+        "the last one, web-1, was not patched",
+    ),
+    ((Note(Sighting.OUTSIDE_RANGE, "web-1"), Note(Sighting.UNKNOWN)), "are not those recommended"),
+    ((Note(Sighting.NOT_CREATED),), "a quota, a LimitRange or a webhook that refuses pods"),
+    ((), "they were there when the updater started"),
+]
+
+
+@pytest.mark.parametrize(("notes", "want"), SENTENCES)
+def test_a_suspension_tells_what_to_look_at(notes: tuple[Note, ...], want: str) -> None:
+    told = sentence(Observation(outcomes=NOTHING_YET, notes=notes, turn=Turn.SUSPENDED))
+    assert told.startswith("Evictions are suspended, but for one an hour: 3 pods in a row")
+    assert want in told
+
+
+# D30
+
+
+def limited(most: str, **default: str) -> ClusterSnapshot:
+    """Under a LimitRange that wants a limit of memory, which the pods have by default or never."""
+    whole = snapshot(UpdateMode.RECREATE)
+    item = LimitRangeItem(type="Container", max={"memory": most}, default=default)
+    scaled = replace(whole.autoscaled[0], limit_ranges=(LimitRangeSpec(limits=(item,)),))
+    return replace(whole, autoscaled=(scaled,))
+
+
+async def test_no_pod_goes_whose_replacement_would_be_refused() -> None:
+    hands = Hands()
+    after = await run(limited("1Gi"), hands)
+    assert hands.evicted == []
+    assert decisions(after) == [wait(Reason.REPLACEMENT_WOULD_BE_REFUSED)] * 5
+    assert set(hands.refused) == set(NAMES)
+    assert hands.refused["web-0"] == (
+        "container app would have no memory limit, and the LimitRange's max for a Container is 1Gi"
+    )
+    again = Hands()
+    await run(limited("1Gi"), again, attempts=after)
+    assert again.refused == {}
+
+
+async def test_where_the_bound_holds_all_go() -> None:
+    hands = Hands()
+    await run(limited("1Gi", memory="20Mi"), hands)
+    assert hands.evicted == NAMES
+
+
+async def test_a_limit_range_that_cannot_be_read_keeps_pods() -> None:
+    hands = Hands()
+    after = await run(limited("much"), hands)
+    assert hands.evicted == []
+    assert decisions(after) == [leave(Reason.UNREADABLE)] * 5
