@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from builders import recommendation, vpa
+from builders import container, recommendation, vpa
 from common.api.autoscaling import ContainerRecommendation, UpdateMode, VerticalPodAutoscaler
 from common.api.core import (
     ContainerState,
@@ -24,8 +24,9 @@ from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
 from updater.attempts import NOTHING, Attempts, PodMemory, SentResize
 from updater.settling import is_settling
+from updater.snapshot import ClusterSnapshot
 from updater.wake import Alarm, is_news_of_pod, is_news_of_vpa, rest_after
-from updater_harness import NAMES, NOW, OPEN, Hands, live_pod, run, snapshot
+from updater_harness import HALF, NAMES, NOW, OPEN, Hands, live_pod, run, snapshot
 
 SMALL, LARGE = recommendation(target={"cpu": "100m"}), recommendation(target={"cpu": "1"})
 
@@ -239,3 +240,28 @@ async def test_where_passes_follow_at_once_three_hiccups_in_a_row_are_three_inte
         attempts = await run(given, hands, attempts=attempts, rules=replace(OPEN, pace=MINUTE))
     assert hands.resized == NAMES
     assert hands.evicted == []
+
+
+async def test_where_passes_follow_at_once_a_replacement_counts_once_it_is_ready() -> None:
+    """Three of three, one may be missing: a replacement that runs, and doesn't serve yet, is it."""
+    given = snapshot(UpdateMode.RECREATE, names=["web-0", "web-1", "web-2"])
+    (scaled,) = given.autoscaled
+    status = msgspec.structs.replace(
+        scaled.pods[2].status,
+        start_time=NOW - timedelta(seconds=5),
+        conditions=(PodCondition(type="Ready", status="False"),),
+    )
+    coming = msgspec.structs.replace(
+        scaled.pods[2],
+        status=status,
+        spec=msgspec.structs.replace(
+            scaled.pods[2].spec,
+            containers=(container(requests={"cpu": "250m", "memory": "256Mi"}),),
+        ),
+    )
+    one = replace(scaled, pods=(*scaled.pods[:2], coming))
+    for pace, evicted in ((timedelta(), ["web-0"]), (MINUTE, [])):
+        hands = Hands()
+        rules = replace(HALF, pace=pace)
+        await run(ClusterSnapshot(autoscaled=(one,), living=given.living), hands, rules=rules)
+        assert hands.evicted == evicted
