@@ -84,6 +84,8 @@ def judge_pod(
         thresholds=thresholds,
         now=now,
     )
+    if verdict is Verdict.DRIFTED and drift.resource_diff == 0:
+        return _LEFT[Verdict.NO_CHANGE]  # with a threshold of zero the reference evicts it
     if verdict is Verdict.TOO_YOUNG:
         return leave(Reason.TOO_YOUNG, until=ending(started_at, thresholds.min_lifetime))
     if not verdict.wants_update:

@@ -220,6 +220,10 @@ SHOWN_IN = {
     "X61": ("updater/actuation.py", "uid=meta.uid"),
     "X62": ("tests/shell/test_updater_wake.py", "test_a_group_is_through_wave_by_wave"),
     "X63": ("tests/unit/updater/test_probation.py", "test_no_more_go_in_the_next_pass"),
+    "X64": (
+        "tests/unit/updater/test_candidate.py",
+        "test_a_threshold_of_zero_takes_nobody_down_for_no_difference",
+    ),
     "X38": (CYCLE, "test_thirty_two_calls_wait_for_the_api_server_at_a_time"),
 }
 

@@ -26,6 +26,7 @@ from updater.resize_plan import ResizePlan
 from updater.update_order import Thresholds
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+USUAL = Thresholds()
 HOUR = timedelta(hours=1)
 IN_RANGE = recommendation(
     target={"cpu": "200m", "memory": "100Mi"},
@@ -114,14 +115,18 @@ CASES = [
 
 
 def judged(
-    given: Pod, autoscaler: VerticalPodAutoscaler, *, resized_at: datetime | None = None
+    given: Pod,
+    autoscaler: VerticalPodAutoscaler,
+    *,
+    resized_at: datetime | None = None,
+    thresholds: Thresholds = USUAL,
 ) -> Candidate | Decision:
     return judge_pod(
         given,
         Fits(autoscaler),
         memory=PodMemory(),
         resized_at=resized_at,
-        thresholds=Thresholds(),
+        thresholds=thresholds,
         features=FeatureGates(),
         now=NOW,
     )
@@ -142,6 +147,29 @@ def test_a_vpa_without_recommendation_leaves_its_pods_alone() -> None:
     outcome = judged(aged(24 * HOUR), vpa(recommendations=None))
     assert isinstance(outcome, Decision)
     assert outcome.reason is Reason.NO_RECOMMENDATION
+
+
+WITHOUT_DIFFERENCE = {
+    "has exactly what is recommended": (recommendation(target={"cpu": "100m", "memory": "100Mi"}),),
+    "nothing is recommended for its containers": (),
+}
+
+
+@pytest.mark.parametrize("recommended", WITHOUT_DIFFERENCE.values(), ids=WITHOUT_DIFFERENCE)
+def test_a_threshold_of_zero_takes_nobody_down_for_no_difference(
+    recommended: tuple[ContainerRecommendation, ...],
+) -> None:
+    autoscaler = vpa(recommendations=recommended)
+    outcome = judged(aged(24 * HOUR), autoscaler, thresholds=Thresholds(min_change=0.0))
+    assert isinstance(outcome, Decision)
+    assert outcome.reason is Reason.NO_CHANGE
+
+
+def test_a_threshold_of_zero_lets_every_difference_count() -> None:
+    slightly = recommendation(target={"cpu": "102m", "memory": "100Mi"})
+    autoscaler = vpa(recommendations=(slightly,))
+    outcome = judged(aged(24 * HOUR), autoscaler, thresholds=Thresholds(min_change=0.0))
+    assert isinstance(outcome, Candidate)
 
 
 def test_a_quantity_that_is_none_costs_its_own_pods_alone() -> None:
