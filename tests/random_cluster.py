@@ -1,0 +1,277 @@
+"""A cluster of a few VPAs in any state, drawn from a seed: what a pass may find, and remember."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from random import Random
+
+from msgspec import structs
+
+from builders import container, recommendation, vpa
+from common.api.autoscaling import (
+    EvictionRequirement,
+    GenericStartupBoost,
+    StartupBoost,
+    UpdateMode,
+    UpdatePolicy,
+    VerticalPodAutoscaler,
+)
+from common.api.base import QuantityJson
+from common.api.core import (
+    Container,
+    ContainerResizePolicy,
+    ContainerState,
+    ContainerStateTerminated,
+    ContainerStatus,
+    LimitRangeItem,
+    LimitRangeSpec,
+    PodCondition,
+    PodSpec,
+    PodStatus,
+)
+from common.features import FeatureGates
+from common.resources import parse_quantities
+from common.target.owners import Controller
+from updater.attempts import Attempts, PodMemory, Refusal, SentResize
+from updater.decision import Reason, wait
+from updater.disruption import DisruptionPolicy
+from updater.live_pod import LivePod, LivePodMeta
+from updater.outcomes import Eviction, Outcomes
+from updater.resize import Infeasible
+from updater.snapshot import AutoscaledPods, ClusterSnapshot, GroupSize
+from updater.work import Rules
+
+_CPU = ("50m", "90m", "100m", "110m", "300m", "1", "a lot")
+_MEMORY = ("50Mi", "100Mi", "400Mi")
+_IN_PLACE = (UpdateMode.IN_PLACE_OR_RECREATE, UpdateMode.IN_PLACE)
+_KINDS = ("ReplicaSet", "StatefulSet", "DaemonSet", "Job", "Rollout")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomCluster:
+    """What a pass is given."""
+
+    snapshot: ClusterSnapshot
+    attempts: Attempts
+    rules: Rules
+    admission_ready: bool
+
+
+def random_cluster(seed: int, *, now: datetime) -> RandomCluster:
+    """The same one for the same seed."""
+    return _Draw(Random(seed), now).cluster()
+
+
+@dataclass(frozen=True, slots=True)
+class _Draw:
+    random: Random
+    now: datetime
+
+    def often(self, chance: float) -> bool:
+        return self.random.random() < chance
+
+    def ago(self, hours: float) -> datetime:
+        return self.now - timedelta(hours=hours) * self.random.random()
+
+    def cluster(self) -> RandomCluster:
+        autoscaled = tuple(self.scaled(f"vpa-{number}") for number in range(4))
+        pods = [pod for each in autoscaled for pod in each.pods]
+        memories = {pod.metadata.uid: self.memory() for pod in pods if self.often(0.5)}
+        outcomes = {
+            each.vpa.metadata.uid: self.outcomes(each) for each in autoscaled if self.often(0.5)
+        }
+        return RandomCluster(
+            snapshot=ClusterSnapshot(
+                autoscaled=autoscaled,
+                living=frozenset(pod.metadata.uid for pod in pods),
+                terminating=frozenset({"gone-0"} if self.often(0.5) else ()),
+            ),
+            attempts=Attempts(memories, outcomes),
+            rules=self.rules(),
+            admission_ready=self.often(0.9),
+        )
+
+    def rules(self) -> Rules:
+        pick = self.random.choice
+        return Rules(
+            disruption=DisruptionPolicy(
+                min_replicas=pick((1, 1, 2)),
+                tolerance_fraction=pick((0.1, 0.5, 1.0)),
+                in_place_skips_budget=self.often(0.5),
+            ),
+            features=FeatureGates(in_place=self.often(0.8), cpu_startup_boost=self.often(0.7)),
+            checks_outcomes=self.often(0.5),
+        )
+
+    # VPAs
+
+    def scaled(self, name: str) -> AutoscaledPods:
+        mode = self.random.choice((*UpdateMode, *_IN_PLACE))
+        owners = [
+            Controller("default", self.random.choice(_KINDS), f"{name}-{number}", "apps/v1")
+            for number in range(self.random.randint(1, 2))
+        ]
+        pods = tuple(self.pod(f"{name}-{number}") for number in range(self.random.randint(0, 6)))
+        controllers = {
+            pod.metadata.uid: self.random.choice(owners) for pod in pods if self.often(0.95)
+        }
+        live = {owner: list(controllers.values()).count(owner) for owner in owners}
+        wanted = {
+            owner: self.random.choice((count, count, count, count, count + 1, None))
+            for owner, count in live.items()
+        }
+        return AutoscaledPods(
+            vpa=self.vpa(name, mode),
+            mode=mode,
+            pods=pods,
+            controllers=controllers,
+            replicas=wanted,
+            limit_ranges=self.limit_ranges(),
+            sizes={
+                owner: GroupSize(wanted=wanted[owner], existing=count)
+                for owner, count in live.items()
+            },
+        )
+
+    def vpa(self, name: str, mode: UpdateMode) -> VerticalPodAutoscaler:
+        advice = recommendation(
+            target={"cpu": "100m", "memory": "100Mi"},
+            lower={"cpu": self.random.choice(("60m", "100m"))},
+            upper={"cpu": self.random.choice(("100m", "400m"))},
+        )
+        given = vpa(name, mode=mode.value, recommendations=(advice,) if self.often(0.9) else None)
+        requirement = EvictionRequirement(
+            resources=("cpu",), change_requirement="TargetHigherThanRequests"
+        )
+        policy = UpdatePolicy(
+            update_mode=mode.value,
+            min_replicas=self.random.choice((None, None, 1, 2)),
+            eviction_requirements=(requirement,) if self.often(0.3) else None,
+        )
+        boost = StartupBoost(
+            cpu=GenericStartupBoost(
+                type="Factor", factor=2, duration_seconds=self.random.choice((0, 60, 7200))
+            )
+        )
+        spec = structs.replace(
+            given.spec, update_policy=policy, startup_boost=boost if self.often(0.4) else None
+        )
+        return structs.replace(given, spec=spec)
+
+    def limit_ranges(self) -> tuple[LimitRangeSpec, ...]:
+        if self.often(0.8):
+            return ()
+        ratio = LimitRangeItem(type="Container", max_limit_request_ratio={"cpu": "2"})
+        return (LimitRangeSpec(limits=(ratio,)),)
+
+    def outcomes(self, scaled: AutoscaledPods) -> Outcomes:
+        seen = frozenset(pod.metadata.uid for pod in scaled.pods if self.often(0.7))
+        owed = [
+            Eviction(
+                controller=owner, uid=f"gone-{number}", vpa=scaled.vpa, gone_since=self.ago(0.1)
+            )
+            for number, owner in enumerate(scaled.sizes)
+            if self.often(0.5)
+        ]
+        suspended = self.often(0.3)
+        return Outcomes(
+            looked=self.often(0.8),
+            verified=not suspended and self.often(0.5),
+            misses=3 if suspended else self.random.randint(0, 2),
+            probe_at=self.ago(1) + timedelta(minutes=30) if suspended else None,
+            unverified=tuple(owed),
+            seen=seen if owed or suspended else frozenset(),
+        )
+
+    # Pods
+
+    def pod(self, name: str) -> LivePod:
+        boosted = self.often(0.3)
+        annotations = {"vpaInPlaceUpdated": "true"} if self.often(0.3) else {}
+        if boosted:
+            annotations["vpaCpuStartupBoost/app"] = '{"requests":{"cpu":"100m"},"limits":{}}'
+        if self.often(0.8):
+            annotations["vpaObservedContainers"] = "app"
+        restarts = (ContainerResizePolicy(resource_name="cpu", restart_policy="RestartContainer"),)
+        app = self.container() if self.often(0.95) else container()
+        app = structs.replace(app, resize_policy=restarts if self.often(0.3) else None)
+        return LivePod(
+            metadata=LivePodMeta(
+                name=name,
+                namespace="default",
+                uid=f"uid-{name}",
+                generation=self.random.randint(1, 3),
+                resource_version="1",
+                creation_timestamp=self.ago(48),
+                annotations=annotations,
+            ),
+            spec=PodSpec(containers=(app,), node_name="node"),
+            status=PodStatus(
+                phase="Pending" if self.often(0.05) else "Running",
+                start_time=self.ago(24) if self.often(0.95) else None,
+                qos_class="Burstable" if app.resources and app.resources.requests else "BestEffort",
+                conditions=self.conditions(),
+                container_statuses=(self.status(app),) if self.often(0.6) else None,
+            ),
+        )
+
+    def container(self) -> Container:
+        amounts: dict[str, QuantityJson] = {
+            "cpu": self.random.choice(_CPU[: 7 if self.often(0.1) else 6]),
+            "memory": self.random.choice(_MEMORY),
+        }
+        limits: Mapping[str, QuantityJson] | None = {"cpu": "3"} if self.often(0.2) else None
+        return container(requests=amounts, limits=limits)
+
+    def conditions(self) -> tuple[PodCondition, ...]:
+        found = []
+        if self.often(0.45):
+            kind, reason = self.random.choice(
+                (
+                    *(("PodResizePending", "Deferred"), ("PodResizePending", "Infeasible")),
+                    *(("PodResizeInProgress", ""), ("PodResizeInProgress", "Error")),
+                    ("PodResizePending", "Sulking"),
+                )
+            )
+            since = self.ago(2) if self.often(0.8) else None
+            found.append(self.condition(kind, reason, since))
+        if self.often(0.9):
+            found.append(self.condition("Ready", "", self.ago(3)))
+        return tuple(found)
+
+    def condition(self, kind: str, reason: str, since: datetime | None) -> PodCondition:
+        return PodCondition(type=kind, status="True", reason=reason, last_transition_time=since)
+
+    def status(self, app: Container) -> ContainerStatus:
+        ended = ContainerStateTerminated(
+            reason="OOMKilled", started_at=self.ago(2), finished_at=self.now
+        )
+        return ContainerStatus(
+            name="app",
+            resources=self.container().resources if self.often(0.3) else app.resources,
+            last_state=ContainerState(terminated=ended) if self.often(0.5) else None,
+        )
+
+    def memory(self) -> PodMemory:
+        targets = {"app": parse_quantities({"cpu": self.random.choice(("50m", "100m", "200m"))})}
+        reason = self.random.choice(
+            (Reason.QUOTA_EXCEEDED, Reason.RESIZE_REFUSED, Reason.RESIZE_RETRY)
+        )
+        sent = SentResize(
+            at=self.ago(2),
+            generation=self.random.randint(0, 3),
+            resource_version=self.random.choice(("1", "0")),
+            restarts=self.often(0.3),
+        )
+        until = self.now + timedelta(minutes=self.random.randint(-2, 2))
+        refusal = Refusal(reason=reason, tries=2, until=until, targets=targets)
+        return PodMemory(
+            evicted=self.often(0.05),
+            sent=sent if self.often(0.3) else None,
+            infeasible=Infeasible(targets=targets, reported=self.often(0.5))
+            if self.often(0.3)
+            else None,
+            refusal=refusal if self.often(0.5) else None,
+            resizing_seen_at=self.ago(1) if self.often(0.3) else None,
+            decision=wait(Reason.BUDGET_EXHAUSTED) if self.often(0.5) else None,
+        )

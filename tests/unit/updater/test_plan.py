@@ -1,0 +1,111 @@
+"""The plan is the pass: over random clusters, what was planned is what is then done."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+from msgspec import structs
+
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.api.core import Pod
+from common.patches import Operation
+from random_cluster import RandomCluster, random_cluster
+from updater.attempts import Attempts
+from updater.decision import Decision, Reason
+from updater.plan import IdleHands, rehearse
+from updater_harness import NOW, StoppedClock, run
+
+CLUSTERS = 300
+
+
+@dataclass(slots=True)
+class SlowHands(IdleHands):
+    """Every call works, and takes its time: answers come in any order."""
+
+    random: Random = field(default_factory=lambda: Random(0))
+
+    async def evict(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None:
+        await self.answer()
+        await IdleHands.evict(self, pod, vpa, reason)
+
+    async def resize(self, pod: Pod, operations: Sequence[Operation], reason: Reason) -> Pod:
+        await self.answer()
+        resized = await IdleHands.resize(self, pod, operations, reason)
+        meta = structs.replace(resized.metadata, generation=resized.metadata.generation + 1)
+        return structs.replace(resized, metadata=meta)
+
+    async def annotate(self, pod: Pod, operations: Sequence[Operation]) -> None:
+        await self.answer()
+        await IdleHands.annotate(self, pod, operations)
+
+    async def answer(self) -> None:
+        for _ in range(self.random.randint(0, 20)):
+            await asyncio.sleep(0)
+
+
+async def planned(given: RandomCluster, hands: IdleHands) -> dict[str, Decision]:
+    return await rehearse(
+        given.snapshot,
+        given.attempts,
+        rules=given.rules,
+        admission_ready=given.admission_ready,
+        clock=StoppedClock(),
+        hands=hands,
+    )
+
+
+async def acted(given: RandomCluster, hands: IdleHands) -> Attempts:
+    return await run(
+        given.snapshot,
+        hands,
+        attempts=given.attempts,
+        rules=given.rules,
+        admission_ready=given.admission_ready,
+    )
+
+
+def told(decision: Decision | None) -> tuple[object, ...] | None:
+    """A decision with its time, which equality leaves out."""
+    return None if decision is None else (decision.action, decision.reason, decision.until)
+
+
+@pytest.mark.parametrize("seed", range(CLUSTERS))
+async def test_what_is_planned_is_what_is_done(seed: int) -> None:
+    given = random_cluster(seed, now=NOW)
+    thought, done = IdleHands(), SlowHands(random=Random(seed))
+    plan = await planned(given, thought)
+    after = await acted(given, done)
+    for uid in given.snapshot.living:
+        settled = plan.get(uid, given.attempts.of(uid).decision)
+        assert told(settled) == told(after.of(uid).decision)
+    assert Counter(map(str, thought.calls)) == Counter(map(str, done.calls))
+
+
+async def test_a_plan_leaves_no_trace(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither in what is remembered, nor in the log; so it is the same one twice."""
+    caplog.set_level("DEBUG")
+    for seed in range(20):
+        given, same = random_cluster(seed, now=NOW), random_cluster(seed, now=NOW)
+        first, second = await planned(given, IdleHands()), await planned(given, IdleHands())
+        assert {uid: told(each) for uid, each in first.items()} == {
+            uid: told(each) for uid, each in second.items()
+        }
+        assert given.attempts == same.attempts
+    assert not [line for line in caplog.records if line.name.startswith("updater")]
+
+
+async def test_the_clusters_are_worth_it() -> None:
+    """Nearly every reason comes up that one pass can come to by itself, with all calls working."""
+    seen: Counter[Reason] = Counter()
+    for seed in range(CLUSTERS):
+        plan = await planned(random_cluster(seed, now=NOW), IdleHands())
+        seen.update(decision.reason for decision in plan.values())
+    failures = {
+        *(Reason.RESIZE_FAILED_REPEATEDLY, Reason.RESIZE_NOT_SERVED, Reason.GONE),
+        *(Reason.VPA_CHANGED, Reason.UNBOOST_FAILED, Reason.EVICTION_REFUSED),
+        *(Reason.EVICTION_FAILED, Reason.RATE_LIMITED, Reason.NO_TURN),
+    }
+    assert set(Reason) - set(seen) <= failures, seen
