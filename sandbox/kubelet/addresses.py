@@ -20,33 +20,47 @@ def loopback_of(process: int) -> str:
 
 
 class Addresses:
-    """Hands out addresses of a network, each to one pod at a time."""
+    """Hands out addresses of a network, each to one pod at a time.
 
-    def __init__(self, network: str = _SIMULATED) -> None:
+    Others may hand out addresses of the same network: ``taken`` are those that somebody has.
+    """
+
+    def __init__(self, network: str = _SIMULATED, taken: set[str] | None = None) -> None:
         self._network = ipaddress.ip_network(network)
         hosts = range(_FIRST, self._network.num_addresses - 1)
         self._most = len(hosts)
         self._next = itertools.cycle(hosts)
-        self._used: set[str] = set()
+        self._taken = set() if taken is None else taken
+        self._own: set[str] = set()
 
     def take(self) -> str:
         """An address that nobody has; the least recently used ones come last.
 
         Raises RuntimeError when the network has no more.
         """
-        if len(self._used) >= self._most:
+        if len(self._taken) >= self._most:
             raise RuntimeError(f"{self._most} pods have all addresses of {self._network}")
         while True:
             address = str(self._network[next(self._next)])
-            if address not in self._used:
-                self._used.add(address)
+            if address not in self._taken:
+                self._have(address)
                 return address
 
     def keep(self, offered: str, chosen: str) -> None:
         """Of an address that was taken, another one was used: the pod already had it."""
         if offered != chosen:
-            self._used.discard(offered)
-            self._used.add(chosen)
+            self.give_back(offered)
+            self._have(chosen)
 
     def give_back(self, address: str) -> None:
-        self._used.discard(address)
+        self._own.discard(address)
+        self._taken.discard(address)
+
+    def give_back_all(self) -> None:
+        """No pod has an address of ours any more."""
+        self._taken -= self._own
+        self._own.clear()
+
+    def _have(self, address: str) -> None:
+        self._own.add(address)
+        self._taken.add(address)

@@ -8,14 +8,18 @@ import errno
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from common.kube.client import KubeClient
 from controlplane.cluster import running_control_plane
 from sandbox.apiserver.audit import Entry
 from sandbox.cluster import running_cluster
 from sandbox.scenario import Scenario, parse_scenario
+from sandbox.version import KubernetesVersion
+
+T = TypeVar("T")
 
 CONTROL_PLANE = "controlplane"
 SANDBOX = "sandbox"
@@ -74,9 +78,15 @@ class Cluster(Protocol):
 
 
 @asynccontextmanager
-async def running(kind: str, folder: Path) -> AsyncIterator[Cluster]:
-    """Run the cluster that is named; without a metrics API of its own."""
+async def running(kind: str, folder: Path, version: str = "") -> AsyncIterator[Cluster]:
+    """Run the cluster that is named; without a metrics API of its own.
+
+    The sandbox is of the newest version that it knows unless one is named; a real control plane
+    is what its programs are.
+    """
     scenario = parse_scenario(SCENARIO)
+    if version:
+        scenario = replace(scenario, version=KubernetesVersion.parse(version))
     async with _opened(kind, scenario, folder) as cluster:
         yield cluster
 
@@ -103,21 +113,21 @@ def why_no_port(port: int) -> str:
     return ""
 
 
-class Kept:
+class Kept(Generic[T]):
     """A context that one task enters and leaves, whoever asks for it.
 
     pytest sets a fixture up in one task and tears it down in another, and a task group must be
     left by the task that entered it.
     """
 
-    def __init__(self, make: Callable[[], AbstractAsyncContextManager[Cluster]]) -> None:
+    def __init__(self, make: Callable[[], AbstractAsyncContextManager[T]]) -> None:
         self._make = make
-        self._entered: asyncio.Future[Cluster] = asyncio.get_running_loop().create_future()
+        self._entered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._leave = asyncio.Event()
         self._task = asyncio.create_task(self._keep())
         self._task.add_done_callback(lambda _: self._entered.cancel())
 
-    async def entered(self) -> Cluster:
+    async def entered(self) -> T:
         """What the context gives.
 
         Raises whatever entering it raised.

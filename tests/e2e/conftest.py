@@ -1,8 +1,6 @@
 """One cluster and one event loop for the whole session, one namespace for each case."""
 
 import inspect
-import os
-import re
 import signal
 from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
@@ -10,19 +8,17 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from common.kube.endpoints import NAMESPACES
+from e2e import abreast
 from e2e.clusters import (
     CONTROL_PLANE,
     METRICS_PORT,
     SANDBOX,
     WEBHOOK_PORT,
     Kept,
-    running,
     why_no_port,
 )
-from e2e.installation import Installation
-from e2e.kubectl import Kubectl
 from e2e.world import Case, World
+from e2e.worlds import Worlds, installed
 
 _HERE = Path(__file__).parent
 _TIMEOUT = 180  # seconds, for a case with the start of the cluster before it
@@ -43,6 +39,12 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "only_on(cluster, reason): a case that the other cluster can't run, and why"
     )
     config.addinivalue_line("markers", "last: a case about the whole run")
+    config.addinivalue_line(
+        "markers", "kubernetes(version): on the sandbox, a case for a cluster of that version"
+    )
+    config.addinivalue_line(
+        "markers", "abreast: a case that leaves the components alone, and runs beside others"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -57,7 +59,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for mark in item.iter_markers("only_on"):
             if mark.args[0] != cluster:
                 item.add_marker(pytest.mark.skip(reason=mark.kwargs["reason"]))
-    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
+        marks = {mark.name for mark in item.iter_markers()}
+        if isinstance(item, pytest.Function) and "abreast" in marks and "skip" not in marks:
+            abreast.put_off(item)
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    """Cases that run beside others come first: then nobody takes a component from them."""
+    if item.get_closest_marker("last"):
+        return 2
+    return 0 if abreast.is_put_off(item) else 1
 
 
 @pytest.hookimpl(wrapper=True)
@@ -65,6 +77,8 @@ def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
+    if report.when == "call" and (seconds := abreast.seconds(item)):
+        report.duration = seconds
     item.stash[_FAILED] = report.failed or item.stash.get(_FAILED, False)
     return report
 
@@ -93,33 +107,37 @@ async def world(
             pytest.exit(reason, returncode=2)
     kind: str = pytestconfig.getoption("--cluster", default=CONTROL_PLANE)
     folder: Path = tmp_path_factory.mktemp(kind)
-    kept = Kept(lambda: running(kind, folder / "cluster"))
+    kept = Kept(lambda: installed(kind, folder))
     try:
-        cluster = await kept.entered()
-        kubeconfig = folder / "kubeconfig"
-        kubeconfig.touch(mode=0o600)
-        kubeconfig.write_text(cluster.kubeconfig)
-        kubectl = Kubectl(kubeconfig)
-        async with cluster.client("e2e") as client:
-            made = World(kind, cluster, client, kubectl, Installation(kubectl))
-            try:
-                await made.installation.install()
-            except BaseException:
-                print(await made.describe("default"))  # noqa: T201 - shown when a test fails
-                raise
-            yield made
+        yield await kept.entered()
     finally:
         await kept.leave()
 
 
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def worlds(world: World, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Worlds]:
+    made = Worlds(world, tmp_path_factory.mktemp)
+    yield made
+    await made.leave_others()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def begun(worlds: Worlds, request: pytest.FixtureRequest) -> AsyncIterator[None]:
+    """The cases that run beside others, until they have ended."""
+    async with abreast.begun(request.session.items, worlds.case):
+        yield
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def case(world: World, request: pytest.FixtureRequest) -> AsyncIterator[Case]:
-    name = re.sub("[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower())
-    namespace = f"{name[:50].strip('-')}-{os.urandom(3).hex()}"
-    await world.client.create(NAMESPACES.as_dicts(), {"metadata": {"name": namespace}})
-    yield Case(world, namespace)
-    if request.node.stash.get(_FAILED, False):
-        print(await world.describe(namespace))  # noqa: T201 - shown when a test fails
-    world.note_calls()
-    # It takes a real cluster ten seconds, and nobody else knows the name: no need to wait.
-    await world.client.delete(NAMESPACES, namespace)
+async def case(
+    worlds: Worlds, begun: None, request: pytest.FixtureRequest
+) -> AsyncIterator[Case | None]:
+    """A namespace for a case; None for one that was begun before and has its own."""
+    if abreast.is_put_off(request.node):
+        yield None
+        return
+    await worlds.leave_others()
+    async with worlds.case(request.node) as made:
+        yield made
+        if request.node.stash.get(_FAILED, False):
+            print(await made.world.describe(made.namespace))  # noqa: T201 - shown when a test fails

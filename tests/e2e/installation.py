@@ -25,8 +25,9 @@ OPS_PORTS = {RECOMMENDER: 8942, UPDATER: 8943, ADMISSION: 8944}
 class Installation:
     """The three components and the metrics server, as Deployments."""
 
-    def __init__(self, kubectl: Kubectl) -> None:
+    def __init__(self, kubectl: Kubectl, overlay: Path = OVERLAY) -> None:
         self._kubectl = kubectl
+        self._overlay = overlay
 
     async def install(self) -> None:
         """Do what docs/operations.md says, and wait until everything is ready."""
@@ -39,7 +40,7 @@ class Installation:
 
     async def apply(self) -> list[str]:
         """Apply the overlay; kubectl's line for each object."""
-        return (await self._kubectl("apply", "-k", str(OVERLAY))).splitlines()
+        return (await self._kubectl("apply", "-k", str(self._overlay))).splitlines()
 
     async def ready(self, *names: str) -> None:
         """Wait until the Deployments, all of ours unless some are named, are rolled out."""

@@ -14,6 +14,7 @@ _TOLD = "vpaUpdates"
 _WEBHOOKS = "mutatingwebhookconfigurations"
 
 
+@pytest.mark.abreast
 async def test_a_new_pod_gets_the_recommendation(case: Case) -> None:
     await case.deploy("web", replicas=1, requests=LARGE)
     await case.running("web", replicas=1)
@@ -64,6 +65,7 @@ async def test_a_registration_that_is_deleted_is_back_and_the_next_pod_is_patche
     await case.world.until(patched, "the next pod is patched", seconds=30)
 
 
+@pytest.mark.abreast
 async def test_a_vpa_that_says_nonsense_is_refused(case: Case) -> None:
     manifest = (
         "apiVersion: autoscaling.k8s.io/v1\nkind: VerticalPodAutoscaler\n"
@@ -94,6 +96,7 @@ async def _replaced(case: Case, app: str) -> Object:
     return await _shown(case, app)
 
 
+@pytest.mark.abreast
 async def test_limits_keep_their_proportion_in_what_kubectl_shows(case: Case) -> None:
     limits = {"cpu": "1600m", "memory": "2Gi"}
     await case.deploy("web", replicas=1, requests=LARGE, limits=limits)
@@ -114,6 +117,7 @@ async def test_limits_keep_their_proportion_in_what_kubectl_shows(case: Case) ->
     assert annotations["vpaObservedContainers"] == "app"
 
 
+@pytest.mark.abreast
 async def test_the_policy_decides_which_numbers_a_pod_gets(case: Case) -> None:
     limits = {"cpu": "1600m", "memory": "2Gi"}
     await case.deploy("web", replicas=1, requests=LARGE, limits=limits)
@@ -130,6 +134,7 @@ async def test_the_policy_decides_which_numbers_a_pod_gets(case: Case) -> None:
     assert resources == {"requests": {**LARGE, "cpu": "333m"}, "limits": limits}
 
 
+@pytest.mark.abreast
 async def test_a_limit_range_is_obeyed_and_its_doing_is_told(case: Case) -> None:
     least = {"type": "Container", "min": {"cpu": "345m", "memory": "10Mi"}}
     limit_range = {"metadata": {"name": "least"}, "spec": {"limits": [least]}}
@@ -145,12 +150,7 @@ async def test_a_limit_range_is_obeyed_and_its_doing_is_told(case: Case) -> None
     assert "cpu capped to fit Min in container LimitRange" in told
 
 
-_TWICE = [
-    {"resources": ["cpu", "memory"], "changeRequirement": "TargetHigherThanRequests"},
-    {"resources": ["cpu"], "changeRequirement": "TargetLowerThanRequests"},
-]
-
-
+@pytest.mark.abreast
 @pytest.mark.parametrize(
     ("spec", "sentence"),
     [
@@ -163,11 +163,6 @@ _TWICE = [
             {"updatePolicy": {}},
             "spec.updatePolicy.updateMode: Required value",
             id="no mode",
-        ),
-        pytest.param(
-            {"updatePolicy": {"updateMode": "Recreate", "evictionRequirements": _TWICE}},
-            "cpu may be in one requirement only, alone or in [cpu, memory]",
-            id="a resource in two eviction requirements",
         ),
         pytest.param(
             {"startupBoost": {"cpu": {"type": "Factor", "factor": 2}}},
@@ -196,6 +191,7 @@ async def test_kubectl_shows_why_a_vpa_is_refused(
     assert sentence in printed
 
 
+@pytest.mark.abreast
 async def test_a_vpa_without_a_policy_is_shown_with_its_default_and_auto_with_a_warning(
     case: Case,
 ) -> None:
@@ -216,6 +212,7 @@ async def test_a_vpa_without_a_policy_is_shown_with_its_default_and_auto_with_a_
     assert yaml.safe_load(printed)["spec"]["updatePolicy"] == {"updateMode": "Recreate"}
 
 
+@pytest.mark.abreast
 async def test_ready_means_that_the_webhook_answers_itself(case: Case) -> None:
     world = case.world
     assert await world.ops(ADMISSION, "/readyz") == "OK"

@@ -1,9 +1,12 @@
 """The updater's promises about pods that it replaces."""
 
+import pytest
+
 from e2e.installation import ADMISSION, UPDATER
 from e2e.world import BUDGETS, LARGE, Case, requests
 
 
+@pytest.mark.abreast
 async def test_pods_that_request_too_much_are_evicted_and_come_back_small(case: Case) -> None:
     await case.deploy("web", replicas=3, requests=LARGE)
     before = {pod["metadata"]["name"] for pod in await case.running("web", replicas=3)}
@@ -16,6 +19,7 @@ async def test_pods_that_request_too_much_are_evicted_and_come_back_small(case: 
     assert "EvictedByVPA" in events
 
 
+@pytest.mark.abreast
 async def test_an_eviction_respects_a_disruption_budget(case: Case) -> None:
     world = case.world
     await case.deploy("web", requests=LARGE)

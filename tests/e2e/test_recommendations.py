@@ -1,5 +1,7 @@
 """The recommender's promises."""
 
+import pytest
+
 from common.kube.client import PatchType
 from common.kube.endpoints import DEPLOYMENTS, VPAS
 from common.quantity import parse_milli, parse_value
@@ -7,6 +9,7 @@ from e2e.installation import RECOMMENDER
 from e2e.world import Case, Object
 
 
+@pytest.mark.abreast
 async def test_a_recommendation_appears_for_what_pods_use(case: Case) -> None:
     await case.deploy("web", uses={"cpu": "600m", "memory": "400Mi"})
     await case.running("web")
@@ -18,6 +21,7 @@ async def test_a_recommendation_appears_for_what_pods_use(case: Case) -> None:
     assert "True" in printed.splitlines()[1].split()  # PROVIDED
 
 
+@pytest.mark.abreast
 async def test_mode_off_leaves_the_pods_alone(case: Case) -> None:
     await case.deploy("web")
     before = {pod["metadata"]["uid"] for pod in await case.running("web")}
@@ -65,6 +69,7 @@ async def test_a_checkpoint_is_written_and_read_back_by_the_next_recommender(cas
     assert after["totalSamplesCount"] >= before["totalSamplesCount"]
 
 
+@pytest.mark.abreast
 async def test_a_checkpoint_goes_with_its_vpa(case: Case) -> None:
     await case.deploy("web")
     await case.running("web")

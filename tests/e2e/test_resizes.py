@@ -1,6 +1,8 @@
-"""The updater's promises about pods that it resizes where they are."""
+"""The updater's promises about pods that it resizes where they are, beside those of its documents.
 
-import json
+For those see test_aep_8818.py and test_aep_4016.py.
+"""
+
 from collections.abc import Mapping
 
 import pytest
@@ -9,34 +11,27 @@ from common.kube.endpoints import VPAS
 from e2e.installation import UPDATER
 from e2e.world import LARGE, LIMIT_RANGES, QUOTAS, Case, Object, requests, restarts
 
+pytestmark = pytest.mark.abreast
+
 _SMALL = {"cpu": "100m", "memory": "256Mi"}
 _RESIZED = "InPlaceResizedByVPA"
 _BUSY = {"cpu": "600m", "memory": "200Mi"}
 _EXACT = {"resources": {"requests": LARGE, "limits": LARGE}}  # makes a pod Guaranteed
-
-# Where the kubelet says what has become of a resize.
-_TOLD = ("deferred", "infeasible", "error", "stuck", "unknown-reason")
 
 
 def _bounded(**bounds: Mapping[str, str]) -> Object:
     return {"containerPolicies": [{"containerName": "*", **bounds}]}
 
 
-def _state(value: str) -> dict[str, str]:
-    return {"kubelet.sandbox/resize": value}
-
-
-@pytest.mark.parametrize("mode", ["InPlace", "InPlaceOrRecreate"])
-async def test_a_pod_is_resized_without_a_restart_in_mode(case: Case, mode: str) -> None:
+async def test_a_pod_is_resized_without_a_restart_in_mode_in_place_or_recreate(case: Case) -> None:
     await case.deploy("web", requests=LARGE)
     before = {pod["metadata"]["uid"] for pod in await case.running("web")}
-    await case.autoscale("web", mode)
+    await case.autoscale("web", "InPlaceOrRecreate")
     pods = await case.fits("web")
     assert {pod["metadata"]["uid"] for pod in pods} == before
     assert not any(map(restarts, pods))
     assert not case.evictions()
-    events = await case.world.kubectl("get", "events", namespace=case.namespace)
-    assert _RESIZED in events
+    assert await case.events(_RESIZED)
 
 
 async def test_resizes_of_a_pod_are_one_event_that_counts(case: Case) -> None:
@@ -48,43 +43,14 @@ async def test_resizes_of_a_pod_are_one_event_that_counts(case: Case) -> None:
     await case.edit(VPAS, "web", resourcePolicy=_bounded(minAllowed={"cpu": "2"}))
 
     async def counted() -> list[int]:
-        printed = await case.world.kubectl("get", "events", "-o", "json", namespace=case.namespace)
-        found = [one for one in json.loads(printed)["items"] if one["reason"] == _RESIZED]
-        return [one["count"] for one in found if one["count"] == 2]
+        return [one["count"] for one in await case.events(_RESIZED) if one["count"] == 2]
 
     await case.world.until(counted, "an event that was told twice")
 
 
-@pytest.mark.parametrize("state", [*_TOLD, "silent"])
-async def test_mode_in_place_never_evicts_when_the_kubelet_is(case: Case, state: str) -> None:
-    await case.deploy("web", requests=LARGE, annotations=_state(state))
-    before = {pod["metadata"]["uid"] for pod in await case.running("web")}
-    await case.autoscale("web", "InPlace")
-
-    async def sent() -> list[str]:
-        return case.resizes()
-
-    await case.world.until(sent, "a resize is accepted")
-    await case.world.passes(UPDATER, 12)  # the time-outs of the other mode are over
-    assert await case.uids("web") == before
-    assert not case.evictions()
-
-
-@pytest.mark.parametrize("state", _TOLD)
-async def test_mode_in_place_or_recreate_evicts_at_last_when_the_kubelet_is(
-    case: Case, state: str
-) -> None:
-    await case.deploy("web", requests=LARGE, annotations=_state(state))
-    before = {pod["metadata"]["uid"] for pod in await case.running("web")}
-    await case.autoscale("web", "InPlaceOrRecreate")
-    await case.fits("web")
-    assert case.resizes(), "in place comes first"
-    assert not await case.uids("web") & before
-
-
 async def test_a_node_that_says_nothing_costs_no_pod(case: Case) -> None:
     """The spec is as wanted already, and a pod that is evicted there would not go away."""
-    await case.deploy("web", requests=LARGE, annotations=_state("silent"))
+    await case.deploy("web", requests=LARGE, annotations={"kubelet.sandbox/resize": "silent"})
     before = {pod["metadata"]["uid"] for pod in await case.running("web")}
     await case.autoscale("web", "InPlaceOrRecreate")
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from common.kube.client import PatchType
 from common.kube.endpoints import PODS, VPAS, Endpoint
 from e2e.world import LARGE, Case, Object, requests
@@ -52,6 +54,7 @@ _DEFINITION: Object = {
 }
 
 
+@pytest.mark.abreast
 async def test_pods_of_a_custom_resource_with_a_scale_are_resized_and_patched(case: Case) -> None:
     world = case.world
     await world.client.create(_DEFINITIONS, _DEFINITION)

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -13,6 +13,7 @@ from common.kube.endpoints import (
     CHECKPOINTS,
     DEPLOYMENTS,
     LEASES,
+    NAMESPACES,
     POD_METRICS,
     PODS,
     VPAS,
@@ -40,6 +41,8 @@ BUDGETS: Endpoint[Object] = Endpoint(
 )
 QUOTAS: Endpoint[Object] = Endpoint("", "v1", "resourcequotas", "ResourceQuota", dict[str, Any])
 LIMIT_RANGES: Endpoint[Object] = Endpoint("", "v1", "limitranges", "LimitRange", dict[str, Any])
+_EVENTS: Endpoint[Object] = Endpoint("", "v1", "events", "Event", dict[str, Any])
+BY_HAND = [{"name": "by-hand"}]  # as a VPA's recommenders: ours leaves it alone
 LARGE = {"cpu": "800m", "memory": "1Gi"}  # requests of a pod that uses little
 _ACCOUNT = f"system:serviceaccount:{SYSTEM}:"
 _LOOK_EVERY = 0.2  # seconds
@@ -179,11 +182,14 @@ class Case:
         uses: Mapping[str, str] | None = None,
         annotations: Mapping[str, str] | None = None,
         container: Mapping[str, Any] | None = None,
+        beside: Sequence[Mapping[str, Any]] = (),
+        controller: Endpoint[Any] = DEPLOYMENTS,
     ) -> None:
         """A Deployment of simulated pods with the label ``app``.
 
-        ``uses`` is what each pod uses (30m and 60Mi unless said), ``annotations`` steer the
-        simulated kubelet (sandbox/scenarios/README.md), ``container`` adds fields.
+        ``uses`` is what each container uses (30m and 60Mi unless said), ``annotations`` steer the
+        simulated kubelet (sandbox/scenarios/README.md), ``container`` adds fields, ``beside`` are
+        more containers. Another ``controller`` is one with the same fields.
         """
         usage = {"cpu": "30m", "memory": "60Mi", **(uses or {})}
         labels = {"app": name}
@@ -204,13 +210,32 @@ class Case:
         spec = {
             "replicas": replicas,
             "selector": {"matchLabels": labels},
-            "template": {"metadata": metadata, "spec": {"containers": [main]}},
+            "template": {"metadata": metadata, "spec": {"containers": [main, *beside]}},
         }
-        await self.create(DEPLOYMENTS, {"metadata": {"name": name}, "spec": spec})
+        await self.create(controller, {"metadata": {"name": name}, "spec": spec})
 
     async def autoscale(self, name: str, mode: str = "Recreate", **spec: Any) -> None:
         """A VPA on the Deployment of the same name."""
         await self.create(VPAS, autoscaler(name, mode, **spec))
+
+    async def advise(self, name: str, **containers: Object) -> None:
+        """Write a VPA's recommendation by hand; of one that :data:`BY_HAND` keeps from ours.
+
+        For each container its target, with everything else outside its range, or a whole
+        recommendation as :func:`within` makes it.
+        """
+        told = [
+            {"containerName": container} | (one if "target" in one else within(one, one, one))
+            for container, one in containers.items()
+        ]
+        await self.world.client.patch(
+            VPAS.as_dicts(),
+            name,
+            {"status": {"recommendation": {"containerRecommendations": told}}},
+            patch_type=PatchType.MERGE,
+            namespace=self.namespace,
+            subresource="status",
+        )
 
     async def create(self, endpoint: Endpoint[Any], manifest: Object) -> Object:
         """Create any object; the API server's answer."""
@@ -237,6 +262,16 @@ class Case:
     async def uids(self, app: str) -> set[str]:
         """Which pods there are."""
         return {pod["metadata"]["uid"] for pod in await self.pods(app)}
+
+    async def ready(self, app: str, replicas: int = 2) -> set[str]:
+        """Wait until so many pods, and no others, are ready; their uids."""
+
+        async def complete() -> set[str]:
+            found = await self.pods(app)
+            good = len(found) == replicas and all(map(is_ready, found))
+            return {pod["metadata"]["uid"] for pod in found} if good else set()
+
+        return await self.world.until(complete, f"{replicas} ready pods of {app}")
 
     async def running(self, app: str, replicas: int = 2) -> list[Object]:
         """Wait until so many pods, and no others, are ready, and their usage is known.
@@ -295,6 +330,11 @@ class Case:
             return {}
         return found.get("status") or {}
 
+    async def events(self, reason: str) -> list[Object]:
+        """Events of one reason."""
+        found = await self.world.client.list(_EVENTS, namespace=self.namespace)
+        return [event for event in found.items if event["reason"] == reason]
+
     def evictions(self, *, code: int = 201) -> list[str]:
         """Names of the pods whose eviction by the updater was answered so."""
         return self._answered("create", "eviction", code)
@@ -307,6 +347,23 @@ class Case:
         wanted = {"verb": verb, "subresource": subresource, "code": str(code)}
         found = self.world.done("vpa-updater", resource="pods", namespace=self.namespace, **wanted)
         return [entry.name for entry in found]
+
+
+@contextlib.asynccontextmanager
+async def own_namespace(world: World, name: str) -> AsyncIterator[Case]:
+    """A namespace that is there for one case, and goes with it."""
+    await world.client.create(NAMESPACES.as_dicts(), {"metadata": {"name": name}})
+    try:
+        yield Case(world, name)
+    finally:
+        world.note_calls()
+        # It takes a real cluster ten seconds, and nobody else knows the name: no need to wait.
+        await world.client.delete(NAMESPACES, name)
+
+
+def within(lower: Mapping[str, str], target: Mapping[str, str], upper: Mapping[str, str]) -> Object:
+    """What is recommended for a container."""
+    return {"lowerBound": dict(lower), "target": dict(target), "upperBound": dict(upper)}
 
 
 def requests(pod: Object) -> dict[str, str]:

@@ -35,6 +35,7 @@ logger = logging.getLogger(__name__)
 _REFRESH = 1.0  # seconds between two looks at Secrets, ConfigMaps and tokens
 _USUAL_GRACE = 30
 _CANNOT_RUN = 128
+_TAKEN: set[str] = set()  # addresses that pods of this process have, whichever their cluster is
 
 Fact = Callable[[PodRun, datetime], None]
 Learn = Callable[[str, Fact], None]
@@ -54,7 +55,7 @@ class LocalPods:
         learn: Learn,
     ) -> None:
         self._images = images
-        self.addresses = Addresses(loopback_of(os.getpid()))
+        self.addresses = Addresses(loopback_of(os.getpid()), _TAKEN)
         self._site = site
         self._client = client
         self._clock = clock
@@ -105,6 +106,7 @@ class LocalPods:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.addresses.give_back_all()
 
     def _spawn(self, work: "asyncio._CoroutineLike[None]") -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -39,3 +39,14 @@ def test_a_network_that_is_used_up_is_said_to_be() -> None:
 def test_processes_have_parts_of_their_own(process: int, network: str) -> None:
     assert loopback_of(process) == network
     assert ipaddress.ip_network(network).is_loopback
+
+
+def test_two_clusters_of_a_process_share_its_part_and_never_an_address() -> None:
+    taken: set[str] = set()
+    one, other = Addresses(SMALL, taken), Addresses(SMALL, taken)
+    mine, yours = {one.take(), one.take()}, {other.take(), other.take(), other.take()}
+    assert not mine & yours
+    with pytest.raises(RuntimeError, match="5 pods"):
+        one.take()
+    one.give_back_all()
+    assert {other.take(), other.take()} == mine
