@@ -161,7 +161,6 @@ SHOWN_IN = {
     "D5": (RESIZE, "refused before, lower, no room"),
     "D6": (RESIZE, "infeasible, as remembered"),
     "D7": ("tests/unit/updater/test_attempts.py", "test_what_is_remembered_ends_with_the_pod"),
-    "D13": ("updater/vpa_pass.py", "requirements_met=requirements_met("),
     "D27": (CYCLE, "test_a_stale_admission_lease_stops_evictions_and_nothing_else"),
     "X35": (UPDATER, "test_pods_whose_replacements_an_older_vpa_would_patch_are_left_alone"),
     "X36": ("updater/decision.py", "VPA_CHANGED"),

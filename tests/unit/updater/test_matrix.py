@@ -34,6 +34,7 @@ from updater.snapshot import AutoscaledPods, ClusterSnapshot
 from updater.work import Rules
 from updater_harness import NOW, WEB, Hands, run
 
+LESS = {"cpu": "200m", "memory": "200Mi"}
 OLD = {"cpu": "100m", "memory": "128Mi"}
 TARGET = {"cpu": "250m", "memory": "256Mi"}
 MORE = {"cpu": "500m", "memory": "512Mi"}
@@ -97,6 +98,7 @@ STATES = {
     ),
     "NodeCapacity stored": State(asked=OLD, memory=stored(TARGET, reported=False)),
     "NodeCapacity stored, less wanted": State(asked=OLD, memory=stored(MORE, reported=False)),
+    "NodeCapacity stored, more wanted": State(asked=OLD, memory=stored(LESS, reported=False)),
     "refused: quota": State(asked=OLD, memory=held(Reason.QUOTA_EXCEEDED)),
     "refused: hiccup": State(asked=OLD, memory=held(Reason.RESIZE_RETRY)),
     "refused for good": State(asked=OLD, memory=held(Reason.RESIZE_REFUSED)),

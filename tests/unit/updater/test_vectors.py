@@ -1,0 +1,367 @@
+"""The vectors of updater.md 16 that no other test holds; D13 and section 11 in whole passes.
+
+Decisions on resizes are in ``matrix.md``, the other whole passes in ``test_cycle.py``, leases in
+``tests/unit/common/kube/test_lease.py``, refused calls in ``test_failures.py``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from builders import container, recommendation, vpa
+from builders import pod as ordinary_pod
+from common.api.autoscaling import (
+    ContainerPolicy,
+    EvictionRequirement,
+    GenericStartupBoost,
+    StartupBoost,
+    UpdateMode,
+    UpdatePolicy,
+    VerticalPodAutoscaler,
+)
+from common.api.core import (
+    ContainerState,
+    ContainerStateTerminated,
+    ContainerStatus,
+    Pod,
+    PodCondition,
+    ResourceRequirements,
+)
+from common.errors import InvalidError
+from common.features import FeatureGates
+from updater.attempts import NOTHING
+from updater.candidate import Candidate, judge_pod
+from updater.decision import Decision, Reason
+from updater.fitting import Fits, measure_pod
+from updater.live_pod import LivePod
+from updater.snapshot import ClusterSnapshot
+from updater.update_order import Thresholds
+from updater_harness import NAMES, NOW, OPEN, Hands, run, snapshot
+
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+
+
+def amounts(text: str) -> dict[str, str]:
+    """``cpu 4, memory 20M``"""
+    return {part.split()[0]: part.split()[1] for part in text.split(", ") if part}
+
+
+def asking(*containers: str, reported: str = "", annotation: str | None = None) -> Pod:
+    """A pod of containers c1, c2 and so on; the first may have something else than it asks for."""
+    status = ContainerStatus(name="c1", resources=ResourceRequirements(requests=amounts(reported)))
+    plain = ordinary_pod(
+        annotations=None if annotation is None else {"vpaObservedContainers": annotation},
+        containers=tuple(
+            container(f"c{number}", requests=amounts(each))
+            for number, each in enumerate(containers, 1)
+        ),
+    )
+    statuses = (status,) if reported else None
+    return msgspec.structs.replace(
+        plain, status=msgspec.structs.replace(plain.status, container_statuses=statuses)
+    )
+
+
+def wanting(*targets: str, lower: str = "", upper: str = "") -> VerticalPodAutoscaler:
+    """Recommendations for c1, c2 and so on; the bounds are those of each."""
+    return vpa(
+        recommendations=tuple(
+            recommendation(
+                f"c{number}", target=amounts(each), lower=amounts(lower), upper=amounts(upper)
+            )
+            for number, each in enumerate(targets, 1)
+        )
+    )
+
+
+# Pod, recommendation; outside its range, scale up, difference
+PRIORITIES = [
+    (asking("cpu 2"), wanting("cpu 10"), False, True, 4.0),
+    (asking("cpu 10000", reported="cpu 2"), wanting("cpu 10"), False, True, 4.0),
+    (asking("cpu 4"), wanting("cpu 2"), False, False, 0.5),
+    (asking("cpu 10m"), wanting("cpu 900m"), False, True, 89.0),
+    (asking("cpu 4"), wanting("cpu 10", lower="cpu 6", upper="cpu 14"), True, True, 1.5),
+    (asking("cpu 8"), wanting("cpu 2", lower="cpu 1", upper="cpu 3"), True, False, 0.75),
+    (asking("cpu 4, memory 10M"), wanting("cpu 2, memory 20M"), False, True, 1.5),
+    (
+        asking("cpu 4, memory 20M"),
+        wanting("cpu 2, memory 10M", lower="cpu 1, memory 5M", upper="cpu 3, memory 30M"),
+        True,
+        False,
+        1.0,
+    ),
+    (asking("cpu 3", "cpu 7"), wanting("cpu 1", "cpu 2"), False, False, 0.7),
+    (
+        asking("cpu 6, memory 10M", "cpu 4, memory 30M"),
+        wanting("cpu 8, memory 20M", "cpu 7, memory 30M"),
+        False,
+        True,
+        0.75,
+    ),
+    (asking("cpu 1", annotation=""), wanting("cpu 10"), False, False, 0.0),
+    (asking("cpu 1", annotation="abcd;';"), wanting("cpu 10"), False, True, 9.0),
+]
+
+
+@pytest.mark.parametrize(("given", "autoscaler", "outside", "up", "diff"), PRIORITIES)
+def test_priority(
+    given: Pod, autoscaler: VerticalPodAutoscaler, *, outside: bool, up: bool, diff: float
+) -> None:
+    measured = measure_pod(given, autoscaler, ())
+    assert not isinstance(measured, Decision)
+    drift = measured.drift
+    assert (drift.outside_range, drift.scale_up) == (outside, up)
+    assert drift.resource_diff == pytest.approx(diff)
+
+
+# Acceptance: threshold 0.5, lifetime 12 h
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    hours: float
+    diff: float
+    accepted: bool
+    outside: bool = False
+    oom_after: timedelta | None = None  # of c2, which is as recommended
+    policies: tuple[ContainerPolicy, ...] = ()
+    observed: str = "c1, c2"
+
+
+QUICK = 2 * MINUTE
+ACCEPTANCE = {
+    "old, hardly drifted": Judged(hours=13, diff=0.25, accepted=False),
+    "old and drifted": Judged(hours=13, diff=4.0, accepted=True),
+    "old, outside its range": Judged(hours=13, diff=0.25, outside=True, accepted=True),
+    "young and drifted": Judged(hours=11, diff=4.0, accepted=False),
+    "young, outside its range": Judged(hours=11, diff=0.9, outside=True, accepted=True),
+    "young, quick OOM": Judged(hours=11, diff=0.25, oom_after=QUICK, accepted=True),
+    "young, quick OOM, no change": Judged(hours=11, diff=0.0, oom_after=QUICK, accepted=False),
+    "young, late OOM": Judged(hours=11, diff=0.25, oom_after=57 * MINUTE, accepted=False),
+    "young, quick OOM of a container that is Off": Judged(
+        hours=11,
+        diff=0.25,
+        oom_after=QUICK,
+        policies=(ContainerPolicy(container_name="c2", mode="Off"),),
+        accepted=False,
+    ),
+    "young, quick OOM of a container that is Off as all others": Judged(
+        hours=11,
+        diff=0.25,
+        oom_after=QUICK,
+        policies=(
+            ContainerPolicy(container_name="c1", mode="Auto"),
+            ContainerPolicy(container_name="*", mode="Off"),
+        ),
+        accepted=False,
+    ),
+    "young, quick OOM of a container that was not observed": Judged(
+        hours=11, diff=0.25, oom_after=QUICK, observed="c1", accepted=False
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ACCEPTANCE.values(), ids=ACCEPTANCE)
+def test_acceptance(case: Judged) -> None:
+    plain = asking("cpu 1", "cpu 0", annotation=case.observed)
+    killed = None
+    if case.oom_after is not None:
+        started = NOW - 10 * HOUR
+        killed = ContainerState(
+            terminated=ContainerStateTerminated(
+                reason="OOMKilled", started_at=started, finished_at=started + case.oom_after
+            )
+        )
+    status = msgspec.structs.replace(
+        plain.status,
+        start_time=NOW - timedelta(hours=case.hours),
+        container_statuses=(ContainerStatus(name="c2", last_state=killed),),
+    )
+    target = f"cpu {1000 + 1000 * case.diff:.0f}m"
+    autoscaler = vpa(
+        policies=case.policies,
+        recommendations=(
+            recommendation(
+                "c1", target=amounts(target), lower=amounts("cpu 1100m" if case.outside else "")
+            ),
+        ),
+    )
+    outcome = judge_pod(
+        msgspec.structs.replace(plain, status=status),
+        Fits(autoscaler),
+        memory=NOTHING,
+        resized_at=None,
+        thresholds=Thresholds(min_change=0.5, min_lifetime=12 * HOUR),
+        features=FeatureGates(),
+        now=NOW,
+    )
+    assert isinstance(outcome, Candidate) is case.accepted
+
+
+# Whole passes
+
+
+def changed(
+    given: ClusterSnapshot, pods: Sequence[LivePod], autoscaler: VerticalPodAutoscaler
+) -> ClusterSnapshot:
+    (scaled,) = given.autoscaled
+    return replace(given, autoscaled=(replace(scaled, pods=tuple(pods), vpa=autoscaler),))
+
+
+def with_conditions(given: LivePod, *conditions: PodCondition) -> LivePod:
+    status = msgspec.structs.replace(given.status, conditions=conditions)
+    return msgspec.structs.replace(given, status=status)
+
+
+async def test_where_all_are_to_be_evicted_nothing_is_patched() -> None:
+    given = snapshot(UpdateMode.IN_PLACE_OR_RECREATE)
+    (scaled,) = given.autoscaled
+    never = PodCondition(type="PodResizePending", status="True", reason="Infeasible")
+    hands = Hands()
+    pods = [with_conditions(pod, never) for pod in scaled.pods]
+    await run(changed(given, pods, scaled.vpa), hands)
+    assert hands.evicted == NAMES
+    assert hands.resized == []
+
+
+BOOST = StartupBoost(cpu=GenericStartupBoost(type="Factor", factor=2, duration_seconds=60))
+BOOSTING = replace(OPEN, features=FeatureGates(in_place=True, cpu_startup_boost=True))
+
+
+def boosted(
+    mode: UpdateMode,
+    *,
+    seconds: float = 61,
+    annotated: Sequence[str] = ("app",),
+    gone: bool = False,
+) -> ClusterSnapshot:
+    """Five pods that are Ready for that long, boosted from 5m; ``gone``: their VPA's boost is."""
+    given = snapshot(mode)
+    (scaled,) = given.autoscaled
+    ready = PodCondition(
+        type="Ready", status="True", last_transition_time=NOW - timedelta(seconds=seconds)
+    )
+    before = '{"requests":{"cpu":"5m"},"limits":{}}'
+    pods = []
+    for pod in scaled.pods:
+        annotations = {f"vpaCpuStartupBoost/{name}": before for name in annotated}
+        meta = msgspec.structs.replace(pod.metadata, annotations=annotations)
+        pods.append(with_conditions(msgspec.structs.replace(pod, metadata=meta), ready))
+    spec = msgspec.structs.replace(scaled.vpa.spec, startup_boost=None if gone else BOOST)
+    return changed(given, pods, msgspec.structs.replace(scaled.vpa, spec=spec))
+
+
+@pytest.mark.parametrize("mode", UpdateMode)
+@pytest.mark.parametrize("refused", [False, True], ids=["accepted", "refused"])
+async def test_an_expired_boost_is_taken_back_in_place_in_every_mode(
+    mode: UpdateMode, *, refused: bool
+) -> None:
+    hands = Hands()
+    if refused:
+        hands.resize_errors = dict.fromkeys(NAMES, InvalidError("no", reason="Invalid"))
+    attempts = await run(boosted(mode), hands, rules=BOOSTING)
+    assert hands.resized == NAMES
+    assert hands.evicted == []
+    reason = Reason.UNBOOST_FAILED if refused else Reason.STARTUP_BOOST_OVER
+    assert {memory.decision.reason for memory in attempts.pods.values() if memory.decision} == {
+        reason
+    }
+
+
+@pytest.mark.parametrize("mode", UpdateMode)
+async def test_a_boost_that_goes_on_keeps_the_pod_from_everything_else(mode: UpdateMode) -> None:
+    hands = Hands()
+    await run(boosted(mode, seconds=60), hands, rules=BOOSTING)
+    assert hands.resized == hands.evicted == []
+
+
+UNBOOSTED_VPA = {
+    UpdateMode.OFF: ([], []),
+    UpdateMode.INITIAL: ([], []),
+    UpdateMode.RECREATE: ([], NAMES),
+    UpdateMode.IN_PLACE: (NAMES, []),
+}
+
+
+@pytest.mark.parametrize(("mode", "want"), UNBOOSTED_VPA.items(), ids=UNBOOSTED_VPA)
+async def test_where_the_vpa_boosts_no_more_its_pods_are_ordinary_ones(
+    mode: UpdateMode, want: tuple[list[str], list[str]]
+) -> None:
+    hands = Hands()
+    attempts = await run(boosted(mode, gone=True), hands, rules=BOOSTING)
+    assert (hands.resized, hands.evicted) == want
+    for memory in attempts.pods.values():
+        assert memory.decision is None or memory.decision.reason is Reason.OUTSIDE_RANGE
+
+
+# D13: requirements filter evictions, those after a failed resize included, and no resizes
+
+DOWN = EvictionRequirement(resources=("cpu",), change_requirement="TargetLowerThanRequests")
+UP = EvictionRequirement(resources=("cpu",), change_requirement="TargetHigherThanRequests")
+
+# The pods ask for 10m of cpu, and 250m is their target.
+D13 = {
+    "unmet, evictions": (UpdateMode.RECREATE, DOWN, False, (0, 0)),
+    "unmet, resizes": (UpdateMode.IN_PLACE_OR_RECREATE, DOWN, False, (5, 0)),
+    "unmet, resizes in mode InPlace": (UpdateMode.IN_PLACE, DOWN, False, (5, 0)),
+    "unmet, evictions after refused resizes": (
+        UpdateMode.IN_PLACE_OR_RECREATE,
+        DOWN,
+        True,
+        (5, 0),
+    ),
+    "met, evictions": (UpdateMode.RECREATE, UP, False, (0, 5)),
+    "met, evictions after refused resizes": (UpdateMode.IN_PLACE_OR_RECREATE, UP, True, (5, 5)),
+}
+
+
+@pytest.mark.parametrize(("mode", "rule", "refused", "want"), D13.values(), ids=D13)
+async def test_requirements_filter_evictions_alone(
+    mode: UpdateMode, rule: EvictionRequirement, want: tuple[int, int], *, refused: bool
+) -> None:
+    given = snapshot(mode)
+    (scaled,) = given.autoscaled
+    policy = UpdatePolicy(update_mode=mode.value, eviction_requirements=(rule,))
+    spec = msgspec.structs.replace(scaled.vpa.spec, update_policy=policy)
+    hands = Hands()
+    if refused:
+        hands.resize_errors = dict.fromkeys(NAMES, InvalidError("no", reason="Invalid"))
+    ruled = changed(given, scaled.pods, msgspec.structs.replace(scaled.vpa, spec=spec))
+    attempts = await run(ruled, hands)
+    assert (len(hands.resized), len(hands.evicted)) == want
+    if rule is DOWN and (refused or mode is UpdateMode.RECREATE):
+        decision = attempts.of("uid-web-0").decision
+        assert decision is not None
+        assert decision.reason is Reason.REQUIREMENTS_NOT_MET
+
+
+# Ends: a side-car that came after our webhook, and a lone replica
+
+
+async def test_a_container_that_the_webhook_never_saw_takes_nobody_down() -> None:
+    given = snapshot(UpdateMode.RECREATE)
+    (scaled,) = given.autoscaled
+    pods = []
+    for pod in scaled.pods:
+        meta = msgspec.structs.replace(pod.metadata, annotations={"vpaObservedContainers": "other"})
+        pods.append(msgspec.structs.replace(pod, metadata=meta))
+    hands = Hands()
+    await run(changed(given, pods, scaled.vpa), hands)
+    assert hands.evicted == []
+
+
+@pytest.mark.parametrize(("minimum", "want"), [(None, []), (1, ["web-0"])])
+async def test_a_lone_replica_goes_only_where_one_is_the_minimum(
+    minimum: int | None, want: list[str]
+) -> None:
+    given = snapshot(UpdateMode.RECREATE, names=["web-0"])
+    (scaled,) = given.autoscaled
+    policy = UpdatePolicy(update_mode="Recreate", min_replicas=minimum)
+    spec = msgspec.structs.replace(scaled.vpa.spec, update_policy=policy)
+    hands = Hands()
+    lone = changed(given, scaled.pods, msgspec.structs.replace(scaled.vpa, spec=spec))
+    await run(lone, hands)
+    assert hands.evicted == want
