@@ -35,6 +35,8 @@ from updater.work import Hands, Rules
 
 logger = logging.getLogger(__name__)
 
+_SHORTEST_PATIENCE = 10.0  # seconds, of who asks for a plan
+
 
 class Admission(Protocol):
     """Says whether the admission controller would patch a replacement."""
@@ -116,16 +118,16 @@ class Updater:
         """
         if self._planning:
             return NotNow.PLANNING
-        interval = self._rules.interval.total_seconds()
+        seconds = max(self._rules.interval.total_seconds(), _SHORTEST_PATIENCE)
         self._planning = True
         try:
             try:
-                async with asyncio.timeout(interval):
+                async with asyncio.timeout(seconds):
                     await self._turn.acquire()
             except TimeoutError:
                 return NotNow.UNDER_WAY
             try:
-                async with asyncio.timeout(interval / 2):
+                async with asyncio.timeout(seconds / 2):
                     return await self._plan(scope)
             except TimeoutError:
                 return NotNow.TOO_SLOW

@@ -1,0 +1,149 @@
+"""Plans of a whole updater, in virtual time: what they are based on, and that nobody notices."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.api.core import Pod
+from common.kube.lease import AdmissionStatus
+from updater.decision import Reason
+from updater.plan import IdleHands, NotNow, Plan, Scope
+from updater_shop import Shop, in_shop
+
+
+@dataclass(slots=True)
+class Asleep(IdleHands):
+    """Evicts when it is told to."""
+
+    awake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def evict(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None:
+        await IdleHands.evict(self, pod, vpa, reason)
+        await self.awake.wait()
+
+
+def decisions(plan: Plan | NotNow) -> Sequence[str]:
+    assert isinstance(plan, Plan), plan
+    return sorted(f"{each.action} {each.reason}" for each in plan.decisions.values())
+
+
+def test_a_pass_does_what_was_planned_and_nothing_else_was_done() -> None:
+    async def test(shop: Shop) -> None:
+        await shop.deploy()
+        await shop.autoscale("Recreate")
+        await shop.recommend("100m")
+        registry = CollectorRegistry()
+        updater = shop.updater(registry=registry)
+        before = list(registry.collect())
+        plan = await updater.plan()
+        assert decisions(plan) == [
+            *("evict outside_range", "wait budget_exhausted", "wait budget_exhausted")
+        ]
+        assert shop.calls("eviction") == []
+        assert list(registry.collect()) == before
+        await updater.run_once()
+        assert shop.calls("eviction") == [201]
+
+    in_shop(test)
+
+
+def test_a_plan_knows_the_admission_lease_and_when_it_was_made() -> None:
+    async def test(shop: Shop) -> None:
+        await shop.deploy()
+        await shop.autoscale("Recreate")
+        await shop.recommend("100m")
+        shop.admission = AdmissionStatus.STALE
+        plan = await shop.updater().plan()
+        assert decisions(plan) == ["wait admission_not_ready"] * 3
+        assert isinstance(plan, Plan)
+        assert plan.admission is AdmissionStatus.STALE
+        assert plan.taken_at == shop.clock.now()
+
+    in_shop(test)
+
+
+@pytest.mark.parametrize(
+    ("scope", "vpas", "pods"),
+    [
+        (Scope(), ["idle", "web"], 3),
+        (Scope("shop", "web"), ["web"], 3),
+        (Scope("", "idle"), ["idle"], 0),
+        (Scope("elsewhere"), [], 0),
+    ],
+)
+def test_only_what_is_asked_for(scope: Scope, vpas: list[str], pods: int) -> None:
+    async def test(shop: Shop) -> None:
+        await shop.deploy()
+        await shop.autoscale("Recreate")
+        await shop.settle()
+        await shop.autoscale("Recreate", name="idle")  # younger: the pods are the other one's
+        await shop.recommend("100m")
+        plan = await shop.updater().plan(scope)
+        assert len(decisions(plan)) == pods
+        assert isinstance(plan, Plan)
+        assert sorted(vpa.metadata.name for vpa in plan.vpas) == vpas
+
+    in_shop(test)
+
+
+def test_a_plan_waits_for_the_pass_that_goes_on_and_then_knows_what_that_did() -> None:
+    async def test(shop: Shop) -> None:
+        await shop.deploy()
+        await shop.autoscale("Recreate")
+        await shop.recommend("100m")
+        hands = Asleep()
+        updater = shop.updater(hands=hands)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(updater.run_once())
+            await asyncio.sleep(1)
+            assert len(hands.calls) == 1
+            planning = group.create_task(updater.plan())
+            await asyncio.sleep(1)
+            assert not planning.done()
+            assert await updater.plan() is NotNow.PLANNING
+            hands.awake.set()
+        # One is taken to be gone, although the cache still shows it, and the others wait for it.
+        assert decisions(planning.result()) == ["wait budget_exhausted"] * 2
+
+    in_shop(test)
+
+
+def test_a_pass_without_end_is_not_waited_for_without_end() -> None:
+    async def test(shop: Shop) -> None:
+        await shop.deploy()
+        await shop.autoscale("Recreate")
+        await shop.recommend("100m")
+        hands = Asleep()
+        updater = shop.updater(hands=hands)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(updater.run_once())
+            await asyncio.sleep(1)
+            assert await updater.plan() is NotNow.UNDER_WAY
+            hands.awake.set()
+        assert isinstance(await updater.plan(), Plan)
+
+    in_shop(test)
+
+
+def test_a_plan_that_takes_too_long_is_given_up() -> None:
+    async def test(shop: Shop) -> None:
+        shop.admission_takes = 31.0  # virtual seconds; half an interval is 30
+        updater = shop.updater()
+        assert await updater.plan() is NotNow.TOO_SLOW
+        shop.admission_takes = 0.0
+        assert isinstance(await updater.plan(), Plan)
+
+    in_shop(test)
+
+
+def test_without_fresh_caches_there_is_no_plan() -> None:
+    async def test(shop: Shop) -> None:
+        updater = shop.updater()
+        await shop.cluster.stop_api_server()
+        assert await updater.plan() is NotNow.NOT_FRESH
+
+    in_shop(test)

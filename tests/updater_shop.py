@@ -1,0 +1,190 @@
+"""A Deployment with its VPA in a cluster of the sandbox, and the updater beside it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import yaml
+from prometheus_client import CollectorRegistry
+
+from common.features import FeatureGates
+from common.kube.client import KubeClient, PatchType
+from common.kube.endpoints import DEPLOYMENTS, EVENTS, PODS, VPAS
+from common.kube.events import EventRecorder
+from common.kube.lease import AdmissionStatus
+from common.kube.targets import Targets
+from sandbox import virtual_time
+from sandbox.cluster import Cluster, running_cluster
+from sandbox.scenario import parse_scenario
+from sandbox.virtual_time import VirtualClock
+from updater.actuation import Actuator
+from updater.disruption import DisruptionPolicy
+from updater.live_pod import MANAGER
+from updater.metrics import Metrics
+from updater.schedule import Updater
+from updater.sending import Turns
+from updater.snapshot import Caches
+from updater.work import Hands, Rules
+from workloads import DEFINITIONS
+
+VPA_CRD = Path(__file__).parents[1] / "deploy" / "crd" / "verticalpodautoscalers.yaml"
+SCENARIO = """
+kubernetes-version: "{version}"
+nodes: [{{name: node, count: 2, cpu: 2, memory: 4Gi}}]
+namespaces: [shop]
+"""
+SETTLE = 20.0  # virtual seconds in which the cluster comes to rest
+
+
+@dataclass(slots=True)
+class Shop:
+    """A Deployment of three pods with 500m and 256Mi each, its VPA, and an updater."""
+
+    cluster: Cluster
+    admin: KubeClient
+    client: KubeClient
+    caches: Caches
+    clock: VirtualClock
+    rules: Rules
+    admission: AdmissionStatus = AdmissionStatus.ALIVE
+    admission_takes: float = 0.0  # virtual seconds, to look at
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    events: EventRecorder = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.events = EventRecorder(self.client, MANAGER, clock=self.clock)
+
+    def updater(
+        self, *, hands: Hands | None = None, registry: CollectorRegistry | None = None
+    ) -> Updater:
+        """A process that has just started: it remembers nothing."""
+
+        async def admission() -> AdmissionStatus:
+            await asyncio.sleep(self.admission_takes)
+            return self.admission
+
+        return Updater(
+            caches=self.caches,
+            targets=Targets(self.client, self.caches.controllers),
+            admission=admission,
+            ignored_namespaces=(),
+            rules=self.rules,
+            hands=hands or Actuator(self.client, self.events),
+            turns=Turns(),
+            metrics=Metrics(registry or CollectorRegistry()),
+            clock=self.clock,
+            stop=self.stop,
+        )
+
+    async def deploy(self, *, replicas: int = 3) -> None:
+        resources = {"requests": {"cpu": "500m", "memory": "256Mi"}}
+        container = {"name": "app", "image": "shop:1", "resources": resources}
+        template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}
+        spec = {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": template,
+        }
+        body = {"metadata": {"name": "web"}, "spec": spec}
+        await self.admin.create(DEPLOYMENTS.as_dicts(), body, namespace="shop")
+        await self.settle()
+
+    async def autoscale(self, mode: str, *, name: str = "web", **policy: Any) -> None:
+        target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+        spec = {"targetRef": target, "updatePolicy": {"updateMode": mode, **policy}}
+        body = {"metadata": {"name": name}, "spec": spec}
+        await self.admin.create(VPAS.as_dicts(), body, namespace="shop")
+
+    async def recommend(self, cpu: str, memory: str = "256Mi") -> None:
+        """Recommend exactly this: whoever has something else is out of range."""
+        amounts = {"cpu": cpu, "memory": memory}
+        container = {
+            "containerName": "app",
+            "target": amounts,
+            "lowerBound": amounts,
+            "upperBound": amounts,
+        }
+        status = {"recommendation": {"containerRecommendations": [container]}}
+        await self.admin.patch(
+            VPAS.as_dicts(),
+            "web",
+            {"status": status},
+            patch_type=PatchType.MERGE,
+            namespace="shop",
+            subresource="status",
+        )
+        await self.settle()
+
+    async def settle(self) -> None:
+        await asyncio.sleep(SETTLE)
+
+    async def cpu(self) -> list[str]:
+        """The cpu requests of the running pods, as their specs have them."""
+        listing = await self.admin.list(PODS, namespace="shop")
+        found = []
+        for pod in listing.items:
+            resources = pod.spec.containers[0].resources
+            assert resources is not None
+            assert resources.requests is not None
+            if pod.metadata.deletion_timestamp is None:
+                found.append(str(resources.requests["cpu"]))
+        return sorted(found)
+
+    def calls(self, subresource: str) -> list[int]:
+        """HTTP statuses of the updater's calls to a subresource of pods, in order."""
+        return [
+            entry.code for entry in self.cluster.audit(userAgent=MANAGER, subresource=subresource)
+        ]
+
+    async def told(self, reason: str) -> list[str]:
+        """Messages of the updater's Events."""
+        listing = await self.admin.list(EVENTS.as_dicts(), namespace="shop")
+        return [event["message"] for event in listing.items if event["reason"] == reason]
+
+
+@asynccontextmanager
+async def shop(clock: VirtualClock, *, version: str, rules: Rules) -> AsyncIterator[Shop]:
+    scenario = parse_scenario(SCENARIO.format(version=version))
+    async with (
+        running_cluster(scenario, clock=clock) as cluster,
+        cluster.client("test") as admin,
+        cluster.client(MANAGER) as client,
+    ):
+        await admin.create(DEFINITIONS, yaml.safe_load(VPA_CRD.read_text(encoding="utf-8")))
+        await asyncio.sleep(1)
+        caches = Caches.following(client)
+        opened = Shop(cluster, admin, client, caches, clock, rules)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(cache.run()) for cache in caches.all()]
+            tasks.append(group.create_task(opened.events.run()))
+            for cache in caches.all():
+                await cache.wait_synced()
+            try:
+                yield opened
+            finally:
+                for task in tasks:
+                    task.cancel()
+
+
+def in_shop(
+    test: Callable[[Shop], Awaitable[None]],
+    *,
+    version: str = "1.36",
+    gate: bool = True,
+    tolerance: float = 0.5,
+) -> None:
+    rules = Rules(
+        features=FeatureGates(in_place=gate),
+        disruption=DisruptionPolicy(tolerance_fraction=tolerance),
+        interval=timedelta(minutes=1),
+    )
+
+    async def main(clock: VirtualClock) -> None:
+        async with shop(clock, version=version, rules=rules) as opened:
+            await test(opened)
+
+    virtual_time.run(main)
