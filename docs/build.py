@@ -318,7 +318,16 @@ LABELS: Mapping[tuple[str, str], str] = {
     ("recommender", "vpa_size_log2"): _SIZE,
     ("recommender", "kind"): f"What was to be written: {_values(('status', 'checkpoint'))}",
     ("recommender", "reason"): "Of failed writes the API server's word, such as `Forbidden`; of "
-    f"discarded OOM kills {_values((*DISCARDED, 'learnt_before', 'in_the_future', 'overflow'))}.",
+    f"discarded OOM kills {_values((*DISCARDED, 'learnt_before', 'in_the_future', 'overflow'))}; "
+    "of history Prometheus' word, such as `execution`, or the HTTP status, or "
+    f"{_values(('unreachable', 'undecodable', 'no_token'))}.",
+    ("recommender", "code"): "The HTTP status.",
+    ("recommender", "method"): _values(("post", "get")),
+    ("recommender", "scope"): "`cluster`: the one list of everything; `part`: a namespace, or with "
+    "external metrics a metric of a pod.",
+    ("recommender", "outcome"): "`ok`, or the API server's word, such as `Forbidden`, or "
+    "`DecodeError`.",
+    ("recommender", "state"): _values(("loaded", "pending")),
     ("updater", "vpa_size_log2"): _SIZE,
     ("updater", "update_mode"): _values(UpdateMode),
     ("updater", "vpa_name"): "The VPA.",

@@ -29,6 +29,7 @@ from recommender.settings import Settings
 from recommender.sources.checkpoint_store import CheckpointStore
 from recommender.sources.cluster import PodLoader, VpaLoader
 from recommender.sources.followed import Followed
+from recommender.sources.metrics_server import MetricsServer
 
 logger = logging.getLogger(__name__)
 
@@ -131,7 +132,13 @@ def assemble(settings: Settings, followed: Followed, metrics: Metrics, clock: Cl
             per_vpa_config=settings.feature_gates.per_vpa_config,
             workers=workers,
         ),
-        ingestion=Ingestion(followed, usage, namespace=namespace, metrics=metrics, clock=clock),
+        ingestion=Ingestion(
+            followed,
+            usage,
+            source=MetricsServer(followed.client, namespace=namespace, workers=workers),
+            metrics=metrics,
+            clock=clock,
+        ),
         checkpointing=Checkpointing(
             usage,
             CheckpointStore(followed.client, namespace=namespace),

@@ -1,21 +1,23 @@
 """Usage and OOM kills, from their sources into the model."""
 
 import asyncio
+import enum
 import logging
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 import numpy as np
 
-from common.errors import DecodeError, KubeError
 from common.resources import CPU, MEMORY
 from common.runtime.clock import Clock
 from recommender.instants import instant
 from recommender.metrics import Metrics
 from recommender.model.keys import PodKey, VpaKey
+from recommender.model.past import Began
 from recommender.model.usage import OomOutcome, Usage
 from recommender.rows import Ints
 from recommender.sources import metrics_server
+from recommender.sources.fetched import Fetched, UsageSource
 from recommender.sources.followed import Followed
 from recommender.sources.oom_feed import Observation
 from recommender.workers import sliced
@@ -34,45 +36,69 @@ LearntUntil = Mapping[tuple[VpaKey, str], datetime]
 """When the checkpoint of a VPA's container was written that we have loaded."""
 
 
+class _Supply(enum.Enum):
+    """How much of the usage there is; the value is the log's line."""
+
+    WHOLE = "usage is there"
+    BY_NAMESPACE = "usage is read namespace by namespace"  # the list of the cluster failed
+    PARTLY = "usage of some pods is missing"
+    NONE = "no usage"
+
+    @classmethod
+    def of(cls, found: Fetched) -> "_Supply":
+        failed = {bool(answer.place) for answer in found.failures}  # of parts, and of the cluster
+        if not failed:
+            return cls.WHOLE
+        if len(found.failures) == len(found.answers):
+            return cls.NONE
+        return cls.PARTLY if True in failed else cls.BY_NAMESPACE
+
+
 class Ingestion:
-    """Feeds the model once in each cycle; one line when the metrics server's state changes."""
+    """Feeds the model once in each cycle; one line when the state of its source changes.
+
+    ``began`` learns when the live feed of each container begins.
+    """
 
     def __init__(
         self,
         followed: Followed,
         usage: Usage,
         *,
-        namespace: str,
+        source: UsageSource,
+        began: Began | None = None,
         metrics: Metrics,
         clock: Clock,
     ) -> None:
         self._followed = followed
         self._usage = usage
-        self._namespace = namespace
+        self._source = source
+        self._began = began
         self._metrics = metrics
         self._clock = clock
-        self._trouble = ""
+        self._trouble = (_Supply.WHOLE, "")
         self._some_ahead = False
 
     async def usage(self) -> None:
         """Add the latest usage; without any the cycle goes on with what is known."""
-        client = self._followed.client
-        try:
-            found = await metrics_server.fetch(client, self._namespace)
-        except (KubeError, DecodeError) as error:
-            self._metrics.metrics_answered(is_error=True)
-            self._tell(getattr(error, "reason", type(error).__name__), str(error))
-            return
-        self._metrics.metrics_answered(is_error=False)
-        self._tell("", "")
+        found = await self._source.fetch({key.namespace for key in self._usage.autoscalers})
+        self._metrics.metrics_answered(is_error=bool(found.failures))
+        for scope, outcomes in found.outcomes.items():
+            self._metrics.usage_asked(scope, outcomes)
+        self._tell(found)
         now = instant(self._clock.now())
         latest = self._clock.now() + _AHEAD
-        believed = [one for one in found if one.timestamp is None or one.timestamp <= latest]
-        self._tell_ahead(len(found) - len(believed))
+        believed = [
+            one for one in found.metrics if one.timestamp is None or one.timestamp <= latest
+        ]
+        self._tell_ahead(len(found.metrics) - len(believed))
         unknown = unreadable = 0
         for part in sliced(believed, _SLICE):
             batch = metrics_server.batch(part, self._usage.pods)
             cpu, memory = batch.cpu, batch.memory
+            if self._began is not None:
+                for samples in (cpu, memory):
+                    self._began.note(self._usage.containers, samples.rows, samples.times)
             taken = self._usage.add_cpu(cpu.rows, cpu.times, cpu.amounts, now)
             self._compare(CPU, cpu.rows[taken], cpu.amounts[taken])
             taken = self._usage.add_memory(memory.rows, memory.times, memory.amounts, now)
@@ -155,11 +181,18 @@ class Ingestion:
         else:
             logger.info("no usage is from the future any more")
 
-    def _tell(self, trouble: str, text: str) -> None:
-        if trouble == self._trouble or not self._followed.client.reachable:
+    def _tell(self, found: Fetched) -> None:
+        """One line when it changes how much of the usage there is."""
+        failures = found.failures
+        if failures and not self._followed.client.reachable:
             return  # that nobody answers at all is the client's to say
+        state, first = _Supply.of(found), failures[0] if failures else None
+        trouble = (state, first.outcome if first is not None else "")
+        if trouble == self._trouble:
+            return
         self._trouble = trouble
-        if trouble:
-            logger.warning("no usage", extra={"reason": trouble, "error": text})
-        else:
+        if first is None:
             logger.info("usage is there again")
+            return
+        extra = {"reason": first.outcome, "error": first.error, "failed": len(failures)}
+        logger.warning(state.value, extra=extra)

@@ -17,6 +17,10 @@ _STEP_BUCKETS = (
 _LATENCY_BUCKETS = (
     *(1, 2, 5, 7.5, 10, 20, 30, 40, 50, 60, 90, 120, 150, 180, 240, 300, 600, 900, 1800),
 )
+_PROMETHEUS_BUCKETS = (
+    *(0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 2, 5, 10, 20, 30, 60),
+    *(120, 300),
+)
 _API_VERSIONS = ("v1beta1", "v1beta2", "v1")
 _CLIENT = "default-metrics-client"
 
@@ -60,7 +64,44 @@ class Metrics:
             self.registry,
         )
         self.quality = Quality(self.registry)
+        self._prometheus_answers = PlainCounter(
+            "vpa_recommender_prometheus_client_api_requests_count",
+            "Answers of Prometheus.",
+            ("code", "method"),
+            self.registry,
+        )
+        self._prometheus_seconds = Histogram(
+            "vpa_recommender_prometheus_client_api_requests_duration_seconds",
+            "Time until Prometheus had answered.",
+            ("code", "method"),
+            buckets=_PROMETHEUS_BUCKETS,
+            registry=self.registry,
+        )
         # Ours.
+        self._usage_requests = Counter(
+            "vpa_recommender_usage_requests",
+            "Questions for usage, and what came of them.",
+            ("scope", "outcome"),
+            registry=self.registry,
+        )
+        self._past = Gauge(
+            "vpa_recommender_history_namespaces",
+            "Namespaces with VPAs, by whether their history from Prometheus is there.",
+            ("state",),
+            registry=self.registry,
+        )
+        self._past_samples = Counter(
+            "vpa_recommender_history_samples",
+            "Samples of Prometheus that counted.",
+            ("resource",),
+            registry=self.registry,
+        )
+        self._past_failures = Counter(
+            "vpa_recommender_history_failures",
+            "Failed attempts to fetch the history of a namespace from Prometheus.",
+            ("reason",),
+            registry=self.registry,
+        )
         self._ooms_seen = Counter(
             "vpa_recommender_oom_seen",
             "OOM kills seen; recorded and discarded ones add up to these.",
@@ -108,6 +149,26 @@ class Metrics:
 
     def metrics_answered(self, *, is_error: bool) -> None:
         self._responses.inc(_text(is_error), _CLIENT)
+
+    def usage_asked(self, scope: str, outcomes: Mapping[str, int]) -> None:
+        """``outcomes``: ``ok`` or why there was no usable answer, and how often."""
+        for outcome, count in outcomes.items():
+            self._usage_requests.labels(scope, outcome).inc(count)
+
+    def prometheus_answered(self, code: str, method: str, seconds: float) -> None:
+        self._prometheus_answers.inc(code, method)
+        self._prometheus_seconds.labels(code, method).observe(seconds)
+
+    def count_past(self, *, loaded: int, pending: int) -> None:
+        self._past.labels("loaded").set(loaded)
+        self._past.labels("pending").set(pending)
+
+    def past_joined(self, samples: Mapping[str, int]) -> None:
+        for resource, count in samples.items():
+            self._past_samples.labels(resource).inc(count)
+
+    def past_failed(self, reason: str) -> None:
+        self._past_failures.labels(reason).inc()
 
     def oom_recorded(self) -> None:
         self._ooms_seen.inc()

@@ -6,7 +6,7 @@ Source: recommender.md sections 4-6.
 """
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -181,6 +181,10 @@ class Usage:
             )
             for container in sorted(rows)
         ]
+
+    def aggregate(self, namespace: str, labels: Mapping[str, str], container: str, now: int) -> int:
+        """The aggregate of a container name in pods with these labels, new if need be."""
+        return self._aggregate(self.matching.label_set(namespace, labels), container, now)
 
     # Samples
 

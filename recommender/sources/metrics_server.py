@@ -1,15 +1,16 @@
-"""Usage from metrics.k8s.io: one list of PodMetrics for the cluster or one namespace.
+"""Usage from metrics.k8s.io: one list of PodMetrics for the cluster, or one for each namespace.
 
 Source: recommender.md 12.2;
 vertical-pod-autoscaler/pkg/recommender/input/metrics/metrics_client.go.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from common.api.metrics import PodMetrics
+from common.errors import DecodeError, KubeError
 from common.kube.client import KubeClient
 from common.kube.endpoints import POD_METRICS
 from common.quantity import QuantityError, parse_milli, parse_value
@@ -18,16 +19,48 @@ from recommender.instants import instant
 from recommender.model.keys import PodKey
 from recommender.model.pods import TrackedPod
 from recommender.rows import Ints
+from recommender.sources.fetched import OK, Answer, Fetched
+from recommender.workers import spread
 
 
-async def fetch(client: KubeClient, namespace: str) -> tuple[PodMetrics, ...]:
-    """The latest usage of all pods, of one namespace or of all (empty).
+class MetricsServer:
+    """Asks for the usage of the whole cluster, or of one namespace if there is only one.
 
-    Raises:
-        KubeError: the metrics server is missing, or in trouble.
-        DecodeError: its answer is no list.
+    Should the one list of the cluster fail, each namespace with VPAs is asked for on its own:
+    an account may be allowed no more, and one strange answer costs one namespace. Where the
+    first namespaces fail as well, the others are not asked: what serves usage is down (X70).
     """
-    return (await client.list(POD_METRICS, namespace=namespace)).items
+
+    def __init__(self, client: KubeClient, *, namespace: str, workers: int) -> None:
+        """``namespace`` is the only one that counts; empty: all do."""
+        self._client = client
+        self._namespace = namespace
+        self._workers = workers
+
+    async def fetch(self, namespaces: Collection[str]) -> Fetched:
+        """The latest usage; ``namespaces`` are those that have VPAs."""
+        metrics, answer = await self._list(self._namespace)
+        if answer.outcome == OK or self._namespace or not self._client.reachable:
+            return Fetched(metrics=metrics, answers=(answer,))
+        found: list[PodMetrics] = []
+        answers: list[Answer] = []
+
+        async def fetch_one(namespace: str) -> None:
+            if len(answers) >= self._workers and all(one.outcome != OK for one in answers):
+                return
+            metrics, answer = await self._list(namespace)
+            found.extend(metrics)
+            answers.append(answer)
+
+        await spread(sorted(namespaces), fetch_one, workers=self._workers)
+        return Fetched(metrics=tuple(found), answers=(answer, *answers))
+
+    async def _list(self, namespace: str) -> tuple[tuple[PodMetrics, ...], Answer]:
+        try:
+            listing = await self._client.list(POD_METRICS, namespace=namespace)
+        except (KubeError, DecodeError) as error:
+            return (), Answer.failed(namespace, error)
+        return listing.items, Answer(place=namespace)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

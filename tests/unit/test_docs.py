@@ -216,6 +216,10 @@ SHOWN_IN = {
         "tests/shell/test_scales.py",
         "test_what_is_known_answers_while_it_is_fetched_anew",
     ),
+    "X70": (
+        "tests/shell/test_recommender_usage.py",
+        "test_where_the_list_of_the_cluster_fails_each_namespace_is_asked",
+    ),
     "X61": ("updater/actuation.py", "uid=meta.uid"),
     "X62": ("tests/shell/test_updater_wake.py", "test_a_group_is_through_wave_by_wave"),
     "X63": ("tests/unit/updater/test_probation.py", "test_no_more_go_in_the_next_pass"),

@@ -1,0 +1,199 @@
+"""Usage from metrics.k8s.io: one list, and what happens where that can't be had."""
+
+import logging
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from common.kube import endpoints
+from fake_api import FakeApi, Reply, listing, named, status
+from recommender_harness import (
+    METRICS,
+    START,
+    Running,
+    deployment,
+    pod,
+    prepare,
+    running,
+    status_of,
+    target,
+    usage,
+    vpa,
+)
+
+SOME = {"cpu": "126m", "memory": "250Mi"}
+NOTHING = {"cpu": "25m", "memory": "250Mi"}  # the minimum
+FORBIDDEN = status(403, "Forbidden")
+NO_LIST = Reply(body="<html>")
+
+
+def metrics_of(namespace: str) -> str:
+    return f"GET {endpoints.POD_METRICS.collection(namespace)}"
+
+
+def moved(found: Any, namespace: str) -> Any:
+    found["metadata"]["namespace"] = namespace
+    return found
+
+
+def two_namespaces(api: FakeApi) -> None:
+    """The same in the namespaces ``shop`` and ``bank``."""
+    prepare(
+        api,
+        deployments=[deployment(), moved(deployment(), "bank")],
+        pods=[pod(), moved(pod(), "bank")],
+        verticalpodautoscalers=[vpa(), moved(vpa(), "bank")],
+    )
+    api.on(status_of("web").replace("/shop/", "/bank/"), Reply(body=named("web")))
+    api.on(metrics_of("shop"), listing(usage()))
+    api.on(metrics_of("bank"), listing(moved(usage(), "bank")))
+
+
+def targets(api: FakeApi) -> dict[str, dict[str, str]]:
+    """The last published target, by namespace."""
+    found = {}
+    for request in api.requests:
+        for namespace in ("shop", "bank"):
+            route = status_of("web").replace("/shop/", f"/{namespace}/")
+            if f"{request.method} {request.path}" == route:
+                (one,) = request.json()[0]["value"]["recommendation"]["containerRecommendations"]
+                found[namespace] = one["target"]
+    return found
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    """Each line about usage, with its reason."""
+    return [
+        (record.message, getattr(record, "reason", ""))
+        for record in caplog.records
+        if record.name == "recommender.ingestion"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("replies", "wanted", "line"),
+    [
+        pytest.param(
+            {"": listing(usage(), moved(usage(), "bank"))},
+            {"shop": SOME, "bank": SOME},
+            "",
+            id="one list is enough",
+        ),
+        pytest.param(
+            {"": FORBIDDEN},
+            {"shop": SOME, "bank": SOME},
+            "usage is read namespace by namespace",
+            id="not allowed for the whole cluster",
+        ),
+        pytest.param(
+            {"": NO_LIST},
+            {"shop": SOME, "bank": SOME},
+            "usage is read namespace by namespace",
+            id="an answer that is no list",
+        ),
+        pytest.param(
+            {"": FORBIDDEN, "bank": FORBIDDEN},
+            {"shop": SOME, "bank": NOTHING},
+            "usage of some pods is missing",
+            id="one namespace fails alone",
+        ),
+        pytest.param(
+            {"": FORBIDDEN, "bank": NO_LIST},
+            {"shop": SOME, "bank": NOTHING},
+            "usage of some pods is missing",
+            id="one namespace can't be decoded",
+        ),
+        pytest.param(
+            {"": FORBIDDEN, "bank": FORBIDDEN, "shop": FORBIDDEN},
+            {"shop": NOTHING, "bank": NOTHING},
+            "no usage",
+            id="every namespace fails",
+        ),
+    ],
+)
+async def test_where_the_list_of_the_cluster_fails_each_namespace_is_asked(
+    replies: Mapping[str, Reply],
+    wanted: dict[str, dict[str, str]],
+    line: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="recommender.ingestion")
+    async with FakeApi() as api:
+        two_namespaces(api)
+        for namespace, reply in replies.items():
+            api.on(metrics_of(namespace), reply)
+        async with running(api) as process:
+            await process.cycle()
+            await process.cycle()
+    assert targets(api) == wanted
+    assert [text for text, _ in told(caplog)] == ([line] if line else [])
+
+
+def requests(process: Running, scope: str, outcome: str) -> float | None:
+    labels = {"scope": scope, "outcome": outcome}
+    return process.sample("vpa_recommender_usage_requests_total", **labels)
+
+
+async def test_each_answer_is_counted_and_each_change_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="recommender.ingestion")
+    async with FakeApi() as api:
+        two_namespaces(api)
+        api.on(METRICS, FORBIDDEN)
+        async with running(api) as process:
+            await process.cycle()
+            api.on(metrics_of("bank"), NO_LIST)
+            await process.cycle()
+            await process.cycle()
+            api.on(METRICS, listing(usage()))
+            await process.cycle()
+            assert requests(process, "cluster", "Forbidden") == 3
+            assert requests(process, "cluster", "ok") == 1
+            assert requests(process, "part", "ok") == 4
+            assert requests(process, "part", "DecodeError") == 2
+    assert told(caplog) == [
+        ("usage is read namespace by namespace", "Forbidden"),
+        ("usage of some pods is missing", "Forbidden"),
+        ("usage is there again", ""),
+    ]
+
+
+async def test_one_namespace_has_nothing_to_fall_back_to() -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        api.on(metrics_of("shop"), FORBIDDEN)
+        api.on(f"GET {endpoints.CHECKPOINTS.collection('shop')}", listing())
+        async with running(api, vpa_object_namespace="shop") as process:
+            await process.cycle()
+        assert api.routes.count(metrics_of("shop")) == 1
+        assert target(api) == NOTHING
+
+
+async def test_a_metrics_server_that_is_down_is_not_asked_for_every_namespace() -> None:
+    """Hundreds of namespaces would each wait for the answer that the first ones got."""
+    async with FakeApi() as api:
+        many = [f"team-{number}" for number in range(30)]
+        prepare(api, verticalpodautoscalers=[moved(vpa(), namespace) for namespace in many])
+        api.on(METRICS, FORBIDDEN)
+        for namespace in many:
+            api.on(metrics_of(namespace), FORBIDDEN)
+        async with running(api, update_worker_count=2) as process:
+            await process.cycle()
+        assert (
+            2 <= sum("/namespaces/team-" in route and "/pods" in route for route in api.routes) <= 4
+        )
+
+
+async def test_samples_that_were_read_before_the_fallback_count_once() -> None:
+    async with FakeApi() as api:
+        two_namespaces(api)
+        api.on(METRICS, listing(usage()), FORBIDDEN)
+        api.on(metrics_of("shop"), listing(usage(at=START, cpu="9", memory="9Gi")))
+        async with running(api) as process:
+            await process.cycle()
+            process.clock.forward(timedelta(minutes=1))
+            await process.cycle()
+        assert targets(api)["shop"]["cpu"] == SOME["cpu"]  # the second sample is of the same time
