@@ -28,7 +28,7 @@ class MetricsServer:
 
     Should the one list of the cluster fail, each namespace with VPAs is asked for on its own:
     an account may be allowed no more, and one strange answer costs one namespace. Where the
-    first namespaces fail as well, the others are not asked: what serves usage is down (X80).
+    first namespaces fail as well, the others are not asked: what serves usage is down (X70).
     """
 
     def __init__(self, client: KubeClient, *, namespace: str, workers: int) -> None:

@@ -216,7 +216,7 @@ SHOWN_IN = {
         "tests/shell/test_scales.py",
         "test_what_is_known_answers_while_it_is_fetched_anew",
     ),
-    "X80": (
+    "X70": (
         "tests/shell/test_recommender_usage.py",
         "test_where_the_list_of_the_cluster_fails_each_namespace_is_asked",
     ),
