@@ -21,10 +21,11 @@ from common.runtime.service import (
     unless_stopped,
 )
 from recommender.checkpointing import Checkpointing
-from recommender.cycle import Recommender, Routine
+from recommender.cycle import Recommender
 from recommender.ingestion import Ingestion
 from recommender.metrics import Metrics
 from recommender.model.usage import Usage
+from recommender.publishing import Publisher, Routine
 from recommender.settings import Settings
 from recommender.sources.checkpoint_store import CheckpointStore
 from recommender.sources.cluster import PodLoader, VpaLoader
@@ -149,10 +150,17 @@ def assemble(settings: Settings, followed: Followed, metrics: Metrics, clock: Cl
             metrics=metrics,
             clock=clock,
         ),
-        routine=Routine(
-            estimation=settings.estimation,
-            publication=settings.publication,
-            workers=workers,
+        publisher=Publisher(
+            followed.client,
+            usage,
+            routine=Routine(
+                estimation=settings.estimation,
+                publication=settings.publication,
+                workers=workers,
+                interval=settings.interval,
+            ),
+            metrics=metrics,
+            clock=clock,
         ),
         metrics=metrics,
         clock=clock,

@@ -39,6 +39,12 @@ class Publication:
     integer_cpu: bool = False  # heed the annotations that ask for whole CPUs
     max_allowed: ResourceQuantities = field(default_factory=dict)  # where a policy has no maximum
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is rounded: then amounts that are close are published close."""
+        rounds = self.round_cpu > 1 or self.round_memory > 1
+        return not (rounds or self.humanize_memory or self.integer_cpu)
+
 
 def publish(
     estimates: Iterable[ContainerEstimate],

@@ -123,8 +123,11 @@ class Quality:
     def change(self, resource: str, mode: str, *, pods: int, before: Ints, after: int) -> None:
         """Observe a new recommendation; ``before`` holds the old one of each aggregate."""
         old = before[before > 0]
-        size = str(min(max(pods.bit_length() - 1, 0), _LARGEST))
-        self._changes.observe(after / old - 1.0, mode, resource, size)
+        self._changes.observe(after / old - 1.0, mode, resource, _size(pods.bit_length()))
+
+    def unchanged(self, resource: str, mode: str, *, bits: int, count: int) -> None:
+        """Observe recommendations that stay as they are; the number of pods has so many bits."""
+        self._changes.observe(np.zeros(count), mode, resource, _size(bits))
 
     def _compare(
         self, resource: str, mode: str, recommended: Floats, used: Floats, *, is_oom: str
@@ -142,3 +145,8 @@ class Quality:
             self._over[resource].observe(difference[over], mode, missing, *oom)
             self._under[resource].observe(-difference[~over], mode, missing, *oom)
         self._recommended[resource].observe(recommended, mode, *oom)
+
+
+def _size(bits: int) -> str:
+    """The label of a number of pods that has so many bits: its logarithm, rounded down."""
+    return str(min(max(bits - 1, 0), _LARGEST))

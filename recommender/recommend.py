@@ -4,7 +4,7 @@ Source: recommender.md section 7; ``podResourceRecommender.GetRecommendedPodReso
 vertical-pod-autoscaler/pkg/recommender/logic/recommender.go.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -124,68 +124,104 @@ def estimate_all(
     }
 
 
-def living(usage: Usage, key: VpaKey, now: int) -> list[Group]:
-    """The containers of a VPA that still matter.
+def living(usage: Usage, key: VpaKey, now: int) -> tuple[Group, ...]:
+    """The containers of a VPA that still matter; the same value while they stay the same.
 
     Left out are those of which only a checkpoint is left, as old as an aggregate may get
     (recommender.md Q5).
     """
+    groups = usage.groups(key)
+    if all(group.has_pods for group in groups):
+        return groups
     oldest = now - span(usage.defaults.lifetime)
-    return [
+    return tuple(
         group
-        for group in usage.groups(key)
+        for group in groups
         if group.has_pods or usage.aggregates.last_sample[group.rows[-1]] > oldest
-    ]
+    )
 
 
-def considered(usage: Usage, key: VpaKey, now: int) -> list[Group]:
+def considered(usage: Usage, key: VpaKey, now: int) -> tuple[Group, ...]:
     """The containers of a VPA that get a recommendation: the living, unless switched off."""
+    groups = living(usage, key, now)
     rules = usage.autoscalers[key].rules
-    return [group for group in living(usage, key, now) if not rule_for(rules, group.container).off]
+    if not any(rule.off for rule in rules):
+        return groups
+    return tuple(group for group in groups if not rule_for(rules, group.container).off)
+
+
+class Estimates:
+    """The estimates of some VPAs, in columns; each container is made up when it is asked for."""
+
+    def __init__(self, usage: Usage, groups: Mapping[VpaKey, Sequence[Group]]) -> None:
+        self.groups = groups
+        self.targets: list[list[int]] = []  # a container's cpu and memory
+        self.bounds: list[list[int]] = []  # a container's lower and upper cpu, then memory
+        self._usage = usage
+        self._confidences: dict[str, list[float]] = {}
+        self._sure: list[bool] = []  # of every resource
+        self._observed: list[bool] = []
+        self._places: dict[VpaKey, slice] = {}
+        end = 0
+        for key, mine in groups.items():
+            begin, end = end, end + len(mine)
+            self._places[key] = slice(begin, end)
+
+    def fill(self, estimation: Estimation) -> None:
+        """Estimate everything; once."""
+        groups = [group for mine in self.groups.values() for group in mine]
+        sizes = np.fromiter((len(mine) for mine in self.groups.values()), dtype=np.int64)
+        merged = self._usage.aggregates.merged([group.rows for group in groups])
+        found = estimate_all(merged, np.repeat(sizes, sizes), estimation)
+        cpu, memory = found[CPU], found[MEMORY]
+        self.targets = np.stack((cpu.target, memory.target), axis=1).tolist()
+        bounds = (cpu.lower, cpu.upper, memory.lower, memory.upper)
+        self.bounds = np.stack(bounds, axis=1).tolist()
+        self._confidences = {name: one.confidence.tolist() for name, one in found.items()}
+        self._sure = ((cpu.confidence >= 1) & (memory.confidence >= 1)).tolist()
+        self._observed = ((merged.samples > 0) | (merged.memory.total > 0)).tolist()
+
+    def place(self, key: VpaKey) -> slice:
+        """Where the containers of a VPA are in the columns."""
+        return self._places[key]
+
+    def is_sure(self, key: VpaKey) -> bool:
+        """Whether there is enough history for every container, and something observed of it."""
+        place = self._places[key]
+        return all(self._sure[place]) and all(self._observed[place])
+
+    def of(self, key: VpaKey) -> tuple[ContainerEstimate, ...]:
+        """The containers of a VPA."""
+        rules = self._usage.autoscalers[key].rules
+        first = self._places[key].start
+        return tuple(
+            self._container(row, group, rule_for(rules, group.container).controlled)
+            for row, group in enumerate(self.groups[key], start=first)
+        )
+
+    def _container(self, row: int, group: Group, controlled: Collection[str]) -> ContainerEstimate:
+        columns = [(at, name) for at, name in enumerate((CPU, MEMORY)) if name in controlled]
+        targets, bounds = self.targets[row], self.bounds[row]
+        return ContainerEstimate(
+            container=group.container,
+            target={name: targets[at] for at, name in columns},
+            lower={name: bounds[2 * at] for at, name in columns},
+            upper={name: bounds[2 * at + 1] for at, name in columns},
+            confidence={name: self._confidences[name][row] for _, name in columns},
+            observed=self._observed[row],
+        )
+
+
+def estimates(usage: Usage, keys: Sequence[VpaKey], estimation: Estimation, now: int) -> Estimates:
+    """Estimate every container of these VPAs, sorted by name; ``now`` is an instant."""
+    found = Estimates(usage, {key: considered(usage, key, now) for key in keys})
+    found.fill(estimation)
+    return found
 
 
 def recommend(
     usage: Usage, keys: Sequence[VpaKey], estimation: Estimation, now: int
 ) -> dict[VpaKey, tuple[ContainerEstimate, ...]]:
-    """Estimate every container of these VPAs, sorted by name; ``now`` is an instant."""
-    groups: list[Group] = []
-    sizes: list[int] = []
-    for key in keys:
-        mine = considered(usage, key, now)
-        groups.extend(mine)
-        sizes.extend([len(mine)] * len(mine))
-    merged = usage.aggregates.merged([group.rows for group in groups])
-    estimates = estimate_all(merged, np.array(sizes, dtype=np.int64), estimation)
-    observed = ((merged.samples > 0) | (merged.memory.total > 0)).tolist()
-    found: dict[VpaKey, list[ContainerEstimate]] = {key: [] for key in keys}
-    columns = {
-        resource: _Columns(
-            target=values.target.tolist(),
-            lower=values.lower.tolist(),
-            upper=values.upper.tolist(),
-            confidence=values.confidence.tolist(),
-        )
-        for resource, values in estimates.items()
-    }
-    for row, group in enumerate(groups):
-        rule = rule_for(usage.autoscalers[group.vpa].rules, group.container)
-        mine_of = {name: columns[name] for name in columns if name in rule.controlled}
-        found[group.vpa].append(
-            ContainerEstimate(
-                container=group.container,
-                target={name: column.target[row] for name, column in mine_of.items()},
-                lower={name: column.lower[row] for name, column in mine_of.items()},
-                upper={name: column.upper[row] for name, column in mine_of.items()},
-                confidence={name: column.confidence[row] for name, column in mine_of.items()},
-                observed=observed[row],
-            )
-        )
-    return {key: tuple(containers) for key, containers in found.items()}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Columns:
-    target: list[int]
-    lower: list[int]
-    upper: list[int]
-    confidence: list[float]
+    """The same, of all these VPAs at once."""
+    found = estimates(usage, keys, estimation, now)
+    return {key: found.of(key) for key in keys}

@@ -1,13 +1,14 @@
-"""The status of a VPA: conditions, and a patch if a reader would see a difference.
+"""The status of a VPA: conditions, and a patch where a reader would see a difference.
 
 Source: recommender.md sections 9 and 10; vertical-pod-autoscaler/pkg/recommender/model/vpa.go
 and vertical-pod-autoscaler/pkg/utils/vpa/api.go.
 """
 
 import enum
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from common.api.autoscaling import (
@@ -36,6 +37,11 @@ class ConditionType(enum.StrEnum):
     NO_PODS_MATCHED = "NoPodsMatched"
     RECOMMENDATION_PROVIDED = "RecommendationProvided"
 
+
+NOTICED = 0.01
+"""The largest relative change of a bound that can wait."""
+LATEST = timedelta(minutes=10)
+"""How long after the last write it can."""
 
 _NO_PODS = "No pods match this VPA object"
 _LOW_CONFIDENCE = "Less than one confidence interval of usage is known"
@@ -142,15 +148,35 @@ def to_status(amounts: Iterable[ContainerAmounts]) -> RecommendedPodResources:
     return RecommendedPodResources(container_recommendations=written or None)
 
 
-def patch(current: VpaStatus, wanted: VpaStatus) -> tuple[Operation, ...]:
-    """The operations that replace the status; none if a reader would see no difference.
+def moved(current: VpaStatus, wanted: VpaStatus) -> float:
+    """How far a status is from the wanted one, as a reader sees it.
 
-    Quantities are compared by value and times as instants; an empty list equals none, but
-    an empty recommendation doesn't.
+    Nothing (0.0) if all is equal by value: times are compared as instants, and an empty list equals
+    none, but an empty recommendation doesn't. Infinitely far where anything differs but the amounts
+    of lowerBound, upperBound and uncappedTarget. Else the largest relative change of one of these.
     """
-    if _meaning(current) == _meaning(wanted):
-        return ()
-    return (add("/status", wanted),)
+    if current.observed_generation != wanted.observed_generation:
+        return math.inf
+    if _meaning(current.conditions) != _meaning(wanted.conditions):
+        return math.inf
+    before, after = _amounts(current.recommendation), _amounts(wanted.recommendation)
+    if before is None or after is None or len(before) != len(after):
+        return 0.0 if current.recommendation == wanted.recommendation else math.inf
+    return max(map(_moved, before, after), default=0.0)
+
+
+def is_worth_writing(by: float, *, waited: timedelta, interval: timedelta) -> bool:
+    """Whether a status that has ``moved`` is written now (X80).
+
+    At once if a reader would notice, and a smaller difference before the next cycle, an
+    ``interval`` from now, would be more than ten minutes after the last write.
+    """
+    return by > NOTICED or (by > 0 and waited + interval > LATEST)
+
+
+def patch(current: VpaStatus, wanted: VpaStatus) -> tuple[Operation, ...]:
+    """The operations that replace the status; none if all is equal by value."""
+    return (add("/status", wanted),) if moved(current, wanted) else ()
 
 
 def is_provided(status: VpaStatus) -> bool:
@@ -211,8 +237,8 @@ def _set(findings: Findings) -> Iterable[_Condition]:
         yield ConditionType.FETCHING_HISTORY, "True", "", _HISTORY
 
 
-def _meaning(status: VpaStatus) -> tuple[object, ...]:
-    conditions = {
+def _meaning(conditions: Iterable[VpaCondition] | None) -> set[tuple[object, ...]]:
+    return {
         (
             condition.type,
             condition.status,
@@ -221,19 +247,42 @@ def _meaning(status: VpaStatus) -> tuple[object, ...]:
             condition.message,
             condition.observed_generation,
         )
-        for condition in status.conditions or ()
+        for condition in conditions or ()
     }
-    return (_amounts(status.recommendation), conditions, status.observed_generation)
 
 
-def _amounts(recommendation: RecommendedPodResources | None) -> object:
-    """Something that is equal for recommendations that mean the same."""
+def _amounts(recommendation: RecommendedPodResources | None) -> Sequence[ContainerAmounts] | None:
+    """What is recommended; None also for somebody else's nonsense, unlike anything of ours."""
     if recommendation is None:
         return None
     try:
         return parse_recommendation(recommendation)
     except QuantityError:
-        return recommendation  # somebody else's nonsense: unlike anything that we write
+        return None
+
+
+def _moved(before: ContainerAmounts, after: ContainerAmounts) -> float:
+    if before.name != after.name or before.target != after.target:
+        return math.inf
+    pairs = (
+        (before.lower_bound, after.lower_bound),
+        (before.upper_bound, after.upper_bound),
+        (before.uncapped_target, after.uncapped_target),
+    )
+    return max(_change(old, new) for old, new in pairs)
+
+
+def _change(before: ResourceQuantities, after: ResourceQuantities) -> float:
+    """The largest relative change of a resource; infinite where one has come or gone."""
+    if before.keys() != after.keys():
+        return math.inf
+    return max((_relative(old.nanos, after[name].nanos) for name, old in before.items()), default=0)
+
+
+def _relative(before: int, after: int) -> float:
+    if before == after:
+        return 0.0
+    return abs(after - before) / abs(before) if before else math.inf
 
 
 def _texts(values: ResourceQuantities) -> dict[str, str]:

@@ -70,6 +70,7 @@ class Usage:
         self.pods: dict[PodKey, TrackedPod] = {}
         self.autoscalers: dict[VpaKey, Autoscaler] = {}
         self._left: dict[VpaKey, dict[str, int]] = {}  # loaded history of VPAs that went
+        self._groups: dict[VpaKey, tuple[Group, ...]] = {}  # as long as nothing about them changes
         self.selectors_version = 0  # grows with every change of what the VPAs match
 
     # Pods
@@ -126,6 +127,7 @@ class Usage:
             return
         known.selector, known.rules = selector, rules
         self.selectors_version += 1
+        self._groups.pop(key, None)
         changed = self.matching.select(key, selector)
         for label_set in changed | self.matching.matched(key):
             self._apply_rules(label_set)
@@ -133,9 +135,11 @@ class Usage:
     def remove_autoscaler(self, key: VpaKey) -> None:
         """Forget a VPA, but not yet what was loaded for it: it may come back."""
         self._left[key] = self.autoscalers.pop(key).loaded
+        self._groups.pop(key, None)
         self.selectors_version += 1
         for label_set in self.matching.remove(key):
             self._apply_rules(label_set)
+            self._forget_groups(label_set)  # what was noted of it may have been this VPA's
             if not label_set.autoscalers:
                 self.aggregates.mode[list(label_set.aggregates.values())] = 0
 
@@ -152,6 +156,7 @@ class Usage:
             self.aggregates.free(before)
         loaded[container] = self.aggregates.new()
         self.aggregates.load(loaded[container], history)
+        self._groups.pop(key, None)
 
     def rows_of(self, key: VpaKey, container: str) -> Ints:
         """The aggregates of a container name that the VPA matches."""
@@ -162,8 +167,14 @@ class Usage:
         """How many tracked pods the VPA's selector matches."""
         return sum(label_set.pods for label_set in self.matching.matched(key))
 
-    def groups(self, key: VpaKey) -> list[Group]:
-        """The VPA's aggregates by container name, sorted by name."""
+    def groups(self, key: VpaKey) -> tuple[Group, ...]:
+        """The VPA's aggregates by container name, sorted by name; the same while they stay."""
+        found = self._groups.get(key)
+        if found is None:
+            found = self._groups[key] = self._grouped(key)
+        return found
+
+    def _grouped(self, key: VpaKey) -> tuple[Group, ...]:
         rows: dict[str, list[int]] = {}
         # Sorted, so that the last bits of a sum are the same in every run.
         for label_set in sorted(self.matching.matched(key), key=_text):
@@ -172,7 +183,7 @@ class Usage:
         from_pods = frozenset(rows)
         for container, row in self.autoscalers[key].loaded.items():
             rows.setdefault(container, []).append(row)
-        return [
+        return tuple(
             Group(
                 vpa=key,
                 container=container,
@@ -180,7 +191,11 @@ class Usage:
                 has_pods=container in from_pods,
             )
             for container in sorted(rows)
-        ]
+        )
+
+    def _forget_groups(self, label_set: LabelSet) -> None:
+        for key in label_set.autoscalers:
+            self._groups.pop(key, None)
 
     def aggregate(self, namespace: str, labels: Mapping[str, str], container: str, now: int) -> int:
         """The aggregate of a container name in pods with these labels, new if need be."""
@@ -293,6 +308,7 @@ class Usage:
             for name, unneeded in zip(tuple(label_set.aggregates), needless, strict=True):
                 if unneeded:
                     del label_set.aggregates[name]
+                    self._forget_groups(label_set)
             self.matching.drop_if_unused(label_set)
         orphans = np.flatnonzero(np.isin(self.containers.aggregate, collected))
         self.containers.aggregate[orphans] = NOWHERE
@@ -309,6 +325,7 @@ class Usage:
         if row is None:
             row = self.aggregates.create(now, self._rules(label_set, container))
             label_set.aggregates[container] = row
+            self._forget_groups(label_set)
         return row
 
     def _aggregates_of(self, rows: Ints, now: int) -> Ints:

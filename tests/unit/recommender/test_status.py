@@ -1,15 +1,22 @@
 """Conditions, and when a status is written: recommender.md 9."""
 
+import math
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
 
 from builders import recommendation, vpa
-from common.api.autoscaling import VerticalPodAutoscaler, VpaCondition, VpaStatus
+from common.api.autoscaling import (
+    ContainerRecommendation,
+    RecommendedPodResources,
+    VerticalPodAutoscaler,
+    VpaCondition,
+    VpaStatus,
+)
 from common.quantity import Quantity
 from common.recommendation.processing import ContainerAmounts
-from recommender.status import Findings, next_status, patch
+from recommender.status import Findings, is_worth_writing, moved, next_status, patch
 
 NOW = datetime(2026, 1, 2, 12, 0, 0, 500, tzinfo=UTC)
 HUNDRED = {"cpu": Quantity.parse("100m")}
@@ -136,3 +143,85 @@ def test_a_patch_is_sent_if_a_reader_sees_a_difference(
 def test_an_empty_recommendation_is_an_object() -> None:
     found = next_status(vpa(), Findings(recommendation=(), pods=1), NOW)
     assert msgspec.to_builtins(found)["recommendation"] == {}
+
+
+# How far a status has moved, and when that is written (X80)
+
+
+def amounts(**changes: dict[str, str]) -> VpaStatus:
+    published = {
+        "target": {"cpu": "100m", "memory": "100Mi"},
+        "lower_bound": {"cpu": "50m", "memory": "50Mi"},
+        "upper_bound": {"cpu": "1", "memory": "1000M"},
+        "uncapped_target": {"cpu": "100m"},
+        **changes,
+    }
+    container = ContainerRecommendation(container_name="app", **published)
+    return changed(recommendation=RecommendedPodResources(container_recommendations=(container,)))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "by"),
+    [
+        pytest.param(amounts(), 0.0, id="equal"),
+        pytest.param(
+            amounts(upper_bound={"cpu": "1000m", "memory": "1G"}), 0.0, id="written differently"
+        ),
+        pytest.param(
+            amounts(upper_bound={"cpu": "1010m", "memory": "1000M"}), 0.01, id="one percent more"
+        ),
+        pytest.param(
+            amounts(upper_bound={"cpu": "990m", "memory": "1000M"}), 0.01, id="one percent less"
+        ),
+        pytest.param(
+            amounts(upper_bound={"cpu": "1", "memory": "1010000001"}),
+            pytest.approx(0.010000001),
+            id="a byte more than one percent",
+        ),
+        pytest.param(
+            amounts(lower_bound={"cpu": "51m", "memory": "50Mi"}), 0.02, id="the lower bound"
+        ),
+        pytest.param(amounts(uncapped_target={"cpu": "103m"}), 0.03, id="the uncapped target"),
+        pytest.param(
+            amounts(target={"cpu": "101m", "memory": "100Mi"}), math.inf, id="the target, a little"
+        ),
+        pytest.param(
+            amounts(uncapped_target={"cpu": "100m", "memory": "1"}), math.inf, id="a resource more"
+        ),
+        pytest.param(amounts(uncapped_target={}), math.inf, id="a resource less"),
+        pytest.param(changed(conditions=None), math.inf, id="a condition"),
+        pytest.param(changed(observed_generation=7), math.inf, id="the observed generation"),
+        pytest.param(changed(recommendation=None), math.inf, id="the recommendation"),
+    ],
+)
+def test_how_far_a_status_has_moved(wanted: VpaStatus, by: float) -> None:
+    assert moved(amounts(), wanted) == by
+
+
+def test_what_was_nothing_has_moved_infinitely_far() -> None:
+    nothing = amounts(lower_bound={"cpu": "0", "memory": "50Mi"})
+    assert moved(nothing, amounts()) == math.inf
+
+
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(
+    ("by", "waited", "worth_it"),
+    [
+        pytest.param(0.0, timedelta(days=1), False, id="equal, however long"),
+        pytest.param(1e-9, 9 * MINUTE, False, id="next to nothing, ten minutes are not over"),
+        pytest.param(
+            1e-9,
+            9 * MINUTE + timedelta(seconds=1),
+            True,
+            id="next to nothing, the next is too late",
+        ),
+        pytest.param(0.01, MINUTE, False, id="one percent"),
+        pytest.param(0.01, 10 * MINUTE, True, id="one percent, after ten minutes"),
+        pytest.param(math.nextafter(0.01, 1), timedelta(), True, id="more than one percent"),
+        pytest.param(math.inf, timedelta(), True, id="something else than an amount"),
+    ],
+)
+def test_when_a_status_is_written(*, by: float, waited: timedelta, worth_it: bool) -> None:
+    assert is_worth_writing(by, waited=waited, interval=MINUTE) is worth_it

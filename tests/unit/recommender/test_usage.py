@@ -247,7 +247,7 @@ def test_a_sample_after_collection_makes_a_new_aggregate_q10() -> None:
     usage.add_memory(ints(row(usage)), ints(NOW), ints(500), NOW)
     later = NOW + 8 * DAY
     assert usage.collect(later, {WEB}) == 1
-    assert usage.groups(WEB) == []
+    assert usage.groups(WEB) == ()
     usage.add_cpu(ints(row(usage)), ints(later), ints(100), later)
     (group,) = usage.groups(WEB)
     assert usage.aggregates.samples[list(group.rows)].tolist() == [1]

@@ -1,0 +1,309 @@
+"""From estimates to the statuses of VPAs: decided for all of them, written where a reader notices.
+
+Source: recommender.md sections 8 and 9.
+"""
+
+import asyncio
+import logging
+import zlib
+from array import array
+from collections import Counter as Tally
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+
+from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
+from common.errors import DecodeError, KubeError, NotFoundError
+from common.kube.client import KubeClient, PatchType
+from common.kube.endpoints import VPAS
+from common.patches import Operation, add
+from common.quantity import ZERO, QuantityError
+from common.recommendation.processing import ContainerAmounts
+from common.resources import CPU, RESOURCES
+from common.runtime.clock import Clock
+from recommender.instants import instant
+from recommender.metrics import Metrics, VpaLabels
+from recommender.model.keys import VpaKey
+from recommender.model.usage import Usage
+from recommender.post_processing import Publication, publish
+from recommender.recommend import ContainerEstimate, Estimates, Estimation, estimates
+from recommender.refusals import Refusals
+from recommender.sources.cluster import LoadedVpa
+from recommender.sources.facts import vpa_key
+from recommender.standing import Grounds, Standing, room
+from recommender.status import (
+    LATEST,
+    Findings,
+    is_provided,
+    is_worth_writing,
+    moved,
+    next_status,
+    open_status,
+    published,
+)
+from recommender.workers import sliced, spread
+
+logger = logging.getLogger(__name__)
+
+_SLICE = 250  # VPAs estimated before other tasks get their turn
+_NO_RECOMMENDATION = timedelta(minutes=30)
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Routine:
+    """What the flags say about recommendations."""
+
+    estimation: Estimation = field(default_factory=Estimation)
+    publication: Publication = field(default_factory=Publication)
+    workers: int = 10
+    interval: timedelta = timedelta(minutes=1)  # between cycles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Write:
+    key: VpaKey
+    vpa: VerticalPodAutoscaler
+    operations: tuple[Operation, ...]
+    is_first: bool  # there was no recommendation before
+
+
+class Publisher:
+    """Decides what statuses should say, and writes those of which a reader would notice it."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        usage: Usage,
+        *,
+        routine: Routine,
+        metrics: Metrics,
+        clock: Clock,
+    ) -> None:
+        self._client = client
+        self._usage = usage
+        self._routine = routine
+        self._metrics = metrics
+        self._clock = clock
+        self._refusals = Refusals("status", metrics)
+        self._without_since: dict[VpaKey, datetime] = {}
+        self._standing: dict[VpaKey, Standing] = {}
+        self._since: dict[VpaKey, datetime] = {}  # when it was written
+        self._unwritten: set[VpaKey] = set()  # not by this process; then ``_since`` is made up
+        self._vpas: Tally[VpaLabels] = Tally()  # of this cycle
+        self._unchanged: Tally[tuple[str, str, int]] = Tally()  # resource, mode, bits of pods
+
+    async def publish(self, vpas: Mapping[VpaKey, LoadedVpa], known: Sequence[VpaKey]) -> None:
+        """Estimate and write these VPAs; of those that aren't ``known`` the history is missing.
+
+        Those that waited longest are written first, and what can't be written within an interval
+        is decided anew in the next cycle.
+        """
+        self._forget_all_but(vpas)
+        writes: list[_Write] = []
+        for keys in sliced(known, _SLICE):
+            now = self._clock.now()
+            found = estimates(self._usage, keys, self._routine.estimation, instant(now))
+            for key in keys:
+                write = self._consider(key, vpas[key], found, now)
+                if write is not None:
+                    writes.append(write)
+            await asyncio.sleep(0)
+        self._count()
+        writes.sort(key=self._turn)
+        seconds = self._routine.interval.total_seconds()
+        await spread(writes, self._write, workers=self._routine.workers, seconds=seconds)
+        self._refusals.settle()
+
+    def _forget_all_but(self, vpas: Mapping[VpaKey, LoadedVpa]) -> None:
+        for state in (self._without_since, self._standing, self._since):
+            for key in [key for key in state if key not in vpas]:
+                del state[key]
+        self._unwritten &= self._since.keys()
+
+    def _count(self) -> None:
+        self._metrics.count_vpas(self._vpas)
+        self._vpas.clear()
+        for (resource, mode, bits), count in self._unchanged.items():
+            self._metrics.quality.unchanged(resource, mode, bits=bits, count=count)
+        self._unchanged.clear()
+
+    # Decide
+
+    def _consider(
+        self, key: VpaKey, loaded: LoadedVpa, found: Estimates, now: datetime
+    ) -> _Write | None:
+        """The status patch of one VPA, or None if none is due."""
+        place = found.place(key)
+        pods = self._usage.pod_count(key)
+        grounds = Grounds(
+            vpa=loaded.vpa,
+            unsupported=loaded.resolution.unsupported,
+            groups=found.groups[key],
+            has_pods=pods > 0,
+            is_sure=found.is_sure(key),
+            targets=array("q", chain.from_iterable(found.targets[place])),
+            bounds=array("q", chain.from_iterable(found.bounds[place])),
+        )
+        standing = self._standing.get(key)
+        if standing is None or not standing.holds(grounds, now) or loaded.resolution.open:
+            self._standing.pop(key, None)
+            return self._decide(loaded, grounds, found.of(key), pods, now)
+        mode = _mode(loaded.vpa)
+        self._vpas[mode, True, pods > 0, bool(grounds.unsupported)] += 1
+        for resource, count in standing.compared.items():
+            self._unchanged[resource, _written_mode(loaded.vpa), pods.bit_length()] += count
+        return None
+
+    def _decide(
+        self,
+        loaded: LoadedVpa,
+        grounds: Grounds,
+        estimated: Sequence[ContainerEstimate],
+        pods: int,
+        now: datetime,
+    ) -> _Write | None:
+        vpa, key = loaded.vpa, vpa_key(loaded.vpa)
+        # Only what nobody has observed needs it, which is next to nothing.
+        before = {} if all(one.observed for one in estimated) else published(vpa.status)
+        try:
+            recommendation = publish(
+                estimated,
+                self._routine.publication,
+                annotations=vpa.metadata.annotations or {},
+                policy=vpa.spec.resource_policy,
+                published=before,
+            )
+        except QuantityError:
+            return None  # a bound of its policy; the loader has told
+        findings = Findings(
+            recommendation=recommendation,
+            pods=pods,
+            unsupported=grounds.unsupported,
+            low_confidence=any(
+                confidence < 1 for one in estimated for confidence in one.confidence.values()
+            ),
+        )
+        self._vpas[_mode(vpa), bool(recommendation), pods > 0, bool(grounds.unsupported)] += 1
+        compared = self._compare_with_last(key, vpa, recommendation, pods)
+        self._watch_absence(key, vpa, present=bool(recommendation), now=now)
+        if loaded.resolution.open:
+            wanted = open_status(vpa, findings.unsupported, now)
+        else:
+            wanted = next_status(vpa, findings, now)
+        by = moved(vpa.status, wanted)
+        since = self._last_write(key, now)
+        if is_worth_writing(by, waited=now - since, interval=self._routine.interval):
+            return _Write(
+                key=key,
+                vpa=vpa,
+                operations=(add("/status", wanted),),
+                is_first=is_provided(wanted) and not is_provided(vpa.status),
+            )
+        if recommendation:
+            self._standing[key] = Standing(
+                grounds=grounds,
+                room=room(by) if self._routine.publication.is_plain else 0.0,
+                due=since + LATEST - self._routine.interval,
+                is_equal=not by,
+                compared=compared,
+            )
+        return None
+
+    def _compare_with_last(
+        self,
+        key: VpaKey,
+        vpa: VerticalPodAutoscaler,
+        recommendation: Sequence[ContainerAmounts],
+        pods: int,
+    ) -> dict[str, int]:
+        """Keep uncapped targets beside the aggregates, where samples are compared with them.
+
+        Returns how many aggregates have one now, by resource.
+        """
+        aggregates = self._usage.aggregates
+        mode = _written_mode(vpa)
+        number = aggregates.mode_number(mode)
+        compared: Tally[str] = Tally()
+        for one in recommendation:
+            rows = self._usage.rows_of(key, one.name)
+            aggregates.mode[rows] = number
+            for resource in RESOURCES:
+                quantity = one.uncapped_target.get(resource, ZERO)
+                after = quantity.milli if resource == CPU else quantity.value
+                before = aggregates.recommended(resource)
+                if after:
+                    change = self._metrics.quality.change
+                    change(resource, mode, pods=pods, before=before[rows], after=after)
+                    compared[resource] += rows.size
+                before[rows] = after
+        return compared
+
+    def _watch_absence(
+        self, key: VpaKey, vpa: VerticalPodAutoscaler, *, present: bool, now: datetime
+    ) -> None:
+        """Say every half hour that a VPA still has no recommendation."""
+        if present:
+            self._without_since.pop(key, None)
+            return
+        since = self._without_since.setdefault(key, vpa.metadata.creation_timestamp or now)
+        if now - since > _NO_RECOMMENDATION:
+            self._without_since[key] = now
+            name = f"{key.namespace}/{key.name}"
+            logger.info("VPA has had no recommendation for long", extra={"vpa": name})
+
+    # Write
+
+    async def _write(self, write: _Write) -> None:
+        key = write.key
+        try:
+            await self._client.patch(
+                VPAS,
+                key.name,
+                write.operations,
+                patch_type=PatchType.JSON,
+                namespace=key.namespace,
+                subresource="status",
+            )
+        except NotFoundError:
+            return  # it went in the meantime
+        except (KubeError, DecodeError) as error:
+            self._refusals.add(error, vpa=f"{key.namespace}/{key.name}")
+            return
+        now = self._clock.now()
+        self._since[key] = now - _phase(key) if key in self._unwritten else now
+        self._unwritten.discard(key)
+        created = write.vpa.metadata.creation_timestamp
+        if write.is_first and created is not None:
+            self._metrics.first_recommendation((now - created).total_seconds())
+
+    def _turn(self, write: _Write) -> tuple[datetime, VpaKey]:
+        """What this process never wrote comes first."""
+        key = write.key
+        return (_LONG_AGO if key in self._unwritten else self._since[key], key)
+
+    def _last_write(self, key: VpaKey, now: datetime) -> datetime:
+        """When the status was written.
+
+        What was before the start nobody knows. It is taken to be some time in the last ten
+        minutes, another one for each VPA: so not all of them are due in the same cycle.
+        """
+        since = self._since.get(key)
+        if since is None:
+            since = self._since[key] = now - _phase(key)
+            self._unwritten.add(key)
+        return since
+
+
+def _phase(key: VpaKey) -> timedelta:
+    return LATEST * (zlib.crc32("/".join(key).encode()) / 2**32)
+
+
+def _mode(vpa: VerticalPodAutoscaler) -> str:
+    return _written_mode(vpa) or UpdateMode.RECREATE.value
+
+
+def _written_mode(vpa: VerticalPodAutoscaler) -> str:
+    policy = vpa.spec.update_policy
+    return (policy.update_mode if policy is not None else None) or ""
