@@ -174,6 +174,9 @@ async def as_text(plan: Plan) -> AsyncIterator[str]:
     widths = _widths(rows)
     at = whole_seconds(plan.taken_at)
     yield f"At {at}; leading, caches fresh, admission {plan.admission}\n\n"
+    if rows == [_HEAD]:
+        yield "There is no such VPA.\n"
+        return
     for start in range(0, len(rows), _SLICE):
         yield "".join(f"{line}\n" for line in _aligned(rows[start : start + _SLICE], widths))
         await asyncio.sleep(0)
@@ -225,7 +228,8 @@ def _by_vpa(
 
 
 def _decided(scaled: AutoscaledPods | None, plan: Plan) -> Iterator[tuple[LivePod, Decision]]:
-    for pod in () if scaled is None else scaled.pods:
+    pods = () if scaled is None else scaled.pods
+    for pod in sorted(pods, key=lambda pod: pod.metadata.name):
         decision = plan.decisions.get(pod.metadata.uid)
         if decision is not None:
             yield pod, decision

@@ -75,10 +75,15 @@ class Ledger:
         return made
 
     def settle(self, pod: Pod, decision: Decision, memory: PodMemory) -> None:
-        """Write down how the pod ended in this pass, and tell it."""
+        """Write down how the pod ended in this pass, and tell it.
+
+        That there was no turn for it says nothing about the pod: what was decided before stands.
+        """
         self.figures.candidates[decision] += 1
-        self.remember(pod, replace(memory, decision=decision))
-        self._tell(pod, decision, memory.decision)
+        before = memory.decision
+        stands = decision.reason is Reason.NO_TURN and before is not None
+        self.remember(pod, memory if stands else replace(memory, decision=decision))
+        self._tell(pod, decision, before)
 
     def attempts(self, living: frozenset[str]) -> Attempts:
         """What to remember of the pods that live."""

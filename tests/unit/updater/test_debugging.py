@@ -152,6 +152,12 @@ async def test_pods_of_which_nothing_can_be_compared_have_no_numbers() -> None:
     assert (told["reason"], told["resourceDiff"], told["containers"]) == ("unreadable", None, [])
 
 
+async def test_a_table_of_nothing_says_so() -> None:
+    plan = await planned(ClusterSnapshot(autoscaled=(), living=frozenset()))
+    assert (await ask(plan, accept="text/plain")).body.endswith(b"\n\nThere is no such VPA.\n")
+    assert json.loads((await ask(plan)).body)["vpas"] == []
+
+
 @pytest.mark.parametrize(
     ("query", "scope"),
     [

@@ -18,6 +18,7 @@ ROWS = [
     pytest.param([YOUNG, YOUNG, SMALL], [], id="a pod that is fine all its life"),
     pytest.param([YOUNG, BUSY, BUSY, GONE], [BUSY, GONE], id="one that is waiting, once"),
     pytest.param([BUSY, SMALL, SMALL], [BUSY, SMALL], id="one that needs nothing any more"),
+    pytest.param([BUSY, wait(Reason.NO_TURN), BUSY], [BUSY], id="one without a turn in between"),
     pytest.param(
         [leave(Reason.UNREADABLE)], [leave(Reason.UNREADABLE)], id="one that can not be read"
     ),
