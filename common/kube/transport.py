@@ -1,6 +1,7 @@
 """One HTTP session to one API server: time-outs, limits, credentials, and errors by name."""
 
 import asyncio
+import functools
 import random
 import socket
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -79,6 +80,7 @@ class Transport:
             trust_env=False,  # the environment's proxies are not for the API server
             headers={"User-Agent": self._user_agent, "Accept": "application/json"},
             read_bufsize=2**18,
+            cookie_jar=aiohttp.DummyCookieJar(),
         )
 
     async def close(self) -> None:
@@ -151,12 +153,11 @@ class Transport:
             response.close()
 
     async def _call(self, call: Call) -> bytes:
-        timeout = aiohttp.ClientTimeout(total=call.seconds, sock_connect=_CONNECT_SECONDS)
         renewed = False
         while True:
             identification = await self._connection.headers()
             try:
-                async with await self._send(call, identification, timeout) as answer:
+                async with await self._send(call, identification, _within(call.seconds)) as answer:
                     content = await answer.read()
             except _FAILURES as error:
                 raise self._unreachable(call, error) from error
@@ -216,6 +217,11 @@ class Transport:
         )
         self.connectivity.lost(error)
         return error
+
+
+@functools.lru_cache(maxsize=64)
+def _within(seconds: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_SECONDS)
 
 
 def _passes(error: KubeError) -> bool:

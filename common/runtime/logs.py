@@ -1,5 +1,6 @@
 """Log lines on standard error: klog's text, or one JSON object a line."""
 
+import functools
 import json
 import logging
 import re
@@ -13,6 +14,7 @@ from common.flags import show
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
 _LETTERS = {logging.DEBUG: "I", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E"}
 _SECRET = re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=-]{8,}")
+_encoded = json.JSONEncoder(ensure_ascii=False).encode
 _QUIET = ("aiohttp", "asyncio", "uvicorn", "kubernetes_asyncio")
 
 
@@ -49,14 +51,14 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         letter = _LETTERS.get(record.levelno, "E")
-        when = datetime.fromtimestamp(record.created, UTC)
+        seconds, micros = divmod(round(record.created * 1e6), 1_000_000)
         head = (
-            f"{letter}{when:%m%d %H:%M:%S.%f} {record.process:7d} "
+            f"{letter}{_second(seconds)}.{micros:06d} {record.process:7d} "
             f"{record.filename}:{record.lineno}] {_line(record.getMessage())}"
         )
         pairs = "".join(f" {key}={_text(value)}" for key, value in _extras(record))
         trace = _trace(self, record)
-        return _SECRET.sub(r"\1 <redacted>", head + pairs + (f"\n{trace}" if trace else ""))
+        return _redacted(head + pairs + (f"\n{trace}" if trace else ""))
 
 
 class JsonFormatter(logging.Formatter):
@@ -75,7 +77,19 @@ class JsonFormatter(logging.Formatter):
         trace = _trace(self, record)
         if trace:
             entry["stacktrace"] = trace
-        return _SECRET.sub(r"\1 <redacted>", json.dumps(entry, ensure_ascii=False))
+        return _redacted(_encoded(entry))
+
+
+@functools.lru_cache(maxsize=4)
+def _second(seconds: int) -> str:
+    """A busy process writes thousands of lines in the same one."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%m%d %H:%M:%S}"
+
+
+def _redacted(line: str) -> str:
+    if "Bearer" not in line and "Basic" not in line:
+        return line
+    return _SECRET.sub(r"\1 <redacted>", line)
 
 
 def _extras(record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
@@ -105,5 +119,4 @@ def _json(value: Any) -> Any:
 
 def _text(value: Any) -> str:
     """Numbers and Booleans as they are, everything else as a quoted text."""
-    plain = _json(value)
-    return json.dumps(plain, ensure_ascii=False)
+    return _encoded(_json(value))
