@@ -55,7 +55,7 @@ class Story:
     now: dict[str, WorkloadState] = field(default_factory=dict)
     progress: dict[str, Progress] = field(default_factory=dict)
     lowered: bool = False
-    addresses: dict[str, str] = field(default_factory=dict)  # of admission, for curl
+    addresses: dict[str, str] = field(default_factory=dict)  # to ask with curl
 
     def look(self, states: dict[str, WorkloadState]) -> None:
         """Take the states and judge them."""
@@ -147,7 +147,7 @@ async def _start_components(
 ) -> dict[str, str]:
     """Make certificates, start the three components, and wait for the webhook's registration.
 
-    Returns where to ask admission, by the names of environment variables.
+    Returns where to ask admission and the updater, by the names of environment variables.
     """
     certificates = folder / "certs"
     maker = await processes.start(
@@ -184,6 +184,7 @@ async def _start_components(
         "WEBHOOK": f"https://127.0.0.1:{port}",
         "CA": str(certificates / "caCert.pem"),
         "OPS": f"http://{ops['admission']}",
+        "UPDATER": f"http://{ops['updater']}",
     }
 
 

@@ -96,6 +96,7 @@ RECOMMENDER = (
     "--memory-histogram-decay-half-life=10m",
 )
 UPDATER = (
+    "--debug-endpoints",
     "--updater-interval=3s",
     "--in-recommendation-bounds-eviction-lifetime-threshold=20s",
     "--feature-gates=InPlace=true",

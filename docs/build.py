@@ -130,12 +130,14 @@ counters and histograms are sums over all workers.
 REASONS = """\
 In each pass the updater decides about each pod that a VPA controls: `evict`, `resize`, `wait` (it
 should change, and something holds that up) or `leave` (it need not change, or must not). The reason
-for it is one of this list. There are three places to meet it:
+for it is one of this list. There are four places to meet it:
 
 - the log: `pod decided`, once for each change, with `until` where the time is known before which
   nothing changes by itself. That a pod needs nothing is told with `--v=5`;
 - Events: in brackets at the end of the message, as in `[outside_range]`;
-- metrics: the label `reason` of `vpa_updater_candidate_pods`.
+- metrics: the label `reason` of `vpa_updater_candidate_pods`;
+- `GET /debug/plan`: what the next pass would decide about each pod, see
+  [operations.md](operations.md#why-does-the-updater-touch-this-pod-or-not).
 """
 MISSING = "## Metrics of the reference that are not exposed\n"
 

@@ -5,6 +5,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,17 @@ import yaml
 from certificates import new_bundle
 from certs.store import Directory
 from common.kube import endpoints
+from common.runtime.clock import SystemClock
 from component import LOOPBACK, free_port, running_component, webhook_flags
 from fake_api import FakeApi, Reply, listing, named, status
 
+REPLICA_SET = "overprovisioned-t6hn5hg2qm"
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "docs/operations.md")
 LISTED = (
     *(endpoints.DEPLOYMENTS, endpoints.REPLICA_SETS, endpoints.STATEFUL_SETS),
     *(endpoints.DAEMON_SETS, endpoints.JOBS, endpoints.CRON_JOBS),
-    *(endpoints.REPLICATION_CONTROLLERS, endpoints.LIMIT_RANGES, endpoints.VPAS),
+    *(endpoints.REPLICATION_CONTROLLERS, endpoints.LIMIT_RANGES, endpoints.VPAS, endpoints.PODS),
 )
 BLOCK = re.compile(r"(?:^(?: {4}.*)?\n)+", re.MULTILINE)
 CALL = re.compile(r"^\$ (curl (?:.*[\\|]\n)*.*)\n", re.MULTILINE)
@@ -71,11 +74,45 @@ def example() -> dict[str, Any]:
     return found
 
 
+def owned(kind: str, name: str, by: tuple[str, str], **parts: Any) -> dict[str, Any]:
+    """An object of the example's Deployment."""
+    made = named(name, namespace="demo", **parts)
+    owner = {"apiVersion": "apps/v1", "kind": by[0], "name": by[1], "controller": True}
+    labels = {"app": "overprovisioned"}
+    made["metadata"] |= {"uid": f"uid-{name}", "labels": labels, "ownerReferences": [owner]}
+    return {"kind": kind, **made}
+
+
+def replica(suffix: str, *, cpu: str, memory: str, started: datetime) -> dict[str, Any]:
+    resources = {"requests": {"cpu": cpu, "memory": memory}}
+    return owned(
+        "Pod",
+        f"{REPLICA_SET}-{suffix}",
+        ("ReplicaSet", REPLICA_SET),
+        spec={"nodeName": "node", "containers": [{"name": "app", "resources": resources}]},
+        status={"phase": "Running", "startTime": started.isoformat()},
+    )
+
+
 def prepare(api: FakeApi) -> None:
     objects = example()
+    now = SystemClock().now()
     items = {
         endpoints.DEPLOYMENTS.resource: [objects["Deployment"]],
         endpoints.VPAS.resource: [objects["VerticalPodAutoscaler"]],
+        endpoints.REPLICA_SETS.resource: [
+            owned(
+                "ReplicaSet",
+                REPLICA_SET,
+                ("Deployment", "overprovisioned"),
+                spec={"replicas": 3, "selector": {"matchLabels": {"app": "overprovisioned"}}},
+            )
+        ],
+        endpoints.PODS.resource: [
+            replica("k6tsq", cpu="800m", memory="1Gi", started=now),
+            replica("vwdnj", cpu="49m", memory="250Mi", started=now.replace(microsecond=0)),
+            replica("zvsj6", cpu="800m", memory="1Gi", started=now),
+        ],
     }
     for endpoint in LISTED:
         api.on(f"GET {endpoint.collection()}", listing(*items.get(endpoint.resource, [])))
@@ -119,12 +156,18 @@ async def test_what_the_pages_show_is_what_comes(tmp_path: Path) -> None:
     )
     async with FakeApi() as api:
         prepare(api)
-        async with running_component("admission", api, tmp_path, *flags) as admission:
+        planning = ("--debug-endpoints", "--use-admission-controller-status=false")
+        async with (
+            running_component("admission", api, tmp_path, *flags) as admission,
+            running_component("updater", api, tmp_path, *planning) as updater,
+        ):
             await api.asked(f"POST {endpoints.LEASES.collection('kube-system')}")
+            await updater.logged("caches have synced")
             variables = {
                 "WEBHOOK": f"https://{LOOPBACK}:{port}",
                 "CA": str(tmp_path / "caCert.pem"),
                 "OPS": f"http://{LOOPBACK}:{admission.ops}",
+                "UPDATER": f"http://{LOOPBACK}:{updater.ops}",
             }
             for call in calls:
                 came = await answer_of(call.command, variables)
@@ -145,5 +188,12 @@ async def test_without_the_flag_nothing_is_explained(tmp_path: Path) -> None:
 
 def test_each_endpoint_is_shown() -> None:
     commands = [call.command for page in PAGES for call in shown(page)]
-    for part in ('"$WEBHOOK/"', "/health-check", "/readyz", "/metrics", "/debug/explain"):
+    for part in (
+        '"$WEBHOOK/"',
+        "/health-check",
+        "/readyz",
+        "/metrics",
+        "/debug/explain",
+        "/debug/plan",
+    ):
         assert any(part in command for command in commands), part
