@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -11,9 +13,10 @@ from common.api.autoscaling import CheckpointStatus, VerticalPodAutoscaler
 from common.errors import DecodeError, KubeError, UnreachableError
 from common.kube.cache import Cache
 from common.runtime.clock import Clock
-from recommender.checkpoints import encode, oldest_first
+from recommender.checkpoints import LONGEST_LAG, encode, lag, oldest_first
 from recommender.instants import NEVER, instant
 from recommender.metrics import Metrics
+from recommender.model.aggregates import History
 from recommender.model.keys import VpaKey
 from recommender.model.usage import Usage
 from recommender.recommend import living
@@ -23,9 +26,14 @@ from recommender.workers import sliced, spread
 
 logger = logging.getLogger(__name__)
 
-_SLICE = 250  # VPAs, or loaded checkpoints, before other tasks get their turn
+_SLICE = 100  # VPAs, or loaded checkpoints, before other tasks get their turn
 
-Encoded = dict[VpaKey, list[tuple[str, CheckpointStatus]]]
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Encoded:
+    vpa: VpaKey
+    statuses: Mapping[str, CheckpointStatus]  # by container
+    lag: timedelta  # for how long they do
 
 
 class Checkpointing:
@@ -50,7 +58,7 @@ class Checkpointing:
         self._timeout = timeout
         self._collect_every = collect_every
         self._clock = clock
-        self._written: dict[VpaKey, int] = {}  # when, as an instant
+        self._due: dict[VpaKey, int] = {}  # when they are to be written, as an instant
         self._read: set[VpaKey] = set()  # VPAs whose checkpoints were looked for
         self._trouble = ""
         self._refusals = Refusals("checkpoint", metrics)
@@ -68,12 +76,19 @@ class Checkpointing:
         for part in sliced(histories, _SLICE):
             for key, container, history, updated in part:
                 self._usage.load_history(key, container, history)
+                self._expect(key, history)
                 if updated is not None:
                     self.learnt_until[key, container] = updated
             await asyncio.sleep(0)
         self._read.update(vpas)
         extra = {"vpas": len(vpas), "checkpoints": len(histories)}
         logger.info("history loaded", extra=extra)
+
+    def _expect(self, key: VpaKey, history: History) -> None:
+        """What was just loaded is written again after a while, not all of it at once."""
+        phase = zlib.crc32("/".join(key).encode()) / 2**32
+        due = instant(self._clock.now() + lag(history) * phase)
+        self._due[key] = min(due, self._due.get(key, due))
 
     async def load_late(self, vpas: Collection[VpaKey]) -> frozenset[VpaKey]:
         """Load what VPAs have that weren't there before; returns those whose history is unknown.
@@ -96,15 +111,16 @@ class Checkpointing:
         return frozenset()
 
     async def write_all(self, vpas: Collection[VpaKey]) -> None:
-        """Write what changed, VPAs that waited longest first, as far as the time goes."""
+        """Write what changed and is due, what waited longest first, as far as the time goes."""
         self._store.forget(vpas)
-        self._written = {key: self._written.get(key, NEVER) for key in vpas}
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._timeout.total_seconds()
-        for keys in sliced(oldest_first(self._written), _SLICE):
-            if not await self._write_some(keys, seconds=max(deadline - loop.time(), 0.0)):
-                logger.debug("not all checkpoints written, the others come first next time")
-                break
+        self._due = {key: self._due.get(key, NEVER) for key in vpas}
+        now = instant(self._clock.now())
+        due = oldest_first({key: at for key, at in self._due.items() if at <= now})
+        seconds = self._timeout.total_seconds()
+        if not await spread(
+            self._encoded(due), self._write, workers=self._workers, seconds=seconds
+        ):
+            logger.debug("not all checkpoints written, the others come first next time")
         self._refusals.settle()
 
     async def collect_when_due(self, vpas: Cache[VerticalPodAutoscaler]) -> None:
@@ -134,30 +150,32 @@ class Checkpointing:
             place: until for place, until in self.learnt_until.items() if place[0] not in removed
         }
 
-    async def _write_some(self, keys: Sequence[VpaKey], *, seconds: float) -> bool:
-        encoded = self._encode(keys)
+    def _encoded(self, keys: Sequence[VpaKey]) -> Iterator[_Encoded]:
+        """What the checkpoints of these VPAs would be; made up only as far as it is asked for."""
+        now = instant(self._clock.now())
+        peaks = self._usage.open_peaks(now)
+        for part in sliced(keys, _SLICE):
+            moment = self._clock.now()
+            living_ones = {key: living(self._usage, key, now) for key in part}
+            groups = [group for mine in living_ones.values() for group in mine]
+            merged = self._usage.without_peaks(groups, peaks)
+            histories = iter(merged.save(np.arange(len(groups))))
+            for key, mine in living_ones.items():
+                kept = {group.container: next(histories) for group in mine}
+                yield _Encoded(
+                    vpa=key,
+                    statuses={name: encode(history, moment) for name, history in kept.items()},
+                    lag=min(map(lag, kept.values()), default=LONGEST_LAG),
+                )
 
-        async def write(key: VpaKey) -> None:
-            for container, status in encoded[key]:
-                await self._write(key, container, status)
-
-        return await spread(keys, write, workers=self._workers, seconds=seconds)
-
-    def _encode(self, keys: Sequence[VpaKey]) -> Encoded:
-        """What a checkpoint of each container of these VPAs would be now."""
-        now = self._clock.now()
-        groups = [group for key in keys for group in living(self._usage, key, instant(now))]
-        merged = self._usage.without_open_peaks(groups, instant(now))
-        encoded: Encoded = {key: [] for key in keys}
-        histories = merged.save(np.arange(len(groups)))
-        for group, history in zip(groups, histories, strict=True):
-            encoded[group.vpa].append((group.container, encode(history, now)))
-        return encoded
-
-    async def _write(self, key: VpaKey, container: str, status: CheckpointStatus) -> None:
-        try:
-            await self._store.write(key, container, status)
-        except (KubeError, DecodeError) as error:
-            self._refusals.add(error, vpa=f"{key.namespace}/{key.name}", container=container)
-        else:
-            self._written[key] = instant(self._clock.now())
+    async def _write(self, encoded: _Encoded) -> None:
+        """Write the checkpoints of one VPA; it is due again soon if one of them fails."""
+        key, is_fine = encoded.vpa, True
+        for container, status in encoded.statuses.items():
+            try:
+                await self._store.write(key, container, status)
+            except (KubeError, DecodeError) as error:
+                is_fine = False
+                self._refusals.add(error, vpa=f"{key.namespace}/{key.name}", container=container)
+        if is_fine:
+            self._due[key] = instant(self._clock.now() + encoded.lag)

@@ -5,7 +5,7 @@ vertical-pod-autoscaler/pkg/recommender/checkpoint/checkpoint_writer.go.
 """
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from common.api.autoscaling import (
     CheckpointSpec,
@@ -21,6 +21,7 @@ from recommender.model.aggregates import History
 from recommender.model.keys import VpaKey
 
 VERSION = "v3"
+LONGEST_LAG = timedelta(minutes=5)
 
 _MOST_SAMPLES = 10**15  # of a container: thirty million years of them
 _MOST_WEIGHT = 1e100  # a total grows to 1e30 times the number of samples, and no further
@@ -76,6 +77,16 @@ def decode(status: CheckpointStatus) -> History:
         last_sample=instant(status.last_sample_start),
         samples=status.total_samples_count,
     )
+
+
+def lag(history: History) -> timedelta:
+    """How far a checkpoint may be behind what it stands for (X81).
+
+    A hundredth of the time that the history covers, and no more than five minutes: what a crash
+    loses then moves no percentile. What has only just begun is written in every cycle.
+    """
+    covered = timedelta(microseconds=history.last_sample - history.first_sample)
+    return min(max(covered, timedelta()) / 100, LONGEST_LAG)
 
 
 def oldest_first(written: Mapping[VpaKey, int]) -> list[VpaKey]:

@@ -57,6 +57,14 @@ class Group:
     has_pods: bool  # some of it comes from pods, not only from a checkpoint
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OpenPeaks:
+    """Containers in a running memory window, sorted by their aggregates."""
+
+    containers: Ints
+    aggregates: Ints
+
+
 class Usage:
     """Everything we know about usage."""
 
@@ -264,7 +272,14 @@ class Usage:
 
     # What is read and forgotten
 
-    def without_open_peaks(self, groups: Sequence[Group], now: int) -> Aggregates:
+    def open_peaks(self, now: int) -> OpenPeaks:
+        """The containers whose windows haven't ended; as it is now, so don't keep it."""
+        containers = self.containers
+        rows = np.flatnonzero((containers.window_end > now) & (containers.aggregate >= 0))
+        rows = rows[np.argsort(containers.aggregate[rows], kind="stable")]
+        return OpenPeaks(containers=rows, aggregates=containers.aggregate[rows])
+
+    def without_peaks(self, groups: Sequence[Group], peaks: OpenPeaks) -> Aggregates:
         """The groups' merged usage, less the peaks of windows that haven't ended.
 
         A checkpoint leaves them out: after a restart the containers begin a new window,
@@ -272,19 +287,20 @@ class Usage:
         """
         merged = self.aggregates.merged([group.rows for group in groups])
         containers = self.containers
-        open_rows = np.flatnonzero((containers.window_end > now) & (containers.aggregate >= 0))
-        open_rows = open_rows[np.argsort(containers.aggregate[open_rows], kind="stable")]
-        aggregates = containers.aggregate[open_rows]
         sizes = [len(group.rows) for group in groups]
         members = np.fromiter((row for group in groups for row in group.rows), dtype=np.int64)
-        first = np.searchsorted(aggregates, members, side="left")
-        counts = np.searchsorted(aggregates, members, side="right") - first
+        first = np.searchsorted(peaks.aggregates, members, side="left")
+        counts = np.searchsorted(peaks.aggregates, members, side="right") - first
         before = np.cumsum(counts) - counts
-        chosen = open_rows[np.arange(counts.sum()) + np.repeat(first - before, counts)]
+        chosen = peaks.containers[np.arange(counts.sum()) + np.repeat(first - before, counts)]
         targets = np.repeat(np.repeat(np.arange(len(groups)), sizes), counts)
-        peaks = np.maximum(containers.peak[chosen], containers.oom_peak[chosen])
-        merged.memory.subtract(targets, peaks, containers.window_end[chosen], MEMORY_WEIGHT)
+        amounts = np.maximum(containers.peak[chosen], containers.oom_peak[chosen])
+        merged.memory.subtract(targets, amounts, containers.window_end[chosen], MEMORY_WEIGHT)
         return merged
+
+    def without_open_peaks(self, groups: Sequence[Group], now: int) -> Aggregates:
+        """The same, of windows that haven't ended at this instant."""
+        return self.without_peaks(groups, self.open_peaks(now))
 
     def collect(self, now: int, contributive: AbstractSet[VpaKey]) -> int:
         """Forget aggregates that are expired, or empty and of no use; returns how many.

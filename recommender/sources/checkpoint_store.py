@@ -33,13 +33,16 @@ _ANY = Endpoint(
 )
 
 
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+
 class CheckpointStore:
-    """Reads and writes checkpoints; remembers what it wrote, so that nothing goes out twice."""
+    """Reads and writes checkpoints; remembers what is there, so that nothing goes out twice."""
 
     def __init__(self, client: KubeClient, *, namespace: str) -> None:
         self._client = client
         self._namespace = namespace
-        self._written: dict[tuple[VpaKey, str], CheckpointStatus] = {}
+        self._stored: dict[tuple[VpaKey, str], int] = {}  # what is there, see _digest
         self._taken: set[tuple[VpaKey, str]] = set()  # names that are another container's
 
     async def load(
@@ -70,6 +73,7 @@ class CheckpointStore:
                     extra={"checkpoint": _name(checkpoint), "why": str(error)},
                 )
                 continue
+            self._stored[key, spec.container_name] = _digest(checkpoint.status)
             found.append((key, spec.container_name, history, checkpoint.status.last_update_time))
         return tuple(found)
 
@@ -83,7 +87,8 @@ class CheckpointStore:
             KubeError: the API server refused, or didn't answer.
         """
         place = (vpa, container)
-        if _undated(self._written.get(place)) == _undated(status):
+        digest = _digest(status)
+        if self._stored.get(place) == digest:
             return True
         name = object_name(vpa, container)
         patch = (
@@ -99,7 +104,7 @@ class CheckpointStore:
             created = new_object(vpa, container, status)
             await self._client.create(_ANY, created, namespace=vpa.namespace)
         except InvalidError as error:
-            self._written[place] = status  # not again until there is something else to write
+            self._stored[place] = digest  # not again until there is something else to write
             if place not in self._taken:
                 self._taken.add(place)
                 logger.warning(
@@ -108,13 +113,13 @@ class CheckpointStore:
                 )
             return False
         self._taken.discard(place)
-        self._written[place] = status
+        self._stored[place] = digest
         return True
 
     def forget(self, vpas: Collection[VpaKey]) -> None:
         """Drop what was remembered of VPAs other than these."""
-        for place in [place for place in self._written if place[0] not in vpas]:
-            del self._written[place]
+        for place in [place for place in self._stored if place[0] not in vpas]:
+            del self._stored[place]
         self._taken = {place for place in self._taken if place[0] in vpas}
 
     async def collect(
@@ -173,8 +178,10 @@ class CheckpointStore:
         return 1
 
 
-def _undated(status: CheckpointStatus | None) -> CheckpointStatus | None:
-    return None if status is None else msgspec.structs.replace(status, last_update_time=None)
+def _digest(status: CheckpointStatus) -> int:
+    """A number that is the same for the same content, whatever its date and its order."""
+    undated = msgspec.structs.replace(status, last_update_time=None)
+    return hash(_encoder.encode(undated))
 
 
 def _name(checkpoint: VerticalPodAutoscalerCheckpoint) -> str:

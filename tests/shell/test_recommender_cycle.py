@@ -1,6 +1,7 @@
 """Whole cycles against an API server that says what the test tells it to."""
 
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.kube.watch import WatchProtocol
 from fake_api import FakeApi, Reply, listing, named, status, until, watch_line
+from recommender.checkpoints import LONGEST_LAG
 from recommender_harness import (
     CHECKPOINTS,
     METRICS,
@@ -101,6 +103,8 @@ async def test_the_history_of_a_vpa_that_comes_later_is_read_before_it_is_overwr
             api.on(CHECKPOINTS_OF_SHOP, listing(checkpoint()))
             await process.cycle()
             assert target(api) == {"cpu": "813m", "memory": "813749082"}
+            process.clock.forward(LONGEST_LAG)
+            await process.cycle()
             assert written(api, checkpoint_of("web-app"))["totalSamplesCount"] == 1441
             reads = api.routes.count(CHECKPOINTS_OF_SHOP)
             await process.cycle()
@@ -124,6 +128,52 @@ async def test_a_vpa_that_is_away_for_a_moment_keeps_its_history() -> None:
             assert target(api) == {"cpu": "813m", "memory": "813749082"}
             assert written(api, checkpoint_of("web-app"))["totalSamplesCount"] == 1442
             assert CHECKPOINTS_OF_SHOP not in api.routes
+
+
+async def test_a_checkpoint_of_long_history_lags_behind_by_five_minutes_at_the_most() -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        api.on(CHECKPOINTS, listing(checkpoint()))
+        async with running(api) as process:
+            counts = []
+            for _ in range(16):
+                await process.cycle()
+                counts.append(api.routes.count(checkpoint_of("web-app")))
+                api.on(METRICS, listing(usage(at=process.clock.forward(timedelta(minutes=1)))))
+        writes = [cycle for cycle in range(1, 16) if counts[cycle] > counts[cycle - 1]]
+        assert writes[0] <= 5
+        assert [later - one for one, later in pairwise(writes)] == [5, 5]
+
+
+async def test_a_restart_writes_no_checkpoint_that_is_equal() -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        api.on(CHECKPOINTS, listing(checkpoint()))
+        api.on(METRICS, listing())
+        async with running(api) as process:
+            await process.cycle()
+            process.clock.forward(LONGEST_LAG)
+            await process.cycle()
+        assert checkpoint_of("web-app") not in api.routes
+
+
+async def test_a_restart_writes_no_status_that_is_equal() -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        api.on(CHECKPOINTS, listing(checkpoint()))
+        async with running(api) as process:
+            await process.cycle()
+        status = written(api)
+        api.on(
+            "GET /apis/autoscaling.k8s.io/v1/verticalpodautoscalers",
+            listing(vpa() | {"status": status}),
+        )
+        async with running(api) as process:
+            await process.cycle()
+            assert api.routes.count(WEB) == 1
+            process.clock.forward(timedelta(hours=1))
+            await process.cycle()
+        assert api.routes.count(WEB) == 1
 
 
 async def test_a_checkpoint_is_written_only_when_something_happened() -> None:

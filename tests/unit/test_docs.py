@@ -146,6 +146,7 @@ SHOWN_IN = {
     "X32": (RECOMMENDER, "that_comes_later_is_read_before_it_is_overwritten"),
     "X33": (TROUBLE, "test_usage_from_the_future_must_not_wipe_the_past"),
     "X80": ("tests/unit/recommender/test_status.py", "test_when_a_status_is_written"),
+    "X81": (RECOMMENDER, "lags_behind_by_five_minutes_at_the_most"),
     "X34": ("tests/unit/admission/test_app.py", "negative: the API server would refuse the pod"),
     "X59": (
         "tests/unit/admission/test_fuzzed_reviews.py",

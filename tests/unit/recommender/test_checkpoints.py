@@ -11,12 +11,14 @@ from common.errors import DecodeError
 from recommender.checkpoints import (
     decode,
     encode,
+    lag,
     new_object,
     object_name,
     oldest_first,
 )
-from recommender.instants import instant
-from recommender.model.aggregates import Aggregates, HalfLives
+from recommender.histograms import Saved
+from recommender.instants import NEVER, instant
+from recommender.model.aggregates import Aggregates, HalfLives, History
 from recommender.model.keys import VpaKey
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -130,3 +132,28 @@ def test_the_spec_tells_whose_it_is_not_the_name_q6() -> None:
 def test_whoever_waited_longest_is_written_first() -> None:
     a, b, c = (VpaKey("prod", name) for name in "abc")
     assert oldest_first({c: 5, b: 9, a: 0}) == [a, c, b]
+
+
+NOTHING = Saved(weights={}, total=0.0, reference=NEVER)
+
+
+@pytest.mark.parametrize(
+    ("covered", "want"),
+    [
+        pytest.param(timedelta(), timedelta(), id="one sample"),
+        pytest.param(timedelta(minutes=100), timedelta(minutes=1), id="a hundred minutes"),
+        pytest.param(timedelta(minutes=499), timedelta(minutes=4.99), id="a little less than most"),
+        pytest.param(timedelta(minutes=500), timedelta(minutes=5), id="the most"),
+        pytest.param(timedelta(days=8), timedelta(minutes=5), id="a long history"),
+        pytest.param(timedelta(days=-8), timedelta(), id="nonsense"),
+    ],
+)
+def test_how_far_a_checkpoint_may_lag_behind(covered: timedelta, want: timedelta) -> None:
+    history = History(
+        cpu=NOTHING,
+        memory=NOTHING,
+        first_sample=instant(START),
+        last_sample=instant(START + covered),
+        samples=1,
+    )
+    assert lag(history) == want
