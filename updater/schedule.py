@@ -3,14 +3,14 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry
 
-from common.api.autoscaling import VerticalPodAutoscaler
+from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.kube.lease import AdmissionStatus, StatusLease
 from common.kube.targets import Targets
 from common.runtime.clock import Clock
@@ -30,6 +30,7 @@ from updater.snapshot import (
     match_pods,
     passed_over,
     select_vpas,
+    update_mode,
 )
 from updater.work import Hands, Rules
 
@@ -99,6 +100,7 @@ class Updater:
         self._admission_status = AdmissionStatus.ALIVE
         self._was_fresh = True
         self._skipped: Mapping[tuple[str, str], str] = {}
+        self._deprecated = 0
         self._turn = asyncio.Lock()  # of a pass or of a rehearsal, first come first served
         self._planning = False
 
@@ -175,6 +177,7 @@ class Updater:
             if not self._believe(fresh=self._caches.fresh):
                 return  # the API server went away while we looked
             self._tell_skipped(picture.skipped)
+            self._tell_deprecated(picture.vpas)
             self._passes += 1
             current = Pass(
                 picture.snapshot,
@@ -228,6 +231,13 @@ class Updater:
             if self._skipped.get(key) != why:
                 logger.warning("vpa skipped", extra={"vpa": "/".join(key), "cause": why})
         self._skipped = skipped
+
+    def _tell_deprecated(self, vpas: Iterable[VerticalPodAutoscaler]) -> None:
+        """One line for all VPAs of mode Auto, as long as they are as many."""
+        count = sum(update_mode(vpa) is UpdateMode.AUTO for vpa in vpas)
+        if count not in (0, self._deprecated):
+            logger.warning("mode Auto is deprecated, and acts like Recreate", extra={"vpas": count})
+        self._deprecated = count
 
     async def _take(self, metrics: Metrics, scope: Scope = EVERYTHING) -> Picture:
         """Freeze the cluster; afterwards nobody looks at the caches again."""

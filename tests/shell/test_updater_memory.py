@@ -44,6 +44,16 @@ async def passes(shop: Shop, count: int, *, restarting: bool = False) -> None:
             updater = shop.updater()
 
 
+def test_that_mode_auto_is_deprecated_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(shop: Shop) -> None:
+        await shop.autoscale("Auto")
+        await shop.settle()
+        await passes(shop, 3)
+
+    in_shop(test)
+    assert sum("mode Auto is deprecated" in message for message in caplog.messages) == 1
+
+
 # Versions before 1.36 take what never fits, and the kubelet says so; later ones refuse it.
 @pytest.mark.parametrize("version", ["1.33", "1.34", "1.35", "1.36"])
 def test_a_restart_costs_one_attempt_for_each_pod_at_most(version: str) -> None:
