@@ -12,6 +12,7 @@ from common.kube import endpoints
 from common.runtime.clock import SystemClock
 from component import Process, running_component
 from fake_api import FakeApi, Reply, listing, named, status
+from updater.plan import NotNow
 
 LISTED = (
     *(endpoints.DEPLOYMENTS, endpoints.REPLICA_SETS, endpoints.STATEFUL_SETS),
@@ -180,3 +181,44 @@ async def test_a_lost_lease_ends_the_process(tmp_path: Path) -> None:
         async with running(api, tmp_path, "--leader-elect", *flags) as process:
             assert await process.ended(within=30) == 1
             await process.logged("was not renewed in time")
+
+
+PLAN = "/debug/plan"
+
+
+async def test_without_its_flag_nothing_is_planned(tmp_path: Path) -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        async with running(api, tmp_path) as process:
+            await process.logged("caches have synced")
+            assert (await process.get(PLAN))[0] == 404
+            assert PLAN not in (await process.get("/openapi.json"))[1]
+
+
+async def test_no_plan_before_the_cluster_is_known(tmp_path: Path) -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        await api.stop()
+        async with running(api, tmp_path, "--debug-endpoints") as process:
+            await process.logged("API server unreachable")
+            code, told = await process.get(PLAN)
+            assert (code, told) == (503, f'{{"error":"{NotNow.NOT_SYNCED}"}}\n')
+            await api.start()
+            await process.logged("caches have synced")
+            code, told = await process.get(f"{PLAN}?namespace=shop")
+            assert code == 200
+            assert '"namespace":"shop","name":"web"' in told
+
+
+async def test_a_replica_that_does_not_lead_has_no_plan(tmp_path: Path) -> None:
+    renewed = SystemClock().now().isoformat()
+    spec = {"holderIdentity": "other", "renewTime": renewed, "leaseDurationSeconds": 600}
+    held = named("vpa-updater", namespace="kube-system", spec=spec)
+    lease = f"GET {endpoints.LEASES.object('vpa-updater', 'kube-system')}"
+    async with FakeApi() as api:
+        prepare(api)
+        api.on(lease, Reply(body=held))
+        async with running(api, tmp_path, "--debug-endpoints", "--leader-elect") as process:
+            await api.asked(lease)
+            code, told = await process.get(PLAN)
+            assert (code, told) == (503, f'{{"error":"{NotNow.NOT_LEADING}"}}\n')
