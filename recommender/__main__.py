@@ -1,6 +1,7 @@
 """Flags become settings, settings become parts, and the parts run until a signal."""
 
 import asyncio
+import gc
 import logging
 import os
 import sys
@@ -89,6 +90,8 @@ async def recommend(settings: Settings, clock: Clock) -> None:
                 return
             if not await _start(recommender, stop):
                 return
+            gc.collect()
+            gc.freeze()  # what was listed stays; the collector need not look at it again
             health.arm()
 
             async def cycle() -> None:

@@ -3,20 +3,27 @@
 from collections.abc import Mapping
 
 from common.api.base import QuantityJson, Time, Wire
-from common.api.meta import ObjectMeta
 
 
-class ContainerMetrics(Wire, frozen=True, kw_only=True):
+class MetricsMeta(Wire, frozen=True, kw_only=True, gc=False):
+    """``metadata`` of usage, of which there is one for each pod in each list."""
+
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+
+
+class ContainerMetrics(Wire, frozen=True, kw_only=True, gc=False):
     """Usage of one container; a resource may be missing."""
 
     name: str
     usage: Mapping[str, QuantityJson] | None = None
 
 
-class PodMetrics(Wire, frozen=True, kw_only=True):
+class PodMetrics(Wire, frozen=True, kw_only=True, gc=False):
     """Usage of one pod; ``timestamp`` is the end of ``window``."""
 
-    metadata: ObjectMeta
+    metadata: MetricsMeta
     timestamp: Time | None = None
     window: str = ""
     containers: tuple[ContainerMetrics, ...] | None = None

@@ -8,8 +8,18 @@ from common.api.core import Event, Pod
 from common.kube import endpoints
 from common.kube.cache import Cache
 from common.kube.client import KubeClient
+from common.kube.endpoints import Endpoint
 from common.kube.targets import ControllerCaches, Targets
+from recommender.sources.followed_pod import FollowedPod
 from recommender.sources.oom_feed import OomFeed
+
+_PODS: Endpoint[Pod] = Endpoint(
+    endpoints.PODS.group,
+    endpoints.PODS.version,
+    endpoints.PODS.resource,
+    endpoints.PODS.kind,
+    FollowedPod,
+)
 
 
 class Followed:
@@ -22,7 +32,7 @@ class Followed:
         # A pending pod uses nothing; the watch reports it as deleted, or not at all.
         self.pods: Cache[Pod] = Cache(
             client,
-            endpoints.PODS,
+            _PODS,
             namespace=namespace,
             field_selector="status.phase!=Pending",
             on_change=self.ooms.on_pod,
