@@ -57,7 +57,9 @@ async def serve(settings: Settings, clock: Clock, *, environ: Mapping[str, str])
             on_vpa=None if alarm is None else alarm.on_vpa,
             on_pod=None if alarm is None else alarm.on_pod,
         )
-        events = EventRecorder(client, PROGRAM, clock=clock)
+        events = EventRecorder(
+            client.apart(qps=settings.event_qps, burst=settings.event_burst), PROGRAM, clock=clock
+        )
         health = Health(clock, 5 * settings.interval)
         metrics = Metrics(prometheus_client.REGISTRY)
         campaign = leader_election(settings, settings.leader_elect_resource_name, client, clock)

@@ -131,6 +131,18 @@ class Settings(CommonSettings, LeaderElectionSettings):
         parse=str,
         help="Where to serve /metrics, /health-check and /readyz.",
     )
+    event_qps: float = flag(
+        "--event-qps",
+        default=50.0,
+        parse=float,
+        help="Events per second, on average, beside --kube-api-qps; 0 and below mean no limit.",
+    )
+    event_burst: float = flag(
+        "--event-burst",
+        default=100.0,
+        parse=float,
+        help="Events that may be sent at once.",
+    )
     debug_endpoints: bool = debug_flag(
         "GET /debug/plan on --address: what the next pass would decide about each pod, and why."
     )

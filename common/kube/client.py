@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import copy
 import enum
 import logging
 import random
@@ -20,6 +21,7 @@ from common.kube.connection import Connection
 from common.kube.endpoints import PODS, Endpoint
 from common.kube.transport import CALL_SECONDS, Call, Query, Transport
 from common.kube.watch import WatchEvent, WatchProtocol, decoder_of, identity
+from common.runtime.rate_limit import RateLimiter
 
 logger = logging.getLogger(__name__)
 
@@ -84,10 +86,15 @@ class KubeClient:
         rng: random.Random | None = None,
     ) -> None:
         self.rng = rng or random.Random()  # noqa: S311 - spreads retries, guards no secret
-        self._transport = Transport(
-            connection, user_agent=user_agent, qps=qps, burst=burst, rng=self.rng
-        )
+        self._transport = Transport(connection, user_agent=user_agent, rng=self.rng)
+        self.limiter = RateLimiter(qps, burst)
         self._strange: dict[str, frozenset[str]] = {}  # path of a list -> what was left out of it
+
+    def apart(self, *, qps: float, burst: float) -> Self:
+        """The same client with limits of its own: none of its calls waits for those of others."""
+        other = copy.copy(self)
+        other.limiter = RateLimiter(qps, burst)
+        return other
 
     @property
     def reachable(self) -> bool:
@@ -340,6 +347,7 @@ class KubeClient:
                 content_type=content_type,
                 seconds=seconds,
                 retry=retry and method == "GET",
+                limiter=self.limiter,
                 accept=accept,
             )
         )

@@ -30,6 +30,8 @@ _DICTS = EVENTS.as_dicts()
 _SAME_FOR = timedelta(minutes=10)  # after this a repeated event is a new one
 _BURST = 25.0  # events of one object at once
 _REFILL = 1 / 300  # events of one object per second, on average
+_SIMILAR = 10  # messages of one reason about one object, from which on they are combined
+_COMBINED = "(combined from similar events): "
 _REMEMBERED = 4096  # events and objects
 _QUEUE = 1000  # events that wait to be sent
 _FLUSH_SECONDS = 1.0
@@ -85,6 +87,14 @@ Key: TypeAlias = tuple[str, ...]
 
 
 @dataclass(slots=True)
+class _Similar:
+    """What was said about one object for one reason."""
+
+    messages: set[str]
+    last: datetime
+
+
+@dataclass(slots=True)
 class _Told:
     name: str
     last: datetime
@@ -94,13 +104,15 @@ class _Told:
 class Correlator:
     """Decides what becomes of an occurrence; remembers the last few thousand.
 
-    The same text about the same object within ten minutes raises a count. Events of one
-    object come 25 at once, then one in five minutes.
+    The same text about the same object within ten minutes raises a count. The tenth different
+    text for the same reason begins an Event that stands for it and all further ones. Events of
+    one object come 25 at once, then one in five minutes.
     """
 
     def __init__(self, component: str) -> None:
         self._component = component
         self._told: OrderedDict[Key, _Told] = OrderedDict()
+        self._similar: OrderedDict[Key, _Similar] = OrderedDict()
         self._buckets: OrderedDict[Key, TokenBucket] = OrderedDict()
         self._named = 0  # nanoseconds, in the last name that was given
 
@@ -111,24 +123,40 @@ class Correlator:
         _bound(self._buckets)
         if not bucket.try_take(occurrence.at.timestamp()):
             return Drop()
-        key = _key(occurrence)
+        key, message = self._in_brief(occurrence)
         told = self._told.get(key)
         if told is None or occurrence.at - told.last > _SAME_FOR:
-            return self._create(key, occurrence)
+            return self._create(key, message, occurrence)
         told.count += 1
         told.last = occurrence.at
         self._told.move_to_end(key)
-        return Increase(
-            _namespace(occurrence.about),
-            told.name,
-            {"count": told.count, "lastTimestamp": _time(told.last)},
-        )
+        patch: dict[str, Any] = {"count": told.count, "lastTimestamp": _time(told.last)}
+        if message != occurrence.message:
+            patch["message"] = message  # the latest of those that are combined
+        return Increase(_namespace(occurrence.about), told.name, patch)
+
+    def _in_brief(self, occurrence: Occurrence) -> tuple[Key, str]:
+        """The key under which it is told, and the message: alone, or combined with others."""
+        key = (*_object_key(occurrence.about), occurrence.type, occurrence.reason)
+        similar = self._similar.get(key)
+        if similar is None or occurrence.at - similar.last > _SAME_FOR:
+            similar = self._similar[key] = _Similar(set(), occurrence.at)
+        similar.last = occurrence.at
+        similar.messages.add(occurrence.message)
+        self._similar.move_to_end(key)
+        _bound(self._similar)
+        if len(similar.messages) < _SIMILAR:
+            return (*key, occurrence.message), occurrence.message
+        similar.messages.remove(occurrence.message)
+        return key, _COMBINED + occurrence.message
 
     def forget(self, occurrence: Occurrence) -> None:
         """The Event wasn't stored, or is gone: the next one is new."""
-        self._told.pop(_key(occurrence), None)
+        key = (*_object_key(occurrence.about), occurrence.type, occurrence.reason)
+        self._told.pop((*key, occurrence.message), None)
+        self._told.pop(key, None)  # if it was combined with others
 
-    def _create(self, key: Key, occurrence: Occurrence) -> Create:
+    def _create(self, key: Key, message: str, occurrence: Occurrence) -> Create:
         about, at = occurrence.about, occurrence.at
         # Names are made of the time, so two events of one moment need different ones.
         self._named = max(int(at.timestamp() * 1_000_000) * 1000, self._named + 1)
@@ -141,7 +169,7 @@ class Correlator:
             "metadata": {"name": name, "namespace": namespace},
             "involvedObject": msgspec.to_builtins(about),
             "reason": occurrence.reason,
-            "message": occurrence.message,
+            "message": message,
             "type": occurrence.type,
             "count": 1,
             "firstTimestamp": _time(at),
@@ -157,7 +185,8 @@ class EventRecorder:
     """Takes events without ever blocking, and sends them from the background task ``run``.
 
     Events are news, not records: what can't be sent is lost. The log says once when that
-    begins, and how many were lost when a whole queue has been sent without trouble.
+    begins, and how many were lost when a whole queue has been sent without trouble. ``client``
+    should have limits of its own (``apart``), or actions wait for their news (X68).
     """
 
     def __init__(self, client: KubeClient, component: str, *, clock: Clock | None = None) -> None:
@@ -246,15 +275,6 @@ class EventRecorder:
 
 def _object_key(about: ObjectReference) -> Key:
     return (about.api_version, about.kind, about.namespace, about.name, about.uid)
-
-
-def _key(occurrence: Occurrence) -> Key:
-    return (
-        *_object_key(occurrence.about),
-        occurrence.type,
-        occurrence.reason,
-        occurrence.message,
-    )
 
 
 def _namespace(about: ObjectReference) -> str:

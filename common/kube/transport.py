@@ -27,6 +27,7 @@ _TRIES = 4  # of a read
 _FIRST_PAUSE = 0.1  # seconds before the second try; each further one is three times as long
 _LONGEST_PAUSE = 10.0  # seconds; where a server asks for more, the caller gets the error
 _RETRIED = frozenset({429, 500, 502, 503, 504})
+_UNLIMITED = RateLimiter(0, 0)  # watches: there are few, and everything waits for them
 _FAILURES = (aiohttp.ClientError, OSError, TimeoutError)
 
 
@@ -41,6 +42,7 @@ class Call:
     content_type: str
     seconds: float
     retry: bool
+    limiter: RateLimiter  # whose turn each try takes
     accept: str = ""  # media types of the answer; empty: JSON
 
 
@@ -57,14 +59,11 @@ class Transport:
         connection: Connection,
         *,
         user_agent: str,
-        qps: float,
-        burst: float,
         rng: random.Random,
     ) -> None:
         self.connectivity = Connectivity(connection.base_url)
         self._connection = connection
         self._user_agent = user_agent
-        self._limiter = RateLimiter(qps, burst)
         self._rng = rng
         self._session: aiohttp.ClientSession | None = None
 
@@ -98,7 +97,7 @@ class Transport:
         pause = _FIRST_PAUSE
         while True:
             tries -= 1
-            await self._limiter.acquire()
+            await call.limiter.acquire()
             try:
                 return await self._call(call)
             except KubeError as error:
@@ -135,6 +134,7 @@ class Transport:
             content_type="",
             seconds=CALL_SECONDS,
             retry=False,
+            limiter=_UNLIMITED,
             accept=accept,
         )
         response = await self._open_stream(call, timeout)

@@ -345,6 +345,20 @@ async def test_calls_wait_for_their_turn() -> None:
         assert loop.time() - started >= 0.055  # burst 1, then 50 a second
 
 
+async def test_a_client_apart_takes_no_turns_of_the_others() -> None:
+    async with FakeApi() as api, api.client(qps=0.001) as client:
+        api.on("GET /version", Reply(body={}))
+        apart = client.apart(qps=0.001, burst=2)
+        async with asyncio.timeout(5):
+            for _ in range(2):
+                await apart.request("GET", "/version")
+            await client.request("GET", "/version")
+        with pytest.raises(TimeoutError):  # each of them has had its burst
+            async with asyncio.timeout(0.01):
+                await apart.request("GET", "/version")
+    assert len(api.requests) == 3
+
+
 async def test_a_client_that_is_not_open_is_a_bug() -> None:
     async with FakeApi() as api:
         with pytest.raises(RuntimeError, match="not open"):

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from common.api.core import ObjectReference
-from common.kube.events import Correlator, Create, Drop, Increase, Occurrence
+from common.kube.events import Correlator, Create, Decision, Drop, Increase, Occurrence
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 POD = ObjectReference(api_version="v1", kind="Pod", namespace="shop", name="web-0", uid="u")
@@ -78,6 +78,48 @@ def test_objects_do_not_share_their_burst() -> None:
         correlator.decide(EVICTED)
     other = replace(EVICTED, about=ObjectReference(kind="Pod", namespace="shop", name="web-1"))
     assert isinstance(correlator.decide(other), Create)
+
+
+def test_the_tenth_text_for_one_reason_and_all_after_it_are_one_event() -> None:
+    correlator = Correlator("vpa-updater")
+
+    def said(number: int, reason: str = "EvictedByVPA") -> Decision:
+        return correlator.decide(replace(EVICTED, message=f"Evicted {number}.", reason=reason))
+
+    for number in range(9):
+        assert isinstance(said(number), Create)
+    combined = said(9)
+    assert isinstance(combined, Create)
+    assert combined.body["message"] == "(combined from similar events): Evicted 9."
+    another = said(10)
+    assert isinstance(another, Increase)
+    assert another.name == combined.body["metadata"]["name"]
+    assert another.patch["count"] == 2
+    assert another.patch["message"] == "(combined from similar events): Evicted 10."
+    known = said(3)
+    assert isinstance(known, Increase)
+    assert "message" not in known.patch
+    other_reason = said(11, reason="Other")
+    assert isinstance(other_reason, Create)
+    assert other_reason.body["message"] == "Evicted 11."
+
+
+def test_after_ten_quiet_minutes_texts_are_told_alone_again() -> None:
+    correlator = Correlator("vpa-updater")
+    for number in range(10):
+        correlator.decide(replace(EVICTED, message=f"Evicted {number}."))
+    decision = correlator.decide(later(replace(EVICTED, message="Evicted 99."), minutes=11))
+    assert isinstance(decision, Create)
+    assert decision.body["message"] == "Evicted 99."
+
+
+def test_a_combined_event_that_was_forgotten_is_new() -> None:
+    correlator = Correlator("vpa-updater")
+    texts = [replace(EVICTED, message=f"Evicted {number}.") for number in range(11)]
+    for each in texts:
+        correlator.decide(each)
+    correlator.forget(texts[10])
+    assert isinstance(correlator.decide(texts[10]), Create)
 
 
 def test_what_was_forgotten_is_new() -> None:
