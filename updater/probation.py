@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from common.annotations import OBSERVED_CONTAINERS
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
 from common.target.owners import Controller
@@ -74,6 +75,18 @@ class Probation:
         found = observe(self.outcomes, sight(self.scaled, self.terminating), now=self.now)
         self.outcomes = found.outcomes
         self.tell(self.scaled.vpa, found)
+
+    def came_up_unpatched(self, pod: Pod) -> bool:
+        """Whether the pod should rather go last, of those that are to be evicted.
+
+        Until a right pod was seen, one that came up without being patched is the one that tells
+        least if it goes. And if it went again and again, no trace of three evictions would be
+        left: a process that restarts would send three more.
+        """
+        if self.outcomes.verified or OBSERVED_CONTAINERS in (pod.metadata.annotations or {}):
+            return False
+        since, created = in_force_since(self.scaled.vpa), pod.metadata.creation_timestamp
+        return since is not None and created is not None and created > since
 
     def allowance(self) -> Allowance:
         return allowance(self.outcomes, now=self.now, under_way=self.under_way)

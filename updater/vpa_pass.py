@@ -111,8 +111,11 @@ class VpaPass:
 
     async def evict(self) -> None:
         """Evict the pods that :meth:`resize` left to it, best first, as far as budgets go."""
+        due, probation = self._due, self._probation
+        if probation is not None:
+            due = sorted(due, key=lambda each: probation.came_up_unpatched(each[0].pod))
         await act_abreast(
-            self._due,
+            due,
             lane=lambda due: self._work.controller(due[0].pod),
             decide=lambda due: self._evict(*due),
             settle=lambda due, decision: self._settle_unevicted(due[0].pod, decision),

@@ -224,7 +224,7 @@ SHOWN_IN = {
     ),
     "X61": ("updater/actuation.py", "uid=meta.uid"),
     "X62": ("tests/shell/test_updater_wake.py", "test_a_group_is_through_wave_by_wave"),
-    "X63": ("tests/unit/updater/test_probation.py", "test_no_more_go_in_the_next_pass"),
+    "X63": ("tests/shell/test_breaker.py", "three_evictions_of_each_vpa_and_one_an_hour"),
     "X64": (
         "tests/unit/updater/test_candidate.py",
         "test_a_threshold_of_zero_takes_nobody_down_for_no_difference",

@@ -4,16 +4,20 @@ from dataclasses import replace
 from datetime import datetime
 
 import pytest
+from msgspec import structs
 from prometheus_client import CollectorRegistry
 
 from builders import vpa
-from common.api.autoscaling import UpdateMode
+from common.annotations import OBSERVED_CONTAINERS
+from common.api.autoscaling import UpdateMode, VpaCondition
 from common.api.core import LimitRangeItem, LimitRangeSpec
 from common.errors import InvalidError, TooManyRequestsError, UnreachableError
 from common.target.owners import Controller
 from replacements import HOUR, MINUTE, SECOND
 from updater.attempts import Attempts
 from updater.decision import Decision, Reason, evict, leave, wait
+from updater.live_pod import LivePod
+from updater.live_vpa import LiveVpa, LiveVpaMeta
 from updater.outcomes import NOTHING_YET, Eviction, Note, Observation, Outcomes, Turn
 from updater.probation import sentence
 from updater.sighting import Sighting
@@ -25,6 +29,7 @@ UID = "uid-vpa-web"
 OUTSIDE = evict(Reason.OUTSIDE_RANGE)
 UNVERIFIED = wait(Reason.REPLACEMENT_UNVERIFIED)
 SUSPENDED = wait(Reason.ACTUATION_SUSPENDED)
+NEW = Outcomes(looked=True)
 VERIFIED = Outcomes(looked=True, verified=True)
 REFUSED = InvalidError("refused", reason="Invalid")
 PROTECTED = TooManyRequestsError("no", reason="TooManyRequests")
@@ -88,6 +93,65 @@ async def test_what_may_have_happened_counts() -> None:
     hands = Hands(eviction_errors=dict.fromkeys(NAMES, LOST))
     await run(snapshot(UpdateMode.RECREATE), hands, rules=CHECKED)
     assert hands.evicted == NAMES[:3]
+
+
+def came_up(
+    whole: ClusterSnapshot, *names: str, at: datetime = NOW, patched: bool = False
+) -> ClusterSnapshot:
+    """The same, but these pods were created at ``at``; recommended since an hour ago."""
+    (scaled,) = whole.autoscaled
+    pods = tuple(
+        born(pod, at=at if pod.metadata.name in names else NOW - 2 * HOUR, patched=patched)
+        for pod in scaled.pods
+    )
+    ordinary = scaled.vpa
+    condition = VpaCondition(
+        type="RecommendationProvided", status="True", last_transition_time=NOW - HOUR
+    )
+    meta = LiveVpaMeta(
+        name=ordinary.metadata.name,
+        namespace=ordinary.metadata.namespace,
+        uid=ordinary.metadata.uid,
+        managed_fields=NOW - HOUR,
+    )
+    status = structs.replace(ordinary.status, conditions=(condition,))
+    since = LiveVpa(metadata=meta, spec=ordinary.spec, status=status)
+    return replace(whole, autoscaled=(replace(scaled, vpa=since, pods=pods),))
+
+
+def born(pod: LivePod, *, at: datetime, patched: bool) -> LivePod:
+    notes = {OBSERVED_CONTAINERS: "app"} if patched else None
+    meta = structs.replace(pod.metadata, creation_timestamp=at, annotations=notes)
+    return structs.replace(pod, metadata=meta)
+
+
+ORDERS = [
+    pytest.param(NEW, NOW, False, ["web-2", "web-3", "web-4"], id="unpatched ones last"),
+    pytest.param(NEW, NOW - HOUR, False, NAMES[:3], id="created before the recommendation"),
+    pytest.param(NEW, NOW, True, NAMES[:3], id="patched"),
+    pytest.param(VERIFIED, NOW, False, NAMES, id="once one was right, best first"),
+]
+
+
+@pytest.mark.parametrize(("outcomes", "at", "patched", "want"), ORDERS)
+async def test_who_goes_first(
+    outcomes: Outcomes, at: datetime, *, patched: bool, want: list[str]
+) -> None:
+    hands = Hands()
+    whole = came_up(snapshot(UpdateMode.RECREATE), "web-0", "web-1", at=at, patched=patched)
+    await run(whole, hands, rules=CHECKED, attempts=given(outcomes))
+    assert hands.evicted == want
+
+
+async def test_a_process_that_starts_finds_what_an_earlier_one_left_behind() -> None:
+    hands = Hands()
+    whole = came_up(snapshot(UpdateMode.RECREATE), *NAMES[:3])
+    after = await run(whole, hands, rules=CHECKED)
+    assert hands.evicted == []
+    assert decisions(after) == [SUSPENDED] * 5
+    ((turn, cause),) = hands.turns
+    assert turn is Turn.SUSPENDED
+    assert "when the updater started" in cause
 
 
 # Suspended
