@@ -186,7 +186,7 @@ class EventRecorder:
 
     Events are news, not records: what can't be sent is lost. The log says once when that
     begins, and how many were lost when a whole queue has been sent without trouble. ``client``
-    should have limits of its own (``apart``), or actions wait for their news (X68).
+    should have limits of its own (``apart``), or actions wait for their news.
     """
 
     def __init__(self, client: KubeClient, component: str, *, clock: Clock | None = None) -> None:

@@ -218,6 +218,7 @@ SHOWN_IN = {
         "tests/shell/test_scales.py",
         "test_what_is_known_answers_while_it_is_fetched_anew",
     ),
+    "X68": ("tests/shell/test_client.py", "a_client_apart_takes_no_turns_of_the_others"),
     "X70": (
         "tests/shell/test_recommender_usage.py",
         "test_where_the_list_of_the_cluster_fails_each_namespace_is_asked",
