@@ -8,6 +8,10 @@ from e2e.clusters import Cluster
 from e2e.installation import COMPONENTS, UPDATER
 from e2e.world import LARGE, Case
 
+# Kubernetes' own controllers, which met some dead API servers in a row, wait up to a minute before
+# they look for pods again, and meanwhile no evicted pod has a successor.
+_PATIENCE = 80  # seconds
+
 
 async def _dies(cluster: Cluster) -> None:
     await cluster.restart_api_server()
@@ -44,11 +48,11 @@ async def test_work_goes_on_and_nobody_restarts_when(
 
     await world.until(evicting, "the first eviction")
     await trouble(world.cluster)
-    await case.fits("web", replicas=4)
+    await case.fits("web", replicas=4, seconds=_PATIENCE)
     await case.deploy("late", requests=LARGE)
     await case.running("late")
     await case.autoscale("late", "Recreate")
-    await case.fits("late")
+    await case.fits("late", seconds=_PATIENCE)
     assert await world.runs() == runs
 
 
@@ -59,7 +63,7 @@ async def test_caches_list_again_when_the_watch_history_is_gone(case: Case) -> N
     await case.deploy("web", requests=LARGE)  # watches end, or go on, with what comes next
     await case.running("web")
     await case.autoscale("web", "Recreate")
-    await case.fits("web")
+    await case.fits("web", seconds=_PATIENCE)
 
     async def listed_again() -> bool:
         return all(len(world.done(name, verb="list")) > listed[name] for name in COMPONENTS)

@@ -310,7 +310,7 @@ class Case:
         """Wait for a recommendation."""
         return await self.world.until(lambda: self.target(name), f"a recommendation for {name}")
 
-    async def fits(self, app: str, replicas: int = 2) -> list[Object]:
+    async def fits(self, app: str, replicas: int = 2, *, seconds: float = 60) -> list[Object]:
         """Wait until every pod requests, and has, what is recommended."""
 
         async def fitting() -> list[Object]:
@@ -318,7 +318,8 @@ class Case:
             good = len(pods) == replicas and all(runs_with(pod, target) for pod in pods)
             return pods if target and good else []
 
-        return await self.world.until(fitting, f"{replicas} pods of {app} with their target")
+        promise = f"{replicas} pods of {app} with their target"
+        return await self.world.until(fitting, promise, seconds=seconds)
 
     async def checkpoint(self, vpa: str, container: str = "app") -> Object:
         """The status of a checkpoint; empty if there is none."""
