@@ -50,7 +50,7 @@ async def serve(settings: Settings, clock: Clock, *, environ: Mapping[str, str])
         burst=settings.kube_api_burst,
     ) as client:
         seconds = settings.interval.total_seconds()
-        alarm = Alarm(seconds) if settings.event_driven else None
+        alarm = _alarm(settings) if settings.event_driven else None
         caches = Caches.following(
             client,
             namespace=settings.vpa_object_namespace,
@@ -128,6 +128,11 @@ def _synced(caches: Caches) -> service.Background:
             await cache.wait_synced()
 
     return wait
+
+
+def _alarm(settings: Settings) -> Alarm:
+    ignored = settings.ignored_vpa_object_namespaces
+    return Alarm(settings.interval.total_seconds(), ignored=ignored)
 
 
 def _limiter(settings: Settings) -> RateLimiter | None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+from collections import Counter
+from collections.abc import Collection
 from typing import TypeVar
 
 from common.api.autoscaling import VerticalPodAutoscaler
@@ -10,6 +12,7 @@ from common.kube.cache import Change
 from common.runtime import service
 from updater.resize import ResizeStatus, resize_status
 from updater.settling import is_ready
+from updater.snapshot import acts
 from updater.update_order import OomKill
 
 V = TypeVar("V", bound=VerticalPodAutoscaler)
@@ -22,11 +25,11 @@ _REST_PER_WORK = 9.0  # so that passes take a tenth of the time
 def is_news_of_vpa(change: Change[V]) -> bool:
     """Whether a VPA recommends something else now, or says something else about how to apply it.
 
-    A VPA that went wants nothing any more; whom its pods belong to then, the next full pass
-    finds out.
+    One that only advises, or that went, wants nothing of us; whom its pods belong to then, the
+    next full pass finds out.
     """
     old, new = change.old, change.new
-    if new is None:
+    if new is None or not acts(new):
         return False
     if old is None:
         return new.status.recommendation is not None
@@ -94,21 +97,32 @@ class Alarm:
     """Collects news while passes run and rest, and ends a rest for them.
 
     A pass answers all the news from before it began; one that finds the caches behind answers
-    none, and after an outage the interval decides.
+    none, and after an outage the interval decides. What happens in namespaces without a VPA that
+    acts, and in those that are ignored, is no news.
     """
 
-    def __init__(self, interval: float) -> None:
+    def __init__(self, interval: float, *, ignored: Collection[str] = ()) -> None:
         self._interval = interval
+        self._ignored = frozenset(ignored)
+        self._acting: Counter[str] = Counter()  # VPAs, by namespace
         self._news = asyncio.Event()
 
     def on_vpa(self, change: Change[V]) -> None:
         """For ``Cache(on_change=...)``."""
-        if not self._news.is_set() and is_news_of_vpa(change):
+        namespace = ""
+        for vpa, number in ((change.old, -1), (change.new, 1)):
+            if vpa is not None:
+                namespace = vpa.metadata.namespace
+                self._acting[namespace] += number * acts(vpa)
+        if namespace not in self._ignored and is_news_of_vpa(change):
             self._news.set()
 
     def on_pod(self, change: Change[P]) -> None:
         """For ``Cache(on_change=...)``."""
-        if not self._news.is_set() and is_news_of_pod(change):
+        if self._news.is_set() or change.new is None:
+            return
+        namespace = change.new.metadata.namespace
+        if self._acting[namespace] and namespace not in self._ignored and is_news_of_pod(change):
             self._news.set()
 
     def silence(self) -> None:

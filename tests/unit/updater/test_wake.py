@@ -23,6 +23,7 @@ from common.kube.cache import Change
 from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
 from updater.attempts import NOTHING, Attempts, PodMemory, SentResize
+from updater.live_pod import LivePod
 from updater.settling import is_settling
 from updater.snapshot import ClusterSnapshot
 from updater.wake import Alarm, is_news_of_pod, is_news_of_vpa, rest_after
@@ -42,6 +43,21 @@ VPA_NEWS = {
     "another mode": (recommends(SMALL), recommends(SMALL, mode="InPlace"), True),
     "new, and recommends nothing": (None, recommends(), False),
     "new, and recommends something": (None, recommends(SMALL), True),
+    "another recommendation, and only advises": (
+        recommends(SMALL, mode="Off"),
+        recommends(LARGE, mode="Off"),
+        False,
+    ),
+    "does so for new pods alone from now on": (
+        recommends(SMALL),
+        recommends(SMALL, mode="Initial"),
+        False,
+    ),
+    "does more than to advise from now on": (
+        recommends(SMALL, mode="Off"),
+        recommends(SMALL),
+        True,
+    ),
     "gone": (recommends(SMALL), None, False),
 }
 
@@ -162,6 +178,51 @@ def test_a_rest(took: float, news: tuple[float, ...], want: float) -> None:
         assert loop.time() - began == pytest.approx(want, abs=0.01)
 
     virtual_time.run(main)
+
+
+# A VPA's changes so far, and whether a pod that became Ready then ends a rest.
+ACTING = {
+    "no VPA": ((), True, False),
+    "a VPA that acts": ((Change(None, recommends(SMALL)),), True, True),
+    "one that only advises": ((Change(None, recommends(SMALL, mode="Off")),), True, False),
+    "one that acts no more": (
+        (Change(None, recommends()), Change(recommends(), recommends(mode="Off"))),
+        True,
+        False,
+    ),
+    "one that went": ((Change(None, recommends()), Change(recommends(), None)), True, False),
+    "a VPA that acts, in a namespace that is ignored": (
+        (Change(None, recommends(SMALL)),),
+        False,
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "heeded", "want"), ACTING.values(), ids=ACTING)
+def test_news_of_pods_counts_where_vpas_act(
+    changes: tuple[Change[VerticalPodAutoscaler], ...], *, heeded: bool, want: bool
+) -> None:
+    async def main(clock: VirtualClock) -> None:
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+        alarm = Alarm(60, ignored=() if heeded else ("default",))
+        for change in changes:
+            alarm.on_vpa(change)
+        alarm.silence()
+        alarm.on_pod(Change(live_pod("web-0"), ready_live_pod("web-0")))
+        began = loop.time()
+        await alarm.rest(began + 60, stop=stop)
+        assert (loop.time() - began < 2) is want
+
+    virtual_time.run(main)
+
+
+def ready_live_pod(name: str) -> LivePod:
+    plain = live_pod(name)
+    ready = (PodCondition(type="Ready", status="True"),)
+    return msgspec.structs.replace(
+        plain, status=msgspec.structs.replace(plain.status, conditions=ready)
+    )
 
 
 def test_a_signal_ends_a_rest_whatever_the_news() -> None:
