@@ -199,7 +199,7 @@ SHOWN_IN = {
         "test_a_scalable_owner_is_the_topmost_and_is_remembered",
     ),
     "X23": ("updater/__main__.py", "[cache.run for cache in caches.all()]"),
-    "X24": ("common/kube/transport.py", "self._limiter = RateLimiter(qps, burst)"),
+    "X24": ("common/kube/client.py", "self.limiter = RateLimiter(qps, burst)"),
     "X25": (HEALTH, "test_profiles_are_served_only_where_they_are_asked_for"),
     "X26": ("tests/unit/common/test_flags.py", "klog's flags have no effect"),
     "X27": ("tests/unit/certs/test_store.py", "test_a_bad_pair_is_replaced"),
