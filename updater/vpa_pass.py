@@ -112,7 +112,7 @@ class VpaPass:
     async def evict(self) -> None:
         """Evict the pods that :meth:`resize` left to it, best first, as far as budgets go."""
         due, probation = self._due, self._probation
-        if probation is not None:
+        if probation is not None and len(due) > 1:
             due = sorted(due, key=lambda each: probation.came_up_unpatched(each[0].pod))
         await act_abreast(
             due,
@@ -154,7 +154,9 @@ class VpaPass:
 
     def _is_out(self, pod: Pod) -> bool:
         memory, pace = self._ledger.memory(pod), self._rules.pace
-        return is_out(pod, memory) or is_settling(pod, memory, within=pace, now=self._now)
+        if is_out(pod, memory):
+            return True
+        return bool(pace) and is_settling(pod, memory, within=pace, now=self._now)
 
     def _candidates(self, pods: Iterable[LivePod]) -> list[Candidate]:
         """The pods that are worth an update, best first; the others are settled at once."""
