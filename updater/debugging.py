@@ -5,7 +5,7 @@ the numbers beside a decision are looked up as they are sent, and never stand in
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -166,12 +166,13 @@ async def as_json(plan: Plan) -> AsyncIterator[bytes]:
 
 async def as_text(plan: Plan) -> AsyncIterator[str]:
     """A table with a line for each pod, below what it is based on."""
-    rows = [_HEAD]
-    for number, row in enumerate(_rows(plan)):
+    rows, widths = [_HEAD], _widths([_HEAD])
+    for row in _rows(plan):
         rows.append(row)
-        if number % _SLICE == _SLICE - 1:
+        if len(rows) % _SLICE == 0:
+            widths = _widths(rows[-_SLICE:], widths)
             await asyncio.sleep(0)
-    widths = _widths(rows)
+    widths = _widths(rows[-_SLICE:], widths)
     at = whole_seconds(plan.taken_at)
     yield f"At {at}; leading, caches fresh, admission {plan.admission}\n\n"
     if rows == [_HEAD]:
@@ -203,12 +204,13 @@ def _rows(plan: Plan) -> Iterator[Row]:
             )
 
 
-def _widths(rows: list[Row]) -> list[int]:
+def _widths(rows: Sequence[Row], before: Sequence[int] = ()) -> list[int]:
     """Of all columns but the last one, which is as long as it is."""
-    return [max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1]]
+    widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1]]
+    return [max(pair) for pair in zip(widths, before or widths, strict=True)]
 
 
-def _aligned(rows: list[Row], widths: list[int]) -> Iterator[str]:
+def _aligned(rows: Sequence[Row], widths: Sequence[int]) -> Iterator[str]:
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
         yield "  ".join((*cells, row[-1]))

@@ -152,6 +152,17 @@ async def test_pods_of_which_nothing_can_be_compared_have_no_numbers() -> None:
     assert (told["reason"], told["resourceDiff"], told["containers"]) == ("unreadable", None, [])
 
 
+async def test_columns_of_a_long_table_are_as_wide_as_their_widest_cell() -> None:
+    names = [*(f"web-{number}" for number in range(1200)), "web-00000-the-long-one"]
+    answer = await ask(await planned(snapshot(UpdateMode.OFF, names=names)), accept="text/plain")
+    assert answer.body.count(b"\n") == 4
+    answer = await ask(await planned(snapshot(UpdateMode.AUTO, names=names)), accept="text/plain")
+    head, *rows = answer.body.decode().splitlines()[2:]
+    assert len(rows) == len(names)
+    column = head.index("REASON")
+    assert {row[column - 2 :].split()[0] for row in rows} == {"outside_range", "budget_exhausted"}
+
+
 async def test_a_table_of_nothing_says_so() -> None:
     plan = await planned(ClusterSnapshot(autoscaled=(), living=frozenset()))
     assert (await ask(plan, accept="text/plain")).body.endswith(b"\n\nThere is no such VPA.\n")
