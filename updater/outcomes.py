@@ -159,11 +159,13 @@ def evicted(
     a probe, and the next one is due in an hour.
     """
     eviction = Eviction(controller=controller, uid=uid, vpa=vpa, gone_since=now)
-    return replace(
-        outcomes,
+    return Outcomes(
+        looked=outcomes.looked,
+        verified=outcomes.verified,
+        misses=outcomes.misses,
+        probe_at=now + PROBE_PAUSE if outcomes.suspended else None,
         unverified=(*outcomes.unverified, eviction),
         seen=outcomes.seen.union(known) if known else outcomes.seen,
-        probe_at=now + PROBE_PAUSE if outcomes.suspended else None,
     )
 
 

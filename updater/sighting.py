@@ -53,7 +53,7 @@ def sighting(
             return Sighting.UNKNOWN
         if OBSERVED_CONTAINERS not in (pod.metadata.annotations or {}):
             return Sighting.UNPATCHED
-        before = None if then is None else _recommended(pod, then, limit_ranges)
+        before = None if then is None or then is vpa else _recommended(pod, then, limit_ranges)
         requests: dict[str, ResourceQuantities] = {name: actual_requests(pod, name) for name in now}
     except QuantityError:
         return Sighting.UNKNOWN
