@@ -70,17 +70,8 @@ GATES: Mapping[str, str] = {
     "PerVPAConfig": "Per VPA instead of by flag: `evictAfterOOMSeconds`, `oomBumpUpRatio`, "
     "`oomMinBumpUp`, `memoryAggregationIntervalSeconds` and `memoryAggregationIntervalCount`.",
 }
-# By name of the field: flags of what isn't supported yet. The first two are refused when they are
-# used, the others are accepted, and nobody reads them.
-NOT_YET: Sequence[str] = (
-    *("storage", "use_external_metrics", "external_metrics_cpu_metric"),
-    *("external_metrics_memory_metric", "prometheus_address", "prometheus_insecure"),
-    *("prometheus_cadvisor_job_name", "prometheus_query_timeout", "prometheus_bearer_token"),
-    *("prometheus_bearer_token_file", "username", "password", "history_length"),
-    *("history_resolution", "history_cpu_metric", "history_memory_metric", "pod_label_prefix"),
-    *("metric_for_pod_labels", "pod_namespace_label", "pod_name_label"),
-    *("container_namespace_label", "container_pod_name_label", "container_name_label"),
-)
+# By name of the field: flags of what isn't supported yet; they are accepted, and nobody reads them.
+NOT_YET: Sequence[str] = ("external_metrics_cpu_metric", "external_metrics_memory_metric")
 NOTES: Mapping[str, str] = {"leader_elect_resource_lock": "Any other value is taken for it."}
 
 FLAGS = """\
@@ -115,9 +106,8 @@ recommender and updater have these, and each its own `--leader-elect-resource-na
 UNSUPPORTED = """\
 ### Not supported yet
 
-Prometheus history and external metrics. `--storage=prometheus` and `--use-external-metrics` are
-refused at start; the other flags are accepted, so that manifests need no change, and have no
-effect.
+External metrics. `--use-external-metrics` is refused at start; these are accepted, so that
+manifests need no change, and have no effect.
 """
 METRICS = """\
 Each component serves its metrics at `/metrics` on its ops address, as Prometheus text or as

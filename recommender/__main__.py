@@ -5,6 +5,7 @@ import gc
 import logging
 import os
 import sys
+from collections.abc import Mapping
 
 from common.errors import DecodeError, KubeError
 from common.flags import read_flags
@@ -23,8 +24,11 @@ from common.runtime.service import (
 )
 from recommender.checkpointing import Checkpointing
 from recommender.cycle import Recommender
+from recommender.history import PastLoader
 from recommender.ingestion import Ingestion
 from recommender.metrics import Metrics
+from recommender.model.keys import VpaKey
+from recommender.model.past import Began
 from recommender.model.usage import Usage
 from recommender.publishing import Publisher, Routine
 from recommender.settings import Settings
@@ -32,6 +36,7 @@ from recommender.sources.checkpoint_store import CheckpointStore
 from recommender.sources.cluster import PodLoader, VpaLoader
 from recommender.sources.followed import Followed
 from recommender.sources.metrics_server import MetricsServer
+from recommender.sources.prometheus import Prometheus, Server, read_token
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +55,8 @@ async def _from_command_line() -> None:
     logs.configure(settings.verbosity, settings.logging_format)
     for warning in settings.warnings:
         logger.warning(warning)
+    if settings.prometheus_bearer_token_file:
+        read_token(settings.prometheus_bearer_token_file)  # refused at once, also where unused
     await recommend(settings, SystemClock())
 
 
@@ -79,7 +86,7 @@ async def recommend(settings: Settings, clock: Clock) -> None:
         )
         recommender = assemble(settings, followed, metrics, clock)
         campaign = leader_election(settings, settings.leader_elect_resource_name, client, clock)
-        background = [ops.run, *followed.background]
+        background = [ops.run, *followed.background, *recommender.background]
         if campaign is not None:
             background.append(campaign.run)
 
@@ -124,6 +131,22 @@ def assemble(settings: Settings, followed: Followed, metrics: Metrics, clock: Cl
     usage = Usage(defaults=settings.aggregation, half_lives=settings.half_lives)
     namespace, ignored = settings.vpa_object_namespace, settings.ignored_vpa_object_namespaces
     workers = settings.update_worker_count
+    turn, began = asyncio.Lock(), Began()
+    past = None
+    if settings.has_past:
+        past = PastLoader(
+            Prometheus(
+                prometheus_server(settings, os.environ), user_agent=_PROGRAM, metrics=metrics
+            ),
+            settings.wanted,
+            usage,
+            turn=turn,
+            began=began,
+            matched_only=settings.memory_saver,
+            metrics=metrics,
+            clock=clock,
+            rng=followed.client.rng,
+        )
     return Recommender(
         followed,
         usage,
@@ -140,6 +163,7 @@ def assemble(settings: Settings, followed: Followed, metrics: Metrics, clock: Cl
             followed,
             usage,
             source=MetricsServer(followed.client, namespace=namespace, workers=workers),
+            began=None if past is None else began,
             metrics=metrics,
             clock=clock,
         ),
@@ -162,12 +186,37 @@ def assemble(settings: Settings, followed: Followed, metrics: Metrics, clock: Cl
                 workers=workers,
                 interval=settings.interval,
             ),
+            fetching=_nothing_is_fetched if past is None else past.fetching,
             metrics=metrics,
             clock=clock,
         ),
+        past=past,
+        turn=turn,
         metrics=metrics,
         clock=clock,
     )
+
+
+def prometheus_server(settings: Settings, environ: Mapping[str, str]) -> Server:
+    """Where Prometheus is, and how it knows us.
+
+    Raises:
+        ConfigError: the address is none, or the token's file can't be read.
+    """
+    return Server.of(
+        address=settings.prometheus_address,
+        insecure=settings.prometheus_insecure,
+        timeout=settings.query_timeout,
+        token=settings.prometheus_bearer_token,
+        token_file=settings.prometheus_bearer_token_file,
+        username=settings.username,
+        password=settings.password,
+        environ=environ,
+    )
+
+
+def _nothing_is_fetched(_: VpaKey) -> bool:
+    return False
 
 
 if __name__ == "__main__":

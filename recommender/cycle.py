@@ -4,11 +4,15 @@ Source: recommender.md section 13; ``recommender.RunOnce``,
 vertical-pod-autoscaler/pkg/recommender/routines/recommender.go.
 """
 
+import asyncio
 import logging
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from common.runtime.clock import Clock
+from common.runtime.service import Background
 from recommender.checkpointing import Checkpointing
+from recommender.history import PastLoader
 from recommender.ingestion import Ingestion
 from recommender.instants import instant
 from recommender.metrics import Metrics
@@ -24,7 +28,11 @@ _COLLECT_EVERY = timedelta(hours=1)
 
 
 class Recommender:
-    """Runs cycles; owns the model, which nobody else touches."""
+    """Runs cycles; owns the model, which nobody else touches without ``turn``.
+
+    ``past`` fetches history from elsewhere in the background, and lets it join the model between
+    two cycles; None where there is none.
+    """
 
     def __init__(
         self,
@@ -36,6 +44,8 @@ class Recommender:
         ingestion: Ingestion,
         checkpointing: Checkpointing,
         publisher: Publisher,
+        past: PastLoader | None,
+        turn: asyncio.Lock,
         metrics: Metrics,
         clock: Clock,
     ) -> None:
@@ -46,11 +56,18 @@ class Recommender:
         self._ingestion = ingestion
         self._checkpointing = checkpointing
         self._publisher = publisher
+        self._past = past
+        self._turn = turn
         self._metrics = metrics
         self._clock = clock
         self._loaded: dict[VpaKey, LoadedVpa] = {}
         self._collected: datetime | None = None
         self._was_fresh = True
+
+    @property
+    def background(self) -> tuple[Background, ...]:
+        """The endless tasks beside the cycle."""
+        return () if self._past is None else (self._past.run,)
 
     async def start(self) -> None:
         """Read the history, once, before the first cycle.
@@ -64,6 +81,10 @@ class Recommender:
 
     async def run_once(self) -> None:
         """One cycle. Trouble with the API server costs what it concerns, no more."""
+        async with self._turn:
+            await self._cycle()
+
+    async def _cycle(self) -> None:
         step = self._metrics.step
         with step("total"):
             fresh = self._followed.fresh  # what follows is read now, and written later
@@ -83,10 +104,11 @@ class Recommender:
                 return
             unknown = await self._checkpointing.load_late(self._loaded.keys())
             known = [key for key in self._loaded if key not in unknown]
+            complete = self._ask_for_past(known, unknown)
             with step("UpdateVPAs"):
                 await self._publisher.publish(self._loaded, known)
             with step("MaintainCheckpoints"):
-                await self._checkpointing.write_all(known)
+                await self._checkpointing.write_all(complete)
                 await self._checkpointing.collect_when_due(self._followed.vpas)
             with step("GarbageCollect"):
                 self._collect_usage()
@@ -101,6 +123,29 @@ class Recommender:
             else:
                 logger.warning("nothing is written until the caches follow the API server again")
         return fresh
+
+    def _ask_for_past(
+        self, known: Sequence[VpaKey], unknown: Collection[VpaKey]
+    ) -> Sequence[VpaKey]:
+        """Let history be fetched; returns the VPAs of which checkpoints are written.
+
+        It isn't where a checkpoint is still to be read: nobody could tell what that knows. And a
+        checkpoint that is written says that everything before it is known: so none is while
+        history is missing of a container that has none yet.
+        """
+        past, usage = self._past, self._usage
+        if past is None:
+            return known
+        unread = {key.namespace for key in unknown}
+        wanted = [key for key in known if key.namespace not in unread]
+        past.want(wanted, self._checkpointing.learnt_until)
+        return [
+            key
+            for key in known
+            if not past.fetching(key)
+            or usage.autoscalers[key].loaded.keys()
+            >= {group.container for group in usage.groups(key)}
+        ]
 
     # Forget
 

@@ -1,9 +1,18 @@
 """The flags about usage from elsewhere: Prometheus history and external metrics."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 
 from common.errors import ConfigError
-from common.flags import boolean, flag
+from common.flags import boolean, duration, flag
+from recommender.sources.promql import (
+    ContainerLabels,
+    PodLabels,
+    Queries,
+    Wanted,
+    prometheus_duration,
+)
 
 
 def _text(name: str, default: str, help: str) -> str:
@@ -11,12 +20,22 @@ def _text(name: str, default: str, help: str) -> str:
     return found
 
 
+def _parsed(name: str, parse: Callable[[str], timedelta], text: str) -> timedelta:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise ConfigError(f"{name}: {error}") from error
+
+
 @dataclass(frozen=True, kw_only=True)
 class HistorySettings:
     """Names and defaults are upstream's: recommender.md 14.2."""
 
     storage: str = _text(
-        "--storage", "", "Where history comes from at start: prometheus, else checkpoints."
+        "--storage",
+        "",
+        "Where history comes from at start: prometheus for what no checkpoint knows, "
+        "else checkpoints alone.",
     )
     use_external_metrics: bool = flag(
         "--use-external-metrics",
@@ -51,7 +70,9 @@ class HistorySettings:
         "--prometheus-bearer-token", "", "Bearer token for Prometheus."
     )
     prometheus_bearer_token_file: str = _text(
-        "--prometheus-bearer-token-file", "", "File with the bearer token for Prometheus."
+        "--prometheus-bearer-token-file",
+        "",
+        "File with the bearer token for Prometheus; goes before the token.",
     )
     username: str = _text("--username", "", "User name for Prometheus.")
     password: str = _text("--password", "", "Password for Prometheus.")
@@ -88,23 +109,59 @@ class HistorySettings:
     )
 
     def __post_init__(self) -> None:
-        """Refuse what can't be had.
+        """Refuse what can't work.
 
         Raises:
-            ConfigError: two credentials exclude each other, or a source isn't supported.
+            ConfigError: three credentials exclude each other, or a duration is none.
         """
         if self.prometheus_bearer_token and self.prometheus_bearer_token_file and self.username:
             raise ConfigError(
                 "--prometheus-bearer-token, --prometheus-bearer-token-file and --username "
                 "exclude each other"
             )
-        if self.storage == "prometheus":
-            raise ConfigError(
-                "--storage=prometheus is not supported yet: leave the flag out, and history "
-                "is kept in checkpoints"
-            )
+        if self.has_past:
+            _ = self.query_timeout, self.wanted
         if self.use_external_metrics:
             raise ConfigError(
                 "--use-external-metrics is not supported yet: leave the flag out, and usage "
                 "is read from metrics.k8s.io"
             )
+
+    @property
+    def has_past(self) -> bool:
+        """Whether there is history elsewhere than in checkpoints."""
+        return self.storage == "prometheus"
+
+    @property
+    def query_timeout(self) -> timedelta:
+        """How long one query may take."""
+        found = _parsed("--prometheus-query-timeout", duration, self.prometheus_query_timeout)
+        if found <= timedelta():
+            raise ConfigError("--prometheus-query-timeout must be positive")
+        return found
+
+    @property
+    def wanted(self) -> Wanted:
+        """How much history, and in which words it is asked for."""
+        parse = prometheus_duration
+        return Wanted(
+            length=_parsed("--history-length", parse, self.history_length),
+            resolution=_parsed("--history-resolution", parse, self.history_resolution),
+            queries=Queries(
+                cpu_metric=self.history_cpu_metric,
+                memory_metric=self.history_memory_metric,
+                job=self.prometheus_cadvisor_job_name,
+                resolution=self.history_resolution,
+                container=ContainerLabels(
+                    namespace=self.container_namespace_label,
+                    pod=self.container_pod_name_label,
+                    container=self.container_name_label,
+                ),
+                labels_metric=self.metric_for_pod_labels,
+                pod=PodLabels(
+                    namespace=self.pod_namespace_label,
+                    pod=self.pod_name_label,
+                    prefix=self.pod_label_prefix,
+                ),
+            ),
+        )

@@ -8,10 +8,12 @@ import logging
 import zlib
 from array import array
 from collections import Counter as Tally
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import chain
+
+from msgspec.structs import replace
 
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.errors import DecodeError, KubeError, NotFoundError
@@ -78,12 +80,15 @@ class Publisher:
         usage: Usage,
         *,
         routine: Routine,
+        fetching: Callable[[VpaKey], bool],
         metrics: Metrics,
         clock: Clock,
     ) -> None:
+        """``fetching`` says of which VPAs history is still missing."""
         self._client = client
         self._usage = usage
         self._routine = routine
+        self._fetching = fetching
         self._metrics = metrics
         self._clock = clock
         self._refusals = Refusals("status", metrics)
@@ -147,7 +152,8 @@ class Publisher:
             bounds=array("q", chain.from_iterable(found.bounds[place])),
         )
         standing = self._standing.get(key)
-        if standing is None or not standing.holds(grounds, now) or loaded.resolution.open:
+        passing = loaded.resolution.open or self._fetching(key)
+        if standing is None or not standing.holds(grounds, now) or passing:
             self._standing.pop(key, None)
             return self._decide(loaded, grounds, found.of(key), pods, now)
         mode = _mode(loaded.vpa)
@@ -184,6 +190,7 @@ class Publisher:
             low_confidence=any(
                 confidence < 1 for one in estimated for confidence in one.confidence.values()
             ),
+            fetching_history=self._fetching(key),
         )
         self._vpas[_mode(vpa), bool(recommendation), pods > 0, bool(grounds.unsupported)] += 1
         compared = self._compare_with_last(key, vpa, recommendation, pods)
@@ -192,6 +199,8 @@ class Publisher:
             wanted = open_status(vpa, findings.unsupported, now)
         else:
             wanted = next_status(vpa, findings, now)
+            if _keeps(vpa, findings):
+                wanted = replace(wanted, recommendation=vpa.status.recommendation)
         by = moved(vpa.status, wanted)
         since = self._last_write(key, now)
         if is_worth_writing(by, waited=now - since, interval=self._routine.interval):
@@ -201,7 +210,7 @@ class Publisher:
                 operations=(add("/status", wanted),),
                 is_first=is_provided(wanted) and not is_provided(vpa.status),
             )
-        if recommendation:
+        if recommendation and not findings.fetching_history:
             self._standing[key] = Standing(
                 grounds=grounds,
                 room=room(by) if self._routine.publication.is_plain else 0.0,
@@ -294,6 +303,19 @@ class Publisher:
             since = self._since[key] = now - _phase(key)
             self._unwritten.add(key)
         return since
+
+
+def _keeps(vpa: VerticalPodAutoscaler, findings: Findings) -> bool:
+    """Whether what is published stays for now (X72).
+
+    A few live samples know less than what was published with all the history, which comes soon.
+    """
+    return bool(
+        findings.fetching_history
+        and findings.low_confidence
+        and findings.recommendation
+        and is_provided(vpa.status)
+    )
 
 
 def _phase(key: VpaKey) -> timedelta:

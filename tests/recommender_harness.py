@@ -163,6 +163,7 @@ async def running(api: FakeApi, **settings: Any) -> AsyncIterator[Running]:
         try:
             await followed.wait_synced()
             recommender = assemble(Settings(**settings), followed, metrics, clock)
+            tasks += [group.create_task(_run(task)) for task in recommender.background]
             await recommender.start()
             yield Running(recommender, followed, clock, metrics)
         finally:

@@ -36,7 +36,7 @@ def mistakes(busy: int) -> Iterator[Mistake]:
             yield Mistake(component=component, flag=flag, complaint=complaint)
     for component, flag, complaint in (
         ("recommender", "--recommender-interval=5", "not a duration"),
-        ("recommender", "--storage=prometheus", "not supported yet"),
+        ("recommender", "--prometheus-bearer-token-file=/nowhere/token", "can't read"),
         ("recommender", "--use-external-metrics", "not supported yet"),
         ("updater", "--updater-interval=soon", "--updater-interval"),
         ("admission", f"--port={busy}", f"can't listen on :{busy}"),

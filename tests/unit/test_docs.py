@@ -100,11 +100,7 @@ def test_tables_have_no_entries_for_nothing() -> None:
 def test_flags_that_are_read_by_nobody_say_so() -> None:
     unread = set()
     for program, settings in build.PROGRAMS.items():
-        texts = [
-            text
-            for file, text in sources(program.replace(".", "/"), "common")
-            if file.name != "history_settings.py"  # it only refuses them
-        ]
+        texts = [text for _, text in sources(program.replace(".", "/"), "common")]
         for field in declared(settings):
             reads = re.compile(rf"(settings|self)\.{field.name}\b")
             if not any(reads.search(text) for text in texts):
@@ -112,7 +108,7 @@ def test_flags_that_are_read_by_nobody_say_so() -> None:
     assert unread == {*build.NOT_YET, *build.NOTES}
 
 
-@pytest.mark.parametrize("argument", ["--storage=prometheus", "--use-external-metrics"])
+@pytest.mark.parametrize("argument", ["--use-external-metrics"])
 def test_what_is_not_supported_yet_is_refused(argument: str) -> None:
     assert f"`{argument}`" in build.UNSUPPORTED
     with pytest.raises(ConfigError, match="not supported yet"):
@@ -219,6 +215,22 @@ SHOWN_IN = {
         "test_what_is_known_answers_while_it_is_fetched_anew",
     ),
     "X68": ("tests/shell/test_client.py", "a_client_apart_takes_no_turns_of_the_others"),
+    "X71": (
+        "tests/shell/test_recommender_history.py",
+        "test_an_unreachable_server_is_told_once_and_asked_again",
+    ),
+    "X72": (
+        "tests/shell/test_recommender_history.py",
+        "test_a_recommendation_made_of_all_history_stays_until_it_is_there_again",
+    ),
+    "X73": (
+        "tests/shell/test_recommender_history.py",
+        "test_what_a_checkpoint_knows_is_not_asked_for_twice",
+    ),
+    "X74": (
+        "tests/unit/recommender/test_past.py",
+        "test_a_pod_that_is_there_has_its_present_labels",
+    ),
     "X70": (
         "tests/shell/test_recommender_usage.py",
         "test_where_the_list_of_the_cluster_fails_each_namespace_is_asked",

@@ -15,7 +15,6 @@ from recommender.settings import Settings
         pytest.param("--recommender-interval=0s", "must be positive", id="no interval"),
         pytest.param("--cpu-histogram-decay-half-life=-1s", "must be positive", id="half-life"),
         pytest.param("--update-worker-count=0", "must be 1 or more", id="no workers"),
-        pytest.param("--storage=prometheus", "not supported yet", id="prometheus"),
         pytest.param("--use-external-metrics", "not supported yet", id="external metrics"),
         pytest.param("--container-recommendation-max-allowed-cpu=x", "not a quantity", id="cap"),
     ],
@@ -23,6 +22,44 @@ from recommender.settings import Settings
 def test_refused(flag: str, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         read_flags(Settings, [flag])
+
+
+@pytest.mark.parametrize(
+    ("flag", "complaint"),
+    [
+        ("--history-length=8", "--history-length: not a duration"),
+        ("--history-length=0d", "--history-length: must be positive"),
+        ("--history-resolution=1.5h", "--history-resolution: not a duration"),
+        ("--prometheus-query-timeout=5d", "--prometheus-query-timeout: not a duration"),
+        ("--prometheus-query-timeout=0s", "--prometheus-query-timeout must be positive"),
+    ],
+)
+def test_durations_count_only_where_prometheus_is_asked(flag: str, complaint: str) -> None:
+    assert not read_flags(Settings, [flag]).has_past
+    with pytest.raises(ConfigError, match=complaint):
+        read_flags(Settings, ["--storage=prometheus", flag])
+
+
+def test_history_as_the_flags_want_it() -> None:
+    flags = [
+        *("--storage=prometheus", "--history-length=2d", "--history-resolution=30m"),
+        *("--history-cpu-metric=cpu", "--history-memory-metric=memory", "--pod-label-prefix=l_"),
+        *("--prometheus-cadvisor-job-name=", "--container-namespace-label=ns"),
+        *("--container-pod-name-label=pod", "--container-name-label=container"),
+        *("--metric-for-pod-labels=labels", "--pod-namespace-label=n", "--pod-name-label=p"),
+        "--prometheus-query-timeout=90s",
+    ]
+    settings = read_flags(Settings, flags)
+    wanted = settings.wanted
+    assert settings.has_past
+    assert settings.query_timeout == timedelta(seconds=90)
+    assert (wanted.length, wanted.resolution) == (timedelta(days=2), timedelta(minutes=30))
+    selector = 'pod=~".+", container!="POD", container!="", ns="shop"'
+    assert wanted.queries.cpu("shop") == f"rate(cpu{{{selector}}}[30m])"
+    assert wanted.queries.memory("shop") == f"memory{{{selector}}}"
+    assert wanted.queries.pod_labels("shop") == 'last_over_time(labels{n="shop"}[30m])'
+    assert wanted.queries.pod.pod == "p"
+    assert wanted.queries.pod.prefix == "l_"
 
 
 def test_three_credentials_exclude_each_other() -> None:

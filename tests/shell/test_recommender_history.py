@@ -1,0 +1,303 @@
+"""Cycles while history from Prometheus is on its way, and after it has come."""
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from common.kube import endpoints
+from common.kube.watch import WatchProtocol
+from fake_api import FakeApi, Reply, listing, named, status, until, watch_line
+from fake_prometheus import FakePrometheus, Steady, refusal
+from recommender_harness import (
+    CHECKPOINTS,
+    METRICS,
+    Running,
+    checkpoint,
+    checkpoint_of,
+    conditions,
+    deployment,
+    pod,
+    prepare,
+    running,
+    status_of,
+    target,
+    usage,
+    vpa,
+    written,
+)
+
+LIVE = {"cpu": "126m", "memory": "250Mi"}  # of one live sample
+WEB = checkpoint_of("web-app")
+CHECKPOINTS_OF_SHOP = f"GET {endpoints.CHECKPOINTS.collection('shop')}"
+
+
+@contextlib.asynccontextmanager
+async def fetching(
+    api: FakeApi, prometheus: FakePrometheus, **settings: Any
+) -> AsyncIterator[Running]:
+    """A recommender whose history comes from ``prometheus``."""
+    address = settings.pop("prometheus_address", prometheus.address)
+    async with running(
+        api, storage="prometheus", prometheus_address=address, **settings
+    ) as process:
+        yield process
+
+
+async def complete(process: Running, namespaces: int = 1) -> None:
+    """Wait until history is there, and let a cycle use it."""
+    await until(lambda: loaded(process) == namespaces)
+    await process.cycle()
+
+
+def loaded(process: Running) -> float | None:
+    return process.sample("vpa_recommender_history_namespaces", state="loaded")
+
+
+def failures(process: Running, reason: str) -> float | None:
+    return process.sample("vpa_recommender_history_failures_total", reason=reason)
+
+
+async def test_live_samples_count_while_history_is_on_its_way() -> None:
+    async with FakeApi() as api, FakePrometheus(Steady(pod="web-1")) as prometheus:
+        prepare(api)
+        prometheus.go.clear()
+        async with fetching(api, prometheus) as process:
+            await process.cycle()
+            assert target(api) == LIVE
+            assert conditions(api)["FetchingHistory"] == "History is still being loaded"
+            assert not [route for route in api.routes if "checkpoints/" in route]
+            prometheus.go.set()
+            await complete(process)
+            assert "FetchingHistory" not in conditions(api)
+            assert target(api)["cpu"] == "587m"  # half a core, and the margin
+            assert int(target(api)["memory"]) > 2**30
+
+
+async def test_what_came_from_prometheus_is_kept_in_checkpoints() -> None:
+    async with FakeApi() as api, FakePrometheus(Steady(pod="web-1")) as prometheus:
+        prepare(api)
+        async with fetching(api, prometheus) as process:
+            await process.cycle()
+            await complete(process)
+        kept = written(api, WEB)
+        assert kept["totalSamplesCount"] == 193 + 1  # of eight days, an hour apart; and live
+        assert kept["firstSampleStart"] == "2025-12-25T11:58:00Z"
+        assert sum(kept["memoryHistogram"]["bucketWeights"].values()) > 0
+
+
+async def test_what_a_checkpoint_knows_is_not_asked_for_twice() -> None:
+    """The gap between the last checkpoint and the start is filled, and nothing else."""
+    async with FakeApi() as api, FakePrometheus(Steady(pod="web-1")) as prometheus:
+        prepare(api)
+        api.on(CHECKPOINTS, listing(checkpoint(lastUpdateTime="2026-01-02T02:00:00Z")))
+        prometheus.go.clear()
+        async with fetching(api, prometheus) as process:
+            await process.cycle()  # what the checkpoint knew is kept all the time
+            assert written(api, WEB)["totalSamplesCount"] == 1440 + 1
+            prometheus.go.set()
+            await complete(process)
+        assert written(api, WEB)["totalSamplesCount"] == 1440 + 1 + 10
+
+
+async def test_a_checkpoint_that_is_still_to_be_read_holds_history_up() -> None:
+    """Nobody could tell what of it the checkpoint knows."""
+    async with FakeApi() as api, FakePrometheus(Steady(pod="web-1")) as prometheus:
+        prepare(api)
+        api.on(f"GET {endpoints.VPAS.collection()}", listing())
+        api.on(CHECKPOINTS_OF_SHOP, status(503, "ServiceUnavailable"))
+        async with fetching(api, prometheus) as process:
+            await process.cycle()
+            come(process, vpa())
+            await process.cycle()
+            await process.cycle()
+            assert not prometheus.asked
+            api.on(CHECKPOINTS_OF_SHOP, listing(checkpoint(lastUpdateTime="2026-01-02T02:00:00Z")))
+            await process.cycle()
+            await complete(process)
+        assert written(api, WEB)["totalSamplesCount"] == 1440 + 1 + 10
+
+
+async def test_a_vpa_of_another_namespace_that_comes_later_gets_its_history() -> None:
+    containers = (Steady(pod="web-1"), Steady(pod="web-1", namespace="bank"))
+    async with FakeApi() as api, FakePrometheus(*containers) as prometheus:
+        prepare(api)
+        theirs = status_of("web").replace("/shop/", "/bank/")
+        api.on(theirs, Reply(body=named("web")))
+        api.on(CHECKPOINTS_OF_SHOP.replace("/shop/", "/bank/"), listing())
+        async with fetching(api, prometheus) as process:
+            await process.cycle()
+            await complete(process)
+            asked = len(prometheus.asked)
+            come(process, moved(vpa(), "bank"))
+            await process.cycle()
+            await complete(process, namespaces=2)
+            assert {"bank" in one.form["query"] for one in prometheus.asked[asked:]} == {True}
+            assert process.sample("vpa_recommender_history_samples_total", resource="cpu") == 386
+
+
+def come(process: Running, found: Any) -> None:
+    """A VPA is created."""
+    found["metadata"]["resourceVersion"] = "11"
+    decoder = WatchProtocol(endpoints.VPAS.type, resource_version="10")
+    process.followed.vpas._apply(next(iter(decoder.feed(watch_line("ADDED", found)))))
+
+
+async def test_a_recommendation_made_of_all_history_stays_until_it_is_there_again() -> None:
+    """An image is swapped: the pods must not shrink to what a minute of usage tells (X72)."""
+    found = vpa()
+    target_ = {"cpu": "3", "memory": "2Gi"}
+    one = {"containerName": "app", "target": target_, "uncappedTarget": target_}
+    found["status"] = {
+        "recommendation": {
+            "containerRecommendations": [{**one, "lowerBound": target_, "upperBound": target_}]
+        },
+        "conditions": [{"type": "RecommendationProvided", "status": "True"}],
+    }
+    async with FakeApi() as api, FakePrometheus(Steady(pod="web-1")) as prometheus:
+        prepare(api, verticalpodautoscalers=[found])
+        prometheus.go.clear()
+        async with fetching(api, prometheus) as process:
+            await process.cycle()
+            assert target(api) == target_
+            assert {"FetchingHistory", "LowConfidence"} < conditions(api).keys()
+            prometheus.go.set()
+            await complete(process)
+            assert target(api)["cpu"] == "587m"
+
+
+async def test_an_unreachable_server_is_told_once_and_asked_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="recommender.history")
+    async with FakeApi() as api, FakePrometheus(Steady(pod="web-1")) as prometheus:
+        prepare(api)
+        await prometheus.stop()
+        async with fetching(api, prometheus) as process:
+            await process.cycle()
+            await until(lambda: (failures(process, "unreachable") or 0) >= 3)
+            await process.cycle()
+            assert target(api) == LIVE
+            await prometheus.start()
+            await complete(process)
+            assert target(api)["cpu"] == "587m"
+    assert [record.message for record in caplog.records] == [
+        "history not fetched from Prometheus, trying again",
+        "history is fetched from Prometheus again",
+        "history from Prometheus is complete",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        pytest.param(
+            refusal(422, "execution", "query processing would load too many samples"),
+            "execution",
+            id="too much",
+        ),
+        pytest.param(web.Response(status=500, text="oops"), "500", id="a crash"),
+        pytest.param(web.Response(text="<html>"), "undecodable", id="no JSON"),
+        pytest.param(web.Response(status=401, text="who?"), "401", id="not allowed"),
+    ],
+)
+async def test_a_namespace_that_failed_half_way_begins_anew(
+    reply: web.Response, reason: str
+) -> None:
+    async with FakeApi() as api, FakePrometheus(Steady(pod="web-1")) as prometheus:
+        prepare(api)
+        async with fetching(api, prometheus) as process:
+            prometheus.go.clear()
+            await process.cycle()
+            await until(lambda: len(prometheus.asked) == 1)
+            prometheus.replies.append(count_of_one())
+            prometheus.replies.append(reply)
+            prometheus.go.set()
+            await complete(process)
+            assert failures(process, reason) == 1
+        assert written(api, WEB)["totalSamplesCount"] == 193 + 1
+
+
+def count_of_one() -> web.Response:
+    body = b'{"data": {"resultType": "matrix", "result": [{"metric": {}, "values": [[0, "1"]]}]}}'
+    return web.Response(body=body)
+
+
+def moved(found: Any, namespace: str) -> Any:
+    found["metadata"]["namespace"] = namespace
+    return found
+
+
+async def test_a_namespace_fails_alone() -> None:
+    containers = (Steady(pod="web-1"), Steady(pod="web-1", namespace="bank"))
+    async with FakeApi() as api, FakePrometheus(*containers) as prometheus:
+        prepare(
+            api,
+            deployments=[deployment(), moved(deployment(), "bank")],
+            pods=[pod(), moved(pod(), "bank")],
+            verticalpodautoscalers=[vpa(), moved(vpa(), "bank")],
+        )
+        theirs = status_of("web").replace("/shop/", "/bank/")
+        api.on(theirs, Reply(body=named("web")))
+        api.on(METRICS, listing(usage(), moved(usage(), "bank")))
+        prometheus.refused["bank"] = lambda: refusal(422, "execution", "too many samples")
+        async with fetching(api, prometheus) as process:
+            await process.cycle()
+            await complete(process)
+            await until(lambda: (failures(process, "execution") or 0) >= 2)
+            assert target(api)["cpu"] == "587m"
+            shown = [one["type"] for one in written(api, theirs)["conditions"]]
+            assert "FetchingHistory" in shown
+            prometheus.refused.clear()
+            await complete(process, namespaces=2)
+            shown = [one["type"] for one in written(api, theirs)["conditions"]]
+            assert "FetchingHistory" not in shown
+
+
+async def test_history_comes_in_bounded_answers() -> None:
+    """Many containers, so fewer points in time for each question; each of them once."""
+    many = [Steady(pod=f"web-{number}", cores="0.1") for number in range(3000)]
+    async with FakeApi() as api, FakePrometheus(*many) as prometheus:
+        prepare(api)
+        async with fetching(api, prometheus) as process:
+            await process.cycle()
+            await complete(process)
+        usages = [one for one in prometheus.asked if one.form["query"].startswith("rate(")]
+        assert [len(one.steps) for one in usages] == [66, 66, 61]
+        steps = [at for one in usages for at in one.steps]
+        assert steps == sorted(set(steps))
+        assert written(api, WEB)["totalSamplesCount"] == 193 * 3000 + 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "header"),
+    [
+        pytest.param({}, "", id="nobody in particular"),
+        pytest.param({"prometheus_bearer_token": "abc"}, "Bearer abc", id="a token"),
+        pytest.param({"username": "me", "password": "secret"}, "Basic bWU6c2VjcmV0", id="a user"),
+        pytest.param({"username": "me"}, "", id="a user without a password"),
+    ],
+)
+async def test_who_asks(settings: dict[str, str], header: str) -> None:
+    async with FakeApi() as api, FakePrometheus() as prometheus:
+        prepare(api)
+        async with fetching(api, prometheus, **settings) as process:
+            await process.cycle()
+            await complete(process)
+        assert {one.authorization for one in prometheus.asked} == {header}
+
+
+async def test_a_server_that_takes_no_post_is_asked_by_get() -> None:
+    async with FakeApi() as api, FakePrometheus(Steady(pod="web-1")) as prometheus:
+        prepare(api)
+        prometheus.replies.append(web.Response(status=405))
+        async with fetching(api, prometheus) as process:
+            await process.cycle()
+            await complete(process)
+            name = "vpa_recommender_prometheus_client_api_requests_count"
+            assert process.sample(name, code="405", method="post") == 1
+            assert process.sample(name, code="200", method="get") == 4
+        assert [one.method for one in prometheus.asked] == ["POST", *["GET"] * 4]

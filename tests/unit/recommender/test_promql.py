@@ -1,0 +1,155 @@
+"""Texts of queries, and the points in time that they are for."""
+
+from datetime import timedelta
+
+import pytest
+
+from recommender.instants import span
+from recommender.sources.promql import (
+    ContainerLabels,
+    PodLabels,
+    Queries,
+    Window,
+    chunk,
+    prometheus_duration,
+)
+
+HOUR = span(timedelta(hours=1))
+SERIES = 'pod_name=~".+", name!="POD", name!="", namespace="shop"'
+CUSTOM = Queries(
+    job="",
+    resolution="5m",
+    cpu_metric="cpu",
+    memory_metric="memory",
+    container=ContainerLabels(namespace="ns", pod="pod", container="container"),
+    pod=PodLabels(namespace="ns", pod="pod", prefix="label_"),
+)
+
+
+@pytest.mark.parametrize(
+    ("got", "want"),
+    [
+        pytest.param(
+            Queries().cpu("shop"),
+            f'rate(container_cpu_usage_seconds_total{{job="kubernetes-cadvisor", {SERIES}}}[1h])',
+            id="CPU",
+        ),
+        pytest.param(
+            Queries().memory("shop"),
+            f'container_memory_working_set_bytes{{job="kubernetes-cadvisor", {SERIES}}}',
+            id="memory",
+        ),
+        pytest.param(
+            CUSTOM.cpu("shop"),
+            'rate(cpu{pod=~".+", container!="POD", container!="", ns="shop"}[5m])',
+            id="CPU: flags, and any job",
+        ),
+        pytest.param(
+            CUSTOM.count("shop"),
+            'count(memory{pod=~".+", container!="POD", container!="", ns="shop"})',
+            id="how many there are",
+        ),
+    ],
+)
+def test_usage(got: str, want: str) -> None:
+    assert got == want
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param(
+            'up{job="kubernetes-pods"}',
+            'last_over_time(up{job="kubernetes-pods", kubernetes_namespace="shop"}[1h])',
+            id="the default (Q14)",
+        ),
+        pytest.param(
+            'kube_pod_labels{job="kube-state-metrics"}[8d]',
+            'last_over_time(kube_pod_labels{job="kube-state-metrics", '
+            'kubernetes_namespace="shop"}[1h])',
+            id="with the range that the reference needs",
+        ),
+        pytest.param(
+            "kube_pod_labels",
+            'last_over_time(kube_pod_labels{kubernetes_namespace="shop"}[1h])',
+            id="a name alone",
+        ),
+        pytest.param(
+            " up { a = 'b' , } ",
+            "last_over_time(up{a = 'b' , kubernetes_namespace=\"shop\"}[1h])",
+            id="spaces and a comma at the end",
+        ),
+        pytest.param(
+            '{__name__="up", a="}[1h]"}',
+            'last_over_time({__name__="up", a="}[1h]", kubernetes_namespace="shop"}[1h])',
+            id="brackets in a text",
+        ),
+        pytest.param('label_replace(up, "a", "b", "c", "d")', None, id="more than a selector"),
+        pytest.param("up[8d:1h]", None, id="a subquery"),
+        pytest.param('up{a="b"} or down', None, id="two selectors"),
+        pytest.param("", None, id="nothing"),
+    ],
+)
+def test_labels_of_pods(text: str, want: str | None) -> None:
+    assert Queries(labels_metric=text).pod_labels("shop") == want
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("8d", timedelta(days=8)),
+        ("1w", timedelta(days=7)),
+        ("1y2w3d4h5m6s7ms", timedelta(days=382, hours=4, minutes=5, seconds=6, milliseconds=7)),
+        ("90m", timedelta(minutes=90)),
+    ],
+)
+def test_durations(text: str, want: timedelta) -> None:
+    assert prometheus_duration(text) == want
+
+
+@pytest.mark.parametrize("text", ["", "0s", "8", "1.5h", "1h1d", "-1h", "1h ", "99999999999999y"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match=r"not a duration|must be positive|too long"):
+        prometheus_duration(text)
+
+
+def test_history_is_asked_for_at_the_reference_s_points() -> None:
+    now = 1000 * HOUR
+    window = Window.until(now, length=timedelta(hours=5), resolution=timedelta(hours=2))
+    assert (window.start, window.count) == (995 * HOUR, 3)
+    assert window.end == 999 * HOUR
+    day = Window.until(now, length=timedelta(days=8), resolution=timedelta(hours=1))
+    assert (day.count, day.end) == (193, now)
+
+
+@pytest.mark.parametrize(
+    ("series", "points", "steps"),
+    [
+        pytest.param(2, 20, [10], id="all at once"),
+        pytest.param(3, 10, [3, 3, 3, 1], id="in parts"),
+        pytest.param(10, 10, [1] * 10, id="a point of each series at a time"),
+        pytest.param(1000, 10, [1] * 10, id="less than a point can't be"),
+        pytest.param(0, 10, [10], id="nobody knows of any"),
+    ],
+)
+def test_chunks(series: int, points: int, steps: list[int]) -> None:
+    rest: Window | None = Window(start=0, step=HOUR, count=10)
+    times: list[int] = []
+    counts = []
+    while rest is not None:
+        part = chunk(rest, series=series, points=points)
+        counts.append(part.count)
+        times += range(part.start, part.end + 1, HOUR)
+        rest = rest.after(part)
+    assert counts == steps
+    assert times == [number * HOUR for number in range(10)]  # each once, in order
+
+
+def test_no_query_has_more_points_of_a_series_than_a_server_takes() -> None:
+    assert chunk(Window(start=0, step=1, count=50_000), series=1, points=10**6).count == 10_000
+
+
+def test_a_sparse_window_keeps_to_its_own() -> None:
+    window = Window(start=7, step=HOUR, count=193)
+    assert window.every(24) == Window(start=7, step=24 * HOUR, count=9)
+    assert Window(start=7, step=HOUR, count=5).every(24).count == 1
