@@ -103,6 +103,20 @@ async def test_reading_the_sign_of_life(reply: Reply, want: AdmissionStatus) -> 
         assert await status_lease(client).read(max_age=timedelta(minutes=1)) is want
 
 
+async def test_a_hiccup_is_no_missing_sign_of_life_and_who_is_missing_is_not_asked_again() -> None:
+    """updater.md 3: two more tries at least, and none where there is no Lease."""
+    alive = Reply(body=lease(renewTime="2026-01-02T11:59:01.000000Z"))
+    trouble = status(503, "Unavailable")
+    async with FakeApi() as api, api.client() as client:
+        api.on(f"GET {LEASE}", trouble, status(504, "Timeout"), alive)
+        read = status_lease(client).read
+        assert await read(max_age=timedelta(minutes=1)) is AdmissionStatus.ALIVE
+        assert api.routes.count(f"GET {LEASE}") == 3
+        api.on(f"GET {LEASE}", MISSING)
+        assert await read(max_age=timedelta(minutes=1)) is AdmissionStatus.MISSING
+        assert api.routes.count(f"GET {LEASE}") == 4
+
+
 async def always() -> bool:
     return True
 
