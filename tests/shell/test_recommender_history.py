@@ -3,6 +3,7 @@
 import contextlib
 import logging
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -50,6 +51,7 @@ async def fetching(
 async def complete(process: Running, namespaces: int = 1) -> None:
     """Wait until history is there, and let a cycle use it."""
     await until(lambda: loaded(process) == namespaces)
+    process.clock.forward(timedelta(minutes=10))  # what a checkpoint of long history may wait
     await process.cycle()
 
 
@@ -96,6 +98,8 @@ async def test_what_a_checkpoint_knows_is_not_asked_for_twice() -> None:
         api.on(CHECKPOINTS, listing(checkpoint(lastUpdateTime="2026-01-02T02:00:00Z")))
         prometheus.go.clear()
         async with fetching(api, prometheus) as process:
+            await process.cycle()
+            process.clock.forward(timedelta(minutes=10))
             await process.cycle()  # what the checkpoint knew is kept all the time
             assert written(api, WEB)["totalSamplesCount"] == 1440 + 1
             prometheus.go.set()
