@@ -9,7 +9,7 @@ KEEP ?=
 CLUSTER ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint types contracts unit record e2e docs controlplane demo bench bench-sandbox bench-decisions bench-admission bench-updater bench-recommender fuzz-admission bench-e2e bench-rotation clean
+.PHONY: help venv test lint types contracts unit proofs record e2e docs controlplane demo bench bench-sandbox bench-decisions bench-admission bench-updater bench-recommender fuzz-admission bench-e2e bench-rotation clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -41,6 +41,10 @@ contracts: venv ## who may import whom
 
 unit: venv ## all tests but the end-to-end ones, with coverage
 	$(PY) -m pytest --ignore=tests/e2e --numprocesses=auto --dist=worksteal --cov --cov-report=term
+
+# PROOF_SEED=7 make proofs: other storms; the seed of a failure is printed
+proofs: venv ## never an eviction in mode InPlace, and budgets in the others: 1,000 stormy cycles each
+	PROOF_CYCLES=1000 $(PY) -m pytest tests/shell/test_never_evict.py tests/shell/test_budget_proof.py -s
 
 e2e: venv $(if $(filter sandbox,$(CLUSTER)),,controlplane) ## our manifests in a whole cluster; CLUSTER=controlplane (default) or sandbox
 	$(PY) -m pytest tests/e2e --cluster=$(or $(CLUSTER),controlplane) --verbose

@@ -1,0 +1,157 @@
+"""What goes wrong in a stormy cluster, one function for each."""
+
+import asyncio
+import contextlib
+from dataclasses import replace
+
+from common.errors import KubeError
+from common.kube.endpoints import PODS, VPAS
+from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
+from stormy_cluster import INTERVAL, KUBELET_FAULT, Storm
+from updater.live_pod import MANAGER
+from workloads import NAMESPACE
+
+KUBELET_FAULTS = ("stuck", "error", "deferred", "infeasible", "silent", "unknown-reason")
+WRITES = ("pods/eviction", "pods/resize", "pods/*", "pods*")
+# Each says whether the call is carried out, or two of them together would refuse what was done.
+TROUBLE = (
+    *(Effect(refuse=code, done=False) for code in Refusal if code is not Refusal.UNAUTHORIZED),
+    Effect(refuse=Refusal.OVERLOADED, retry_after=10, done=False),
+    Effect(refuse=Refusal.TIMEOUT, done=True),
+    Effect(drop=True, done=False),
+    Effect(drop=True, done=True),
+    Effect(delay=5.0),
+    Effect(delay=25.0),
+    Effect(delay=58.0),  # nobody waits so long for the answer, and it is carried out
+    Effect(delay=58.0, refuse=Refusal.UNAVAILABLE, done=False),
+)
+WATCH_TROUBLE = (
+    Effect(watch_delay=10.0),  # and as much again, behind the bundle before
+    Effect(watch_pause=0.01),
+    Effect(watch_cut=20.0),
+    Effect(watch_end=5.0),
+    Effect(watch_duplicates=True),
+    Effect(watch_bookmarks=False),
+)
+
+
+async def trouble_for_the_updater(storm: Storm) -> None:
+    """Calls are refused, lost or late for a while; some are carried out all the same."""
+    for undo in storm.undo:
+        undo()
+    storm.undo.clear()
+    for _ in range(storm.rng.randrange(4)):
+        effect = storm.rng.choice(TROUBLE)
+        if effect.delay:
+            effect = replace(effect, delay=storm.rng.uniform(0.01, effect.delay))
+        fault = ApiFault(
+            calls=Calls(resource=storm.rng.choice(WRITES), user_agent=f"{MANAGER}*"),
+            effect=effect,
+            share=storm.rng.choice((0.1, 0.3, 0.6)),
+        )
+        storm.undo.append(storm.cluster.api.faults.add(fault))
+
+
+async def trouble_for_its_watches(storm: Storm) -> None:
+    fault = ApiFault(
+        calls=Calls(verb="watch", user_agent=f"{MANAGER}*"),
+        effect=storm.rng.choice(WATCH_TROUBLE),
+        count=storm.rng.randrange(1, 4),
+    )
+    storm.undo.append(storm.cluster.api.faults.add(fault))
+
+
+async def updater_dies(storm: Storm) -> None:
+    await storm.process.kill()
+    storm.process.start()
+
+
+async def updater_is_away_for_a_while(storm: Storm) -> None:
+    await storm.process.kill()
+    await asyncio.sleep(storm.rng.uniform(0, 2 * INTERVAL))
+    storm.process.start()
+
+
+async def api_server_restarts(storm: Storm) -> None:
+    await asyncio.shield(storm.cluster.restart_api_server())  # or the storm's end would stop it
+
+
+async def history_is_forgotten(storm: Storm) -> None:
+    await asyncio.shield(storm.cluster.forget_history())
+
+
+async def kubelet_trouble(storm: Storm) -> None:
+    """What becomes of resizes of a pod from now on, and the end of that for others."""
+    told = storm.rng.choice((*KUBELET_FAULTS, *(None,) * 2 * len(KUBELET_FAULTS)))
+    await storm.annotate(storm.some_pod(), {KUBELET_FAULT: told})
+
+
+async def memory_runs_out(storm: Storm) -> None:
+    name = storm.some_pod()
+    await storm.annotate(name, {"usage.sandbox/memory": "1000Gi"})
+    await asyncio.sleep(INTERVAL)
+    await storm.annotate(name, {"usage.sandbox/memory": None})
+
+
+async def node_shrinks_or_grows(storm: Storm) -> None:
+    node = storm.rng.choice(sorted(storm.cluster.kubelets.nodes))
+    await storm.node_is(node, storm.rng.choice((0.5, 0.75, 1.0, 1.0)))
+
+
+async def kubelet_dies_for_a_while(storm: Storm) -> None:
+    node = storm.rng.choice(sorted(storm.cluster.kubelets.nodes))
+    storm.cluster.kubelets.freeze(node)
+    await asyncio.sleep(storm.rng.uniform(INTERVAL / 4, 4 * INTERVAL))
+    storm.cluster.kubelets.thaw(node)
+
+
+async def pod_is_deleted(storm: Storm) -> None:
+    with contextlib.suppress(KubeError):
+        await storm.admin.delete(
+            PODS,
+            storm.some_pod(),
+            namespace=NAMESPACE,
+            grace_period_seconds=storm.rng.choice((0, None)),
+        )
+
+
+async def pod_changes_owner(storm: Storm) -> None:
+    """It is let go, and its controller makes another one; it ends later."""
+    name = storm.some_pod()
+    await storm.merge(PODS.as_dicts(), name, {"metadata": {"ownerReferences": None}})
+    await storm.merge(PODS.as_dicts(), name, {"metadata": {"labels": {"app": "nobody"}}})
+    await asyncio.sleep(storm.rng.uniform(0, 2 * INTERVAL))
+    with contextlib.suppress(KubeError):
+        await storm.admin.delete(PODS, name, namespace=NAMESPACE)
+
+
+async def vpa_goes_and_comes(storm: Storm) -> None:
+    one = storm.some_workload()
+    with contextlib.suppress(KubeError):
+        await storm.admin.delete(VPAS, one.name, namespace=NAMESPACE)
+        await asyncio.sleep(storm.rng.uniform(0, 2 * INTERVAL))
+    with contextlib.suppress(KubeError):
+        await storm.admin.create(VPAS.as_dicts(), one.vpa(), namespace=NAMESPACE)
+
+
+async def scaled(storm: Storm) -> None:
+    one = storm.some_workload()
+    if one.kind != "DaemonSet":
+        replicas = max(1, one.replicas + storm.rng.choice((-1, 0, 0, 1, 2)))
+        await storm.merge(one.endpoint, one.name, {"spec": {"replicas": replicas}})
+
+
+async def new_recommendation(storm: Storm) -> None:
+    """For one VPA; now and then more than any node has."""
+    cpu = storm.rng.choice((*range(50, 700, 50), 20_000))
+    memory = storm.rng.choice(range(64, 1024, 64))
+    await storm.recommend(storm.some_workload().name, cpu, memory)
+
+
+async def out_of_range_for_a_while(storm: Storm) -> None:
+    """All pods of one workload; resized ones come into it, evicted ones come back as before."""
+    one = storm.some_workload()
+    cpu = storm.rng.choice((*range(50, 700, 50), 20_000))
+    await storm.recommend(one.name, cpu, storm.rng.choice(range(64, 1024, 64)))
+    await asyncio.sleep(storm.rng.uniform(INTERVAL, 10 * INTERVAL))
+    await storm.recommend(one.name, 200, 256, exact=False)

@@ -1,0 +1,106 @@
+"""The never-evict proof: in mode InPlace no pod is evicted, whatever goes wrong."""
+
+import asyncio
+import os
+from datetime import timedelta
+
+import pytest
+
+import mishaps
+from common.features import FeatureGates
+from disruption_log import Judge
+from sandbox import virtual_time
+from sandbox.virtual_time import VirtualClock
+from stormy_cluster import CPU, INTERVAL, KUBELET_FAULT, LAG, Storm, Workload, storm
+from updater.disruption import DisruptionPolicy
+from updater.work import Rules
+
+# The whole proof is `make proofs`: 1,000 cycles.
+CYCLES = int(os.environ.get("PROOF_CYCLES", "120"))
+SEED = int(os.environ.get("PROOF_SEED", "1"))
+QUIET = 45  # cycles: longer than the longest back-off, 32 intervals
+WORKLOADS = [
+    Workload(name=f"shop-{number}", replicas=5, mode="InPlace", restarts=number % 4 == 0)
+    for number in range(40)
+]
+MISHAPS = (
+    mishaps.trouble_for_the_updater,
+    mishaps.trouble_for_the_updater,
+    mishaps.trouble_for_its_watches,
+    mishaps.updater_dies,
+    mishaps.api_server_restarts,
+    mishaps.history_is_forgotten,
+    *(mishaps.kubelet_trouble,) * 4,
+    mishaps.memory_runs_out,
+    mishaps.node_shrinks_or_grows,
+    mishaps.kubelet_dies_for_a_while,
+    mishaps.pod_is_deleted,
+    mishaps.pod_changes_owner,
+    mishaps.vpa_goes_and_comes,
+    *(mishaps.new_recommendation,) * 5,
+)
+
+
+async def prove(clock: VirtualClock) -> None:
+    rules = Rules(
+        interval=timedelta(seconds=INTERVAL),
+        features=FeatureGates(in_place=True),
+        disruption=DisruptionPolicy(),
+    )
+    async with storm(WORKLOADS, rules, clock, seed=SEED) as raging:
+        await raging.last(CYCLES, MISHAPS, pause=INTERVAL / 2)
+        await raging.calm()
+        targets = await last_words(raging)
+        await asyncio.sleep(QUIET * INTERVAL)
+
+        counts = raging.cluster.api.audit.counts()
+        assert not [one for one in counts if one["subresource"] == "eviction"]
+        assert set(raging.log.others) <= {
+            ("patch", "pods"),
+            ("create", "events"),
+            ("patch", "events"),
+        }
+        done = [call for call in raging.log.calls if call.done_at is not None]
+        refused = len(raging.log.calls) - len(done)
+        print(f"{CYCLES} cycles: {len(done)} resizes, and {refused} that came to nothing")  # noqa: T201 - a figure for who asks with -s
+        assert len(done) > CYCLES
+        assert refused > CYCLES / 10
+        assert any(call.restarts for call in done)
+        Judge(rules.disruption.tolerance_fraction, LAG).check(raging.log.entries)
+        converged(raging, targets)
+
+
+async def last_words(raging: Storm) -> dict[str, int]:
+    """The last targets in millicores, by workload: less than ever, or more than a node has.
+
+    Whoever restarts for a resize has no trouble any more: a pod that is stuck in between takes up
+    the budget of its group, and the others would rightly wait for it.
+    """
+    for name in raging.names():
+        told = raging.kubelet_fault(name)
+        if told == "infeasible" or (told and raging.workload_of(name).restarts):
+            await raging.annotate(name, {KUBELET_FAULT: None})
+    targets = {}
+    for one in WORKLOADS:
+        targets[one.name] = 20_000 if raging.rng.random() < 0.2 else raging.rng.randrange(20, 40)
+        await raging.recommend(one.name, targets[one.name], raging.rng.randrange(20, 40))
+    return targets
+
+
+def converged(raging: Storm, targets: dict[str, int]) -> None:
+    """Every pod that can has what is recommended for it."""
+    waiting, late = [], []
+    for state in raging.log.pods:
+        target = targets[raging.workload_of(state.name).name]
+        if state.waits:
+            waiting.append(f"{state.name}: {state.waits}")
+        elif target <= CPU * 1000 and state.wanted["app"]["requests"]["cpu"] != f"{target}m":
+            late.append(f"{state.name}: {state.wanted}, and not {target}m")
+    assert not late, "\n".join(late)
+    assert len(waiting) < len(raging.log.pods) / 2
+
+
+@pytest.mark.timeout(120 + CYCLES)
+def test_no_pod_is_ever_evicted_in_mode_in_place() -> None:
+    print(f"seed {SEED}")  # noqa: T201 - to run it again
+    virtual_time.run(prove)

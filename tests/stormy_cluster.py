@@ -1,0 +1,315 @@
+"""A sandbox cluster of some two hundred pods in which things go wrong, and an updater within."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from common.errors import ConflictError, KubeError
+from common.kube.client import KubeClient, PatchType
+from common.kube.endpoints import PODS, VPAS, Endpoint
+from common.kube.events import EventRecorder
+from common.kube.lease import AdmissionStatus
+from common.kube.targets import Targets
+from disruption_log import DisruptionLog
+from sandbox.cluster import Cluster, running_cluster
+from sandbox.kubelet.pod_resources import Totals
+from sandbox.objects.resources import PODS as STORED_PODS
+from sandbox.scenario import parse_scenario
+from sandbox.virtual_time import VirtualClock
+from updater.actuation import Actuator
+from updater.live_pod import MANAGER
+from updater.metrics import Metrics
+from updater.schedule import Updater
+from updater.sending import Turns
+from updater.snapshot import Caches
+from updater.work import Rules
+from workloads import NAMESPACE, prepare
+
+INTERVAL = 15.0  # seconds between two passes: shorter than many an answer takes
+LAG = timedelta(seconds=21)  # so late do watches tell, at the worst
+MEBI = 2**20
+NODES, CPU, MEMORY = 6, 16, 64  # GiB
+SCENARIO = f"""
+kubernetes-version: "{{version}}"
+nodes: [{{{{name: node, count: {NODES}, cpu: {CPU}, memory: {MEMORY}Gi}}}}]
+metrics: {{{{window: 900s}}}}
+timing: {{{{heartbeat: 120s, memory-check: 5s, node-status: 600s}}}}
+"""
+KUBELET_FAULT = "kubelet.sandbox/resize"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A controller with its VPA."""
+
+    name: str
+    kind: str = "Deployment"  # StatefulSet, DaemonSet
+    replicas: int = 3
+    mode: str = "Recreate"
+    restarts: bool = False  # a resize restarts the container
+    guarded: int = 0  # pods that its PodDisruptionBudget keeps; 0: it has none
+    grace: int = 1  # seconds that its pods take to stop
+    slow: bool = False  # a resize takes several passes
+
+    @property
+    def endpoint(self) -> Endpoint[dict[str, Any]]:
+        return Endpoint("apps", "v1", f"{self.kind.lower()}s", self.kind, dict[str, Any])
+
+    def manifest(self) -> dict[str, Any]:
+        labels = {"app": self.name}
+        resources = {"requests": {"cpu": "200m", "memory": "256Mi"}}
+        container: dict[str, Any] = {"name": "app", "image": "shop:1", "resources": resources}
+        if self.restarts:
+            container["resizePolicy"] = [
+                {"resourceName": name, "restartPolicy": "RestartContainer"}
+                for name in ("cpu", "memory")
+            ]
+        annotations = {"kubelet.sandbox/stop-delay": f"{self.grace}s"}
+        if self.slow:
+            annotations["kubelet.sandbox/resize-delay"] = f"{3 * INTERVAL:.0f}s"
+        metadata = {"labels": labels, "annotations": annotations}
+        pod = {"containers": [container], "terminationGracePeriodSeconds": max(30, self.grace)}
+        spec: dict[str, Any] = {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": metadata, "spec": pod},
+        }
+        if self.kind != "DaemonSet":
+            spec["replicas"] = self.replicas
+        if self.kind == "StatefulSet":
+            spec |= {"serviceName": self.name, "podManagementPolicy": "Parallel"}
+        return {"metadata": {"name": self.name}, "spec": spec}
+
+    def vpa(self) -> dict[str, Any]:
+        policy: dict[str, Any] = {"updateMode": self.mode, "minReplicas": 1}
+        target = {"apiVersion": "apps/v1", "kind": self.kind, "name": self.name}
+        return {
+            "metadata": {"name": self.name},
+            "spec": {"targetRef": target, "updatePolicy": policy},
+        }
+
+
+BUDGETS: Endpoint[dict[str, Any]] = Endpoint(
+    "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", dict[str, Any]
+)
+
+
+@dataclass(slots=True)
+class Process:
+    """An updater, as ``updater.__main__`` puts it together, that can be killed at any moment."""
+
+    cluster: Cluster
+    clock: VirtualClock
+    log: DisruptionLog
+    rules: Rules
+    passes: int = 0
+    goal: int = 0  # passes; once so many have begun, ``reached`` is set
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    _task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Unless it runs already."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+
+    async def kill(self) -> None:
+        """What it has sent may still be carried out. What it died of by itself is raised."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _run(self) -> None:
+        async with self.cluster.client(MANAGER) as client, asyncio.TaskGroup() as group:
+            caches = Caches.following(client)
+            events = EventRecorder(client, MANAGER, clock=self.clock)
+            for run in (events.run, *(cache.run for cache in caches.all())):
+                group.create_task(run())
+            for cache in caches.all():
+                await cache.wait_synced()
+            updater = Updater(
+                caches=caches,
+                targets=Targets(client, caches.controllers),
+                admission=_alive,
+                ignored_namespaces=(),
+                rules=self.rules,
+                hands=Actuator(client, events),
+                turns=Turns(),
+                metrics=Metrics(CollectorRegistry()),
+                clock=self.clock,
+                stop=asyncio.Event(),
+            )
+            loop = asyncio.get_running_loop()
+            due = loop.time() + INTERVAL
+            while True:
+                await asyncio.sleep(max(0.0, due - loop.time()))
+                due = loop.time() + INTERVAL
+                self.passes += 1
+                if self.passes > self.goal:
+                    self.reached.set()
+                self.log.pass_begins()
+                await updater.run_once()
+
+
+async def _alive() -> AdmissionStatus:
+    return AdmissionStatus.ALIVE
+
+
+@dataclass(slots=True)
+class Storm:
+    """The cluster, the updater in it, and what goes wrong, by one seed."""
+
+    cluster: Cluster
+    admin: KubeClient
+    clock: VirtualClock
+    log: DisruptionLog
+    process: Process
+    workloads: Sequence[Workload]
+    rng: Random
+    undo: list[Callable[[], None]] = field(default_factory=list)
+
+    # Ordinary life
+
+    async def deploy(self) -> None:
+        for one in self.workloads:
+            await self.admin.create(one.endpoint, one.manifest(), namespace=NAMESPACE)
+            await self.admin.create(VPAS.as_dicts(), one.vpa(), namespace=NAMESPACE)
+            if one.guarded:
+                spec = {
+                    "minAvailable": one.guarded,
+                    "selector": {"matchLabels": {"app": one.name}},
+                }
+                body = {"metadata": {"name": one.name}, "spec": spec}
+                await self.admin.create(BUDGETS, body, namespace=NAMESPACE)
+        await asyncio.sleep(60)
+
+    async def recommend(self, name: str, cpu: int, memory: int, *, exact: bool = True) -> None:
+        """Millicores and MiB; not exact: whatever the pods have is within the bounds."""
+        target = {"cpu": f"{cpu}m", "memory": f"{memory}Mi"}
+        container = {
+            "containerName": "app",
+            "target": target,
+            "lowerBound": target if exact else {"cpu": "1m", "memory": "1Mi"},
+            "upperBound": target if exact else {"cpu": "100", "memory": "1000Gi"},
+        }
+        status = {"recommendation": {"containerRecommendations": [container]}}
+        await self.merge(VPAS.as_dicts(), name, {"status": status}, subresource="status")
+
+    def names(self) -> list[str]:
+        """Of the pods that nobody has asked to go."""
+        stored = self.cluster.api.store.list(STORED_PODS, NAMESPACE)
+        return [pod.name for pod in stored if not pod.terminating]
+
+    async def annotate(self, pod: str, annotations: dict[str, str | None]) -> None:
+        await self.merge(PODS.as_dicts(), pod, {"metadata": {"annotations": annotations}})
+
+    async def merge(
+        self, endpoint: Endpoint[Any], name: str, patch: Any, *, subresource: str = ""
+    ) -> None:
+        with contextlib.suppress(KubeError):  # it may have gone
+            await self.admin.patch(
+                endpoint,
+                name,
+                patch,
+                patch_type=PatchType.MERGE,
+                namespace=NAMESPACE,
+                subresource=subresource,
+            )
+
+    def kubelet_fault(self, pod: str) -> str:
+        """What was said to go wrong with resizes of the pod."""
+        stored = self.cluster.api.store.get(STORED_PODS, NAMESPACE, pod)
+        meta = {} if stored is None else stored.object(STORED_PODS)["metadata"]
+        return str(meta.get("annotations", {}).get(KUBELET_FAULT, ""))
+
+    def workload_of(self, pod: str) -> Workload:
+        """The one whose name the pod's begins with."""
+        return max(
+            (one for one in self.workloads if pod.startswith(f"{one.name}-")),
+            key=lambda one: len(one.name),
+        )
+
+    def some_pod(self) -> str:
+        return self.rng.choice(self.names())
+
+    def some_workload(self) -> Workload:
+        return self.rng.choice(self.workloads)
+
+    async def node_is(self, name: str, share: float) -> None:
+        shape = self.cluster.kubelets.nodes[name].shape
+        size = Totals(int(CPU * 1000 * share), int(MEMORY * 1024 * share) * MEBI)
+        with contextlib.suppress(KubeError):
+            await self.cluster.kubelets.reshape(replace(shape, capacity=size))
+
+    async def rage(self, mishaps: Sequence["Mishap"], *, pause: float) -> None:
+        """One thing after the other, ``pause`` seconds apart on average, for ever."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await asyncio.sleep(self.rng.expovariate(1 / pause))
+                group.create_task(self.rng.choice(mishaps)(self))
+
+    async def last(self, cycles: int, mishaps: Sequence["Mishap"], *, pause: float) -> None:
+        """Rage until the updater has begun that many passes; what crashes is raised."""
+        self.process.goal = cycles
+        raging = asyncio.create_task(self.rage(mishaps, pause=pause))
+        reached = asyncio.create_task(self.process.reached.wait())
+        await asyncio.wait((raging, reached), return_when=asyncio.FIRST_COMPLETED)
+        reached.cancel()
+        raging.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await raging
+        await self.process.kill()
+
+    async def calm(self) -> None:
+        """Nothing of the API server or of the nodes is wrong any more; an updater is there."""
+        await asyncio.sleep(1)  # an API server that restarts comes back first
+        for undo in self.undo:
+            undo()
+        self.undo.clear()
+        for name in self.cluster.kubelets.nodes:
+            self.cluster.kubelets.thaw(name)
+            await self.node_is(name, 1.0)
+        for one in self.workloads:
+            with contextlib.suppress(ConflictError):
+                await self.admin.create(VPAS.as_dicts(), one.vpa(), namespace=NAMESPACE)
+        self.process.start()
+
+
+Mishap = Callable[[Storm], Coroutine[Any, Any, None]]
+
+
+@asynccontextmanager
+async def storm(
+    workloads: Sequence[Workload],
+    rules: Rules,
+    clock: VirtualClock,
+    *,
+    seed: int,
+    version: str = "1.36",
+) -> AsyncIterator[Storm]:
+    """A cluster in which the workloads run and an updater has just started."""
+    rng = Random(seed)
+    async with (
+        running_cluster(
+            parse_scenario(SCENARIO.format(version=version)), clock=clock, rng=rng, metrics=False
+        ) as cluster,
+        cluster.client("test") as admin,
+    ):
+        await prepare(admin)
+        log = DisruptionLog(cluster, MANAGER)
+        log.begin()
+        process = Process(cluster, clock, log, rules)
+        raging = Storm(cluster, admin, clock, log, process, workloads, rng)
+        await raging.deploy()
+        process.start()
+        try:
+            yield raging
+        finally:
+            await process.kill()
