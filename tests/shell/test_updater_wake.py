@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,13 +13,14 @@ import yaml
 
 from common.flags import read_flags
 from common.kube.client import KubeClient, PatchType
-from common.kube.endpoints import DEPLOYMENTS, VPAS
+from common.kube.endpoints import DEPLOYMENTS, PODS, REPLICA_SETS, VPAS
 from sandbox import virtual_time
 from sandbox.cluster import Cluster, running_cluster
 from sandbox.scenario import parse_scenario
 from sandbox.virtual_time import VirtualClock
 from updater.__main__ import PROGRAM, serve
 from updater.settings import Settings
+from updater.settling import is_ready
 from workloads import DEFINITIONS
 
 VPA_CRD = Path(__file__).parents[2] / "deploy" / "crd" / "verticalpodautoscalers.yaml"
@@ -66,6 +67,15 @@ class Shop:
             endpoint, "web", patch, patch_type=PatchType.MERGE, namespace="shop", **more
         )
 
+    async def ready(self, labels: Mapping[str, str]) -> int:
+        """How many pods with these labels are Ready, and stay."""
+        listing = await self.admin.list(PODS, namespace="shop")
+        return sum(
+            is_ready(pod) and pod.metadata.deletion_timestamp is None
+            for pod in listing.items
+            if pod.metadata.labels == labels
+        )
+
     def resizes(self) -> list[int]:
         return [each.code for each in self.cluster.audit(userAgent=PROGRAM, subresource="resize")]
 
@@ -108,6 +118,7 @@ def _in_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InShop:
                         f"--updater-interval={INTERVAL}s",
                         "--address=127.0.0.1:0",
                         "--use-admission-controller-status=false",
+                        "--eviction-outcome-check=false",  # there is no webhook
                         f"--event-driven={str(event_driven).lower()}",
                     ],
                     program=PROGRAM,
@@ -178,5 +189,46 @@ def test_a_changed_policy_and_a_new_pod_are_news_too(in_shop: InShop) -> None:
         assert await shop.resized(3) < 3 * SECONDS
         await shop.patch(DEPLOYMENTS.as_dicts(), {"spec": {"replicas": 4}})
         assert await shop.resized(4) < 2 * SECONDS
+
+    in_shop(test, event_driven=True)
+
+
+def test_evictions_go_on_as_replacements_become_ready_and_never_before(in_shop: InShop) -> None:
+    """A ReplicaSet whose new pods are right, and take half a minute to become Ready.
+
+    Meanwhile there is news all the time.
+    """
+
+    async def test(shop: Shop) -> None:
+        name = {"app": "batch"}
+        probe = {"httpGet": {"port": 80}, "initialDelaySeconds": 30}
+        container = {"name": "app", "image": "shop:1", "readinessProbe": probe}
+        spec = {
+            "replicas": 3,
+            "selector": {"matchLabels": name},
+            "template": {
+                "metadata": {"labels": name},
+                "spec": {"containers": [{**container, "resources": RESOURCES}]},
+            },
+        }
+        sets, body = REPLICA_SETS.as_dicts(), {"metadata": {"name": "web"}, "spec": spec}
+        await shop.admin.create(sets, body, namespace="shop")
+        target = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web"}
+        scaled = {"targetRef": target, "updatePolicy": {"updateMode": "Recreate"}}
+        await shop.patch(VPAS.as_dicts(), {"spec": scaled})
+        await asyncio.sleep(INTERVAL * 1.5)
+        larger = {"requests": {"cpu": "600m", "memory": "256Mi"}}
+        template = {"spec": {"containers": [{**container, "resources": larger}]}}
+        await shop.patch(sets, {"spec": {"template": template}})
+        await shop.recommend("600m")
+        fewest, seconds = 3, 0
+        while len(shop.cluster.audit(userAgent=PROGRAM, subresource="eviction")) < 3:
+            await asyncio.sleep(1)
+            seconds += 1
+            noise = {"updateMode": "Recreate", "minReplicas": 1 + seconds % 2}
+            await shop.patch(VPAS.as_dicts(), {"spec": {"updatePolicy": noise}})
+            fewest = min(fewest, await shop.ready(name))
+        assert 60 <= seconds < 60 + 3 * SECONDS
+        assert fewest == 2
 
     in_shop(test, event_driven=True)
