@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import fastapi
+import msgspec
 import pytest
 from msgspec import structs
 
@@ -12,6 +13,7 @@ from builders import CREATED, container, pod, recommendation, vpa
 from common.api.autoscaling import UpdateMode
 from common.kube.lease import AdmissionStatus
 from ops_caller import Answer, get
+from random_cluster import random_cluster
 from updater import debugging
 from updater.attempts import Attempts
 from updater.decision import Reason
@@ -167,6 +169,28 @@ async def test_a_table_of_nothing_says_so() -> None:
     plan = await planned(ClusterSnapshot(autoscaled=(), living=frozenset()))
     assert (await ask(plan, accept="text/plain")).body.endswith(b"\n\nThere is no such VPA.\n")
     assert json.loads((await ask(plan)).body)["vpas"] == []
+
+
+async def test_whatever_the_cluster_is_like_the_answer_is_the_one_that_is_described() -> None:
+    for seed in range(50):
+        given = random_cluster(seed, now=NOW)
+        decisions = await rehearse(
+            given.snapshot,
+            given.attempts,
+            rules=given.rules,
+            admission_ready=given.admission_ready,
+            clock=StoppedClock(),
+        )
+        plan = await planned(given.snapshot, decisions=decisions)
+        told = msgspec.json.decode((await ask(plan)).body, type=debugging.PlanAnswer)
+        assert {
+            (pod.name, pod.decision, pod.reason, pod.until) for vpa in told.vpas for pod in vpa.pods
+        } == {
+            (uid.removeprefix("uid-"), each.action, each.reason, each.until)
+            for uid, each in decisions.items()
+        }
+        rows = (await ask(plan, accept="text/plain")).body.splitlines()
+        assert len(rows) == 3 + len(decisions) + sum(vpa.why is not None for vpa in told.vpas)
 
 
 @pytest.mark.parametrize(
