@@ -112,8 +112,8 @@ class Checkpointing:
 
     async def write_all(self, vpas: Collection[VpaKey]) -> None:
         """Write what changed and is due, what waited longest first, as far as the time goes."""
-        self._store.forget(vpas)
         self._due = {key: self._due.get(key, NEVER) for key in vpas}
+        self._store.forget(self._due.keys())
         now = instant(self._clock.now())
         due = oldest_first({key: at for key, at in self._due.items() if at <= now})
         seconds = self._timeout.total_seconds()

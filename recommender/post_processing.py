@@ -5,10 +5,11 @@ vertical-pod-autoscaler/pkg/utils/vpa/capping.go.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from common.api.autoscaling import ResourcePolicy
+from common.api.base import QuantityJson
 from common.quantity import ZERO, Format, Quantity
 from common.recommendation.policy import container_policy
 from common.recommendation.processing import ContainerAmounts, order_bounds
@@ -113,18 +114,19 @@ def with_caps(
     """Raise to minAllowed, then lower to maxAllowed, so the maximum wins; zero is no bound.
 
     ``max_allowed`` stands in, resource by resource, where the policy has no maximum. The
-    uncapped target stays.
+    uncapped target stays. Only bounds of what is recommended are read: a policy may have thousands.
 
     Source: recommender.md 8.4; ``cappingRecommendationProcessor.Apply``.
 
     Raises:
-        QuantityError: a bound of the policy is no quantity.
+        QuantityError: a bound of the policy that counts is no quantity.
     """
     capped = []
     for one in amounts:
         found = container_policy(policy, one.name)
-        low = parse_quantities(found.min_allowed if found is not None else None)
-        own = parse_quantities(found.max_allowed if found is not None else None)
+        recommended = {*one.target, *one.lower_bound, *one.upper_bound}
+        low = _bounds(found.min_allowed if found is not None else None, recommended)
+        own = _bounds(found.max_allowed if found is not None else None, recommended)
         high = {**max_allowed, **own}
         capped.append(
             replace(
@@ -211,6 +213,13 @@ def _each(
         upper_bound=change(amounts.upper_bound),
         uncapped_target=change(amounts.uncapped_target),
     )
+
+
+def _bounds(
+    written: Mapping[str, QuantityJson] | None, recommended: Collection[str]
+) -> ResourceQuantities:
+    there = written or {}
+    return parse_quantities({name: there[name] for name in recommended if name in there})
 
 
 def _capped(

@@ -17,7 +17,7 @@ from recommender.model.keys import PodKey, VpaKey
 from recommender.model.usage import Usage
 from recommender.sources.facts import container_rules, is_ours, pod_facts, pod_key, vpa_key
 from recommender.status import Resolution, resolved, unchecked, unreadable
-from recommender.workers import spread
+from recommender.workers import sliced, spread
 
 logger = logging.getLogger(__name__)
 
@@ -60,12 +60,23 @@ class PodLoader:
         return self._usage.matching.is_matched(pod.metadata.namespace, labels)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoadedVpa:
     """A VPA of this cycle, and what its target came to."""
 
     vpa: VerticalPodAutoscaler
     resolution: Resolution
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it is the very same version of the VPA, with the same outcome."""
+        return (
+            isinstance(other, LoadedVpa)
+            and self.vpa is other.vpa
+            and self.resolution == other.resolution
+        )
+
+    def __hash__(self) -> int:
+        return id(self.vpa)
 
 
 class VpaLoader:
@@ -88,6 +99,7 @@ class VpaLoader:
         self._per_vpa_config = per_vpa_config
         self._workers = workers
         self._told: dict[VpaKey, str] = {}
+        self._loaded: dict[VpaKey, LoadedVpa] = {}
 
     async def load(self, vpas: Iterable[VerticalPodAutoscaler]) -> dict[VpaKey, LoadedVpa]:
         """Resolve every VPA's target, and take the VPAs over; others leave the model.
@@ -116,8 +128,12 @@ class VpaLoader:
             self._usage.remove_autoscaler(key)
             self._told.pop(key, None)
         loaded = {vpa_key(vpa): found[vpa_key(vpa)] for vpa in ours}
-        for key, one in loaded.items():
-            self._put(key, one)
+        for part in sliced(tuple(loaded), _SLICE):
+            for key in part:
+                if self._loaded.get(key) != loaded[key]:
+                    self._put(key, loaded[key])
+            await asyncio.sleep(0)
+        self._loaded = loaded
         return loaded
 
     def _put(self, key: VpaKey, loaded: LoadedVpa) -> None:

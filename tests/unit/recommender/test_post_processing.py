@@ -90,6 +90,12 @@ def test_the_bounds_end_up_around_the_target_q20() -> None:
     assert found.lower_bound == found.target == found.upper_bound == hundred
 
 
+def test_only_bounds_of_what_is_recommended_are_read() -> None:
+    strange = policy(max_allowed={"cpu": "120m", **{f"example.com/{n}": "?" for n in range(1000)}})
+    (found,) = publish([ESTIMATE], Publication(), annotations={}, policy=strange)
+    assert found.target["cpu"] == Quantity.parse("120m")
+
+
 def test_what_is_published_stays_until_something_is_observed() -> None:
     """Of what is still controlled, within today's bounds."""
     before = ContainerAmounts(

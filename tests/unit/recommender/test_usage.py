@@ -197,8 +197,10 @@ def rule(name: str, *, off: bool = False) -> ContainerRule:
         pytest.param((rule("other", off=True),), False, id="another's rule"),
     ],
 )
-def test_rule_for(*, rules: tuple[ContainerRule, ...], off: bool) -> None:
-    assert rule_for(rules, "app").off is off
+@pytest.mark.parametrize("others", [0, 1000])
+def test_rule_for(*, rules: tuple[ContainerRule, ...], off: bool, others: int) -> None:
+    many = tuple(rule(f"other-{number}") for number in range(others))
+    assert rule_for((*many, *rules, *many), "app").off is off
 
 
 def test_an_oom_kill_of_a_stranger_is_reported() -> None:
