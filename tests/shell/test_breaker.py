@@ -30,6 +30,7 @@ from common.kube.endpoints import EVENTS, MUTATING_WEBHOOKS, PODS, VPAS, Endpoin
 from common.kube.events import EventRecorder
 from common.kube.targets import Targets
 from common.runtime.clock import SystemClock
+from common.target.owners import Controller
 from sandbox import virtual_time
 from sandbox.cluster import Cluster, running_cluster
 from sandbox.objects.resources import Resource
@@ -42,7 +43,7 @@ from updater.metrics import Metrics
 from updater.schedule import Updater, always_ready
 from updater.sending import Turns
 from updater.settings import Settings
-from updater.snapshot import Caches
+from updater.snapshot import Caches, GroupSize, group_size
 from workloads import NAMESPACE, prepare
 
 SCENARIO = parse_scenario("""
@@ -174,7 +175,7 @@ class Town:
         resources = {"requests": {"cpu": HAD, "memory": "64Mi"}}
         pod = {"containers": [{"name": "app", "image": "shop:1", "resources": resources}]}
         spec = {
-            "replicas": replicas,
+            **({"replicas": replicas} if kind != "DaemonSet" else {}),
             "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": pod},
             **({"serviceName": name} if kind == "StatefulSet" else {}),
@@ -373,6 +374,32 @@ def test_three_evictions_of_each_vpa_and_one_an_hour_until_the_webhook_patches(
     in_town(test, tmp_path)
 
 
+def test_what_controllers_say_of_their_pods(tmp_path: Path) -> None:
+    async def test(town: Town) -> None:
+        (three,) = town.caches.controllers.replica_sets.snapshot.in_namespace(NAMESPACE)
+        await town.deploy("all", "DaemonSet", 0)
+        await asyncio.sleep(60)
+        found = {
+            (kind, name): group_size(Controller(NAMESPACE, kind, name, "apps/v1"), town.caches)
+            for kind, name in (
+                ("ReplicaSet", three.metadata.name),
+                ("StatefulSet", "four"),
+                ("DaemonSet", "all"),
+                ("ReplicaSet", "gone"),
+                ("Shop", "three"),
+            )
+        }
+        assert list(found.values()) == [
+            GroupSize(wanted=3, existing=3),
+            GroupSize(wanted=4, existing=4),
+            GroupSize(wanted=1, existing=1),  # there is one node
+            GroupSize(),
+            GroupSize(),
+        ]
+
+    in_town(test, tmp_path, sizes={name: SIZES[name] for name in ("three", "four")})
+
+
 @pytest.mark.timeout(300)
 def test_restarts_let_no_more_go(tmp_path: Path) -> None:
     """Of a group of one or two too few pods are left to tell what came of three evictions."""
@@ -400,6 +427,8 @@ def test_pods_that_a_quota_keeps_from_coming_are_missed(tmp_path: Path) -> None:
             assert len((await town.pods())[name]) == replicas - gone
             assert (name in town.suspended()) is (gone == MOST_AT_FIRST)
         assert "nine" in town.suspended()
+        assert len(town.sent["one"]) == 1  # there is no pod of that VPA any more
+        assert town.outcome("not_created") == sum(map(len, town.sent.values()))
         assert "a quota" in (await town.told("EvictionsSuspended"))["nine"]
 
         await town.admin.delete(QUOTAS, "full", namespace=NAMESPACE)
