@@ -215,6 +215,7 @@ SHOWN_IN = {
         "test_what_is_known_answers_while_it_is_fetched_anew",
     ),
     "X68": ("tests/shell/test_client.py", "a_client_apart_takes_no_turns_of_the_others"),
+    "X83": ("tests/unit/updater/test_ledger.py", "test_what_is_told"),
     "X71": (
         "tests/shell/test_recommender_history.py",
         "test_an_unreachable_server_is_told_once_and_asked_again",
