@@ -5,6 +5,7 @@ the numbers beside a decision are looked up as they are sent, and never stand in
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -174,13 +175,20 @@ async def as_text(plan: Plan) -> AsyncIterator[str]:
             await asyncio.sleep(0)
     widths = _widths(rows[-_SLICE:], widths)
     at = whole_seconds(plan.taken_at)
-    yield f"At {at}; leading, caches fresh, admission {plan.admission}\n\n"
+    yield f"At {at}: {_counts(plan)}; leading, caches fresh, admission {plan.admission}\n\n"
     if rows == [_HEAD]:
         yield "There is no such VPA.\n"
         return
     for start in range(0, len(rows), _SLICE):
         yield "".join(f"{line}\n" for line in _aligned(rows[start : start + _SLICE], widths))
         await asyncio.sleep(0)
+
+
+def _counts(plan: Plan) -> str:
+    counts = Counter(decision.action for decision in plan.decisions.values())
+    return (
+        ", ".join(f"{counts[action]} {action}" for action in Action if counts[action]) or "no pods"
+    )
 
 
 Row = tuple[str, str, str, str, str, str, str]

@@ -89,7 +89,7 @@ async def test_a_pod_is_told_with_its_reason_and_the_numbers_behind_it() -> None
 
 
 TABLE = """\
-At 2026-03-01T12:00:00Z; leading, caches fresh, admission alive
+At 2026-03-01T12:00:00Z: 2 leave; leading, caches fresh, admission alive
 
 NAMESPACE  VPA  POD    DECISION  REASON     UNTIL                 MEANING
 default    web  web-0  leave     too_young  2026-03-01T22:00:00Z  In its range, and younger than \
