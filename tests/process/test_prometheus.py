@@ -1,0 +1,226 @@
+"""The recommender beside a real Prometheus, which holds series that were recorded before.
+
+Skipped with one line where the programs ``prometheus`` and ``promtool`` are missing.
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from certificates import new_bundle, write_pair
+from common.runtime.clock import SystemClock
+from component import LOOPBACK, Process, free_port, running_component
+from fake_api import FakeApi, listing
+from recommender import buckets
+from recommender_harness import (
+    METRICS,
+    checkpoint_of,
+    conditions,
+    prepare,
+    status_of,
+    target,
+    usage,
+    written,
+)
+
+PROMETHEUS, PROMTOOL = shutil.which("prometheus"), shutil.which("promtool")
+PROBLEM = "" if PROMETHEUS and PROMTOOL else "prometheus and promtool are not on the PATH"
+pytestmark = [pytest.mark.prometheus, pytest.mark.skipif(bool(PROBLEM), reason=PROBLEM)]
+
+HOURS = 30
+EVERY = 60  # seconds between two scrapes
+WEB = checkpoint_of("web-app")
+HALF_A_CORE = "587m"  # with the margin
+# bcrypt of "test", as in Prometheus' own guide
+PASSWORD = "$2b$12$hNf2lSsxfm0.i4a.1kVpSOVyBCfIB51VRjgBUyv6kdnyTlgWj81Ay"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Container:
+    """What was recorded of one."""
+
+    pod: str
+    cores: float
+    bytes: int
+    app: str = "web"
+    container: str = "app"
+
+    @property
+    def labels(self) -> str:
+        names = {"namespace": "shop", "pod_name": self.pod, "name": self.container}
+        return _labels(job="kubernetes-cadvisor", **names)
+
+    @property
+    def pod_labels(self) -> str:
+        names = {"kubernetes_namespace": "shop", "kubernetes_pod_name": self.pod}
+        return _labels(job="kubernetes-pods", **names, pod_label_app=self.app)
+
+
+RECORDED = (
+    Container(pod="web-1", cores=0.5, bytes=2**30),
+    Container(pod="web-0", cores=0.5, bytes=2**30),  # gone since
+    Container(pod="web-1", cores=9.0, bytes=2**36, container="POD"),
+    Container(pod="other-1", cores=9.0, bytes=2**36, app="other"),
+)
+
+
+def _labels(**names: str) -> str:
+    return ",".join(f'{name}="{text}"' for name, text in names.items())
+
+
+def open_metrics(until: datetime) -> Iterator[str]:
+    """The recorded series, as promtool reads them."""
+    end = int(until.timestamp())
+    times = range(end - HOURS * 3600, end + 1, EVERY)
+    yield "# TYPE container_cpu_usage_seconds counter"
+    for one in RECORDED:
+        for at in times:
+            seconds = one.cores * (at - times[0])
+            yield f"container_cpu_usage_seconds_total{{{one.labels}}} {seconds} {at}"
+    yield "# TYPE container_memory_working_set_bytes gauge"
+    for one in RECORDED:
+        for at in times:
+            yield f"container_memory_working_set_bytes{{{one.labels}}} {one.bytes} {at}"
+    yield "# TYPE up gauge"
+    for one in {one.pod: one for one in RECORDED}.values():
+        for at in times:
+            yield f"up{{{one.pod_labels}}} 1 {at}"
+    yield "# EOF\n"
+
+
+async def run(*command: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    said, _ = await process.communicate()
+    assert process.returncode == 0, said.decode()
+
+
+async def record(folder: Path, now: datetime) -> Path:
+    """A database that holds the recorded series."""
+    text, data = folder / "recorded.txt", folder / "data"
+    await asyncio.to_thread(text.write_text, "\n".join(open_metrics(now)), encoding="utf-8")
+    await run(str(PROMTOOL), "tsdb", "create-blocks-from", "openmetrics", str(text), str(data))
+    return data
+
+
+@contextlib.asynccontextmanager
+async def prometheus(data: Path, port: int, *flags: str) -> AsyncIterator[None]:
+    """A Prometheus that serves a database, and collects nothing itself."""
+    (data / "prometheus.yml").write_text("global: {}\n", encoding="utf-8")
+    process = await asyncio.create_subprocess_exec(
+        str(PROMETHEUS),
+        f"--config.file={data / 'prometheus.yml'}",
+        f"--storage.tsdb.path={data}",
+        f"--web.listen-address={LOOPBACK}:{port}",
+        "--log.level=error",
+        *flags,
+        stdin=asyncio.subprocess.DEVNULL,
+        env={"PATH": os.environ["PATH"]},
+    )
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGKILL)
+        await process.wait()
+
+
+@contextlib.asynccontextmanager
+async def recommending(
+    api: FakeApi, folder: Path, address: str, *flags: str
+) -> AsyncIterator[Process]:
+    wanted = (
+        *("--recommender-interval=200ms", "--storage=prometheus", "--history-length=1d"),
+        f"--prometheus-address={address}",
+    )
+    async with running_component("recommender", api, folder, *wanted, *flags) as process:
+        yield process
+
+
+async def history_is_there(api: FakeApi) -> None:
+    async with asyncio.timeout(40):
+        while "FetchingHistory" in conditions(api):
+            await api.asked(status_of("web"), api.routes.count(status_of("web")) + 1)
+
+
+def prepared(api: FakeApi, now: datetime) -> None:
+    prepare(api)
+    api.on(METRICS, listing(usage(at=now, cpu="10m", memory="10Mi")))
+
+
+@pytest.mark.timeout(120)
+async def test_history_comes_from_a_real_server_that_was_away_at_first(tmp_path: Path) -> None:
+    now, port = SystemClock().now(), free_port()
+    data = await record(tmp_path, now)
+    async with FakeApi() as api:
+        prepared(api, now)
+        async with recommending(api, tmp_path, f"http://{LOOPBACK}:{port}") as process:
+            await process.logged("history not fetched from Prometheus, trying again")
+            await api.asked(status_of("web"))
+            assert "FetchingHistory" in conditions(api)
+            assert target(api)["cpu"] == "25m"  # live samples count
+            async with prometheus(data, port):
+                await process.logged("history from Prometheus is complete")
+                await history_is_there(api)
+                await api.asked(WEB)
+            assert target(api)["cpu"] == HALF_A_CORE
+            kept = written(api, WEB)
+            _, metrics = await process.get("/metrics")
+        assert len(process.said("trying again")) == 1
+        assert not process.said("Traceback")
+    assert 'vpa_recommender_history_namespaces{state="loaded"} 1.0' in metrics
+    assert 'requests_count{code="200",method="post"}' in metrics
+    # 25 points of both pods, and the live sample; neither sandbox containers nor other pods.
+    assert kept["totalSamplesCount"] == 2 * 25 + 1
+    assert heaviest(kept["cpuHistogram"]) == buckets.CPU.of(np.array([500]))[0]
+    assert heaviest(kept["memoryHistogram"]) == buckets.MEMORY.of(np.array([2**30]))[0]
+    first = datetime.fromisoformat(kept["firstSampleStart"])
+    assert timedelta(hours=23) < now - first < timedelta(hours=25)
+
+
+def heaviest(histogram: Mapping[str, Any]) -> int:
+    weights: Mapping[str, int] = histogram["bucketWeights"]
+    return int(max(weights, key=lambda bucket: weights[bucket]))
+
+
+@pytest.mark.timeout(120)
+async def test_a_server_with_tls_and_a_password(tmp_path: Path) -> None:
+    now, port = SystemClock().now(), free_port()
+    data = await record(tmp_path, now)
+    certificate, key = write_pair(tmp_path, new_bundle().server)
+    web = tmp_path / "web.yml"
+    web.write_text(
+        f"tls_server_config: {{cert_file: {certificate}, key_file: {key}}}\n"
+        f"basic_auth_users: {{me: '{PASSWORD}'}}\n",
+        encoding="utf-8",
+    )
+    address = f"https://{LOOPBACK}:{port}"
+    async with FakeApi() as api, prometheus(data, port, f"--web.config.file={web}"):
+        prepared(api, now)
+        known = ("--username=me", "--password=test")
+        for flags, complaint in (
+            (known, "CERTIFICATE_VERIFY_FAILED"),
+            (("--prometheus-insecure", "--username=me", "--password=wrong"), "answered 401"),
+        ):
+            async with recommending(api, tmp_path, address, *flags) as process:
+                await process.logged("history not fetched from Prometheus, trying again")
+                assert process.said(complaint)
+                assert not process.said("wrong")
+        async with recommending(api, tmp_path, address, "--prometheus-insecure", *known) as process:
+            await process.logged("history from Prometheus is complete")
+            await history_is_there(api)
+        assert target(api)["cpu"] == HALF_A_CORE
