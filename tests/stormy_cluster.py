@@ -56,7 +56,7 @@ class Workload:
     restarts: bool = False  # a resize restarts the container
     guarded: int = 0  # pods that its PodDisruptionBudget keeps; 0: it has none
     grace: int = 1  # seconds that its pods take to stop
-    slow: bool = False  # a resize takes several passes
+    slow: bool = False  # a resize takes several passes, and so does a start
 
     @property
     def endpoint(self) -> Endpoint[dict[str, Any]]:
@@ -74,6 +74,7 @@ class Workload:
         annotations = {"kubelet.sandbox/stop-delay": f"{self.grace}s"}
         if self.slow:
             annotations["kubelet.sandbox/resize-delay"] = f"{3 * INTERVAL:.0f}s"
+            annotations["kubelet.sandbox/start-delay"] = f"{3 * INTERVAL:.0f}s"
         metadata = {"labels": labels, "annotations": annotations}
         pod = {"containers": [container], "terminationGracePeriodSeconds": max(30, self.grace)}
         spec: dict[str, Any] = {

@@ -44,6 +44,7 @@ class PodMemory:
     infeasible: Infeasible | None = None
     refusal: Refusal | None = None
     resizing_seen_at: datetime | None = None  # when we first saw the present resize
+    unanswered_until: datetime | None = None  # a call may be carried out as late as that
     spent_ooms: frozenset[OomKill] = frozenset()  # that an update of ours answered
     decision: Decision | None = None  # of the last cycle, so that only changes are told
 

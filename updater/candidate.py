@@ -167,11 +167,14 @@ def last_resize(pod: LivePod, memory: PodMemory) -> datetime | None:
     return max((time for time in times if time is not None), default=None)
 
 
-def is_out(pod: Pod, memory: PodMemory) -> bool:
+def is_out(pod: Pod, memory: PodMemory, *, now: datetime) -> bool:
     """Whether an unfinished resize restarts the pod's containers (D32).
 
-    A pod whose quantities can't be read counts as out, too: the budget is a promise.
+    A pod whose quantities can't be read counts as out, too, and so does one that a call without
+    an answer may still take down (X8): the budget is a promise.
     """
+    if memory.unanswered_until is not None and now < memory.unanswered_until:
+        return True
     if memory.sent is not None and memory.sent.restarts and not memory.shows(pod):
         return True
     status = resize_status(pod)

@@ -152,7 +152,8 @@ def _is_about_another_pod(error: KubeError) -> bool:
 
 
 def may_have_happened(error: KubeError) -> bool:
-    """No answer, or the server's own time-out: the call may have been carried out."""
+    """No answer, or none of etcd, or the server's own time-out: it may have been carried out."""
     return isinstance(error, UnreachableError) or (
-        isinstance(error, ServerError) and error.status == 504
+        isinstance(error, ServerError)
+        and (error.status in (502, 504) or "etcdserver" in str(error))
     )

@@ -38,6 +38,9 @@ Outcome = tuple[Decision, PodMemory]
 # (benchmarks/README.md), and the updater would only wait.
 CALLS_ABREAST = 32
 
+# An API server gives a call up after a minute (--request-timeout), whoever still waits for it.
+LATEST = timedelta(minutes=1)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
@@ -97,6 +100,7 @@ class Sender:
                 _note_refusal("eviction refused", pod, error, work)
                 if may_have_happened(error):
                     work.note_eviction(pod, now=self._clock.now())
+                    memory = self._unanswered(memory)
                 return after_refused_eviction(error), memory
         work.evicted = True
         work.note_eviction(pod, now=self._clock.now())
@@ -125,6 +129,8 @@ class Sender:
                 cause = "Infeasible" if is_infeasible(error, mode=mode) else "Error"
                 self._metrics.resize_failed(work.labels, f"InPlaceUpdate{cause}")
                 _note_refusal("resize refused", pod, error, work)
+                if plan.restarts and may_have_happened(error):
+                    memory = self._unanswered(memory)
                 return after_refused_resize(
                     error,
                     memory,
@@ -164,6 +170,8 @@ class Sender:
                 except KubeError as error:
                     self._metrics.resize_failed(work.labels, "UnboostError")
                     _note_refusal("resize refused", pod, error, work)
+                    if plan.restarts and may_have_happened(error):
+                        memory = self._unanswered(memory)
                     return wait(Reason.UNBOOST_FAILED), memory
             await self._hands.annotate(resized, annotation_operations(resized, annotations))
         decision = resize(Reason.STARTUP_BOOST_OVER)
@@ -193,6 +201,10 @@ class Sender:
         return PodMemory(
             sent=sent, spent_ooms=spent_ooms or memory.spent_ooms, decision=memory.decision
         )
+
+    def _unanswered(self, memory: PodMemory) -> PodMemory:
+        """The pod's part of the budget stays taken for a while, whatever the next passes see."""
+        return replace(memory, unanswered_until=self._clock.now() + LATEST)
 
     @contextlib.asynccontextmanager
     async def _turn(

@@ -154,7 +154,7 @@ class VpaPass:
 
     def _is_out(self, pod: Pod) -> bool:
         memory, pace = self._ledger.memory(pod), self._rules.pace
-        if is_out(pod, memory):
+        if is_out(pod, memory, now=self._now):
             return True
         return bool(pace) and is_settling(pod, memory, within=pace, now=self._now)
 

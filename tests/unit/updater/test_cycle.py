@@ -128,6 +128,13 @@ async def test_a_call_without_an_answer_may_have_happened_and_costs_its_budget()
     assert hands.evicted == ["web-0", "web-1"]
 
 
+async def test_a_call_without_an_answer_may_still_happen_in_the_next_pass() -> None:
+    hands = Hands(eviction_errors={"web-0": UnreachableError("away")})
+    attempts = await run(snapshot(UpdateMode.RECREATE), hands, rules=HALF)
+    await run(snapshot(UpdateMode.RECREATE), hands, rules=HALF, attempts=attempts)
+    assert hands.evicted == ["web-0", "web-1", "web-0"]
+
+
 async def test_resizes_and_evictions_share_one_budget() -> None:
     hands = Hands(resize_errors={"web-0": REFUSED})
     await run(snapshot(UpdateMode.IN_PLACE_OR_RECREATE), hands, rules=HALF)

@@ -183,6 +183,8 @@ def test_after_refused_eviction(error: KubeError, want: Decision) -> None:
     [
         (AWAY, True),
         (ServerError("timeout", status=504), True),
+        (ServerError("a balancer lost the server", status=502), True),
+        (ServerError("etcdserver: request timed out", status=500), True),
         (ServerError("trouble", status=500), False),
         (QUOTA, False),
     ],
