@@ -20,6 +20,7 @@ IN_PLACE_UPDATED = "vpaInPlaceUpdated"  # "true", written by the updater
 STARTUP_BOOST_PREFIX = "vpaCpuStartupBoost/"  # followed by the container's name
 
 _DNS_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+_IS_BOOST = re.compile(re.escape(STARTUP_BOOST_PREFIX)).match
 _SEPARATOR = ", "
 
 
@@ -60,6 +61,11 @@ def boosted_containers(annotations: Mapping[str, str] | None) -> tuple[str, ...]
     """Names of the containers whose CPU is still boosted, sorted."""
     found = (key for key in annotations or {} if key.startswith(STARTUP_BOOST_PREFIX))
     return tuple(sorted(key.removeprefix(STARTUP_BOOST_PREFIX) for key in found))
+
+
+def is_boosted(annotations: Mapping[str, str] | None) -> bool:
+    """Whether the CPU of some container is still boosted."""
+    return any(map(_IS_BOOST, annotations or ()))
 
 
 def startup_boost_value(original: OriginalResources) -> str:

@@ -1,6 +1,7 @@
 """What the updater remembers of a pod from one cycle to the next."""
 
 from collections.abc import Collection, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -92,9 +93,11 @@ class Attempts:
         return self.pods.get(uid, NOTHING)
 
     def followed_by(
-        self, changed: Mapping[str, PodMemory], *, living: Collection[str]
+        self, changed: Mapping[str, PodMemory], *, living: AbstractSet[str]
     ) -> "Attempts":
         """What is remembered after a cycle, of the pods that live."""
+        if not changed and self.pods.keys() <= living:
+            return self
         kept = {uid: memory for uid, memory in self.pods.items() if uid in living}
         kept.update((uid, memory) for uid, memory in changed.items() if uid in living)
         return Attempts(kept, self.outcomes)

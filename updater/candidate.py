@@ -163,8 +163,10 @@ def note_resizing(memory: PodMemory, status: ResizeStatus, *, now: datetime) -> 
 
 def last_resize(pod: LivePod, memory: PodMemory) -> datetime | None:
     """When we last resized the pod, by our own memory or by that of the API server (D18)."""
-    times = [resized_at(pod), None if memory.sent is None else memory.sent.at]
-    return max((time for time in times if time is not None), default=None)
+    told, sent = resized_at(pod), memory.sent
+    if sent is None:
+        return told
+    return sent.at if told is None else max(told, sent.at)
 
 
 def is_out(pod: Pod, memory: PodMemory, *, now: datetime) -> bool:

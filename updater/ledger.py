@@ -1,12 +1,13 @@
 """How each pod ended in a pass, and what the next pass has to know."""
 
+import functools
 import logging
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Protocol
 
 from common.api.core import Pod
-from updater.attempts import Attempts, PodMemory
+from updater.attempts import NOTHING, Attempts, PodMemory
 from updater.decision import Decision, Reason
 from updater.fitting import Drifts, Fits
 from updater.metrics import PassFigures
@@ -47,6 +48,18 @@ def whole_seconds(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def _deciding(memory: PodMemory, decision: Decision) -> PodMemory:
+    """The memory with the decision; most pods have nothing else, and share it."""
+    if memory is NOTHING and decision.until is None:
+        return _nothing_but(decision)
+    return replace(memory, decision=decision)
+
+
+@functools.lru_cache(maxsize=1024)
+def _nothing_but(decision: Decision) -> PodMemory:
+    return PodMemory(decision=decision)
+
+
 class Ledger:
     """Collects what one pass decided; reading what was remembered before never changes it.
 
@@ -55,6 +68,7 @@ class Ledger:
 
     def __init__(self, before: Attempts, *, tell: Tell = log_change) -> None:
         self._before = before
+        self._remembered = before.pods
         self._tell = tell
         self._changed: dict[str, PodMemory] = {}
         self._drifts: dict[tuple[str, str], Drifts] = {}
@@ -62,7 +76,7 @@ class Ledger:
 
     def memory(self, pod: Pod) -> PodMemory:
         uid = pod.metadata.uid
-        return self._changed.get(uid) or self._before.of(uid)
+        return self._changed.get(uid) or self._remembered.get(uid, NOTHING)
 
     def remember(self, pod: Pod, memory: PodMemory) -> None:
         self._changed[pod.metadata.uid] = memory
@@ -81,8 +95,13 @@ class Ledger:
         """
         self.figures.candidates[decision] += 1
         before = memory.decision
-        stands = decision.reason is Reason.NO_TURN and before is not None
-        self.remember(pod, memory if stands else replace(memory, decision=decision))
+        stands = before is not None and (
+            decision.reason is Reason.NO_TURN
+            or (before == decision and before.until == decision.until)
+        )
+        after = memory if stands else _deciding(memory, decision)
+        if after is not self.memory(pod):
+            self.remember(pod, after)
         self._tell(pod, decision, before)
 
     def attempts(self, living: frozenset[str]) -> Attempts:

@@ -113,5 +113,7 @@ def resized_at(pod: LivePod) -> datetime | None:
 
     Source: updater.md 13, D18.
     """
-    times = [entry.time for entry in pod.metadata.managed_fields or () if entry.time is not None]
-    return max(times, default=None)
+    entries = pod.metadata.managed_fields
+    if entries is None:
+        return None
+    return max((entry.time for entry in entries if entry.time is not None), default=None)

@@ -56,7 +56,7 @@ class Metrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
-        self._series: dict[tuple[str, str], set[tuple[Counter, Labels]]] = {}
+        self._series: dict[tuple[str, str], dict[tuple[Counter, Labels], Counter]] = {}
         by_mode, by_size = ("vpa_size_log2", "update_mode"), ("vpa_size_log2",)
         vpa = ("vpa_name", "vpa_namespace")
         self._controlled = self._gauge(
@@ -157,8 +157,11 @@ class Metrics:
     def _of(self, vpa: VpaLabels, counter: Counter, *labels: str) -> Counter:
         """The counter of one VPA, whose name and namespace are the last labels."""
         values = (*labels, vpa.name, vpa.namespace)
-        self._series.setdefault((vpa.namespace, vpa.name), set()).add((counter, values))
-        return counter.labels(*values)
+        series = self._series.setdefault((vpa.namespace, vpa.name), {})
+        known = series.get((counter, values))
+        if known is None:
+            known = series[counter, values] = counter.labels(*values)
+        return known
 
     def keep_only(self, vpas: Collection[tuple[str, str]]) -> None:
         """Drop the counters of all VPAs but these, by namespace and name.

@@ -254,7 +254,7 @@ class Updater:
         with self._timed("FilterPods", metrics):
             matched = await match_pods(pods, selected, self._targets, patience)
         with self._timed("AdmissionInit", metrics):
-            snapshot = freeze(
+            snapshot = await freeze(
                 [each for each in selected if scope.covers(each.vpa)],
                 matched,
                 self._caches,

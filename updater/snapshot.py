@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.core import LimitRange, LimitRangeSpec, Pod
@@ -31,9 +31,14 @@ _PODS_ON_NODES = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 _CHECK_SECONDS = 5.0
 _LONGEST_LOOK_UP = 5.0  # seconds
 _TOO_SLOW = "no answer in time"
-_SLICE = 1000  # pods matched before other tasks get their turn
+_SLICE = 1000  # objects looked at before other tasks get their turn
+_MODES = {mode.value: mode for mode in UpdateMode}
 _NEW_PODS_ONLY = (UpdateMode.OFF, UpdateMode.INITIAL)
 NOBODY_OWES: Mapping[str, Collection[Controller]] = {}
+
+
+Matched: TypeAlias = Mapping[tuple[str, str], Mapping[Controller, Sequence[LivePod]]]
+"""The pods of each VPA, by its namespace and name, and by their direct controllers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +177,7 @@ def update_mode(vpa: VerticalPodAutoscaler) -> UpdateMode | None:
     """
     policy = vpa.spec.update_policy
     written = "" if policy is None else policy.update_mode or ""
-    if not written:
-        return UpdateMode.RECREATE
-    return UpdateMode(written) if written in set(UpdateMode) else None
+    return _MODES.get(written) if written else UpdateMode.RECREATE
 
 
 def acts(vpa: VerticalPodAutoscaler) -> bool:
@@ -219,7 +222,9 @@ async def select_vpas(
     selected = []
     unresolved = {}
     targeted = {target_key(vpa) for vpa in vpas if acts(vpa)}
-    for vpa in sorted(vpas, key=key_of):
+    for number, vpa in enumerate(sorted(vpas, key=key_of)):
+        if number % _SLICE == _SLICE - 1:
+            await asyncio.sleep(0)
         if target_key(vpa) not in targeted:
             continue
         if update_mode(vpa) is UpdateMode.OFF and not has_startup_boost(vpa):
@@ -241,24 +246,26 @@ async def match_pods(
     selected: Iterable[SelectedVpa],
     targets: Targets,
     patience: Patience,
-) -> dict[tuple[str, str], list[LivePod]]:
-    """The pods that each VPA controls, keyed by the VPA's namespace and name.
+) -> Matched:
+    """The pods that each VPA controls.
 
-    Owners are walked once for each direct controller, and only in namespaces with VPAs.
+    Only in namespaces with VPAs, and once for all pods that share owners and labels, as replicas
+    do. Owners are walked once for each direct controller.
     """
     by_target: dict[TargetKey, list[SelectedVpa]] = {}
     for candidate in selected:
         key = target_key(candidate.vpa)
         if key is not None:
             by_target.setdefault(key, []).append(candidate)
-    namespaces = {namespace for namespace, _, _ in by_target}
     topmost: dict[Controller, Controller | None] = {}
-    matched: dict[tuple[str, str], list[LivePod]] = {}
-    for number, pod in enumerate(pods):
+    matched: dict[tuple[str, str], dict[Controller, list[LivePod]]] = {}
+    alike = await _alike(pods, {namespace for namespace, _, _ in by_target})
+    for number, group in enumerate(alike):
         if number % _SLICE == _SLICE - 1:
             await asyncio.sleep(0)
-        controller = controller_of(pod.metadata)
-        if controller is None or controller.namespace not in namespaces:
+        meta = group[0].metadata
+        controller = controller_of(meta)
+        if controller is None:
             continue
         if controller not in topmost:
             topmost[controller] = await _topmost(controller, targets, patience)
@@ -266,10 +273,26 @@ async def match_pods(
         if top is None:
             continue
         candidates = by_target.get(top.key)
-        found = controlling(pod.metadata, top, candidates) if candidates else None
+        found = controlling(meta, top, candidates) if candidates else None
         if found is not None:
-            matched.setdefault(key_of(found.vpa), []).append(pod)
+            owned = matched.setdefault(key_of(found.vpa), {})
+            owned.setdefault(controller, []).extend(group)
     return matched
+
+
+async def _alike(
+    pods: Iterable[LivePod], namespaces: Collection[str]
+) -> Collection[Sequence[LivePod]]:
+    """Pods of these namespaces, together where their owners and labels are the same objects."""
+    alike: dict[tuple[str, int, int], list[LivePod]] = {}
+    for number, pod in enumerate(pods):
+        if number % _SLICE == _SLICE - 1:
+            await asyncio.sleep(0)
+        meta = pod.metadata
+        if meta.namespace in namespaces:
+            key = (meta.namespace, id(meta.owner_references), id(meta.labels))
+            alike.setdefault(key, []).append(pod)
+    return alike.values()
 
 
 async def _topmost(
@@ -289,9 +312,9 @@ async def _topmost(
         return None
 
 
-def freeze(
+async def freeze(
     selected: Iterable[SelectedVpa],
-    matched: Mapping[tuple[str, str], Sequence[LivePod]],
+    matched: Matched,
     caches: Caches,
     *,
     living: frozenset[str],
@@ -303,39 +326,37 @@ def freeze(
     still to come: with or without pods, they are looked at.
     """
     limit_ranges = caches.limit_ranges.snapshot
+    terminating = frozenset(
+        pod.metadata.uid
+        for pod in caches.pods.snapshot.items()
+        if pod.metadata.deletion_timestamp is not None
+    )
     autoscaled = []
-    for candidate in selected:
+    for number, candidate in enumerate(selected):
+        if number % _SLICE == _SLICE - 1:
+            await asyncio.sleep(0)
         vpa = candidate.vpa
-        pods = matched.get(key_of(vpa), ())
+        groups = matched.get(key_of(vpa), {})
         owed = owing.get(vpa.metadata.uid, ())
         mode = update_mode(vpa)
-        if not (pods or owed) or mode is None or not acts(vpa):
+        if not (groups or owed) or mode is None or not acts(vpa):
             continue
-        owned = {pod.metadata.uid: controller_of(pod.metadata) for pod in pods}
-        controllers = {uid: owner for uid, owner in owned.items() if owner is not None}
-        sizes = {owner: group_size(owner, caches) for owner in {*controllers.values(), *owed}}
         autoscaled.append(
             AutoscaledPods(
                 vpa=vpa,
                 mode=mode,
-                pods=tuple(pods),
-                controllers=controllers,
-                replicas={owner: replicas_of(owner, caches) for owner in controllers.values()},
+                pods=tuple(chain.from_iterable(groups.values())),
+                controllers={
+                    pod.metadata.uid: owner for owner, pods in groups.items() for pod in pods
+                },
+                replicas={owner: replicas_of(owner, caches) for owner in groups},
                 limit_ranges=tuple(
                     item.spec for item in limit_ranges.in_namespace(vpa.metadata.namespace)
                 ),
-                sizes=sizes,
+                sizes={owner: group_size(owner, caches) for owner in {*groups, *owed}},
             )
         )
-    return ClusterSnapshot(
-        autoscaled=tuple(autoscaled),
-        living=living,
-        terminating=frozenset(
-            pod.metadata.uid
-            for pod in caches.pods.snapshot.items()
-            if pod.metadata.deletion_timestamp is not None
-        ),
-    )
+    return ClusterSnapshot(autoscaled=tuple(autoscaled), living=living, terminating=terminating)
 
 
 def replicas_of(controller: Controller, caches: Caches) -> int | None:

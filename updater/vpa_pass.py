@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
-from common.annotations import boosted_containers
+from common.annotations import boosted_containers, is_boosted
 from common.api.autoscaling import UpdateMode
 from common.api.core import Pod
 from common.quantity import QuantityError
@@ -145,7 +145,7 @@ class VpaPass:
                 pods,
                 replicas=scaled.replicas.get(controller),
                 out={pod.metadata.uid for pod in pods if self._is_out(pod)},
-                boosted=any(boosted_containers(pod.metadata.annotations) for pod in pods),
+                boosted=any(is_boosted(pod.metadata.annotations) for pod in pods),
                 mode=scaled.mode,
                 policy=rules,
             )
@@ -175,8 +175,10 @@ class VpaPass:
                 features=self._rules.features,
                 now=self._now,
             )
-            if isinstance(judged, Decision):  # refusals from now on are not in a row with earlier
-                self._ledger.settle(pod, judged, replace(memory, refusal=None))
+            if isinstance(judged, Decision):
+                if memory.refusal is not None:  # those from now on are not in a row with earlier
+                    memory = replace(memory, refusal=None)
+                self._ledger.settle(pod, judged, memory)
             else:
                 self._ledger.remember(pod, memory)
                 candidates.append(judged)
