@@ -221,9 +221,9 @@ async def test_a_snapshot_stays_as_it_was() -> None:
             assert first.get("shop", "a") is not None
             assert last.get("shop", "a") is None
             assert first.get("other", "x") is last.get("other", "x")
-            before, after = first.by_namespace(), last.by_namespace()
-            assert before["other"] is after["other"]  # nothing happened there
-            assert before["shop"] is not after["shop"]
+            was, now = first.by_namespace(), last.by_namespace()
+            assert was["other"] is now["other"]  # nothing happened there
+            assert was["shop"] is not now["shop"]
             assert sorted(last.namespaces()) == ["other", "shop"]
 
 
