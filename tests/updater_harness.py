@@ -14,6 +14,7 @@ from common.api.core import Pod
 from common.errors import KubeError
 from common.features import FeatureGates
 from common.patches import Operation
+from common.runtime.clock import Clock
 from common.target.owners import Controller
 from updater.attempts import Attempts
 from updater.cycle import Pass
@@ -151,6 +152,7 @@ async def run(
     present: Present | None = None,
     seconds: float = 60,
     registry: CollectorRegistry | None = None,
+    clock: Clock | None = None,
 ) -> Attempts:
     current = Pass(
         given,
@@ -160,7 +162,7 @@ async def run(
         hands=hands,
         metrics=Metrics(registry or CollectorRegistry()),
         turns=turns or Turns(),
-        clock=StoppedClock(),
+        clock=clock or StoppedClock(),
         admission_ready=admission_ready,
         deadline=asyncio.get_running_loop().time() + seconds,
         stop=asyncio.Event(),

@@ -115,6 +115,8 @@ def after_refused_resize(
     if is_infeasible(error, mode=mode):
         infeasible = Infeasible(targets=targets, reported=False)
         return decision, replace(memory, infeasible=infeasible, refusal=None)
+    if decision.reason is Reason.GONE:
+        return decision, replace(memory, refusal=None)  # nobody refused anything
     pause = back_off(decision, tries=tries, interval=interval) or pace
     refusal = Refusal(reason=decision.reason, tries=tries, until=now + pause, targets=targets)
     if decision.action is Action.WAIT and pause:

@@ -1,13 +1,13 @@
 """Mode by state by budget: what a pass sends about one pod, and why, as tables like the spec's.
 
-Each cell runs a whole pass over a VPA of its own. ``web-0`` is the pod in question, far below
-its range; the other pods of its group have what they should have. ``-`` means that the pass
-takes no notice of the pod at all.
+The tables are ``matrix.md``, and ``refusals.md`` for what the API server may say. Each cell runs a
+whole pass over a VPA of its own. ``web-0`` is the pod in question, far below its range; the other
+pods of its group have what they should have. ``-`` means that the pass takes no notice of the pod.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,19 @@ from common.api.core import (
     PodSpec,
     PodStatus,
     ResourceRequirements,
+)
+from common.errors import (
+    BadRequestError,
+    Cause,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    KubeError,
+    NotFoundError,
+    ServerError,
+    TooManyRequestsError,
+    UnauthorizedError,
+    UnreachableError,
 )
 from common.features import FeatureGates
 from common.resources import parse_quantities
@@ -240,6 +253,71 @@ async def test_matrix(case: Case) -> None:
     verb = case.want.split()[0]
     assert hands.resized == (["web-0"] if verb == "resize" else [])
     assert hands.evicted == (["web-0"] if verb == "evict" else [])
+
+
+@dataclass(frozen=True, slots=True)
+class PassesLater:
+    """A clock that is so many passes on."""
+
+    passes: int
+
+    def now(self) -> datetime:
+        return NOW + self.passes * Rules().interval
+
+
+CAPACITY, PLATFORM = Cause(reason="NodeCapacity"), Cause(reason="UnsupportedPlatform")
+ANSWERS: dict[str, KubeError] = {
+    "403 NodeCapacity": ForbiddenError("no", reason="Forbidden", causes=(CAPACITY,)),
+    "403 another cause": ForbiddenError("no", reason="Forbidden", causes=(PLATFORM,)),
+    "403 exceeded quota": ForbiddenError("exceeded quota: shop", reason="Forbidden"),
+    "403 RBAC": ForbiddenError("may not", reason="Forbidden"),
+    "422": InvalidError("no", reason="Invalid"),
+    "400": BadRequestError("admission webhook denied the request"),
+    "404 without the subresource": NotFoundError("no such path", reason="NotFound"),
+    "404 that names the pod": NotFoundError("no", reason="NotFound", kind="pods", name="web-0"),
+    "401": UnauthorizedError("who?"),
+    "409": ConflictError("stale"),
+    "429": TooManyRequestsError("slow down"),
+    "500": ServerError("trouble", status=500),
+    "504": ServerError("time-out", status=504),
+    "no answer": UnreachableError("away"),
+}
+
+
+def rows(text: str) -> Iterator[tuple[str, UpdateMode, str, str, int]]:
+    """Answer, mode, what the first and the third pass come to, and the resizes of all three."""
+    for line in text.splitlines():
+        answer, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        if answer in ANSWERS:
+            for mode, at in ((UpdateMode.IN_PLACE_OR_RECREATE, 0), (UpdateMode.IN_PLACE, 3)):
+                first, third, resizes = cells[at : at + 3]
+                yield answer, mode, first, third, int(resizes)
+
+
+REFUSALS = tuple(rows(Path(__file__).with_name("refusals.md").read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize(("answer", "mode", "first", "third", "resizes"), REFUSALS)
+async def test_refusals(
+    answer: str, mode: UpdateMode, first: str, third: str, resizes: int
+) -> None:
+    hands, attempts, told = Hands(resize_errors={"web-0": ANSWERS[answer]}), Attempts(), []
+    rules = Rules(features=FeatureGates(in_place=True), checks_outcomes=False)
+    given = cluster(STATES["none"], BUDGETS["open"], mode)
+    for number in range(3):
+        clock = PassesLater(number)
+        attempts = await run(given, hands, attempts=attempts, rules=rules, clock=clock)
+        decision = attempts.of("uid-web-0").decision
+        assert decision is not None
+        told.append(f"{decision.action.value} {decision.reason.value}")
+    assert (told[0], told[2]) == (first, third)
+    assert hands.resized == ["web-0"] * resizes
+    assert hands.evicted == (["web-0"] if third.startswith("evict") else [])
+
+
+def test_every_answer_is_in_the_table() -> None:
+    assert {row[0] for row in REFUSALS} == set(ANSWERS)
+    assert len(REFUSALS) == 2 * len(ANSWERS)
 
 
 def test_no_state_and_no_budget_is_forgotten_and_no_cell_is_there_twice() -> None:
