@@ -24,7 +24,10 @@ from updater_harness import NAMES, OPEN, StoppedClock, run, snapshot
 
 COMPONENT = "updater"
 LABELS = VpaLabels("1", UpdateMode.RECREATE, "web", "default")
-OUR_OWN_FLAGS = {"in-place-deferred-timeout", "in-place-in-progress-timeout", "logging-format"}
+OUR_OWN_FLAGS = {
+    *("debug-endpoints", "event-burst", "event-driven", "event-qps", "eviction-outcome-check"),
+    *("in-place-deferred-timeout", "in-place-in-progress-timeout", "logging-format"),
+}
 
 
 def observed() -> CollectorRegistry:
