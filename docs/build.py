@@ -70,8 +70,6 @@ GATES: Mapping[str, str] = {
     "PerVPAConfig": "Per VPA instead of by flag: `evictAfterOOMSeconds`, `oomBumpUpRatio`, "
     "`oomMinBumpUp`, `memoryAggregationIntervalSeconds` and `memoryAggregationIntervalCount`.",
 }
-# By name of the field: flags of what isn't supported yet; they are accepted, and nobody reads them.
-NOT_YET: Sequence[str] = ("external_metrics_cpu_metric", "external_metrics_memory_metric")
 NOTES: Mapping[str, str] = {"leader_elect_resource_lock": "Any other value is taken for it."}
 
 FLAGS = """\
@@ -102,12 +100,6 @@ ELECTION = """\
 ## Leader election
 
 recommender and updater have these, and each its own `--leader-elect-resource-name`.
-"""
-UNSUPPORTED = """\
-### Not supported yet
-
-External metrics. `--use-external-metrics` is refused at start; these are accepted, so that
-manifests need no change, and have no effect.
 """
 METRICS = """\
 Each component serves its metrics at `/metrics` on its ops address, as Prometheus text or as
@@ -168,10 +160,7 @@ def flags_page() -> str:
             parts += [f"{about} See `python -P -m {program} --help`.\n", _flag_table(fields, None)]
             continue
         own = [field for field in fields if field.name not in shared | electing]
-        unsupported = [field for field in own if field.name in NOT_YET]
-        parts.append(_flag_table((field for field in own if field not in unsupported), known))
-        if unsupported:
-            parts += [UNSUPPORTED, _flag_table(unsupported, known)]
+        parts.append(_flag_table(own, known))
     return "\n".join(parts)
 
 

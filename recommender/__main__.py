@@ -34,6 +34,8 @@ from recommender.publishing import Publisher, Routine
 from recommender.settings import Settings
 from recommender.sources.checkpoint_store import CheckpointStore
 from recommender.sources.cluster import PodLoader, VpaLoader
+from recommender.sources.external_metrics import ExternalMetrics
+from recommender.sources.fetched import UsageSource
 from recommender.sources.followed import Followed
 from recommender.sources.metrics_server import MetricsServer
 from recommender.sources.prometheus import Prometheus, Server, read_token
@@ -162,7 +164,7 @@ def assemble(settings: Settings, followed: Followed, metrics: Metrics, clock: Cl
         ingestion=Ingestion(
             followed,
             usage,
-            source=MetricsServer(followed.client, namespace=namespace, workers=workers),
+            source=_usage_source(settings, followed.client, usage),
             began=None if past is None else began,
             metrics=metrics,
             clock=clock,
@@ -195,6 +197,19 @@ def assemble(settings: Settings, followed: Followed, metrics: Metrics, clock: Cl
         metrics=metrics,
         clock=clock,
     )
+
+
+def _usage_source(settings: Settings, client: KubeClient, usage: Usage) -> UsageSource:
+    workers = settings.update_worker_count
+    if settings.use_external_metrics:
+        return ExternalMetrics(
+            client,
+            usage,
+            metrics=settings.external_metrics,
+            container_label=settings.container_name_label,
+            workers=workers,
+        )
+    return MetricsServer(client, namespace=settings.vpa_object_namespace, workers=workers)
 
 
 def prometheus_server(settings: Settings, environ: Mapping[str, str]) -> Server:

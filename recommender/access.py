@@ -1,7 +1,7 @@
 """What the recommender calls; ``deploy/rbac`` grants this and nothing more."""
 
 from common.kube import targets
-from common.kube.endpoints import CHECKPOINTS, EVENTS, LEASES, POD_METRICS, PODS, VPAS
+from common.kube.endpoints import CHECKPOINTS, EVENTS, LEASES, POD_METRICS, PODS, VPAS, Access
 
 ACCESS = (
     *targets.ACCESS,
@@ -15,3 +15,6 @@ ACCESS = (
     LEASES.access("create"),
     LEASES.access("get", "update", names=("vpa-recommender", "vpa-recommender-lease")),
 )
+
+# With --use-external-metrics, which our manifests don't set: resources are called as metrics are.
+EXTERNAL_METRICS = (Access("external.metrics.k8s.io", "*", ("list",)),)

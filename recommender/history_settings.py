@@ -1,11 +1,12 @@
 """The flags about usage from elsewhere: Prometheus history and external metrics."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
 from common.errors import ConfigError
 from common.flags import boolean, duration, flag
+from common.resources import CPU, MEMORY
 from recommender.sources.promql import (
     ContainerLabels,
     PodLabels,
@@ -41,13 +42,17 @@ class HistorySettings:
         "--use-external-metrics",
         default=False,
         parse=boolean,
-        help="Take usage from external.metrics.k8s.io.",
+        help="Take usage from external.metrics.k8s.io, pod by pod.",
     )
     external_metrics_cpu_metric: str = _text(
-        "--external-metrics-cpu-metric", "", "Name of the external metric with CPU usage."
+        "--external-metrics-cpu-metric",
+        "",
+        "Name of the external metric with CPU usage; empty: none is asked for.",
     )
     external_metrics_memory_metric: str = _text(
-        "--external-metrics-memory-metric", "", "Name of the external metric with memory usage."
+        "--external-metrics-memory-metric",
+        "",
+        "Name of the external metric with memory usage; empty: none is asked for.",
     )
     prometheus_address: str = _text(
         "--prometheus-address", "http://prometheus.monitoring.svc", "URL of Prometheus."
@@ -105,7 +110,7 @@ class HistorySettings:
         "--container-pod-name-label", "pod_name", "Label with the name of a container's pod."
     )
     container_name_label: str = _text(
-        "--container-name-label", "name", "Label with a container's name."
+        "--container-name-label", "name", "Label with a container's name, also of external metrics."
     )
 
     def __post_init__(self) -> None:
@@ -121,11 +126,14 @@ class HistorySettings:
             )
         if self.has_past:
             _ = self.query_timeout, self.wanted
-        if self.use_external_metrics:
-            raise ConfigError(
-                "--use-external-metrics is not supported yet: leave the flag out, and usage "
-                "is read from metrics.k8s.io"
-            )
+
+    @property
+    def external_metrics(self) -> Mapping[str, str]:
+        """The name of the external metric of each resource; empty: there is none."""
+        return {
+            CPU: self.external_metrics_cpu_metric,
+            MEMORY: self.external_metrics_memory_metric,
+        }
 
     @property
     def has_past(self) -> bool:

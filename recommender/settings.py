@@ -250,6 +250,8 @@ class Settings(CommonSettings, LeaderElectionSettings, HistorySettings):
         found = []
         if self.min_checkpoints != _MIN_CHECKPOINTS:
             found.append("--min-checkpoints has no effect")
+        if self.use_external_metrics and not any(self.external_metrics.values()):
+            found.append("--use-external-metrics without the name of a metric: there is no usage")
         if self.humanize_memory:
             found.append("--humanize-memory is deprecated, use --round-memory-bytes")
         if self.round_cpu_millicores <= 0:

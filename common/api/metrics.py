@@ -1,6 +1,8 @@
-"""``metrics.k8s.io/v1beta1``: what containers use."""
+"""``metrics.k8s.io/v1beta1`` and ``external.metrics.k8s.io/v1beta1``: what containers use."""
 
 from collections.abc import Mapping
+
+import msgspec
 
 from common.api.base import QuantityJson, Time, Wire
 
@@ -27,3 +29,17 @@ class PodMetrics(Wire, frozen=True, kw_only=True, gc=False):
     timestamp: Time | None = None
     window: str = ""
     containers: tuple[ContainerMetrics, ...] | None = None
+
+
+class ExternalMetricValue(Wire, frozen=True, kw_only=True):
+    """One value of a metric from outside the cluster."""
+
+    metric_labels: Mapping[str, str] | None = None
+    timestamp: Time | None = None
+    value: QuantityJson = None
+
+
+class ExternalMetricValueList(Wire, frozen=True, kw_only=True):
+    """The values of one metric that a selector matches."""
+
+    items: tuple[msgspec.Raw, ...] | None = None

@@ -1,8 +1,12 @@
 """Each service account may do what its component declares that it calls, and nothing else."""
 
+import re
+import textwrap
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
+import yaml
 
 import admission.access
 import certs.access
@@ -30,6 +34,16 @@ def test_an_account_may_do_what_its_component_calls(
 ) -> None:
     may, does = granted(bound_roles(account)), declared(access)
     assert (sorted(does - may), sorted(may - does)) == ([], []), "(missing, excess)"
+
+
+def test_the_operations_page_tells_what_external_metrics_take() -> None:
+    """Our manifests don't set the flag, so they don't grant it either."""
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text("utf-8")
+    (block,) = re.findall(r"^    apiVersion: rbac[^\n]*\n(?:    [^\n]*\n)*", page, re.MULTILINE)
+    role, binding = yaml.safe_load_all(textwrap.dedent(block))
+    assert granted([role]) == declared(recommender.access.EXTERNAL_METRICS)
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert [subject["name"] for subject in binding["subjects"]] == ["vpa-recommender"]
 
 
 def test_roles_of_one_namespace_are_about_leases_and_the_secret_alone() -> None:

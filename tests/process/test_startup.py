@@ -37,7 +37,6 @@ def mistakes(busy: int) -> Iterator[Mistake]:
     for component, flag, complaint in (
         ("recommender", "--recommender-interval=5", "not a duration"),
         ("recommender", "--prometheus-bearer-token-file=/nowhere/token", "can't read"),
-        ("recommender", "--use-external-metrics", "not supported yet"),
         ("updater", "--updater-interval=soon", "--updater-interval"),
         ("admission", f"--port={busy}", f"can't listen on :{busy}"),
         ("admission", "--tls-cert-file=/nowhere/cert", "can't read /nowhere/cert"),

@@ -15,7 +15,6 @@ from recommender.settings import Settings
         pytest.param("--recommender-interval=0s", "must be positive", id="no interval"),
         pytest.param("--cpu-histogram-decay-half-life=-1s", "must be positive", id="half-life"),
         pytest.param("--update-worker-count=0", "must be 1 or more", id="no workers"),
-        pytest.param("--use-external-metrics", "not supported yet", id="external metrics"),
         pytest.param("--container-recommendation-max-allowed-cpu=x", "not a quantity", id="cap"),
     ],
 )
@@ -89,6 +88,10 @@ def test_seconds_instead_of_hours() -> None:
         pytest.param([], 0, id="none"),
         pytest.param(["--min-checkpoints=10"], 0, id="the default"),
         pytest.param(["--min-checkpoints=9", "--humanize-memory"], 2, id="two"),
+        pytest.param(["--use-external-metrics"], 1, id="external metrics without a name"),
+        pytest.param(
+            ["--use-external-metrics", "--external-metrics-cpu-metric=c"], 0, id="with a name"
+        ),
         pytest.param(["--round-cpu-millicores=0", "--round-memory-bytes=-1"], 2, id="rounding"),
     ],
 )

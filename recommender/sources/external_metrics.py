@@ -1,0 +1,130 @@
+"""Usage from external.metrics.k8s.io: one question for each pod of a VPA and each resource.
+
+Source: recommender.md 12.3; ``externalMetricsClient``,
+vertical-pod-autoscaler/pkg/recommender/input/metrics/metrics_source.go.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import msgspec
+
+from common.api.metrics import (
+    ContainerMetrics,
+    ExternalMetricValue,
+    ExternalMetricValueList,
+    MetricsMeta,
+    PodMetrics,
+)
+from common.errors import DecodeError, KubeError
+from common.kube.client import KubeClient
+from recommender.model.keys import PodKey
+from recommender.model.usage import Usage
+from recommender.sources.fetched import OK, Answer, Fetched
+from recommender.workers import spread
+
+_ROOT = "/apis/external.metrics.k8s.io/v1beta1"
+_HOPELESS = 100  # questions without a single answer: whoever serves the metrics is down
+
+_lists = msgspec.json.Decoder(ExternalMetricValueList)
+_values = msgspec.json.Decoder(ExternalMetricValue)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    pod: PodKey
+    resource: str
+    metric: str
+    selector: str
+
+
+class ExternalMetrics:
+    """Asks for the usage of every pod that a VPA looks at.
+
+    One question that fails costs itself; the reference drops all usage of the cycle. A resource
+    whose metric has no name isn't asked for, and then there are no samples of it (Q8).
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        usage: Usage,
+        *,
+        metrics: Mapping[str, str],
+        container_label: str,
+        workers: int,
+    ) -> None:
+        """``metrics`` has the name of each resource's metric; empty: there is none.
+
+        ``container_label`` is the label of a value that names its container.
+        """
+        self._client = client
+        self._usage = usage
+        self._metrics = {resource: name for resource, name in metrics.items() if name}
+        self._container_label = container_label
+        self._workers = workers
+
+    async def fetch(self, namespaces: Collection[str]) -> Fetched:
+        """The latest usage; ``namespaces`` are those that have VPAs."""
+        found: list[PodMetrics] = []
+        answers: list[Answer] = []
+        answered = False
+
+        async def ask(question: _Question) -> None:
+            nonlocal answered
+            if not self._client.reachable or (len(answers) >= _HOPELESS and not answered):
+                return
+            place = f"{question.pod.namespace}/{question.pod.name} {question.metric}"
+            try:
+                used = await self._ask(question)
+            except (KubeError, DecodeError) as error:
+                answers.append(Answer.failed(place, error))
+            else:
+                answered = True
+                found.append(used)
+                answers.append(Answer(place=place, outcome=OK))
+
+        await spread(self._questions(namespaces), ask, workers=self._workers)
+        return Fetched(metrics=tuple(found), answers=tuple(answers))
+
+    def _questions(self, namespaces: Collection[str]) -> Iterator[_Question]:
+        # A copy: the model may change while answers are awaited.
+        for pod, tracked in list(self._usage.pods.items()):
+            if pod.namespace not in namespaces:
+                continue
+            for key in sorted(tracked.label_set.autoscalers):
+                autoscaler = self._usage.autoscalers.get(key)
+                if autoscaler is None:
+                    continue
+                selector = ",".join(filter(None, (str(autoscaler.selector), f"pod={pod.name}")))
+                for resource, metric in self._metrics.items():
+                    yield _Question(pod=pod, resource=resource, metric=metric, selector=selector)
+
+    async def _ask(self, question: _Question) -> PodMetrics:
+        """The values of one metric, with the time of the first of them.
+
+        Raises:
+            KubeError: there was no answer.
+            DecodeError: it is no list of values.
+        """
+        namespace, metric = quote(question.pod.namespace, safe=""), quote(question.metric, safe="")
+        path = f"{_ROOT}/namespaces/{namespace}/{metric}"
+        query = {"labelSelector": question.selector}
+        body = await self._client.request("GET", path, query=query, retry=False)
+        try:
+            values = [_values.decode(item) for item in _lists.decode(body).items or ()]
+        except msgspec.DecodeError as error:
+            raise DecodeError(f"{path} is no list of metric values: {error}") from error
+        named = [(value, value.metric_labels or {}) for value in values]
+        return PodMetrics(
+            metadata=MetricsMeta(name=question.pod.name, namespace=question.pod.namespace),
+            timestamp=values[0].timestamp if values else None,
+            containers=tuple(
+                ContainerMetrics(
+                    name=labels[self._container_label], usage={question.resource: value.value}
+                )
+                for value, labels in named
+                if self._container_label in labels
+            ),
+        )

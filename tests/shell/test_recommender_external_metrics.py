@@ -1,0 +1,125 @@
+"""Usage from external.metrics.k8s.io: a question for each pod of a VPA and each metric."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from fake_api import FakeApi, Reply, status
+from recommender_harness import METRICS, START, pod, prepare, running, target, written
+
+ROOT = "GET /apis/external.metrics.k8s.io/v1beta1/namespaces/shop"
+CPU, MEMORY = f"{ROOT}/used-cores", f"{ROOT}/used-bytes"
+FLAGS: dict[str, Any] = {
+    "use_external_metrics": True,
+    "external_metrics_cpu_metric": "used-cores",
+    "external_metrics_memory_metric": "used-bytes",
+}
+CHECKPOINT = "PATCH /apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalercheckpoints"
+
+
+def values(*items: Any) -> Reply:
+    kind = {"kind": "ExternalMetricValueList", "apiVersion": "external.metrics.k8s.io/v1beta1"}
+    return Reply(body={**kind, "metadata": {}, "items": list(items)})
+
+
+def value(text: Any, **labels: str) -> Any:
+    return {
+        "metricName": "used",
+        "metricLabels": labels or {"name": "app"},
+        "timestamp": START.isoformat(),
+        "value": text,
+    }
+
+
+async def test_usage_of_every_pod_of_a_vpa() -> None:
+    async with FakeApi() as api:
+        prepare(api, pods=[pod(), pod("web-2"), pod("other", app="other")])
+        api.on(CPU, values(value("100m")))
+        api.on(MEMORY, values(value("1Gi")))
+        async with running(api, **FLAGS) as process:
+            await process.cycle()
+            asked = {"scope": "part", "outcome": "ok"}
+            assert process.sample("vpa_recommender_usage_requests_total", **asked) == 4
+        assert METRICS not in api.routes
+        questions = [one.query["labelSelector"] for one in api.requests if "external" in one.path]
+        assert sorted(questions) == [
+            *("app=web,pod=web-1", "app=web,pod=web-1"),
+            *("app=web,pod=web-2", "app=web,pod=web-2"),
+        ]
+        assert target(api)["cpu"] == "126m"
+        assert int(target(api)["memory"]) > 2**30
+
+
+async def test_containers_are_told_apart_by_the_flag_s_label() -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        api.on(
+            CPU,
+            values(
+                value("9", container="sidecar"),
+                value("100m", container="app"),
+                value("8", name="app"),
+            ),
+        )
+        api.on(MEMORY, values())
+        async with running(api, container_name_label="container", **FLAGS) as process:
+            await process.cycle()
+        assert target(api)["cpu"] == "126m"
+
+
+async def test_a_resource_without_a_metric_gives_no_samples() -> None:
+    """The reference feeds zeros (Q8)."""
+    async with FakeApi() as api:
+        prepare(api)
+        api.on(CPU, values(value("100m")))
+        flags = {**FLAGS, "external_metrics_memory_metric": ""}
+        async with running(api, **flags) as process:
+            await process.cycle()
+        assert MEMORY not in api.routes
+        kept = written(api, f"{CHECKPOINT}/web-app")
+        assert kept["totalSamplesCount"] == 1
+        assert kept["memoryHistogram"].get("totalWeight", 0) == 0
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param(status(500, "InternalError"), id="trouble"),
+        pytest.param(status(404, "NotFound"), id="no such metric"),
+        pytest.param(Reply(body="<html>"), id="no JSON"),
+        pytest.param(values(7), id="no value"),
+        pytest.param(values(value("much")), id="no quantity"),
+    ],
+)
+async def test_one_question_fails_alone(reply: Reply) -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        api.on(CPU, values(value("100m")))
+        api.on(MEMORY, reply)
+        async with running(api, **FLAGS) as process:
+            await process.cycle()
+        assert target(api) == {"cpu": "126m", "memory": "250Mi"}
+
+
+async def test_failures_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="recommender.ingestion")
+    async with FakeApi() as api:
+        prepare(api)
+        api.on(CPU, values(value("100m")))
+        api.on(MEMORY, status(500, "InternalError"))
+        async with running(api, **FLAGS) as process:
+            await process.cycle()
+            await process.cycle()
+            api.on(MEMORY, values(value("1Gi")))
+            await process.cycle()
+    told = [one.message for one in caplog.records if one.name == "recommender.ingestion"]
+    assert told == ["usage of some pods is missing", "usage is there again"]
+
+
+async def test_who_answers_nothing_is_not_asked_for_every_pod() -> None:
+    async with FakeApi() as api:
+        prepare(api, pods=[pod(f"web-{number}") for number in range(300)])
+        async with running(api, **FLAGS) as process:
+            await process.cycle()
+        assert 100 <= sum("external" in one.path for one in api.requests) <= 110
