@@ -8,8 +8,10 @@ from random import Random
 
 import pytest
 from msgspec import structs
+from prometheus_client import CollectorRegistry
 
-from common.api.autoscaling import VerticalPodAutoscaler
+from common.annotations import boosted_containers
+from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.core import Pod
 from common.patches import Operation
 from random_cluster import RandomCluster, random_cluster
@@ -19,6 +21,7 @@ from updater.plan import IdleHands, rehearse
 from updater_harness import NOW, StoppedClock, run
 
 CLUSTERS = 300
+_ACTING = (UpdateMode.AUTO, UpdateMode.RECREATE, UpdateMode.IN_PLACE_OR_RECREATE)
 
 
 @dataclass(slots=True)
@@ -57,13 +60,20 @@ async def planned(given: RandomCluster, hands: IdleHands) -> dict[str, Decision]
     )
 
 
-async def acted(given: RandomCluster, hands: IdleHands) -> Attempts:
+def is_boosted(pod: Pod) -> bool:
+    return bool(boosted_containers(pod.metadata.annotations))
+
+
+async def acted(
+    given: RandomCluster, hands: IdleHands, *, registry: CollectorRegistry | None = None
+) -> Attempts:
     return await run(
         given.snapshot,
         hands,
         attempts=given.attempts,
         rules=given.rules,
         admission_ready=given.admission_ready,
+        registry=registry,
     )
 
 
@@ -82,6 +92,30 @@ async def test_what_is_planned_is_what_is_done(seed: int) -> None:
         settled = plan.get(uid, given.attempts.of(uid).decision)
         assert told(settled) == told(after.of(uid).decision)
     assert Counter(map(str, thought.calls)) == Counter(map(str, done.calls))
+
+
+async def test_every_pod_ends_once_and_only_those_end_that_a_mode_acts_on() -> None:
+    for seed in range(CLUSTERS):
+        given = random_cluster(seed, now=NOW)
+        registry = CollectorRegistry()
+        await acted(given, SlowHands(random=Random(seed)), registry=registry)
+        counted = sum(
+            sample.value
+            for metric in registry.collect()
+            for sample in metric.samples
+            if sample.name == "vpa_updater_candidate_pods"
+        )
+        plan = await planned(given, IdleHands())
+        assert counted == len(plan)
+        for scaled in given.snapshot.autoscaled:
+            live = {pod.metadata.uid for pod in scaled.pods}
+            gone = {uid for uid in live if given.attempts.of(uid).evicted}
+            gated = scaled.mode is UpdateMode.IN_PLACE and given.rules.features.in_place
+            if scaled.mode in _ACTING or gated:
+                assert live & plan.keys() == live - gone
+            else:  # nothing but boosts is taken back
+                boosted = {pod.metadata.uid for pod in scaled.pods if is_boosted(pod)}
+                assert live & plan.keys() <= boosted - gone
 
 
 async def test_a_plan_leaves_no_trace(caplog: pytest.LogCaptureFixture) -> None:
