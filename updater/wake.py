@@ -88,7 +88,8 @@ def _has_others(old: Pod, new: Pod) -> bool:
 def rest_after(seconds: float) -> float:
     """How long to rest after a pass that took so many seconds, whatever the news.
 
-    Where there is always news, as in the largest clusters, passes take a tenth of the time.
+    Where there is always news, as in the largest clusters, passes take a tenth of the time, or
+    what those of the interval take.
     """
     return max(_SHORTEST_REST, _REST_PER_WORK * seconds)
 
