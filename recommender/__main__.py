@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
+from functools import partial
 
 from common.errors import DecodeError, KubeError
 from common.flags import read_flags
@@ -89,6 +90,7 @@ async def recommend(settings: Settings, clock: Clock) -> None:
         recommender = assemble(settings, followed, metrics, clock)
         campaign = leader_election(settings, settings.leader_elect_resource_name, client, clock)
         background = [ops.run, *followed.background, *recommender.background]
+        background.append(partial(_spare_listed, followed))
         if campaign is not None:
             background.append(campaign.run)
 
@@ -99,17 +101,36 @@ async def recommend(settings: Settings, clock: Clock) -> None:
                 return
             if not await _start(recommender, stop):
                 return
-            gc.collect()
-            gc.freeze()  # what was listed stays; the collector need not look at it again
+            gc.freeze()  # the history stays, too
             health.arm()
+            is_first = True
 
             async def cycle() -> None:
+                nonlocal is_first
                 await recommender.run_once()
                 health.beat()
+                if is_first:
+                    gc.freeze()  # and what became of it all
+                    is_first = False
 
             await every(settings.interval.total_seconds(), cycle, stop=stop)
 
         await serve(work, background=tuple(background))
+
+
+async def _spare_listed(followed: Followed) -> None:
+    """Keep the garbage collector off what the caches list.
+
+    It stays, and there are millions of objects: to look through all of them again and again
+    would block the event loop for half a second each time.
+    """
+    gc.disable()
+    try:
+        await followed.wait_listed()
+    finally:
+        gc.freeze()
+        gc.enable()
+    await asyncio.Event().wait()
 
 
 async def _start(recommender: Recommender, stop: asyncio.Event) -> bool:

@@ -62,10 +62,14 @@ class Followed:
         """Whether the API server answers, and every cache follows it."""
         return self.client.reachable and all(cache.fresh for cache in self._caches)
 
-    async def wait_synced(self) -> None:
-        """Wait until every cache has listed; from then on OOM kills count as new."""
+    async def wait_listed(self) -> None:
+        """Wait until every cache has listed."""
         for cache in self._caches:
             await cache.wait_synced()
+
+    async def wait_synced(self) -> None:
+        """Wait until every cache has listed; from then on OOM kills count as new."""
+        await self.wait_listed()
         self.ooms.go_live()
 
     @property
