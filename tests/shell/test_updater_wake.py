@@ -88,6 +88,14 @@ class Shop:
         pytest.fail(f"only {self.resizes()}")
 
 
+def passes() -> float:
+    """How many there were."""
+    count = prometheus_client.REGISTRY.get_sample_value(
+        "vpa_updater_execution_latency_seconds_count", {"step": "total"}
+    )
+    return count or 0.0
+
+
 class InShop(Protocol):
     """Runs a test beside an updater with the flag, or without."""
 
@@ -145,7 +153,10 @@ def test_a_group_is_through_wave_by_wave(in_shop: InShop) -> None:
         await shop.recommend("600m")
         assert await shop.resized(1) < SECONDS
         assert await shop.resized(3) < 3 * SECONDS
+        await asyncio.sleep(INTERVAL)
+        before = passes()
         await asyncio.sleep(3 * INTERVAL)
+        assert passes() - before == 3  # where nothing happens the interval alone wakes it
         assert shop.resizes() == [200, 200, 200]
 
     in_shop(test, event_driven=True)
