@@ -1,19 +1,45 @@
-"""Whether the pods that would take the place of evicted ones could be created at all (D30)."""
+"""Whether the pod that would take an evicted one's place may be expected to come up right."""
 
 from collections.abc import Sequence
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
+from common.quantity import QuantityError
 from common.recommendation.refusals import refusal
+from updater.decision import Decision, Reason, leave, wait
+from updater.probation import Probation
 
 
 class Replacements:
-    """Asks once for the pods of a VPA that are alike: the answer costs as much as an admission."""
+    """Decides for one VPA: by what its evictions came to, and by what its namespace allows (D30).
 
-    def __init__(self, vpa: VerticalPodAutoscaler, limit_ranges: Sequence[LimitRangeSpec]) -> None:
+    What it takes to know that is dear, so who may not be evicted anyway isn't to be asked about.
+    And it is asked once for the pods that are alike: it costs as much as an admission.
+    """
+
+    def __init__(
+        self,
+        vpa: VerticalPodAutoscaler,
+        limit_ranges: Sequence[LimitRangeSpec],
+        probation: Probation | None,
+    ) -> None:
         self._vpa = vpa
         self._limit_ranges = limit_ranges
+        self._probation = probation
         self._known: dict[tuple[int, int], tuple[Pod, str]] = {}
+
+    def hold_up(self, pod: Pod) -> Decision | None:
+        """Why the pod is not to be evicted now, though everything else allows it."""
+        if self._probation is not None:
+            self._probation.observe()
+            allowed = self._probation.allowance()
+            if allowed.reason is not None and not allowed.allows_one:
+                return wait(allowed.reason, until=allowed.until)
+        try:
+            refused = self.refusal(pod)
+        except QuantityError:
+            return leave(Reason.UNREADABLE)
+        return wait(Reason.REPLACEMENT_WOULD_BE_REFUSED) if refused else None
 
     def refusal(self, pod: Pod) -> str:
         """Why a replacement of the pod would be refused, as a sentence; empty if it wouldn't be.

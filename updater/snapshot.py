@@ -10,7 +10,6 @@ from typing import Any, Self, TypeAlias
 
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.core import LimitRange, LimitRangeSpec, Pod
-from common.api.workloads import ReplicationController, Workload
 from common.errors import KubeError
 from common.features import FeatureGates
 from common.kube.cache import Cache, Change, Snapshot
@@ -19,6 +18,7 @@ from common.kube.endpoints import LIMIT_RANGES, VPAS, Endpoint
 from common.kube.targets import ControllerCaches, TargetError, Targets
 from common.target.controlling import SelectedVpa, controlling, target_key
 from common.target.owners import Controller, TargetKey, controller_of
+from updater.group_size import GroupSize, group_size, replicas_of
 from updater.live_pod import LivePod
 from updater.live_vpa import LiveVpa
 from updater.startup_boost import has_startup_boost
@@ -39,17 +39,6 @@ NOBODY_OWES: Mapping[str, Collection[Controller]] = {}
 
 Matched: TypeAlias = Mapping[tuple[str, str], Mapping[Controller, Sequence[LivePod]]]
 """The pods of each VPA, by its namespace and name, and by their direct controllers."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupSize:
-    """How many pods a controller is to have, and how many it has, on a node or not.
-
-    ``wanted`` is None where the controller is gone, or says nothing of that.
-    """
-
-    wanted: int | None = None
-    existing: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,42 +338,14 @@ async def freeze(
                 controllers={
                     pod.metadata.uid: owner for owner, pods in groups.items() for pod in pods
                 },
-                replicas={owner: replicas_of(owner, caches) for owner in groups},
+                replicas={owner: replicas_of(owner, caches.controllers) for owner in groups},
                 limit_ranges=tuple(
                     item.spec for item in limit_ranges.in_namespace(vpa.metadata.namespace)
                 ),
-                sizes={owner: group_size(owner, caches) for owner in {*groups, *owed}},
+                sizes={owner: group_size(owner, caches.controllers) for owner in {*groups, *owed}},
             )
         )
     return ClusterSnapshot(autoscaled=tuple(autoscaled), living=living, terminating=terminating)
-
-
-def replicas_of(controller: Controller, caches: Caches) -> int | None:
-    """How many pods a controller asks for; None where it is not found, or a kind of its own.
-
-    A DaemonSet tells the number of its ready pods, as the reference takes it.
-
-    Source: updater.md 5.
-    """
-    if controller.kind not in ("DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet"):
-        return None
-    found = caches.controllers.find(controller)
-    if controller.kind == "DaemonSet" and isinstance(found, Workload):
-        return found.status.number_ready
-    return found.spec.replicas if isinstance(found, Workload | ReplicationController) else None
-
-
-def group_size(controller: Controller, caches: Caches) -> GroupSize:
-    """How many pods a controller is to have, and has; a Job or a kind of its own doesn't tell."""
-    if controller.kind not in ("DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet"):
-        return GroupSize()
-    found = caches.controllers.find(controller)
-    if not isinstance(found, Workload | ReplicationController):
-        return GroupSize()
-    status = found.status
-    if controller.kind == "DaemonSet":
-        return GroupSize(status.desired_number_scheduled, status.current_number_scheduled)
-    return GroupSize(found.spec.replicas, status.replicas)
 
 
 def live_pods(pods: Snapshot[LivePod], namespaces: Iterable[str] | None = None) -> list[LivePod]:

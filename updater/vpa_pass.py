@@ -8,7 +8,6 @@ from functools import partial
 from common.annotations import boosted_containers, is_boosted
 from common.api.autoscaling import UpdateMode
 from common.api.core import Pod
-from common.quantity import QuantityError
 from common.target.owners import Controller
 from updater.abreast import Begin, act_abreast
 from updater.attempts import PodMemory
@@ -21,7 +20,7 @@ from updater.candidate import (
     plan_candidate,
     plan_unboost,
 )
-from updater.decision import Action, Decision, Reason, leave, wait
+from updater.decision import Action, Decision, Reason, wait
 from updater.disruption import ReplicaGroup, decide_eviction, groups_of, replica_group
 from updater.eviction_requirements import requirements_met
 from updater.ledger import Ledger
@@ -84,7 +83,7 @@ class VpaPass:
         meta = scaled.vpa.metadata
         labels = VpaLabels(size_label(len(self._live)), scaled.mode, meta.name, meta.namespace)
         self._probation = None if means.probations is None else means.probations.of(scaled)
-        self._replacements = Replacements(scaled.vpa, scaled.limit_ranges)
+        self._replacements = Replacements(scaled.vpa, scaled.limit_ranges, self._probation)
         self._work = Work(scaled, labels, self._groups(), self._probation)
         self._due: Sequence[tuple[Candidate, Reason]] = ()
 
@@ -322,7 +321,7 @@ class VpaPass:
     def _evict(self, candidate: Candidate, why: Reason) -> Decision | Begin:
         pod, decision = candidate.pod, self._decide_eviction(candidate, why)
         if decision.action is Action.EVICT:
-            decision = self._look_ahead(pod, decision)
+            decision = self._replacements.hold_up(pod) or decision
         if decision.action is not Action.EVICT:
             return decision
 
@@ -333,23 +332,6 @@ class VpaPass:
 
         counted = evict if self._probation is None else self._probation.counted(evict)
         return self._begin(pod, counted)
-
-    def _look_ahead(self, pod: Pod, decision: Decision) -> Decision:
-        """Whether the pod's replacement may be expected to come, and to come up as it should.
-
-        D30 and the outcomes of earlier evictions. What it takes to know that is dear, so who may
-        not be evicted anyway isn't asked.
-        """
-        if self._probation is not None:
-            self._probation.observe()
-            allowed = self._probation.allowance()
-            if allowed.reason is not None and not allowed.allows_one:
-                return wait(allowed.reason, until=allowed.until)
-        try:
-            refused = self._replacements.refusal(pod)
-        except QuantityError:
-            return leave(Reason.UNREADABLE)
-        return wait(Reason.REPLACEMENT_WOULD_BE_REFUSED) if refused else decision
 
     def _settle_unevicted(self, pod: Pod, decision: Decision) -> None:
         told = self._ledger.memory(pod).decision == decision

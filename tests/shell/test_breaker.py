@@ -38,12 +38,13 @@ from sandbox.scenario import parse_scenario
 from sandbox.times import rfc3339
 from sandbox.virtual_time import VirtualClock
 from updater.actuation import Actuator
+from updater.group_size import GroupSize, group_size
 from updater.live_pod import MANAGER
 from updater.metrics import Metrics
 from updater.schedule import Updater, always_ready
 from updater.sending import Turns
 from updater.settings import Settings
-from updater.snapshot import Caches, GroupSize, group_size
+from updater.snapshot import Caches
 from workloads import NAMESPACE, prepare
 
 SCENARIO = parse_scenario("""
@@ -380,7 +381,9 @@ def test_what_controllers_say_of_their_pods(tmp_path: Path) -> None:
         await town.deploy("all", "DaemonSet", 0)
         await asyncio.sleep(60)
         found = {
-            (kind, name): group_size(Controller(NAMESPACE, kind, name, "apps/v1"), town.caches)
+            (kind, name): group_size(
+                Controller(NAMESPACE, kind, name, "apps/v1"), town.caches.controllers
+            )
             for kind, name in (
                 ("ReplicaSet", three.metadata.name),
                 ("StatefulSet", "four"),

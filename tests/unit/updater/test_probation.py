@@ -16,12 +16,13 @@ from common.target.owners import Controller
 from replacements import HOUR, MINUTE, SECOND
 from updater.attempts import Attempts
 from updater.decision import Decision, Reason, evict, leave, wait
+from updater.group_size import GroupSize
 from updater.live_pod import LivePod
 from updater.live_vpa import LiveVpa, LiveVpaMeta
 from updater.outcomes import NOTHING_YET, Eviction, Note, Observation, Outcomes, Turn
 from updater.probation import sentence
 from updater.sighting import Sighting
-from updater.snapshot import ClusterSnapshot, GroupSize
+from updater.snapshot import ClusterSnapshot
 from updater_harness import NAMES, NOW, OPEN, WEB, Hands, run, snapshot
 
 CHECKED = replace(OPEN, checks_outcomes=True)
