@@ -13,7 +13,7 @@ from updater.outcomes import Outcomes
 from updater.resize import Infeasible, Targets, lower_somewhere
 from updater.update_order import OomKill
 
-_ABOUT_SIZE = frozenset({Reason.QUOTA_EXCEEDED, Reason.RESIZE_REFUSED})
+_ABOUT_SIZE = frozenset({Reason.QUOTA_EXCEEDED, Reason.RESIZE_REFUSED, Reason.RESIZE_INFEASIBLE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,8 @@ class PodMemory:
     def held(self, now: datetime, targets: Targets) -> Refusal | None:
         """The refusal for which it is too early to ask for ``targets``, if there is one.
 
-        Where less is wanted than what a quota or a policy refused, the next call may be taken.
+        Where less is wanted than what a quota, a policy or the node refused, the next call may be
+        taken, and no pod has to go for what was wanted before.
         """
         refusal = self.refusal
         if refusal is None or now >= refusal.until:

@@ -151,6 +151,8 @@ LESS_WANTED = {
     "quota, more": (QUOTA, {"cpu": "2"}, True),
     "quota, less": (QUOTA, {"cpu": "999m"}, False),
     "policy, less": (INVALID, {"cpu": "999m"}, False),
+    "the node, the same": (TOO_LARGE, {"cpu": "1"}, True),
+    "the node, less": (TOO_LARGE, {"cpu": "999m"}, False),
     "no resize subresource, less": (NO_ROUTE, {"cpu": "999m"}, True),
 }
 
@@ -159,7 +161,7 @@ LESS_WANTED = {
 def test_less_than_was_refused_is_asked_for_at_once(
     error: KubeError, wanted: dict[str, str], *, held: bool
 ) -> None:
-    _, memory = after(error, IN_PLACE)
+    _, memory = after(error, OR_RECREATE)
     assert (memory.held(NOW, {"app": parse_quantities(wanted)}) is not None) is held
 
 

@@ -85,9 +85,9 @@ def stored(failed: Mapping[str, str], *, reported: bool) -> PodMemory:
     return PodMemory(infeasible=Infeasible(targets=amounts(failed), reported=reported))
 
 
-def held(reason: Reason) -> PodMemory:
+def held(reason: Reason, asked: Mapping[str, str] = TARGET) -> PodMemory:
     until = NOW + timedelta(seconds=1)
-    return PodMemory(refusal=Refusal(reason=reason, tries=1, until=until, targets=amounts(TARGET)))
+    return PodMemory(refusal=Refusal(reason=reason, tries=1, until=until, targets=amounts(asked)))
 
 
 STATES = {
@@ -114,6 +114,9 @@ STATES = {
     "NodeCapacity stored, more wanted": State(asked=OLD, memory=stored(LESS, reported=False)),
     "refused: quota": State(asked=OLD, memory=held(Reason.QUOTA_EXCEEDED)),
     "refused: hiccup": State(asked=OLD, memory=held(Reason.RESIZE_RETRY)),
+    "refused: node": State(asked=OLD, memory=held(Reason.RESIZE_INFEASIBLE)),
+    "refused: node, less wanted": State(asked=OLD, memory=held(Reason.RESIZE_INFEASIBLE, MORE)),
+    "refused: quota, less wanted": State(asked=OLD, memory=held(Reason.QUOTA_EXCEEDED, MORE)),
     "refused for good": State(asked=OLD, memory=held(Reason.RESIZE_REFUSED)),
 }
 
