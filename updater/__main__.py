@@ -34,6 +34,11 @@ logger = logging.getLogger(__name__)
 
 PROGRAM = MANAGER
 
+# Everything that a pass makes of 150,000 pods is freed by counting references. The collector would
+# stop the event loop for a quarter of a second to find nothing, so it looks at the young often
+# (each tenth time at 100,000 objects), and hardly ever at all.
+_COLLECT_AFTER = (10_000, 10, 1_000)
+
 
 async def serve(settings: Settings, clock: Clock, *, environ: Mapping[str, str]) -> None:
     """Run the updater until a signal.
@@ -80,7 +85,6 @@ async def serve(settings: Settings, clock: Clock, *, environ: Mapping[str, str])
                 return
             if not await service.unless_stopped(_synced(caches), stop=stop):
                 return
-            gc.collect()
             gc.freeze()  # what was listed stays; the collector need not look at it again
             logger.info("caches have synced")
             health.arm()
@@ -102,6 +106,8 @@ async def serve(settings: Settings, clock: Clock, *, environ: Mapping[str, str])
                     alarm.silence()
                 await updater.run_once()
                 health.beat()
+                if updater.passes == 1:
+                    gc.freeze()  # most of what it found out about pods and VPAs stays, too
 
             due = asyncio.get_running_loop().time() + seconds
             await service.pause_until(due, stop=stop)  # the first pass, too, takes its time
@@ -159,6 +165,7 @@ def _admission(
 async def _main(argv: Sequence[str]) -> None:
     settings = read_flags(Settings, argv, program=PROGRAM, environ=os.environ)
     logs.configure(settings.verbosity, settings.logging_format)
+    gc.set_threshold(*_COLLECT_AFTER)
     await serve(settings, SystemClock(), environ=os.environ)
 
 

@@ -96,7 +96,7 @@ class Updater:
         self._clock = clock
         self._stop = stop
         self._attempts = Attempts()
-        self._passes = 0
+        self.passes = 0  # that were begun
         self._admission_status = AdmissionStatus.ALIVE
         self._was_fresh = True
         self._skipped: Mapping[tuple[str, str], str] = {}
@@ -178,7 +178,7 @@ class Updater:
                 return  # the API server went away while we looked
             self._tell_skipped(picture.skipped)
             self._tell_deprecated(picture.vpas)
-            self._passes += 1
+            self.passes += 1
             current = Pass(
                 picture.snapshot,
                 self._attempts,
@@ -193,7 +193,7 @@ class Updater:
                 stop=self._stop,
             )
             with self._timed("EvictPods", self._metrics):
-                await current.run(first=self._passes)
+                await current.run(first=self.passes)
             there = {vpa.metadata.uid: vpa for vpa in self._caches.vpas.snapshot.items()}
             self._attempts = current.attempts.about(there.keys())
             self._metrics.keep_only({key_of(vpa) for vpa in there.values()})
@@ -250,7 +250,7 @@ class Updater:
             )
             selected, unresolved = await select_vpas(vpas, self._targets, patience)
         with self._timed("ListPods", metrics):
-            pods = live_pods(self._caches.pods.snapshot, scope.namespaces(vpas))
+            pods = await live_pods(self._caches.pods.snapshot, scope.namespaces(vpas))
         with self._timed("FilterPods", metrics):
             matched = await match_pods(pods, selected, self._targets, patience)
         with self._timed("AdmissionInit", metrics):

@@ -32,6 +32,7 @@ _CHECK_SECONDS = 5.0
 _LONGEST_LOOK_UP = 5.0  # seconds
 _TOO_SLOW = "no answer in time"
 _SLICE = 1000  # objects looked at before other tasks get their turn
+_LARGE_SLICE = 20_000  # the same, for a single look
 _MODES = {mode.value: mode for mode in UpdateMode}
 _NEW_PODS_ONLY = (UpdateMode.OFF, UpdateMode.INITIAL)
 NOBODY_OWES: Mapping[str, Collection[Controller]] = {}
@@ -315,11 +316,12 @@ async def freeze(
     still to come: with or without pods, they are looked at.
     """
     limit_ranges = caches.limit_ranges.snapshot
-    terminating = frozenset(
-        pod.metadata.uid
-        for pod in caches.pods.snapshot.items()
-        if pod.metadata.deletion_timestamp is not None
-    )
+    terminating = set()
+    for number, pod in enumerate(caches.pods.snapshot.items()):
+        if number % _LARGE_SLICE == _LARGE_SLICE - 1:
+            await asyncio.sleep(0)
+        if pod.metadata.deletion_timestamp is not None:
+            terminating.add(pod.metadata.uid)
     autoscaled = []
     for number, candidate in enumerate(selected):
         if number % _SLICE == _SLICE - 1:
@@ -345,15 +347,27 @@ async def freeze(
                 sizes={owner: group_size(owner, caches.controllers) for owner in {*groups, *owed}},
             )
         )
-    return ClusterSnapshot(autoscaled=tuple(autoscaled), living=living, terminating=terminating)
+    return ClusterSnapshot(
+        autoscaled=tuple(autoscaled), living=living, terminating=frozenset(terminating)
+    )
 
 
-def live_pods(pods: Snapshot[LivePod], namespaces: Iterable[str] | None = None) -> list[LivePod]:
+async def live_pods(
+    pods: Snapshot[LivePod], namespaces: Iterable[str] | None = None
+) -> list[LivePod]:
     """The pods that nobody has asked to go, of some namespaces or, by default, of all."""
-    if namespaces is None:
-        return [pod for pod in pods.items() if pod.metadata.deletion_timestamp is None]
-    there = chain.from_iterable(map(pods.in_namespace, namespaces))
-    return [pod for pod in there if pod.metadata.deletion_timestamp is None]
+    there = (
+        pods.items()
+        if namespaces is None
+        else chain.from_iterable(map(pods.in_namespace, namespaces))
+    )
+    found = []
+    for number, pod in enumerate(there):
+        if number % _LARGE_SLICE == _LARGE_SLICE - 1:
+            await asyncio.sleep(0)
+        if pod.metadata.deletion_timestamp is None:
+            found.append(pod)
+    return found
 
 
 def key_of(vpa: VerticalPodAutoscaler) -> tuple[str, str]:

@@ -24,7 +24,7 @@ _LONGEST_PAUSE = 30.0
 _LONG_USE = 30.0  # seconds; a watch that lasted so long was a good one
 _SPREAD = 1.0  # seconds over which caches come back when the server does
 _CATCH_UP = 1.0  # seconds for what a broken watch missed: the next one brings that first
-_SLICE = 1000  # changes reported before other tasks get their turn
+_SLICE = 1000  # objects looked at, or changes reported, before other tasks get their turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ class Cache(Generic[T]):
             field_selector=self._field_selector,
         )
         self._fine()
-        before, after = self._objects, _indexed(listing.items, self._objects)
+        before, after = self._objects, await _indexed(listing.items, self._objects)
         self._objects = after
         self._snapshot = None
         self._shared = set()
@@ -347,10 +347,12 @@ class Pauses:
         return self.next()
 
 
-def _indexed(items: Sequence[T], before: Objects[T]) -> Objects[T]:
+async def _indexed(items: Sequence[T], before: Objects[T]) -> Objects[T]:
     """By namespace and name; an object that didn't change stays the very same one."""
     objects: Objects[T] = {}
-    for item in items:
+    for number, item in enumerate(items):
+        if number % _SLICE == _SLICE - 1:
+            await asyncio.sleep(0)
         namespace, name, version = identity(item)
         known = before.get(namespace, {}).get(name)
         same = known is not None and version and identity(known)[2] == version
