@@ -156,7 +156,10 @@ async def test_what_the_pages_show_is_what_comes(tmp_path: Path) -> None:
     )
     async with FakeApi() as api:
         prepare(api)
-        planning = ("--debug-endpoints", "--use-admission-controller-status=false")
+        planning = (
+            *("--debug-endpoints", "--use-admission-controller-status=false"),
+            "--updater-interval=1h",  # until then it only plans
+        )
         async with (
             running_component("admission", api, tmp_path, *flags) as admission,
             running_component("updater", api, tmp_path, *planning) as updater,
