@@ -354,6 +354,7 @@ UNTIL: Mapping[Reason, str] = {
     Reason.STARTUP_BOOSTED: "the boost's `durationSeconds` after the pod became Ready",
     Reason.QUOTA_EXCEEDED: _BACK_OFF,
     Reason.RESIZE_REFUSED: f"{_BACK_OFF}, in mode `InPlace`",
+    Reason.RESIZE_RETRY: f"after more than three in a row {_BACK_OFF}, in mode `InPlace`",
     Reason.ACTUATION_SUSPENDED: "the next probe",
 }
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -86,6 +87,38 @@ def test_only_what_is_asked_for(scope: Scope, vpas: list[str], pods: int) -> Non
         assert len(decisions(plan)) == pods
         assert isinstance(plan, Plan)
         assert sorted(vpa.metadata.name for vpa in plan.vpas) == vpas
+
+    in_shop(test)
+
+
+def test_a_decision_stands_until_the_time_that_the_plan_tells() -> None:
+    """Two nodes of two cores, and three pods that would like 1.9 each: one resize has to wait."""
+
+    async def test(shop: Shop) -> None:
+        await shop.deploy()
+        await shop.autoscale("InPlaceOrRecreate")
+        await shop.recommend("1900m")
+        updater = shop.updater()
+        waiting: dict[str, datetime] = {}
+        while not waiting:
+            await updater.run_once()
+            await asyncio.sleep(30)
+            plan = await updater.plan()
+            assert isinstance(plan, Plan)
+            waiting = {
+                uid: each.until
+                for uid, each in plan.decisions.items()
+                if each.reason is Reason.RESIZE_DEFERRED and each.until is not None
+            }
+        uid, until = min(waiting.items(), key=lambda item: item[1])
+        assert until > shop.clock.now() + timedelta(minutes=4)
+        for seconds, deferred in ((-1, True), (1, False)):
+            left = until - shop.clock.now() + timedelta(seconds=seconds)
+            await asyncio.sleep(left.total_seconds())
+            await updater.run_once()
+            plan = await updater.plan()
+            assert isinstance(plan, Plan)
+            assert (plan.decisions[uid].reason is Reason.RESIZE_DEFERRED) is deferred
 
     in_shop(test)
 
