@@ -7,7 +7,7 @@ import pytest
 
 from common.errors import NotFoundError
 from common.kube.client import PatchType
-from common.kube.endpoints import DEPLOYMENTS, PODS, VPAS, Endpoint
+from common.kube.endpoints import DEPLOYMENTS, LIMIT_RANGES, PODS, VPAS, Endpoint
 from common.kube.lease import AdmissionStatus
 from updater_shop import Shop, in_shop
 
@@ -212,6 +212,37 @@ def test_a_pod_disruption_budget_is_the_api_servers_word() -> None:
         await shop.updater().run_once()
         assert set(shop.calls("eviction")) == {429}
         assert len(await shop.cpu()) == 3
+
+    in_shop(test)
+
+
+def test_a_pod_stays_whose_replacement_a_limit_range_would_refuse() -> None:
+    async def test(shop: Shop) -> None:
+        await shop.deploy()
+        await shop.autoscale("Recreate")
+        # Without a limit a container gets max: four times the request, before and after.
+        bound = {"type": "Container", "max": {"cpu": "2"}, "maxLimitRequestRatio": {"cpu": "2"}}
+        body = {"metadata": {"name": "narrow"}, "spec": {"limits": [bound]}}
+        await shop.admin.create(LIMIT_RANGES.as_dicts(), body, namespace="shop")
+        await shop.recommend("100m")
+        updater = shop.updater()
+        for _ in range(3):
+            await updater.run_once()
+            await shop.settle()
+        assert shop.calls("eviction") == []
+        told = await shop.told("EvictionSkipped")
+        assert told == 3 * [
+            (
+                "Pod is not evicted, a LimitRange would refuse its replacement: the cpu request "
+                "of container app would be 100m, its limit 400m, and the LimitRange's "
+                "maxLimitRequestRatio for a Container is 2. [replacement_would_be_refused]"
+            )
+        ]
+
+        await shop.admin.delete(LIMIT_RANGES, "narrow", namespace="shop")
+        await shop.settle()
+        await updater.run_once()
+        assert shop.calls("eviction") == [201]
 
     in_shop(test)
 
