@@ -39,7 +39,7 @@ PODS = 10  # of a VPA
 _STATUSES = "verticalpodautoscalers/status"
 _CHECKPOINTS = "verticalpodautoscalercheckpoints"
 _USAGE = "podmetrics"
-_POLL_SECONDS = 0.2
+_POLL_SECONDS = 0.5
 _BARS: Mapping[int, Mapping[str, float]] = {
     1000: {"cpu": 0.5, "peak": 200, "start": 5, "block": 200},
     5000: {"cpu": 2.5, "peak": 600, "start": 20, "block": 200},

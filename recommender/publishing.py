@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 
+import numpy as np
 from msgspec.structs import replace
 
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
@@ -31,6 +32,7 @@ from recommender.model.usage import Usage
 from recommender.post_processing import Publication, publish
 from recommender.recommend import ContainerEstimate, Estimates, Estimation, estimates
 from recommender.refusals import Refusals
+from recommender.rows import Ints
 from recommender.sources.cluster import LoadedVpa
 from recommender.sources.facts import vpa_key
 from recommender.standing import Grounds, Standing, room
@@ -48,7 +50,7 @@ from recommender.workers import sliced, spread
 
 logger = logging.getLogger(__name__)
 
-_SLICE = 250  # VPAs estimated before other tasks get their turn
+_SLICE = 100  # VPAs estimated before other tasks get their turn
 _NO_RECOMMENDATION = timedelta(minutes=30)
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -97,7 +99,9 @@ class Publisher:
         self._since: dict[VpaKey, datetime] = {}  # when it was written
         self._unwritten: set[VpaKey] = set()  # not by this process; then ``_since`` is made up
         self._vpas: Tally[VpaLabels] = Tally()  # of this cycle
-        self._unchanged: Tally[tuple[str, str, int]] = Tally()  # resource, mode, bits of pods
+        # Recommendations of aggregates, by resource, mode, and bits of the number of pods.
+        self._unchanged: Tally[tuple[str, str, int]] = Tally()
+        self._changes: dict[tuple[str, str, int], list[tuple[Ints, int]]] = {}  # before, after
 
     async def publish(self, vpas: Mapping[VpaKey, LoadedVpa], known: Sequence[VpaKey]) -> None:
         """Estimate and write these VPAs; of those that aren't ``known`` the history is missing.
@@ -130,9 +134,15 @@ class Publisher:
     def _count(self) -> None:
         self._metrics.count_vpas(self._vpas)
         self._vpas.clear()
+        quality = self._metrics.quality
         for (resource, mode, bits), count in self._unchanged.items():
-            self._metrics.quality.unchanged(resource, mode, bits=bits, count=count)
+            quality.unchanged(resource, mode, bits=bits, count=count)
         self._unchanged.clear()
+        for (resource, mode, bits), changes in self._changes.items():
+            before = np.concatenate([rows for rows, _ in changes])
+            after = np.repeat([new for _, new in changes], [rows.size for rows, _ in changes])
+            quality.change(resource, mode, bits=bits, before=before, after=after)
+        self._changes.clear()
 
     # Decide
 
@@ -243,8 +253,8 @@ class Publisher:
                 after = quantity.milli if resource == CPU else quantity.value
                 before = aggregates.recommended(resource)
                 if after:
-                    change = self._metrics.quality.change
-                    change(resource, mode, pods=pods, before=before[rows], after=after)
+                    changes = self._changes.setdefault((resource, mode, pods.bit_length()), [])
+                    changes.append((before[rows], after))
                     compared[resource] += rows.size
                 before[rows] = after
         return compared

@@ -120,10 +120,16 @@ class Quality:
                 resource, mode, recommended[mine], used[mine], is_oom="true" if is_oom else "false"
             )
 
-    def change(self, resource: str, mode: str, *, pods: int, before: Ints, after: int) -> None:
-        """Observe a new recommendation; ``before`` holds the old one of each aggregate."""
-        old = before[before > 0]
-        self._changes.observe(after / old - 1.0, mode, resource, _size(pods.bit_length()))
+    def change(
+        self, resource: str, mode: str, *, bits: int, before: Ints, after: Ints | int
+    ) -> None:
+        """Observe new recommendations; ``before`` holds the old ones, 0 where there was none.
+
+        The number of pods has so many bits.
+        """
+        there = before > 0
+        new = np.broadcast_to(np.asarray(after), before.shape)[there]
+        self._changes.observe(new / before[there] - 1.0, mode, resource, _size(bits))
 
     def unchanged(self, resource: str, mode: str, *, bits: int, count: int) -> None:
         """Observe recommendations that stay as they are; the number of pods has so many bits."""

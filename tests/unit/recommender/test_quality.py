@@ -74,7 +74,7 @@ def test_which_samples_count(*, mode: str | None, counts: bool) -> None:
 def test_changes_are_counted_by_size(pods: int, size: str) -> None:
     registry = CollectorRegistry()
     before = np.array([100, 0])
-    Quality(registry).change("cpu", "Recreate", pods=pods, before=before, after=150)
+    Quality(registry).change("cpu", "Recreate", bits=pods.bit_length(), before=before, after=150)
     labels = {"update_mode": "Recreate", "resource": "cpu", "vpa_size_log2": size}
     assert value(registry, "relative_recommendation_changes_count", **labels) == 1
     assert value(registry, "relative_recommendation_changes_sum", **labels) == 0.5
