@@ -58,7 +58,7 @@ class Server:
     @property
     def name(self) -> str:
         """The address, fit for a log."""
-        return str(self.address.with_user(None))
+        return str(self.address)
 
     @classmethod
     def of(
@@ -87,7 +87,7 @@ class Server:
         if token_file:
             read_token(token_file)
         return cls(
-            address=url.with_user(None),
+            address=url.with_user(None).with_query(None).with_fragment(None),
             verify=not insecure,
             timeout=timeout,
             token=token,

@@ -110,11 +110,11 @@ async def test_what_a_checkpoint_knows_is_not_asked_for_twice() -> None:
 async def test_a_checkpoint_that_is_still_to_be_read_holds_history_up() -> None:
     """Nobody could tell what of it the checkpoint knows."""
     async with FakeApi() as api, FakePrometheus(Steady(pod="web-1")) as prometheus:
-        prepare(api)
-        api.on(f"GET {endpoints.VPAS.collection()}", listing())
+        prepare(api, verticalpodautoscalers=[vpa("other")])
+        api.on(status_of("web"), Reply(body=named("web")))
+        api.on(WEB, Reply(body=named("web-app")))
         api.on(CHECKPOINTS_OF_SHOP, status(503, "ServiceUnavailable"))
         async with fetching(api, prometheus) as process:
-            await process.cycle()
             come(process, vpa())
             await process.cycle()
             await process.cycle()
@@ -123,6 +123,21 @@ async def test_a_checkpoint_that_is_still_to_be_read_holds_history_up() -> None:
             await process.cycle()
             await complete(process)
         assert written(api, WEB)["totalSamplesCount"] == 1440 + 1 + 10
+
+
+async def test_the_condition_goes_also_where_there_was_no_history() -> None:
+    async with FakeApi() as api, FakePrometheus() as prometheus:
+        prepare(api)
+        prometheus.go.clear()
+        async with fetching(api, prometheus) as process:
+            await process.cycle()
+            seen = {**vpa(), "status": written(api, status_of("web"))}
+            come(process, seen)
+            await process.cycle()  # nothing to write
+            assert api.routes.count(status_of("web")) == 1
+            prometheus.go.set()
+            await complete(process)
+            assert "FetchingHistory" not in conditions(api)
 
 
 async def test_a_vpa_of_another_namespace_that_comes_later_gets_its_history() -> None:
@@ -217,7 +232,7 @@ async def test_a_namespace_that_failed_half_way_begins_anew(
             prometheus.go.clear()
             await process.cycle()
             await until(lambda: len(prometheus.asked) == 1)
-            prometheus.replies.append(count_of_one())
+            prometheus.replies.append(count_of(1))
             prometheus.replies.append(reply)
             prometheus.go.set()
             await complete(process)
@@ -225,9 +240,10 @@ async def test_a_namespace_that_failed_half_way_begins_anew(
         assert written(api, WEB)["totalSamplesCount"] == 193 + 1
 
 
-def count_of_one() -> web.Response:
-    body = b'{"data": {"resultType": "matrix", "result": [{"metric": {}, "values": [[0, "1"]]}]}}'
-    return web.Response(body=body)
+def count_of(containers: int) -> web.Response:
+    values = [[0, str(containers)]]
+    data = {"resultType": "matrix", "result": [{"metric": {}, "values": values}]}
+    return web.json_response({"status": "success", "data": data})
 
 
 def moved(found: Any, namespace: str) -> Any:
@@ -261,19 +277,46 @@ async def test_a_namespace_fails_alone() -> None:
             assert "FetchingHistory" not in shown
 
 
+async def test_nobody_else_is_asked_for_while_the_server_is_away() -> None:
+    async with FakeApi() as api, FakePrometheus(Steady(pod="web-1")) as prometheus:
+        prepare(api, verticalpodautoscalers=[vpa(), moved(vpa(), "bank")])
+        prometheus.replies.append(web.Response(status=503, text="starting"))
+        async with fetching(api, prometheus) as process:
+            await process.cycle()
+            await until(lambda: loaded(process) == 2)
+        first, second, *_ = ("bank" in one.form["query"] for one in prometheus.asked)
+        assert (first, second) == (True, True)
+
+
+async def test_what_was_too_much_is_asked_for_in_smaller_parts() -> None:
+    many = [Steady(pod=f"web-{number}") for number in range(1100)]
+    async with FakeApi() as api, FakePrometheus(*many) as prometheus:
+        prepare(api)
+        prometheus.go.clear()
+        async with fetching(api, prometheus) as process:
+            await process.cycle()
+            await until(lambda: len(prometheus.asked) == 1)
+            prometheus.replies.append(count_of(1100))
+            prometheus.replies.append(refusal(422, "execution", "too many samples"))
+            prometheus.go.set()
+            await until(lambda: len(prometheus.asked) >= 5)
+        labels = [one for one in prometheus.asked if one.form["query"].startswith("last_over")]
+        assert [len(one.steps) for one in labels[:2]] == [181, 45]
+
+
 async def test_history_comes_in_bounded_answers() -> None:
     """Many containers, so fewer points in time for each question; each of them once."""
-    many = [Steady(pod=f"web-{number}", cores="0.1") for number in range(3000)]
+    many = [Steady(pod=f"web-{number}", cores="0.1") for number in range(1100)]
     async with FakeApi() as api, FakePrometheus(*many) as prometheus:
         prepare(api)
         async with fetching(api, prometheus) as process:
             await process.cycle()
             await complete(process)
         usages = [one for one in prometheus.asked if one.form["query"].startswith("rate(")]
-        assert [len(one.steps) for one in usages] == [66, 66, 61]
+        assert [len(one.steps) for one in usages] == [181, 12]
         steps = [at for one in usages for at in one.steps]
         assert steps == sorted(set(steps))
-        assert written(api, WEB)["totalSamplesCount"] == 193 * 3000 + 1
+        assert written(api, WEB)["totalSamplesCount"] == 193 * 1100 + 1
 
 
 @pytest.mark.parametrize(
