@@ -18,6 +18,7 @@ from common.errors import (
     UnreachableError,
 )
 from common.runtime.rate_limit import RateLimiter
+from sandbox import virtual_time
 from updater.attempts import Attempts
 from updater.decision import Reason, leave, wait
 from updater.sending import Turns
@@ -149,16 +150,11 @@ async def test_a_pod_that_is_marked_already_is_not_marked_again() -> None:
     assert hands.marked == []
 
 
-async def test_a_rate_limit_ends_the_pass_when_its_time_is_up() -> None:
-    hands = Hands()
+def test_a_rate_limit_ends_the_pass_when_its_time_is_up() -> None:
+    hands, turns = Hands(), Turns(evictions=RateLimiter(0.001, 2))
     registry = CollectorRegistry()
-    await run(
-        snapshot(UpdateMode.RECREATE),
-        hands,
-        turns=Turns(evictions=RateLimiter(0.001, 2)),
-        seconds=0.02,
-        registry=registry,
-    )
+    given = snapshot(UpdateMode.RECREATE)
+    virtual_time.run(lambda _: run(given, hands, turns=turns, registry=registry))
     assert len(hands.evicted) == 2
     labels = {
         "vpa_size_log2": "2",
@@ -171,10 +167,9 @@ async def test_a_rate_limit_ends_the_pass_when_its_time_is_up() -> None:
     assert registry.get_sample_value(failed, labels) == 1
 
 
-async def test_the_limit_of_evictions_does_not_hold_up_resizes() -> None:
-    hands = Hands()
-    turns = Turns(evictions=RateLimiter(0.001, 1))
-    await run(snapshot(UpdateMode.IN_PLACE), hands, turns=turns, seconds=0.02)
+def test_the_limit_of_evictions_does_not_hold_up_resizes() -> None:
+    hands, turns = Hands(), Turns(evictions=RateLimiter(0.001, 1))
+    virtual_time.run(lambda _: run(snapshot(UpdateMode.IN_PLACE), hands, turns=turns))
     assert len(hands.resized) == 5
 
 
@@ -319,13 +314,14 @@ async def test_a_slow_answer_delays_only_those_for_whom_the_budget_is_too_small(
     assert hands.most == 2
 
 
-async def test_evictions_that_wait_for_their_limit_hold_up_no_resizes_of_other_vpas() -> None:
+def test_evictions_that_wait_for_their_limit_hold_up_no_resizes_of_other_vpas() -> None:
     hands, evicted = Hands(), vpas(40)
     resized = snapshot(UpdateMode.IN_PLACE)
     given = ClusterSnapshot(
         autoscaled=evicted.autoscaled + resized.autoscaled, living=evicted.living | resized.living
     )
-    await run(given, hands, turns=Turns(evictions=RateLimiter(0.001, 1)), seconds=0.2)
+    turns = Turns(evictions=RateLimiter(0.001, 1))
+    virtual_time.run(lambda _: run(given, hands, turns=turns))
     assert len(hands.evicted) == 1
     assert hands.resized == NAMES
 
