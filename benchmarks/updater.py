@@ -186,8 +186,17 @@ def actions(report: Mapping[str, Any], resource: str) -> dict[str, float]:
 
 
 def updater_flags(interval: float, flags: Sequence[str]) -> tuple[str, ...]:
-    """What the updater is started with; the first pass comes an interval after the start."""
-    return (f"--updater-interval={interval}s", "--use-admission-controller-status=false", *flags)
+    """What the updater is started with; the first pass comes an interval after the start.
+
+    With the outcome check the first pass would evict three pods of a VPA, and then see that their
+    successors are right; what is measured is a pass that evicts all it may.
+    """
+    return (
+        f"--updater-interval={interval}s",
+        "--use-admission-controller-status=false",
+        "--eviction-outcome-check=false",
+        *flags,
+    )
 
 
 def _passed(interval: float) -> Callable[[], bool]:
