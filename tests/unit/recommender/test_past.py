@@ -14,6 +14,7 @@ from recommender.model.keys import PodKey, VpaKey
 from recommender.model.past import Began, KnownUntil, Past, Recorded
 from recommender.model.pods import PodFacts
 from recommender.model.usage import Usage
+from recommender.recommend import Estimation, recommend
 from recommender.rows import Ints
 
 NOW = datetime(2026, 1, 9, 12, tzinfo=UTC)
@@ -275,3 +276,16 @@ def test_a_row_that_was_another_container_s_begins_anew() -> None:
     assert began.of(usage.containers, row) > at(1000)
     live(usage, began, CPU, [(-1.0, 1)])
     assert began.of(usage.containers, row) == at(-1.0)
+
+
+def test_eight_days_of_hourly_points_are_far_from_certain() -> None:
+    """Worked example G of the specification: the upper bound is far above the target."""
+    usage = model(WEB)
+    hours = [(-192.0 + hour, 100) for hour in range(192)]
+    past = past_of(usage, Began())
+    past.add(CPU, [recorded(hours)], labels_of)
+    join(past)
+    (found,) = recommend(usage, [VPA], Estimation(), instant(NOW))[VPA]
+    assert found.confidence[CPU] == pytest.approx(192 / 1440)
+    assert found.target[CPU] == 126
+    assert found.upper[CPU] == int(126 * 8.5)

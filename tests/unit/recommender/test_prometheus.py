@@ -79,7 +79,9 @@ def test_what_cannot_be_used(flags: dict[str, Any], complaint: str) -> None:
 
 
 def test_no_secret_reaches_a_log() -> None:
-    found = server(address="http://me:hidden1@prometheus/path?t=hidden4", token="hidden2", password="hidden3")
+    found = server(
+        address="http://me:hidden1@prometheus/path?t=hidden4", token="hidden2", password="hidden3"
+    )
     assert repr(found) == "Server('http://prometheus/path')"
     with pytest.raises(ConfigError) as refused:
         server(address="ftp://me:hidden1@prometheus")
