@@ -15,7 +15,7 @@ from common.errors import ConflictError, KubeError
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import PODS, VPAS, Endpoint
 from common.kube.events import EventRecorder
-from common.kube.lease import AdmissionStatus
+from common.kube.lease import AdmissionStatus, LeaderElection
 from common.kube.targets import Targets
 from disruption_log import DisruptionLog
 from sandbox.cluster import Cluster, running_cluster
@@ -109,6 +109,8 @@ class Process:
     clock: VirtualClock
     log: DisruptionLog
     rules: Rules
+    agent: str = MANAGER
+    elected: bool = False  # it acts only while it holds the Lease
     passes: int = 0
     goal: int = 0  # passes; once so many have begun, ``reached`` is set
     reached: asyncio.Event = field(default_factory=asyncio.Event)
@@ -128,9 +130,13 @@ class Process:
                 await task
 
     async def _run(self) -> None:
-        async with self.cluster.client(MANAGER) as client, asyncio.TaskGroup() as group:
+        async with self.cluster.client(self.agent) as client, asyncio.TaskGroup() as group:
             caches = Caches.following(client)
             events = EventRecorder(client, MANAGER, clock=self.clock)
+            if self.elected:
+                campaign = _campaign(client, self)
+                group.create_task(campaign.run())
+                await campaign.wait_leading()
             for run in (events.run, *(cache.run for cache in caches.all())):
                 group.create_task(run())
             for cache in caches.all():
@@ -157,6 +163,20 @@ class Process:
                     self.reached.set()
                 self.log.pass_begins()
                 await updater.run_once()
+
+
+def _campaign(client: KubeClient, process: Process) -> LeaderElection:
+    """By the flags' defaults."""
+    return LeaderElection(
+        client,
+        namespace="kube-system",
+        name="vpa-updater",
+        identity=process.agent,
+        lease_duration=timedelta(seconds=15),
+        renew_deadline=timedelta(seconds=10),
+        retry_period=timedelta(seconds=2),
+        clock=process.clock,
+    )
 
 
 async def _alive() -> AdmissionStatus:

@@ -123,6 +123,9 @@ def _error(effect: Effect, place: Place) -> ApiError:
             )
             text = f'Operation cannot be fulfilled on {whose} "{place.name}": {told}'
             return ApiError(409, "Conflict", text, details=details, retry_after=seconds)
+        case Refusal.INVALID:
+            text = f'{whose} "{place.name}" is invalid: {told or "refused on purpose"}'
+            return ApiError(422, "Invalid", text, details=details, retry_after=seconds)
         case Refusal.UNAVAILABLE:
             text = told or "the server is currently unable to handle the request"
             return ApiError(503, "ServiceUnavailable", text, retry_after=seconds)

@@ -61,6 +61,7 @@ class Refusal(enum.IntEnum):
     UNAUTHORIZED = 401
     FORBIDDEN = 403
     CONFLICT = 409
+    INVALID = 422
     OVERLOADED = 429  # plain text, as API Priority and Fairness answers
     INTERNAL = 500
     UNAVAILABLE = 503

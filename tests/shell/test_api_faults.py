@@ -62,6 +62,7 @@ async def test_an_overloaded_server_answers_in_plain_text() -> None:
             "Conflict",
             'Operation cannot be fulfilled on pods "web": gone wrong',
         ),
+        (422, "Invalid", 'pods "web" is invalid: gone wrong'),
         (500, "InternalError", "Internal error occurred: gone wrong"),
         (503, "ServiceUnavailable", "gone wrong"),
         (
