@@ -147,6 +147,37 @@ def plan_candidate(
         return leave(Reason.UNREADABLE)
 
 
+@dataclass(slots=True)
+class Planner:
+    """Plans the resizes of a VPA's candidates; once for those in a row that are alike."""
+
+    vpa: VerticalPodAutoscaler
+    limit_ranges: Sequence[LimitRangeSpec]
+    last: tuple[Candidate, ResizePlan | Decision] | None = None
+
+    def plan(self, candidate: Candidate) -> ResizePlan | Decision:
+        """As :func:`plan_candidate`."""
+        last = self.last
+        if last is None or not _alike(last[0], candidate):
+            last = candidate, plan_candidate(candidate, self.vpa, self.limit_ranges)
+            self.last = last
+        return last[1]
+
+
+def _alike(one: Candidate, other: Candidate) -> bool:
+    """Whether all is the same, for one VPA, that ``plan_candidate`` looks at."""
+    mine, its = one.pod, other.pod
+    return (
+        mine.spec is its.spec
+        and mine.status.container_statuses is its.status.container_statuses
+        and mine.status.qos_class == its.status.qos_class
+        and one.processed is other.processed
+        and one.requests is other.requests
+        and one.verdict is other.verdict
+        and one.ooms == other.ooms
+    )
+
+
 def _asks(requests: ResourceQuantities, target: ResourceQuantities) -> bool:
     return all(
         resource in requests and requests[resource].milli == amount.milli

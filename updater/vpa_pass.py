@@ -13,11 +13,11 @@ from updater.abreast import Begin, act_abreast
 from updater.attempts import PodMemory
 from updater.candidate import (
     Candidate,
+    Planner,
     is_out,
     judge_pod,
     last_resize,
     note_resizing,
-    plan_candidate,
     plan_unboost,
 )
 from updater.decision import Action, Decision, Reason, wait
@@ -30,6 +30,7 @@ from updater.probation import Probations
 from updater.replacement import Replacements
 from updater.resize import (
     ResizeDecision,
+    ResizeStatus,
     decide_resize,
     resize_status,
     resizing_since,
@@ -185,14 +186,15 @@ class VpaPass:
         return candidates
 
     def _unfinished(self, pod: Pod, memory: PodMemory) -> Decision | None:
+        status = resize_status(pod)
+        if status is ResizeStatus.NONE:
+            return None
         since = resizing_since(
             pod,
             sent_at=None if memory.sent is None else memory.sent.at,
             first_seen=memory.resizing_seen_at,
         )
-        return unfinished(
-            resize_status(pod), since=since, timeouts=self._rules.timeouts, now=self._now
-        )
+        return unfinished(status, since=since, timeouts=self._rules.timeouts, now=self._now)
 
     # Start-up boosts
 
@@ -292,9 +294,9 @@ class VpaPass:
         self._settle(pod, decision)
 
     def _plans(self, candidates: Iterable[Candidate]) -> list[tuple[Candidate, ResizePlan]]:
-        plans = []
+        plans, planner = [], Planner(self._scaled.vpa, self._scaled.limit_ranges)
         for candidate in candidates:
-            planned = plan_candidate(candidate, self._scaled.vpa, self._scaled.limit_ranges)
+            planned = planner.plan(candidate)
             if isinstance(planned, Decision):
                 self._settle(candidate.pod, planned)
             else:

@@ -24,6 +24,7 @@ def configure(verbosity: int, format: str, *, stream: TextIO | None = None) -> N
     ``verbosity`` counts as klog's ``-v``: 0 shows warnings, 1 to 4 information, 5 and more
     debugging. ``format`` is ``text`` or ``json``; ``stream`` is standard error unless given.
     """
+    logging.logThreads = logging.logMultiprocessing = False  # nobody reads what that finds out
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if format == "json" else TextFormatter())
     root = logging.getLogger()
