@@ -198,10 +198,14 @@ def heaviest(histogram: Mapping[str, Any]) -> int:
 
 
 @pytest.mark.timeout(120)
-async def test_a_server_with_tls_and_a_password(tmp_path: Path) -> None:
+async def test_a_server_with_tls_and_a_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now, port = SystemClock().now(), free_port()
     data = await record(tmp_path, now)
-    certificate, key = write_pair(tmp_path, new_bundle().server)
+    bundle = new_bundle()
+    certificate, key = write_pair(tmp_path, bundle.server)
+    (tmp_path / "ca.pem").write_bytes(bundle.authority.certificate)
     web = tmp_path / "web.yml"
     web.write_text(
         f"tls_server_config: {{cert_file: {certificate}, key_file: {key}}}\n"
@@ -221,6 +225,11 @@ async def test_a_server_with_tls_and_a_password(tmp_path: Path) -> None:
                 assert process.said(complaint)
                 assert not process.said("wrong")
         async with recommending(api, tmp_path, address, "--prometheus-insecure", *known) as process:
+            await process.logged("history from Prometheus is complete")
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+        monkeypatch.setenv("PROMETHEUS_USERNAME", "me")
+        monkeypatch.setenv("PROMETHEUS_PASSWORD", "test")
+        async with recommending(api, tmp_path, address) as process:
             await process.logged("history from Prometheus is complete")
             await history_is_there(api)
         assert target(api)["cpu"] == HALF_A_CORE
