@@ -115,10 +115,11 @@ def test_a_decision_stands_until_the_time_that_the_plan_tells() -> None:
         for seconds, deferred in ((-1, True), (1, False)):
             left = until - shop.clock.now() + timedelta(seconds=seconds)
             await asyncio.sleep(left.total_seconds())
-            await updater.run_once()
             plan = await updater.plan()
             assert isinstance(plan, Plan)
             assert (plan.decisions[uid].reason is Reason.RESIZE_DEFERRED) is deferred
+            assert shop.calls("eviction") == []
+            await updater.run_once()
 
     in_shop(test)
 
