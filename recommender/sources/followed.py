@@ -62,14 +62,10 @@ class Followed:
         """Whether the API server answers, and every cache follows it."""
         return self.client.reachable and all(cache.fresh for cache in self._caches)
 
-    async def wait_listed(self) -> None:
-        """Wait until every cache has listed."""
-        for cache in self._caches:
-            await cache.wait_synced()
-
     async def wait_synced(self) -> None:
         """Wait until every cache has listed; from then on OOM kills count as new."""
-        await self.wait_listed()
+        for cache in self._caches:
+            await cache.wait_synced()
         self.ooms.go_live()
 
     @property
