@@ -19,6 +19,7 @@ from updater.live_pod import MANAGER
 from updater.work import Rules
 from workloads import NAMESPACE
 
+pytestmark = pytest.mark.timeout(180)  # some seconds, but more while coverage is measured
 RULES = Rules(
     interval=timedelta(seconds=INTERVAL),
     features=FeatureGates(in_place=True),
