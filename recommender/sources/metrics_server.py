@@ -16,7 +16,7 @@ from common.kube.client import KubeClient
 from common.kube.endpoints import POD_METRICS
 from common.quantity import QuantityError, parse_milli, parse_value
 from common.resources import CPU, MEMORY
-from recommender.instants import instant
+from recommender.instants import NEVER, instant
 from recommender.model.keys import PodKey
 from recommender.model.pods import TrackedPod
 from recommender.rows import Ints
@@ -110,15 +110,19 @@ def batch(metrics: Iterable[PodMetrics], pods: Mapping[PodKey, TrackedPod]) -> B
     """
     cpu, memory = _Column(), _Column()
     unknown = unreadable = 0
+    known: Mapping[str, int]
+    at, time = None, NEVER
     for pod in metrics:
         # A plain tuple is equal to a key, and made in a fifth of the time.
         tracked = pods.get(cast("PodKey", (pod.metadata.namespace, pod.metadata.name)))
         if pod.timestamp is None:
             unreadable += 1
             continue
-        time = instant(pod.timestamp)
+        if pod.timestamp != at:  # many pods have one time
+            at, time = pod.timestamp, instant(pod.timestamp)
+        known = tracked.containers if tracked is not None else {}
         for container in pod.containers or ():
-            row = tracked.containers.get(container.name) if tracked is not None else None
+            row = known.get(container.name)
             if row is None:
                 unknown += 1
                 continue
