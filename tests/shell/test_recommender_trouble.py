@@ -1,5 +1,6 @@
 """Cycles in trouble: strange objects, refusals, outages; what they cost, and what the log says."""
 
+import asyncio
 import logging
 from datetime import timedelta
 from typing import Any
@@ -166,6 +167,25 @@ async def test_a_kill_from_the_future_must_not_wipe_the_past() -> None:
             name = "vpa_recommender_oom_discarded_total"
             assert process.sample(name, reason="in_the_future") == 1
         assert target(api) == {"cpu": "813m", "memory": "813749082"}
+
+
+@pytest.mark.parametrize("slow", [status_of("db"), checkpoint_of("db-app")])
+async def test_a_slow_answer_holds_up_no_other_write(slow: str) -> None:
+    async with FakeApi() as api:
+        prepare(
+            api,
+            deployments=[deployment(), deployment("db")],
+            pods=[pod(), pod("db-1", app="db")],
+            verticalpodautoscalers=[vpa("db"), vpa()],
+        )
+        api.on(METRICS, listing(usage(), usage("db-1")))
+        api.on(slow, Reply(chunks=[b"{"], hold=True))
+        async with running(api) as process, asyncio.TaskGroup() as group:
+            cycle = group.create_task(process.cycle())
+            await api.asked(slow)
+            await api.asked(slow.replace("db", "web"))
+            assert not cycle.done()
+            cycle.cancel()
 
 
 async def test_a_lasting_refusal_is_told_once_and_so_is_its_end(
