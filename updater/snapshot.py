@@ -288,6 +288,9 @@ async def _alike(
 async def _topmost(
     controller: Controller, targets: Targets, patience: Patience
 ) -> Controller | None:
+    known = targets.known_topmost(controller)
+    if known is not None:
+        return known.controller
     try:
         async with patience.limit():
             return await targets.topmost(controller)

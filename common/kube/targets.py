@@ -207,6 +207,11 @@ class Targets:
                 case _:
                     assert_never(outcome)
 
+    def known_topmost(self, controller: Controller) -> Topmost | None:
+        """The same where nobody has to be asked, as for most pods; None: ask, or there is none."""
+        outcome = topmost(controller, self._lookup)
+        return outcome if isinstance(outcome, Topmost) else None
+
     async def _scale_selector(self, target: Controller) -> Selector:
         scale = await self._scales.current(target)
         if isinstance(scale, Failed):

@@ -122,12 +122,12 @@ def topmost(
     ends the chain. Nodes are never asked for.
     """
     found: Controller | None = None
-    visited: set[Controller] = set()
+    visited: list[Controller] = []  # a few at most
     current: Controller | None = start
     while current is not None:
         if current in visited:
             return OwnerError("cycle detected in ownership chain", OwnerProblem.CYCLE)
-        visited.add(current)
+        visited.append(current)
         if current.kind == "Node":
             return _unhandled(current, "node is not a valid owner", OwnerProblem.NODE)
         answer = lookup(current)
