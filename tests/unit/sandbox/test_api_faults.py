@@ -141,7 +141,7 @@ def test_rules_are_told_as_they_are_read() -> None:
     [
         (
             {"refuse": 418},
-            "api-faults[0].refuse: not one of 401, 403, 409, 429,",
+            "api-faults[0].refuse: not one of 401, 403, 409, 422,",
         ),
         ({"share": 2}, "api-faults[0].share: a share is at most 1: 2"),
         ({"wach-cut": 1}, "api-faults[0].wach-cut: unknown field"),
