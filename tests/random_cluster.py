@@ -35,10 +35,11 @@ from common.target.owners import Controller
 from updater.attempts import Attempts, PodMemory, Refusal, SentResize
 from updater.decision import Reason, wait
 from updater.disruption import DisruptionPolicy
+from updater.group_size import GroupSize
 from updater.live_pod import LivePod, LivePodMeta
 from updater.outcomes import Eviction, Outcomes
 from updater.resize import Infeasible
-from updater.snapshot import AutoscaledPods, ClusterSnapshot, GroupSize
+from updater.snapshot import AutoscaledPods, ClusterSnapshot
 from updater.work import Rules
 
 _CPU = ("50m", "90m", "100m", "110m", "300m", "1", "a lot")
