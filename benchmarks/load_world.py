@@ -8,16 +8,19 @@ import contextlib
 import http.client
 import json
 import os
+import platform
 import re
 import ssl
+import statistics
 import subprocess
 import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +38,23 @@ _PING_SECONDS = 0.05  # often enough for blocks that matter, too rarely to cost 
 
 class TooSlowError(Exception):
     """It took longer than anybody waits; the text says what."""
+
+
+def machine(**libraries: str) -> str:
+    """What was measured on; ``libraries`` are further packages, by the names to show."""
+    load = "/".join(f"{each:.1f}" for each in os.getloadavg())
+    shown = {"uvloop": "uvloop", **libraries}
+    versions = [f"Python {platform.python_version()}"]
+    versions += [f"{name} {version(package)}" for name, package in shown.items()]
+    return f"{os.cpu_count()} cores, load {load}; {', '.join(versions)}"
+
+
+def medians(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Of every figure; of complaints the most."""
+    return {
+        name: (max if name == "complaints" else statistics.median)(each[name] for each in rounds)
+        for name in rounds[0]
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,15 +12,12 @@ ours alone.
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +29,8 @@ from benchmarks.load_world import (
     await_that,
     component,
     load_mode,
+    machine,
+    medians,
 )
 from sandbox.load.layout import CONTAINERS
 
@@ -217,21 +216,6 @@ def show(sizes: Mapping[int, Mapping[str, Mapping[str, float]]]) -> None:
             print(f"{unit:6}{text:48}{values}" + (f"   bar {bar:g}" if bar is not None else ""))
 
 
-def machine() -> str:
-    """What was measured on."""
-    load = "/".join(f"{each:.1f}" for each in os.getloadavg())
-    versions = f"Python {platform.python_version()}, uvloop {version('uvloop')}"
-    return f"{os.cpu_count()} cores, load {load}; {versions}, NumPy {version('numpy')}"
-
-
-def medians(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Of every figure; of complaints the most."""
-    return {
-        name: (max if name == "complaints" else statistics.median)(each[name] for each in rounds)
-        for name in rounds[0]
-    }
-
-
 def main() -> int:
     """Measure and print; the exit code tells whether it came to an end."""
     parser = argparse.ArgumentParser(description="Benchmark the recommender.")
@@ -267,7 +251,12 @@ def main() -> int:
         except TooSlowError as error:
             print(f"bench-recommender: {error}", file=sys.stderr)
             return 1
-    found: dict[str, Any] = {"machine": machine(), "tls": asked.tls, "sizes": sizes, "bars": _BARS}
+    found: dict[str, Any] = {
+        "machine": machine(NumPy="numpy"),
+        "tls": asked.tls,
+        "sizes": sizes,
+        "bars": _BARS,
+    }
     if given.output == "json":
         print(json.dumps(found, indent=2))
         return 0

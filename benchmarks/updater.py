@@ -12,15 +12,12 @@ Medians of the rounds are printed, because the machine is rarely ours alone.
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +30,8 @@ from benchmarks.load_world import (
     await_that,
     component,
     load_mode,
+    machine,
+    medians,
 )
 
 GROUP = 2  # pods of a ReplicaSet
@@ -246,21 +245,6 @@ def show(figures: Mapping[str, Any]) -> None:
         for name, unit, text in _IDLE:
             bar = f"   bar {_IDLE_BARS[name]:g}" if name in _IDLE_BARS else ""
             print(f"{unit:6}{text:52}{figures['idle'][name]:18.2f}{bar}")
-
-
-def machine() -> str:
-    """What was measured on."""
-    load = "/".join(f"{each:.1f}" for each in os.getloadavg())
-    versions = f"Python {platform.python_version()}, uvloop {version('uvloop')}"
-    return f"{os.cpu_count()} cores, load {load}; {versions}"
-
-
-def medians(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Of every figure; of complaints the most."""
-    return {
-        name: (max if name == "complaints" else statistics.median)(each[name] for each in rounds)
-        for name in rounds[0]
-    }
 
 
 def served(folder: Path, size: Size) -> dict[str, Any]:

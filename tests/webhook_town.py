@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import contextlib
-import ssl
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from common.kube.endpoints import EVENTS, MUTATING_WEBHOOKS, PODS, VPAS, Endpoin
 from common.kube.events import EventRecorder
 from common.kube.targets import Targets
 from common.runtime.clock import SystemClock
+from https_hook import serving_hook
 from sandbox.cluster import Cluster, running_cluster
 from sandbox.objects.resources import Resource
 from sandbox.scenario import parse_scenario
@@ -96,22 +96,8 @@ class Webhook:
 
 @contextlib.asynccontextmanager
 async def serving(webhook: Webhook, bundle: Bundle, folder: Path) -> AsyncIterator[None]:
-    (folder / "cert.pem").write_bytes(bundle.server.certificate)
-    (folder / "key.pem").write_bytes(bundle.server.key)
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
-    app = web.Application()
-    app.router.add_post("/", webhook.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
-    await site.start()
-    assert isinstance(site._server, asyncio.Server)
-    webhook.port = site._server.sockets[0].getsockname()[1]
-    try:
+    async with serving_hook(webhook.handle, bundle.server, folder) as webhook.port:
         yield
-    finally:
-        await runner.cleanup()
 
 
 @dataclass(slots=True)

@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import contextlib
-import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -16,6 +15,7 @@ from aiohttp import web
 
 from certs.authority import Bundle, create, rsa_key
 from common.runtime.clock import SystemClock
+from https_hook import serving_hook
 from recorded_cases import Recorded, answer, recorded, refusal
 from sandbox.admission.chain import Admission, AdmissionRequest, Operation, UserInfo
 from sandbox.errors import ApiError
@@ -84,22 +84,8 @@ class Hook:
 @contextlib.asynccontextmanager
 async def serving(reply: Reply, bundle: Bundle, folder: Path) -> AsyncIterator[Hook]:
     hook = Hook(reply)
-    (folder / "cert.pem").write_bytes(bundle.server.certificate)
-    (folder / "key.pem").write_bytes(bundle.server.key)
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
-    app = web.Application()
-    app.router.add_post("/{path:.*}", hook.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
-    await site.start()
-    assert isinstance(site._server, asyncio.Server)
-    hook.port = site._server.sockets[0].getsockname()[1]
-    try:
+    async with serving_hook(hook.handle, bundle.server, folder) as hook.port:
         yield hook
-    finally:
-        await runner.cleanup()
 
 
 def allow(request: Json, **response: Any) -> Json:
