@@ -105,13 +105,21 @@ class Recommender:
             unknown = await self._checkpointing.load_late(self._loaded.keys())
             known = [key for key in self._loaded if key not in unknown]
             complete = self._ask_for_past(known, unknown)
-            with step("UpdateVPAs"):
-                await self._publisher.publish(self._loaded, known)
-            with step("MaintainCheckpoints"):
-                await self._checkpointing.write_all(complete)
-                await self._checkpointing.collect_when_due(self._followed.vpas)
+            # Neither waits for the other: one call without an answer must not keep history unsaved.
+            async with asyncio.TaskGroup() as writing:
+                writing.create_task(self._publish(known))
+                writing.create_task(self._keep_history(complete))
             with step("GarbageCollect"):
                 self._collect_usage()
+
+    async def _publish(self, known: Sequence[VpaKey]) -> None:
+        with self._metrics.step("UpdateVPAs"):
+            await self._publisher.publish(self._loaded, known)
+
+    async def _keep_history(self, complete: Collection[VpaKey]) -> None:
+        with self._metrics.step("MaintainCheckpoints"):
+            await self._checkpointing.write_all(complete)
+            await self._checkpointing.collect_when_due(self._followed.vpas)
 
     def _believe_caches(self, *, fresh_before: bool) -> bool:
         """Whether to write: not what might be old news by the time somebody listens."""
