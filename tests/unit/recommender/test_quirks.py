@@ -1,0 +1,145 @@
+"""What recommender.md 18 advises to keep, where no other test shows that it was kept."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from builders import vpa
+from common.labels import EVERYTHING, from_map
+from recommender import buckets
+from recommender.histograms import Histograms, Saved
+from recommender.instants import NEVER, instant, moment
+from recommender.model.aggregates import History
+from recommender.model.autoscalers import ContainerRule
+from recommender.model.keys import PodKey, VpaKey
+from recommender.model.usage import Usage
+from recommender.recommend import Estimation, considered, living, recommend
+from recommender.rows import Ints
+from recommender.status import Findings, next_status
+from recommender.workers import spread
+from recommender_golden import pod_facts
+from sandbox import virtual_time
+from sandbox.virtual_time import VirtualClock
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+WEB = VpaKey("ns", "web")
+EMPTY = Saved(weights={}, total=0.0, reference=NEVER)
+
+
+def ints(*values: int) -> Ints:
+    return np.array(values, dtype=np.int64)
+
+
+def at(after: timedelta = timedelta()) -> int:
+    return instant(START + after)
+
+
+def use(usage: Usage, name: str, labels: dict[str, str], cpu: int, *, minutes: range) -> None:
+    """Let a pod, which is made unless it is there, use so much CPU for some minutes."""
+    key = PodKey("ns", name)
+    usage.put_pod(pod_facts(key, labels=labels), at())
+    row = ints(usage.pods[key].containers["app"])
+    for minute in minutes:
+        usage.add_cpu(row, ints(at(MINUTE * minute)), ints(cpu), at())
+
+
+def target(usage: Usage, after: timedelta) -> int:
+    (app,) = recommend(usage, [WEB], Estimation(), at(after))[WEB]
+    return app.target["cpu"]
+
+
+def confidence(usage: Usage, after: timedelta) -> float:
+    (app,) = recommend(usage, [WEB], Estimation(), at(after))[WEB]
+    return app.confidence["cpu"]
+
+
+def test_a_selector_mixes_workloads_whoever_owns_them_q13() -> None:
+    usage = Usage()
+    usage.put_autoscaler(WEB, from_map({"tier": "front"}), ())
+    for name, cpu in (("web-1", 50), ("shop-1", 500)):
+        use(usage, name, {"tier": "front", "app": name}, cpu, minutes=range(60))
+    assert target(usage, HOUR) == 587, "that of the larger one, for both"
+
+
+def test_confidence_grows_across_restarts_and_rollouts_q16() -> None:
+    usage = Usage()
+    usage.put_autoscaler(WEB, EVERYTHING, ())
+    history = History(
+        cpu=EMPTY, memory=EMPTY, first_sample=at(-DAY), last_sample=at(), samples=1440
+    )
+    usage.load_history(WEB, "app", history)
+    use(usage, "web-1", {"pod-template-hash": "1"}, 100, minutes=range(1, 721))
+    use(usage, "web-2", {"pod-template-hash": "2"}, 100, minutes=range(721, 1441))
+    assert confidence(usage, DAY) == 2.0
+
+
+def test_a_gap_in_the_metrics_changes_nothing_q17() -> None:
+    usage = Usage()
+    usage.put_autoscaler(WEB, EVERYTHING, ())
+    use(usage, "web-1", {}, 100, minutes=range(61))
+    before = recommend(usage, [WEB], Estimation(), at(HOUR))
+    assert recommend(usage, [WEB], Estimation(), at(7 * DAY)) == before
+
+
+def test_the_time_for_checkpoints_counts_from_their_step_q22() -> None:
+    """However late in a cycle that begins, and whatever the earlier steps took of it."""
+    done: list[int] = []
+
+    async def write(number: int) -> None:
+        await asyncio.sleep(20)
+        done.append(number)
+
+    async def main(_: VirtualClock) -> bool:
+        await asyncio.sleep(3600)  # the steps before
+        return await spread(range(10), write, workers=2, seconds=60)
+
+    assert not virtual_time.run(main)
+    assert done == list(range(6)), "two workers, each for a minute"
+
+
+def test_weights_without_a_time_are_nothing_beside_the_first_sample_q23() -> None:
+    found = Histograms(buckets.CPU, DAY)
+    row = found.new()
+    found.load(row, Saved(weights={30: 10_000}, total=100.0, reference=NEVER))
+    assert found.percentiles(ints(row), (0.9,)).tolist() == [[buckets.CPU.percentiles[30]]]
+    found.add(ints(row), ints(40), ints(at()), 0.1)
+    assert found.percentiles(ints(row), (0.0, 1.0)).tolist() == [[43, 43]]
+    assert moment(int(found.reference[row])) == START
+
+
+def test_a_container_that_is_off_is_followed_and_has_a_checkpoint_q26() -> None:
+    usage = Usage()
+    usage.put_autoscaler(WEB, EVERYTHING, (ContainerRule(container="app", off=True),))
+    use(usage, "web-1", {}, 100, minutes=range(61))
+    (kept,) = living(usage, WEB, at(HOUR))
+    assert kept.container == "app"
+    assert usage.aggregates.merged([kept.rows]).samples[:1].tolist() == [61]
+    assert considered(usage, WEB, at(HOUR)) == ()
+
+
+def test_the_generation_stands_on_the_status_and_on_no_condition_q28() -> None:
+    found = next_status(vpa(), Findings(recommendation=(), pods=0), START)
+    assert found.observed_generation == 1
+    assert [one.observed_generation for one in found.conditions or ()] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("half_life", "reference"),
+    [
+        pytest.param(DAY, timedelta(hours=7), id="another half-life wrote it"),
+        pytest.param(DAY, timedelta(), id="the same"),
+    ],
+)
+def test_a_reference_time_is_taken_verbatim_and_shifts_by_whole_half_lives_q30(
+    half_life: timedelta, reference: timedelta
+) -> None:
+    found = Histograms(buckets.CPU, half_life)
+    row = found.new()
+    found.load(row, Saved(weights={8: 10_000}, total=8.0, reference=at(reference)))
+    assert moment(int(found.reference[row])) == START + reference
+    found.shift(ints(row), ints(at(3 * DAY)))
+    assert moment(int(found.reference[row])) == START + 3 * DAY
+    assert found.total[row] == 1.0, "three half-lives, though it may be a little less"
