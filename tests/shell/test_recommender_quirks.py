@@ -1,9 +1,15 @@
 """Quirks of recommender.md 18 that only a whole cycle shows."""
 
-from fake_api import FakeApi, Reply, listing, named
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+
+from component import running_component
+from fake_api import FakeApi, Reply, listing, named, status, until, watch_line
 from recommender_harness import (
     CHECKPOINTS,
     METRICS,
+    WEB,
     checkpoint,
     checkpoint_of,
     conditions,
@@ -15,18 +21,83 @@ from recommender_harness import (
     target,
     usage,
     vpa,
+    written,
 )
+from sandbox import virtual_time
+from sandbox.virtual_time import VirtualClock
+
+EVENTS = "/api/v1/events"
 
 
-async def test_a_deployment_of_any_group_is_the_one_of_apps_q18() -> None:
-    other = vpa()
-    other["spec"]["targetRef"]["apiVersion"] = "example.com/v7"
+def test_a_selector_stays_in_force_while_the_api_server_has_trouble_q1() -> None:
+    """In virtual time, because the scale of a custom kind is good for half a minute."""
+    kinds = [{"name": "rockets", "kind": "Rocket"}, {"name": "rockets/scale", "kind": "Scale"}]
+    scale = "GET /apis/example.test/v1/namespaces/shop/rockets/web/scale"
+    rocket = vpa(kind="Rocket")
+    rocket["spec"]["targetRef"]["apiVersion"] = "example.test/v1"
+
+    async def main(_: VirtualClock) -> None:
+        async with FakeApi() as api:
+            prepare(api, verticalpodautoscalers=[rocket])
+            api.on("GET /apis/example.test", Reply(body={"versions": [{"version": "v1"}]}))
+            api.on("GET /apis/example.test/v1", Reply(body={"resources": kinds}))
+            api.on(scale, Reply(body=named("web", status={"replicas": 1, "selector": "app=web"})))
+            async with running(api) as process:
+                await process.cycle()
+                assert target(api)["cpu"] == "126m"
+                api.on(scale, status(503, "ServiceUnavailable", "busy"))
+                await asyncio.sleep(31)
+                at = process.clock.forward(timedelta(minutes=1))
+                api.on(METRICS, listing(*(usage(at=at, cpu="1", memory="200Mi"),)))
+                await process.cycle()
+                told = conditions(api)
+                assert told["ConfigUnsupported"].endswith("last error busy")
+                assert "NoPodsMatched" not in told
+                assert target(api)["cpu"] == "1168m", "of what its pods use meanwhile"
+                assert written(api, checkpoint_of("web-app"))["totalSamplesCount"] == 2
+
+    virtual_time.run(main)
+
+
+async def test_an_eviction_that_is_told_again_counts_once_q19() -> None:
+    """A watch that broke begins anew, and the API server tells of the same Event again."""
+    event = named(
+        "web-1.evicted",
+        11,
+        reason="Evicted",
+        type="Warning",
+        involvedObject={"kind": "Pod", "namespace": "shop", "name": "web-1"},
+    )
+    event["metadata"] |= {
+        "uid": "event-1",
+        "creationTimestamp": "2026-01-02T12:00:10Z",
+        "annotations": {
+            "offending_containers": "app",
+            "offending_containers_usage": "300Mi",
+            "starved_resource": "memory",
+        },
+    }
+    last = named("web-1.other", 13, reason="Evicted", involvedObject={"kind": "Node", "name": "n"})
     async with FakeApi() as api:
-        prepare(api, verticalpodautoscalers=[other])
+        prepare(api)
+        api.on(
+            f"WATCH {EVENTS}",
+            Reply(chunks=[watch_line("ADDED", event)], cut=True),
+            Reply(chunks=[watch_line("ADDED", event), watch_line("ADDED", last)], hold=True),
+        )
         async with running(api) as process:
+            await until(lambda: process.followed._evictions._version == "13")
             await process.cycle()
-        assert target(api) == {"cpu": "126m", "memory": "250Mi"}
-        assert "ConfigUnsupported" not in conditions(api)
+            assert process.sample("vpa_recommender_oom_seen_total") == 1
+            assert process.sample("vpa_recommender_oom_recorded_total") == 1
+
+
+async def test_the_first_cycle_runs_at_once_q24(tmp_path: Path) -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        interval = "--recommender-interval=1h"
+        async with running_component("recommender", api, tmp_path, interval):
+            await api.asked(WEB)
 
 
 async def test_all_checkpoints_come_in_one_list_q29() -> None:
