@@ -154,7 +154,7 @@ class Publisher:
         pods = self._usage.pod_count(key)
         grounds = Grounds(
             vpa=loaded.vpa,
-            unsupported=loaded.resolution.unsupported,
+            unsupported=loaded.resolution.message,
             groups=found.groups[key],
             has_pods=pods > 0,
             is_sure=found.is_sure(key),

@@ -53,8 +53,14 @@ class Resolution:
     """What a VPA's target came to: the selector of its pods, or why there is none."""
 
     selector: Selector
-    unsupported: str = ""  # message of ConfigUnsupported; empty: all is well
+    unsupported: str = ""  # the reference's text of ConfigUnsupported; empty: all is well
+    owner: str = ""  # what the target should be instead
     open: bool = False  # nobody could tell yet: nothing is known to be wrong, or right
+
+    @property
+    def message(self) -> str:
+        """The message of ConfigUnsupported, which names the right owner too; empty without one."""
+        return f"{self.unsupported}: {self.owner}" if self.owner else self.unsupported
 
 
 def unreadable(reason: str = "") -> Resolution:
@@ -79,6 +85,7 @@ def resolved(
             selector=NOTHING,
             unsupported=f"The target {_name(target)} has a parent controller but it should "
             "point to a topmost well-known or scalable controller",
+            owner=_name(topmost),
         )
     return Resolution(selector=selector)
 
@@ -289,5 +296,5 @@ def _texts(values: ResourceQuantities) -> dict[str, str]:
     return {resource: str(value) for resource, value in values.items()}
 
 
-def _name(target: TargetReference) -> str:
+def _name(target: TargetReference | Controller) -> str:
     return f"{target.api_version}.{target.kind}/{target.name}"

@@ -8,7 +8,7 @@ import msgspec
 
 from common.api.base import Wire
 from common.api.workloads import Scale
-from common.errors import DecodeError, KubeError, NotFoundError, UnreachableError
+from common.errors import DecodeError, KubeError, NotFoundError
 from common.kube.client import KubeClient
 from common.kube.endpoints import Endpoint
 from common.target.owners import Absent, Answer, Controller, Failed, Found, Unknown
@@ -30,7 +30,7 @@ _NO_RESOURCE = "the server could not find the requested resource"
 
 @dataclass(frozen=True, slots=True)
 class Unavailable(Failed):
-    """The API server was in trouble; asking again may help."""
+    """The API server did not tell; asking again may help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,13 +253,8 @@ class Scales:
 
 
 def _failed(error: KubeError | DecodeError) -> Failed:
-    if isinstance(error, NotFoundError):
-        return NoScale(str(error))
-    if isinstance(error, UnreachableError):
-        return Unavailable(str(error))
-    if isinstance(error, KubeError) and (error.status >= 500 or error.status == 429):
-        return Unavailable(str(error))
-    return Failed(str(error))
+    """Only what isn't there is an answer; a missing permission says nothing about the object."""
+    return NoScale(str(error)) if isinstance(error, NotFoundError) else Unavailable(str(error))
 
 
 def _decoded(body: bytes, type: type[W]) -> W:

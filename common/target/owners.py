@@ -41,13 +41,30 @@ class Controller:
 
     @property
     def key(self) -> TargetKey:
-        """What VPAs compare; the API group is not part of it."""
+        """What VPAs are found by; of what is found, :func:`same_kind` compares the API group."""
         return (self.namespace, self.kind, self.name)
 
     @property
     def is_well_known(self) -> bool:
-        """Whether it is read from a cache; every other kind is asked for its scale."""
-        return self.kind in WELL_KNOWN_KINDS
+        """Whether it is read from a cache; every other kind is asked for its scale.
+
+        A custom resource may be called Job or Deployment as well: that is another kind (Q18).
+        """
+        return self.kind in WELL_KNOWN_KINDS and not _custom_group(self.api_version)
+
+
+def same_kind(api_version: str, other: str) -> bool:
+    """Whether a kind's name means the same in both API versions; without one it may (Q18).
+
+    Groups of Kubernetes itself count as one: what is in ``apps`` was in ``extensions`` once.
+    """
+    return not api_version or not other or _custom_group(api_version) == _custom_group(other)
+
+
+def _custom_group(api_version: str) -> str:
+    """The group of custom resources; empty for those of workloads of Kubernetes, without a dot."""
+    group = api_version.rpartition("/")[0]
+    return group if "." in group else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,7 +149,7 @@ class VpaLoader:
             rules = () if known is None else known.rules
             self._tell(key, f"the resource policy can't be read: {error}")
         else:
-            self._tell(key, loaded.resolution.unsupported)
+            self._tell(key, loaded.resolution.message)
         self._usage.put_autoscaler(key, loaded.resolution.selector, rules)
 
     async def _resolve(self, vpa: VerticalPodAutoscaler) -> Resolution:

@@ -46,11 +46,11 @@ def scale(name: str, selector: str = "app=r", **more: Any) -> Reply:
     return Reply(body={**owned(name, **more), "status": {"replicas": 1, "selector": selector}})
 
 
-def discover(api: FakeApi, *, with_scale: bool = True) -> None:
+def discover(api: FakeApi, *, kind: str = "Rocket", with_scale: bool = True) -> None:
     names = ["rockets", "rockets/status", *(["rockets/scale"] if with_scale else [])]
     api.on(f"GET {GROUP}", Reply(body={"versions": [{"version": "v2"}, {"version": "v1"}]}))
     resources = [
-        {"name": n, "kind": "Scale" if n.endswith("scale") else "Rocket", "namespaced": True}
+        {"name": n, "kind": "Scale" if n.endswith("scale") else kind, "namespaced": True}
         for n in names
     ]
     api.on(f"GET {GROUP}/v1", Reply(body={"resources": resources}))
@@ -192,7 +192,9 @@ async def test_any_other_kind_is_asked_for_its_scale() -> None:
             False,
             id="no such object",
         ),
-        pytest.param({SCALE: status(403, "Forbidden", "no")}, "no", False, id="forbidden"),
+        pytest.param({SCALE: status(403, "Forbidden", "no")}, "no", True, id="forbidden"),
+        pytest.param({GROUP: status(401, "Unauthorized", "who?")}, "who?", True, id="not known"),
+        pytest.param({SCALE: status(422, "Invalid", "webhook")}, "webhook", True, id="refused"),
         pytest.param({SCALE: status(503, "X", "busy")}, "busy", True, id="server in trouble"),
         pytest.param({GROUP: status(503, "X", "busy")}, "busy", True, id="discovery in trouble"),
         pytest.param(
@@ -218,6 +220,21 @@ async def test_a_scale_that_cannot_be_read(
         f"unhandled targetRef example.test/v1 / Rocket / r, last error {want}"
     )
     assert failed.value.transient is transient
+
+
+async def test_a_custom_kind_of_a_well_known_name_is_asked_for_its_scale() -> None:
+    """Q18."""
+    target = TargetReference(api_version="example.test/v1", kind="Job", name="r")
+    one = VerticalPodAutoscaler(
+        metadata=ObjectMeta(name="r", namespace="default"), spec=VpaSpec(target_ref=target)
+    )
+    async with FakeApi() as api, resolving(api, Job=[owned("r", selector=SELECTOR)]) as t:
+        discover(api, kind="Job")
+        api.on(f"GET {SCALE}", scale("r"))
+        selector = await t.selector(one)
+        top = await t.topmost(Controller("default", "Job", "r", "example.test/v1"))
+    assert str(selector) == "app=r"
+    assert top == Controller("default", "Job", "r", "example.test/v1")
 
 
 async def test_a_kind_without_scale_is_known_from_discovery() -> None:

@@ -127,6 +127,10 @@ SHOWN_IN = {
     "Q24": ("recommender/__main__.py", "await every(settings.interval"),
     "Q32": ("tests/unit/recommender/test_usage.py", "test_the_pods_of_a_vpa_are_counted_anew_q32"),
     "X1": ("tests/unit/recommender/test_status.py", "test_conditions"),
+    "X91": (
+        "tests/unit/recommender/test_status.py",
+        "test_the_condition_of_a_target_with_an_owner_names_the_owner",
+    ),
     "X2": (OOM, "test_kills_in_a_pod_that_is_seen_once"),
     "X3": (RECOMMENDER, "test_a_checkpoint_is_written_only_when_something_happened"),
     "X4": (RECOMMENDER, "test_checkpoints_without_a_vpa_are_deleted"),

@@ -10,17 +10,41 @@ from builders import recommendation, vpa
 from common.api.autoscaling import (
     ContainerRecommendation,
     RecommendedPodResources,
+    TargetReference,
     VerticalPodAutoscaler,
     VpaCondition,
     VpaStatus,
 )
+from common.labels import EVERYTHING
 from common.quantity import Quantity
 from common.recommendation.processing import ContainerAmounts
-from recommender.status import Findings, is_worth_writing, moved, next_status, patch
+from common.target.owners import Controller
+from recommender.status import (
+    Findings,
+    is_worth_writing,
+    moved,
+    next_status,
+    patch,
+    resolved,
+    unchecked,
+)
 
 NOW = datetime(2026, 1, 2, 12, 0, 0, 500, tzinfo=UTC)
 HUNDRED = {"cpu": Quantity.parse("100m")}
 SOMETHING = (ContainerAmounts(name="app", target=HUNDRED),)
+
+
+def test_the_condition_of_a_target_with_an_owner_names_the_owner() -> None:
+    """So nobody has to search what the VPA should point to."""
+    target = TargetReference(api_version="apps/v1", kind="ReplicaSet", name="web-1")
+    owner = Controller("shop", "Deployment", "web", "apps/v1")
+    assert resolved(EVERYTHING, target, "shop", owner).message == (
+        "The target apps/v1.ReplicaSet/web-1 has a parent controller but it should point to a "
+        "topmost well-known or scalable controller: apps/v1.Deployment/web"
+    )
+    assert unchecked(target, "why").message.endswith("scalable controller: why")
+    topmost = Controller("shop", "ReplicaSet", "web-1", "apps/v1")
+    assert resolved(EVERYTHING, target, "shop", topmost).message == ""
 
 
 def with_conditions(*conditions: VpaCondition) -> VerticalPodAutoscaler:
