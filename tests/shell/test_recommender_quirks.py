@@ -101,7 +101,7 @@ async def test_the_first_cycle_runs_at_once_q24(tmp_path: Path) -> None:
 
 
 async def test_all_checkpoints_come_in_one_list_q29() -> None:
-    """The reference lists all of them once for each namespace that has VPAs."""
+    """Q29: the reference lists all of them once for each namespace that has VPAs."""
     kinds = {"verticalpodautoscalers": vpa, "deployments": deployment}
     places = ("shop", "mill", "farm")
     objects = {

@@ -1,0 +1,51 @@
+"""docs/conformance.md names a test for each line and each quirk, and these tests are there."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs/conformance.md").read_text(encoding="utf-8")
+LINE = re.compile(r"^\| ([^|]+) \| `(tests/[^`|]+\.py::[^`|]+)` \|$", re.MULTILINE)
+QUIRK = re.compile(r"^\| (Q\d+) \| (differs|the same) \| `(tests/[^`|]+)` \|$", re.MULTILINE)
+DIFFERENCE = re.compile(r"^\| (Q\d+) \|[^|]*\|[^|]*\|[^|]*\|$", re.MULTILINE)
+KEPT = re.compile(r"^\| (Q\d+) \|[^|]*\|$", re.MULTILINE)
+QUIRKS = {f"Q{number}" for number in range(1, 34)}
+
+
+def section(name: str) -> str:
+    return PAGE.partition(f"## {name}\n")[2].partition("\n## ")[0]
+
+
+def named_tests() -> list[str]:
+    return [
+        *(test for _, test in LINE.findall(PAGE)),
+        *(test for _, _, test in QUIRK.findall(PAGE)),
+    ]
+
+
+def test_every_row_is_read() -> None:
+    tables = PAGE.count("\n|---")
+    assert len(named_tests()) == PAGE.count("\n| ") - tables, "all lines of tables but their heads"
+
+
+def test_every_worked_example_has_a_test() -> None:
+    examples = LINE.findall(section("Worked examples"))
+    assert {example.partition(",")[0] for example, _ in examples} == set("ABCDEFG")
+
+
+def test_every_quirk_has_a_test_and_is_told_as_what_it_is() -> None:
+    deviations = (ROOT / "docs/deviations.md").read_text(encoding="utf-8")
+    told = dict.fromkeys(DIFFERENCE.findall(deviations), "differs")
+    told |= dict.fromkeys(KEPT.findall(deviations), "the same")
+    assert {quirk: here for quirk, here, _ in QUIRK.findall(PAGE)} == told
+    assert told.keys() == QUIRKS
+
+
+def test_the_tests_are_there() -> None:
+    """As pytest finds them: a test that is gone, or a case that has another name, is an error."""
+    words = ("--collect-only", "--quiet", "-p", "no:cacheprovider", *named_tests())
+    command = (sys.executable, "-P", "-m", "pytest", *words)
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr + found.stdout[-2000:]
