@@ -1,34 +1,27 @@
 """The client of the API server: everything that leaves or enters a process goes through it."""
 
-import asyncio
 import contextlib
 import copy
 import enum
-import logging
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 
-from common.api.base import Wire
 from common.api.core import Pod
-from common.api.meta import PartialObject
 from common.errors import DecodeError, GoneError
 from common.kube.connection import Connection
 from common.kube.endpoints import PODS, Endpoint
+from common.kube.pages import Listing, read_pages
 from common.kube.transport import CALL_SECONDS, Call, Query, Transport
-from common.kube.watch import WatchEvent, WatchProtocol, decoder_of, identity
+from common.kube.watch import WatchEvent, WatchProtocol, decoder_of
 from common.runtime.rate_limit import RateLimiter
-
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 _RESTARTS = 3  # of a list whose continue token expired
-_SLICE = 50  # objects decoded before other tasks get their turn
 _WATCH_SECONDS = (300, 600)  # how long the server keeps a watch, drawn at random
 # Whole objects do as well, where a server knows nothing else: decoding takes what it needs.
 _METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
@@ -42,29 +35,6 @@ class PatchType(enum.StrEnum):
     JSON = "application/json-patch+json"
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing(Generic[T]):
-    """All objects at one version; ``skipped`` counts those that couldn't be decoded."""
-
-    items: tuple[T, ...]
-    resource_version: str
-    skipped: int = 0
-
-
-class _ListMeta(Wire, frozen=True, kw_only=True):
-    resource_version: str = ""
-    continue_: str = msgspec.field(default="", name="continue")
-
-
-class _Page(Wire, frozen=True, kw_only=True):
-    metadata: _ListMeta = _ListMeta()
-    items: tuple[msgspec.Raw, ...] | None = None
-
-
-_page_decoder = msgspec.json.Decoder(_Page)
-_partial_decoder = msgspec.json.Decoder(PartialObject)
 
 
 class KubeClient:
@@ -146,50 +116,27 @@ class KubeClient:
         An object that can't be decoded is left out and counted; it is logged unless the last
         list left it out as well. A continue token that expired on the way starts the list over.
         """
-        selectors = _selectors(label_selector, field_selector)
         path = endpoint.collection(namespace)
+        query = {**_selectors(label_selector, field_selector), "limit": page_size}
+        accept = _METADATA_LIST if endpoint.metadata_only else ""
+
+        async def fetch(token: str) -> bytes:
+            asked = {**query, "continue": token} if token else query
+            return await self.request("GET", path, query=asked, accept=accept)
+
         restarts = 0
         while True:
             try:
-                return await self._pages(endpoint, path, {**selectors, "limit": page_size})
+                listing = await read_pages(
+                    endpoint, path, fetch, known=self._strange.get(path, frozenset())
+                )
             except GoneError:
                 restarts += 1
                 if restarts > _RESTARTS:
                     raise
-
-    async def _pages(self, endpoint: Endpoint[T], path: str, query: Query) -> Listing[T]:
-        decoder = decoder_of(endpoint.type)
-        items: list[T] = []
-        skipped: list[str] = []
-        token = ""
-        while True:
-            asked = {**query, "continue": token} if token else query
-            accept = _METADATA_LIST if endpoint.metadata_only else ""
-            body = await self.request("GET", path, query=asked, accept=accept)
-            try:
-                page = _page_decoder.decode(body)
-            except msgspec.DecodeError as error:
-                raise DecodeError(f"{path} is no list: {error}") from error
-            for number, raw in enumerate(page.items or ()):
-                if number % _SLICE == _SLICE - 1:
-                    await asyncio.sleep(0)
-                try:
-                    item = decoder.decode(raw)
-                    identity(item)
-                except (msgspec.DecodeError, KeyError) as error:
-                    skipped.append(_name_of(raw))
-                    if skipped[-1] not in self._strange.get(path, ()):
-                        _log_skipped(endpoint, skipped[-1], error)
-                else:
-                    items.append(item)
-            token = page.metadata.continue_
-            if not token:
-                self._strange[path] = frozenset(skipped)
-                return Listing(
-                    items=tuple(items),
-                    resource_version=page.metadata.resource_version,
-                    skipped=len(skipped),
-                )
+            else:
+                self._strange[path] = frozenset(listing.strange)
+                return listing
 
     async def watch(
         self,
@@ -380,18 +327,3 @@ def _typed(endpoint: Endpoint[Any], body: Any) -> bytes:
     encoded = msgspec.json.encode(body)
     start = msgspec.json.encode(head)
     return start if encoded == b"{}" else start[:-1] + b"," + encoded[1:]
-
-
-def _name_of(raw: msgspec.Raw) -> str:
-    try:
-        meta = _partial_decoder.decode(raw).metadata
-    except msgspec.DecodeError:
-        return "unknown"
-    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
-
-
-def _log_skipped(endpoint: Endpoint[Any], name: str, error: Exception) -> None:
-    logger.warning(
-        "object skipped, it can't be decoded",
-        extra={"kind": endpoint.kind, "object": name, "error": str(error)},
-    )

@@ -1,0 +1,131 @@
+"""Lists, page by page: each object is decoded on its own, and the next page comes meanwhile."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import msgspec
+
+from common.api.base import Wire
+from common.api.meta import PartialObject
+from common.errors import DecodeError, KubeError
+from common.kube.endpoints import Endpoint
+from common.kube.watch import decoder_of, identity
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Fetch = Callable[[str], Awaitable[bytes]]
+"""The page of a continue token; that of the empty token is the first."""
+
+_SLICE = 50  # objects decoded before other tasks get their turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing(Generic[T]):
+    """All objects at one version; ``strange`` names those that couldn't be decoded."""
+
+    items: tuple[T, ...]
+    resource_version: str
+    strange: Sequence[str] = ()
+
+    @property
+    def skipped(self) -> int:
+        """How many are left out."""
+        return len(self.strange)
+
+
+class _ListMeta(Wire, frozen=True, kw_only=True):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _Page(Wire, frozen=True, kw_only=True):
+    metadata: _ListMeta = _ListMeta()
+    items: tuple[msgspec.Raw, ...] | None = None
+
+
+_page_decoder = msgspec.json.Decoder(_Page)
+_partial_decoder = msgspec.json.Decoder(PartialObject)
+
+
+async def read_pages(
+    endpoint: Endpoint[T], path: str, fetch: Fetch, *, known: Collection[str]
+) -> Listing[T]:
+    """Read a list to its end; the server makes a page while the one before it is decoded.
+
+    An object that can't be decoded is left out, and logged unless its name is ``known``.
+
+    Raises:
+        KubeError: the server refused a page.
+        DecodeError: a page is no list; ``path`` says of what.
+    """
+    items: list[T] = []
+    skipped: list[str] = []
+    body: bytes | KubeError = await _fetched(fetch, "")
+    while True:
+        if isinstance(body, KubeError):
+            raise body
+        try:
+            page = _page_decoder.decode(body)
+        except msgspec.DecodeError as error:
+            raise DecodeError(f"{path} is no list: {error}") from error
+        token = page.metadata.continue_
+        async with asyncio.TaskGroup() as group:
+            following = group.create_task(_fetched(fetch, token)) if token else None
+            await _take(endpoint, page, items, skipped, known)
+        if following is None:
+            return Listing(
+                items=tuple(items),
+                resource_version=page.metadata.resource_version,
+                strange=tuple(skipped),
+            )
+        body = following.result()
+
+
+async def _fetched(fetch: Fetch, token: str) -> bytes | KubeError:
+    """A page; an error is returned, because it would leave a group of tasks as another one."""
+    try:
+        return await fetch(token)
+    except KubeError as error:
+        return error
+
+
+async def _take(
+    endpoint: Endpoint[T],
+    page: _Page,
+    items: list[T],
+    skipped: list[str],
+    known: Collection[str],
+) -> None:
+    decoder = decoder_of(endpoint.type)
+    for number, raw in enumerate(page.items or ()):
+        if number % _SLICE == 0:
+            await asyncio.sleep(0)
+        try:
+            item = decoder.decode(raw)
+            identity(item)
+        except (msgspec.DecodeError, KeyError) as error:
+            name = _name_of(raw)
+            skipped.append(name)
+            if name not in known:
+                _log_skipped(endpoint, name, error)
+        else:
+            items.append(item)
+
+
+def _name_of(raw: msgspec.Raw) -> str:
+    try:
+        meta = _partial_decoder.decode(raw).metadata
+    except msgspec.DecodeError:
+        return "unknown"
+    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+
+
+def _log_skipped(endpoint: Endpoint[T], name: str, error: Exception) -> None:
+    logger.warning(
+        "object skipped, it can't be decoded",
+        extra={"kind": endpoint.kind, "object": name, "error": str(error)},
+    )
