@@ -132,7 +132,7 @@ class DisruptionLog:
             told = change.stored.object(resource)
             replicas = told["spec"].get("replicas", 1)
             if kind == "DaemonSet":
-                replicas = told.get("status", {}).get("numberReady", 0)
+                replicas = told.get("status", {}).get("desiredNumberScheduled", 0)
             group = (kind, told["metadata"]["name"])
             self.entries.append(Wanted(self.cluster.clock.now(), group, replicas))
 

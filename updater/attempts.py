@@ -7,6 +7,7 @@ from datetime import datetime
 
 from common.api.core import Pod
 from common.target.owners import Controller
+from updater.daemons import Turnout
 from updater.decision import Decision, Reason
 from updater.fitting import Drifts
 from updater.outcomes import Outcomes
@@ -89,6 +90,7 @@ class Attempts:
     outcomes: Mapping[str, Outcomes] = field(default_factory=dict)  # of evictions, by VPA UID
     # By namespace and name of the VPA; nothing but work is lost with them.
     drifts: Mapping[tuple[str, str], Drifts] = field(default_factory=dict, compare=False)
+    turnouts: Mapping[Controller, Turnout] = field(default_factory=dict)  # of DaemonSets
 
     def of(self, uid: str) -> PodMemory:
         return self.pods.get(uid, NOTHING)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.runtime.clock import Clock
 from updater.attempts import Attempts
+from updater.daemons import Daemons
 from updater.ledger import Ledger, Tell, log_change
 from updater.metrics import Metrics
 from updater.outcomes import Observation, Turn
@@ -65,8 +66,10 @@ class Pass:
             deadline=deadline,
             stop=stop,
         )
+        self._daemons = Daemons(attempts.turnouts, now)
         self._means = Means(
             rules=rules,
+            daemons=self._daemons,
             ledger=self._ledger,
             sender=self._sender,
             hands=hands,
@@ -80,7 +83,8 @@ class Pass:
     @property
     def attempts(self) -> Attempts:
         """What to remember for the next pass."""
-        attempts = self._ledger.attempts(self._snapshot.living)
+        turnouts = self._daemons.after(complete=not self._sender.over)
+        attempts = replace(self._ledger.attempts(self._snapshot.living), turnouts=turnouts)
         if self._probations is None:
             return attempts
         return replace(attempts, outcomes=self._probations.outcomes)

@@ -20,6 +20,9 @@ class GroupSize:
     existing: int = 0
 
 
+UNKNOWN = GroupSize()
+
+
 def replicas_of(controller: Controller, caches: ControllerCaches) -> int | None:
     """How many pods a controller asks for; None where it is not found, or a kind of its own.
 
@@ -38,10 +41,10 @@ def replicas_of(controller: Controller, caches: ControllerCaches) -> int | None:
 def group_size(controller: Controller, caches: ControllerCaches) -> GroupSize:
     """How many pods a controller is to have, and has; a Job or a kind of its own doesn't tell."""
     if controller.kind not in _TELLING:
-        return GroupSize()
+        return UNKNOWN
     found = caches.find(controller)
     if not isinstance(found, Workload | ReplicationController):
-        return GroupSize()
+        return UNKNOWN
     status = found.status
     if controller.kind == "DaemonSet":
         return GroupSize(status.desired_number_scheduled, status.current_number_scheduled)

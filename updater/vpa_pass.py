@@ -20,9 +20,11 @@ from updater.candidate import (
     note_resizing,
     plan_unboost,
 )
+from updater.daemons import Daemons
 from updater.decision import Action, Decision, Reason, wait
 from updater.disruption import ReplicaGroup, decide_eviction, groups_of, replica_group
 from updater.eviction_requirements import requirements_met
+from updater.group_size import UNKNOWN
 from updater.ledger import Ledger
 from updater.live_pod import LivePod
 from updater.metrics import Metrics, VpaLabels, size_label
@@ -59,6 +61,7 @@ class Means:
     """What a pass decides by and acts with, the same for every VPA."""
 
     rules: Rules
+    daemons: Daemons
     ledger: Ledger
     sender: Sender
     hands: Hands
@@ -74,6 +77,7 @@ class VpaPass:
     def __init__(self, scaled: AutoscaledPods, means: Means) -> None:
         self._scaled = scaled
         self._rules = means.rules
+        self._daemons = means.daemons
         self._ledger = means.ledger
         self._sender = means.sender
         self._hands = means.hands
@@ -143,7 +147,12 @@ class VpaPass:
             controller: replica_group(
                 controller,
                 pods,
-                replicas=scaled.replicas.get(controller),
+                replicas=self._daemons.replicas(
+                    controller,
+                    scaled.replicas.get(controller),
+                    desired=scaled.sizes.get(controller, UNKNOWN).wanted,
+                    live=len(pods),
+                ),
                 out={pod.metadata.uid for pod in pods if self._is_out(pod)},
                 boosted=any(is_boosted(pod.metadata.annotations) for pod in pods),
                 mode=scaled.mode,

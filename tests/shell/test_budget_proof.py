@@ -33,6 +33,10 @@ WORKLOADS = [
         for number in range(48)
     ),
     Workload(name="daemon", kind="DaemonSet", mode="Recreate"),
+    *(
+        Workload(name=f"driver-{number}", kind="DaemonSet", mode="Recreate", slow=True)
+        for number in range(4)
+    ),
     Workload(name="agent", kind="DaemonSet", mode="InPlaceOrRecreate", restarts=True),
 ]
 MISHAPS = (

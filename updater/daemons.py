@@ -1,0 +1,63 @@
+"""How many pods a DaemonSet is taken to want: the reference's number shrinks with what is down."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from common.target.owners import Controller
+
+SETTLED = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Turnout:
+    """How many pods of a DaemonSet there were at most, since the updater first saw it."""
+
+    since: datetime
+    most: int = 0
+
+
+def wanted_daemons(
+    ready: int | None, *, desired: int | None, live: int, turnout: Turnout, now: datetime
+) -> int:
+    """How many pods the budget of a DaemonSet counts from (X90); 0: nothing may be done to it.
+
+    ``ready`` is its ``status.numberReady``, the reference's number, of which alone zero remains:
+    it goes down with each pod that was evicted, so that half of them would be out at a time, and
+    then half of the rest. ``desired`` is on how many nodes there should be a pod. Where some of
+    these have no room the group would wait for ever, so pods that never came within ten minutes
+    aren't missed; those that came and went are. Two pods on a node, while the DaemonSet is rolled
+    out, are two that are wanted.
+
+    Source: updater.md 5.
+    """
+    if not ready:
+        return 0
+    if not desired:
+        return ready
+    settled = now - turnout.since >= SETTLED
+    return max(live, min(desired, turnout.most) if settled else desired)
+
+
+@dataclass(slots=True)
+class Daemons:
+    """All DaemonSets of a pass; makes of what was seen before it what is known after it."""
+
+    before: Mapping[Controller, Turnout]
+    now: datetime
+    seen: dict[Controller, Turnout] = field(default_factory=dict)
+
+    def replicas(
+        self, controller: Controller, told: int | None, *, desired: int | None, live: int
+    ) -> int | None:
+        """What a controller asks for; ``told`` is what the reference takes it to be."""
+        if controller.kind != "DaemonSet":
+            return told
+        known = self.before.get(controller) or Turnout(self.now)
+        turnout = Turnout(known.since, max(known.most, live))
+        self.seen[controller] = turnout
+        return wanted_daemons(told, desired=desired, live=live, turnout=turnout, now=self.now)
+
+    def after(self, *, complete: bool) -> Mapping[Controller, Turnout]:
+        """What is known after the pass; one that is not ``complete`` did not look at all."""
+        return self.seen if complete else {**self.before, **self.seen}
