@@ -16,20 +16,20 @@ from common.kube.targets import Targets
 from common.runtime.clock import Clock
 from updater.attempts import Attempts
 from updater.cycle import Pass
+from updater.freezing import Freezer
+from updater.matching import Matcher
 from updater.metrics import Metrics
+from updater.patience import Patience
 from updater.plan import EVERYTHING, NotNow, Plan, Scope, rehearse
 from updater.sending import Turns
 from updater.snapshot import (
     Caches,
     ClusterSnapshot,
-    Patience,
     acts,
-    freeze,
     key_of,
-    live_pods,
-    match_pods,
     passed_over,
     select_vpas,
+    sorted_out,
     update_mode,
 )
 from updater.work import Hands, Rules
@@ -68,6 +68,14 @@ class Picture:
     snapshot: ClusterSnapshot
 
 
+class Memory:
+    """What is remembered of one picture for the next, so that only what changed is looked up."""
+
+    def __init__(self, caches: Caches, targets: Targets) -> None:
+        self.matcher = Matcher(caches.controllers, targets)
+        self.freezer = Freezer(caches.controllers)
+
+
 class Updater:
     """Runs passes, one after the other; owns what is remembered between them."""
 
@@ -96,6 +104,7 @@ class Updater:
         self._clock = clock
         self._stop = stop
         self._attempts = Attempts()
+        self._memory = Memory(caches, targets)
         self.passes = 0  # that were begun
         self._admission_status = AdmissionStatus.ALIVE
         self._was_fresh = True
@@ -142,7 +151,8 @@ class Updater:
         if not await self._caches.check():
             return NotNow.NOT_FRESH
         admission = await self._admission()
-        picture = await self._take(Metrics(CollectorRegistry()), scope)
+        afresh = Memory(self._caches, self._targets)  # a part of the picture would spoil it
+        picture = await self._take(Metrics(CollectorRegistry()), afresh, scope)
         if not self._caches.fresh:
             return NotNow.NOT_FRESH
         taken_at = self._clock.now()
@@ -170,7 +180,7 @@ class Updater:
             try:
                 async with asyncio.timeout_at(deadline):
                     status = await self._look_at_admission()
-                    picture = await self._take(self._metrics)
+                    picture = await self._take(self._metrics, self._memory)
             except TimeoutError:
                 logger.warning("pass skipped, looking at the cluster took too long")
                 return
@@ -239,7 +249,7 @@ class Updater:
             logger.warning("mode Auto is deprecated, and acts like Recreate", extra={"vpas": count})
         self._deprecated = count
 
-    async def _take(self, metrics: Metrics, scope: Scope = EVERYTHING) -> Picture:
+    async def _take(self, metrics: Metrics, memory: Memory, scope: Scope = EVERYTHING) -> Picture:
         """Freeze the cluster; afterwards nobody looks at the caches again."""
         patience = Patience.within(self._rules.interval.total_seconds())
         with self._timed("ListVPAs", metrics):
@@ -250,15 +260,15 @@ class Updater:
             )
             selected, unresolved = await select_vpas(vpas, self._targets, patience)
         with self._timed("ListPods", metrics):
-            pods = await live_pods(self._caches.pods.snapshot, scope.namespaces(vpas))
+            pods = await sorted_out(self._caches.pods.snapshot, scope.namespaces(vpas))
         with self._timed("FilterPods", metrics):
-            matched = await match_pods(pods, selected, self._targets, patience)
+            matched = await memory.matcher.match(pods.live, selected, patience)
         with self._timed("AdmissionInit", metrics):
-            snapshot = await freeze(
+            snapshot = await memory.freezer.freeze(
                 [each for each in selected if scope.covers(each.vpa)],
                 matched,
-                self._caches,
-                living=frozenset(pod.metadata.uid for pod in pods),
+                pods,
+                self._caches.limit_ranges.snapshot,
                 owing=self._attempts.owing,
             )
         skipped = passed_over(vpas, self._rules.features) | unresolved

@@ -2,11 +2,10 @@
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.core import LimitRange, LimitRangeSpec, Pod
@@ -16,30 +15,23 @@ from common.kube.cache import Cache, Change, Snapshot
 from common.kube.client import KubeClient
 from common.kube.endpoints import LIMIT_RANGES, VPAS, Endpoint
 from common.kube.targets import ControllerCaches, TargetError, Targets
-from common.target.controlling import SelectedVpa, controlling, target_key
-from common.target.owners import Controller, TargetKey, controller_of
-from updater.group_size import GroupSize, group_size, replicas_of
+from common.labels import Selector
+from common.target.controlling import SelectedVpa, target_key
+from common.target.owners import WELL_KNOWN_KINDS, Controller
+from updater.group_size import GroupSize
 from updater.live_pod import LivePod
 from updater.live_vpa import LiveVpa
+from updater.patience import TOO_SLOW, Patience
 from updater.startup_boost import has_startup_boost
-
-logger = logging.getLogger(__name__)
 
 LIVE_PODS = Endpoint("", "v1", "pods", "Pod", LivePod)
 LIVE_VPAS = Endpoint(VPAS.group, VPAS.version, VPAS.resource, VPAS.kind, LiveVpa)
 _PODS_ON_NODES = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 _CHECK_SECONDS = 5.0
-_LONGEST_LOOK_UP = 5.0  # seconds
-_TOO_SLOW = "no answer in time"
 _SLICE = 1000  # objects looked at before other tasks get their turn
 _LARGE_SLICE = 20_000  # the same, for a single look
 _MODES = {mode.value: mode for mode in UpdateMode}
 _NEW_PODS_ONLY = (UpdateMode.OFF, UpdateMode.INITIAL)
-NOBODY_OWES: Mapping[str, Collection[Controller]] = {}
-
-
-Matched: TypeAlias = Mapping[tuple[str, str], Mapping[Controller, Sequence[LivePod]]]
-"""The pods of each VPA, by its namespace and name, and by their direct controllers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,27 +131,6 @@ class Caches:
         return found is not None and found.spec == vpa.spec
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long a pass waits for scale subresources; what is known already takes no time.
-
-    A custom API that hangs must not stop the updates of everything else.
-    """
-
-    each: float  # seconds for one look-up
-    until: float  # the event loop's time; from then on nobody is waited for
-
-    @classmethod
-    def within(cls, interval: float) -> Self:
-        """An eighth of the interval for each, five seconds at most; half of it for all."""
-        until = asyncio.get_running_loop().time() + interval / 2
-        return cls(min(interval / 8, _LONGEST_LOOK_UP), until)
-
-    def limit(self) -> asyncio.Timeout:
-        now = asyncio.get_running_loop().time()
-        return asyncio.timeout_at(min(now + self.each, self.until))
-
-
 def update_mode(vpa: VerticalPodAutoscaler) -> UpdateMode | None:
     """The mode of a VPA, Recreate unless it says otherwise; None: written by a newer version.
 
@@ -220,10 +191,9 @@ async def select_vpas(
         if update_mode(vpa) is UpdateMode.OFF and not has_startup_boost(vpa):
             continue
         try:
-            async with patience.limit():
-                selector = await targets.selector(vpa)
+            selector = await _selector(vpa, targets, patience)
         except TimeoutError:
-            unresolved[key_of(vpa)] = _TOO_SLOW
+            unresolved[key_of(vpa)] = TOO_SLOW
         except (TargetError, KubeError) as error:
             unresolved[key_of(vpa)] = str(error)
         else:
@@ -231,146 +201,38 @@ async def select_vpas(
     return selected, unresolved
 
 
-async def match_pods(
-    pods: Iterable[LivePod],
-    selected: Iterable[SelectedVpa],
-    targets: Targets,
-    patience: Patience,
-) -> Matched:
-    """The pods that each VPA controls.
-
-    Only in namespaces with VPAs, and once for all pods that share owners and labels, as replicas
-    do. Owners are walked once for each direct controller.
-    """
-    by_target: dict[TargetKey, list[SelectedVpa]] = {}
-    for candidate in selected:
-        key = target_key(candidate.vpa)
-        if key is not None:
-            by_target.setdefault(key, []).append(candidate)
-    topmost: dict[Controller, Controller | None] = {}
-    matched: dict[tuple[str, str], dict[Controller, list[LivePod]]] = {}
-    alike = await _alike(pods, {namespace for namespace, _, _ in by_target})
-    for number, group in enumerate(alike):
-        if number % _SLICE == _SLICE - 1:
-            await asyncio.sleep(0)
-        meta = group[0].metadata
-        controller = controller_of(meta)
-        if controller is None:
-            continue
-        if controller not in topmost:
-            topmost[controller] = await _topmost(controller, targets, patience)
-        top = topmost[controller]
-        if top is None:
-            continue
-        candidates = by_target.get(top.key)
-        found = controlling(meta, top, candidates) if candidates else None
-        if found is not None:
-            owned = matched.setdefault(key_of(found.vpa), {})
-            owned.setdefault(controller, []).extend(group)
-    return matched
+async def _selector(vpa: VerticalPodAutoscaler, targets: Targets, patience: Patience) -> Selector:
+    ref = vpa.spec.target_ref
+    if ref is None or ref.kind in WELL_KNOWN_KINDS:  # nobody has to be asked
+        return await targets.selector(vpa)
+    async with patience.limit():
+        return await targets.selector(vpa)
 
 
-async def _alike(
-    pods: Iterable[LivePod], namespaces: Collection[str]
-) -> Collection[Sequence[LivePod]]:
-    """Pods of these namespaces, together where their owners and labels are the same objects."""
-    alike: dict[tuple[str, int, int], list[LivePod]] = {}
-    for number, pod in enumerate(pods):
-        if number % _SLICE == _SLICE - 1:
-            await asyncio.sleep(0)
-        meta = pod.metadata
-        if meta.namespace in namespaces:
-            key = (meta.namespace, id(meta.owner_references), id(meta.labels))
-            alike.setdefault(key, []).append(pod)
-    return alike.values()
+@dataclass(frozen=True, slots=True)
+class Pods:
+    """Those that nobody has asked to go, and the UIDs of the others."""
+
+    live: Sequence[LivePod]
+    terminating: frozenset[str]
 
 
-async def _topmost(
-    controller: Controller, targets: Targets, patience: Patience
-) -> Controller | None:
-    known = targets.known_topmost(controller)
-    if known is not None:
-        return known.controller
-    try:
-        async with patience.limit():
-            return await targets.topmost(controller)
-    except (TargetError, KubeError, TimeoutError) as error:
-        logger.debug(
-            "pods skipped, their owner can't be found",
-            extra={
-                "controller": f"{controller.kind}/{controller.namespace}/{controller.name}",
-                "error": str(error) or _TOO_SLOW,
-            },
-        )
-        return None
-
-
-async def freeze(
-    selected: Iterable[SelectedVpa],
-    matched: Matched,
-    caches: Caches,
-    *,
-    living: frozenset[str],
-    owing: Mapping[str, Collection[Controller]] = NOBODY_OWES,
-) -> ClusterSnapshot:
-    """Put together what the decisions need to know of each VPA that has pods.
-
-    ``owing`` are, by the UID of the VPA, the controllers of evicted pods whose replacements are
-    still to come: with or without pods, they are looked at.
-    """
-    limit_ranges = caches.limit_ranges.snapshot
-    terminating = set()
-    for number, pod in enumerate(caches.pods.snapshot.items()):
-        if number % _LARGE_SLICE == _LARGE_SLICE - 1:
-            await asyncio.sleep(0)
-        if pod.metadata.deletion_timestamp is not None:
-            terminating.add(pod.metadata.uid)
-    autoscaled = []
-    for number, candidate in enumerate(selected):
-        if number % _SLICE == _SLICE - 1:
-            await asyncio.sleep(0)
-        vpa = candidate.vpa
-        groups = matched.get(key_of(vpa), {})
-        owed = owing.get(vpa.metadata.uid, ())
-        mode = update_mode(vpa)
-        if not (groups or owed) or mode is None or not acts(vpa):
-            continue
-        autoscaled.append(
-            AutoscaledPods(
-                vpa=vpa,
-                mode=mode,
-                pods=tuple(chain.from_iterable(groups.values())),
-                controllers={
-                    pod.metadata.uid: owner for owner, pods in groups.items() for pod in pods
-                },
-                replicas={owner: replicas_of(owner, caches.controllers) for owner in groups},
-                limit_ranges=tuple(
-                    item.spec for item in limit_ranges.in_namespace(vpa.metadata.namespace)
-                ),
-                sizes={owner: group_size(owner, caches.controllers) for owner in {*groups, *owed}},
-            )
-        )
-    return ClusterSnapshot(
-        autoscaled=tuple(autoscaled), living=living, terminating=frozenset(terminating)
-    )
-
-
-async def live_pods(
-    pods: Snapshot[LivePod], namespaces: Iterable[str] | None = None
-) -> list[LivePod]:
-    """The pods that nobody has asked to go, of some namespaces or, by default, of all."""
+async def sorted_out(pods: Snapshot[LivePod], namespaces: Iterable[str] | None = None) -> Pods:
+    """The pods of some namespaces or, by default, of all."""
     there = (
         pods.items()
         if namespaces is None
         else chain.from_iterable(map(pods.in_namespace, namespaces))
     )
-    found = []
+    live, terminating = [], []
     for number, pod in enumerate(there):
         if number % _LARGE_SLICE == _LARGE_SLICE - 1:
             await asyncio.sleep(0)
         if pod.metadata.deletion_timestamp is None:
-            found.append(pod)
-    return found
+            live.append(pod)
+        else:
+            terminating.append(pod.metadata.uid)
+    return Pods(live, frozenset(terminating))
 
 
 def key_of(vpa: VerticalPodAutoscaler) -> tuple[str, str]:

@@ -1,0 +1,137 @@
+"""The picture that a pass decides on; what is the same as in the last one is the same object."""
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from operator import is_
+
+from common.api.core import LimitRange, LimitRangeSpec
+from common.kube.cache import Snapshot
+from common.kube.targets import ControllerCaches
+from common.target.controlling import SelectedVpa
+from common.target.owners import Controller
+from updater.group_size import group_size
+from updater.lineage import Lineage
+from updater.matching import Group, Matched
+from updater.snapshot import AutoscaledPods, ClusterSnapshot, Pods, acts, key_of, update_mode
+
+_SLICE = 500  # VPAs put together before other tasks get their turn
+NOBODY_OWES: Mapping[str, Collection[Controller]] = {}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Frozen:
+    """One VPA as it was last seen, and the lineages that told of its groups."""
+
+    scaled: AutoscaledPods
+    lineages: tuple[Lineage, ...]
+
+
+class Freezer:
+    """Puts together what the decisions need to know of each VPA that has pods.
+
+    A VPA about which nothing has changed since the last pass is the very same ``AutoscaledPods``:
+    who judged it then, needs to look no further.
+    """
+
+    def __init__(self, controllers: ControllerCaches) -> None:
+        self._controllers = controllers
+        self._before: dict[tuple[str, str], _Frozen] = {}
+        self._limits: dict[str, tuple[LimitRangeSpec, ...]] = {}
+
+    async def freeze(
+        self,
+        selected: Iterable[SelectedVpa],
+        matched: Matched,
+        pods: Pods,
+        limit_ranges: Snapshot[LimitRange],
+        *,
+        owing: Mapping[str, Collection[Controller]] = NOBODY_OWES,
+    ) -> ClusterSnapshot:
+        """The snapshot of all VPAs that may act.
+
+        ``owing`` are, by the UID of the VPA, the controllers of evicted pods whose replacements
+        are still to come: with or without pods, they are looked at.
+        """
+        limits = self._limits_of(limit_ranges)
+        after: dict[tuple[str, str], _Frozen] = {}
+        autoscaled = []
+        for number, candidate in enumerate(selected):
+            if number % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
+            vpa = candidate.vpa
+            key = key_of(vpa)
+            groups = matched.get(key, {})
+            owed = owing.get(vpa.metadata.uid, ())
+            if not (groups or owed) or not acts(vpa):
+                continue
+            frozen = self._frozen(candidate, groups, limits.get(vpa.metadata.namespace, ()), owed)
+            if frozen is None:
+                continue
+            autoscaled.append(frozen.scaled)
+            if not owed:
+                after[key] = frozen
+        self._before = after
+        return ClusterSnapshot(
+            autoscaled=tuple(autoscaled),
+            living=frozenset([pod.metadata.uid for pod in pods.live]),
+            terminating=pods.terminating,
+        )
+
+    def _frozen(
+        self,
+        candidate: SelectedVpa,
+        groups: Mapping[Controller, Group],
+        limits: tuple[LimitRangeSpec, ...],
+        owed: Collection[Controller],
+    ) -> _Frozen | None:
+        vpa = candidate.vpa
+        mode = update_mode(vpa)
+        if mode is None:
+            return None
+        pods = tuple(chain.from_iterable(group.pods for group in groups.values()))
+        lineages = tuple(group.lineage for group in groups.values())
+        before = self._before.get(key_of(vpa))
+        if (
+            before is not None
+            and not owed
+            and before.scaled.vpa is vpa
+            and before.scaled.limit_ranges is limits
+            and _same(before.lineages, lineages)
+            and _same(before.scaled.pods, pods)
+        ):
+            return before
+        sizes = {owner: group.lineage.size for owner, group in groups.items()}
+        for owner in owed:
+            if owner not in sizes:
+                sizes[owner] = group_size(owner, self._controllers)
+        scaled = AutoscaledPods(
+            vpa=vpa,
+            mode=mode,
+            pods=pods,
+            controllers={
+                pod.metadata.uid: owner for owner, group in groups.items() for pod in group.pods
+            },
+            replicas={owner: group.lineage.replicas for owner, group in groups.items()},
+            limit_ranges=limits,
+            sizes=sizes,
+        )
+        return _Frozen(scaled, lineages)
+
+    def _limits_of(
+        self, limit_ranges: Snapshot[LimitRange]
+    ) -> Mapping[str, tuple[LimitRangeSpec, ...]]:
+        """The LimitRanges by namespace; as long as they say the same, the same tuple."""
+        before, after = self._limits, dict[str, tuple[LimitRangeSpec, ...]]()
+        for namespace in limit_ranges.namespaces():
+            found = tuple(item.spec for item in limit_ranges.in_namespace(namespace))
+            known = before.get(namespace)
+            after[namespace] = known if known == found and known is not None else found
+        self._limits = after
+        return after
+
+
+def _same(before: Sequence[object], after: Sequence[object]) -> bool:
+    """Whether these are the very same objects."""
+    return len(before) == len(after) and all(map(is_, before, after))
