@@ -22,6 +22,8 @@ from recommender.workers import sliced, spread
 logger = logging.getLogger(__name__)
 
 _SLICE = 500  # objects before other tasks get their turn
+_RESOLVED = 50  # VPAs that one of the workers resolves before; mostly nobody has to be asked
+_LOOKED_FOR = 10_000  # pods looked for in a cache before
 
 
 class PodLoader:
@@ -53,9 +55,18 @@ class PodLoader:
                     await asyncio.sleep(0)
                 if known.get(name) is not pod and self._wanted(pod):
                     self._usage.put_pod(pod_facts(pod), now)
-        return frozenset(
-            key for key in self._usage.pods if pods.get(key.namespace, key.name) is None
-        )
+        return await self._vanished()
+
+    async def _vanished(self) -> frozenset[PodKey]:
+        """Pods of the model that the last snapshot doesn't hold."""
+        vanished: set[PodKey] = set()
+        nothing: Mapping[str, Pod] = {}
+        for part in sliced(tuple(self._usage.pods), _LOOKED_FOR):
+            vanished.update(
+                key for key in part if key.name not in self._seen.get(key.namespace, nothing)
+            )
+            await asyncio.sleep(0)
+        return frozenset(vanished)
 
     def _wanted(self, pod: Pod) -> bool:
         """With ``--memory-saver`` a pod must be matched; one that was stays until it goes."""
@@ -123,7 +134,7 @@ class VpaLoader:
 
         async def load_one(item: tuple[int, VerticalPodAutoscaler]) -> None:
             number, vpa = item
-            if number % _SLICE == _SLICE - 1:
+            if number % _RESOLVED == _RESOLVED - 1:
                 await asyncio.sleep(0)
             resolution = await self._resolve(vpa)
             found[vpa_key(vpa)] = LoadedVpa(vpa=vpa, resolution=resolution)
