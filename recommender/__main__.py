@@ -100,9 +100,10 @@ async def recommend(settings: Settings, clock: Clock) -> None:
         async def work(stop: asyncio.Event) -> None:
             if campaign is not None and not await unless_stopped(campaign.wait_leading, stop=stop):
                 return
-            if not await unless_stopped(followed.wait_synced, stop=stop):
-                return
-            if not await _start(recommender, stop):
+            async with asyncio.TaskGroup() as group:  # history is read while pods are listed
+                synced = group.create_task(unless_stopped(followed.wait_synced, stop=stop))
+                started = group.create_task(_start(recommender, stop))
+            if not (synced.result() and started.result()):
                 return
             gc.freeze()  # what was listed stays; the collector need not look at it again
             health.arm()

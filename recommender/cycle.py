@@ -70,12 +70,13 @@ class Recommender:
         return () if self._past is None else (self._past.run,)
 
     async def start(self) -> None:
-        """Read the history, once, before the first cycle.
+        """Read the history, once, before the first cycle; pods may still be on their way.
 
         Raises:
             KubeError: it could not be read; without it nothing may be written.
             DecodeError: the answer is no list of checkpoints.
         """
+        await self._followed.wait_targets()
         self._loaded = await self._vpas.load(self._followed.vpas.snapshot.items())
         await self._checkpointing.load(self._loaded.keys())
 

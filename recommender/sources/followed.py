@@ -68,6 +68,11 @@ class Followed:
             await cache.wait_synced()
         self.ooms.go_live()
 
+    async def wait_targets(self) -> None:
+        """Wait until the VPAs have listed, and all that they can target."""
+        for cache in (self.vpas, *self._controllers.all()):
+            await cache.wait_synced()
+
     @property
     def _caches(self) -> tuple[Cache[Any], ...]:
         return (self.vpas, self.pods, self._evictions, *self._controllers.all())

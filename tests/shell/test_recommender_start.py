@@ -1,0 +1,53 @@
+"""What a recommender does before its first cycle, and what it does not wait for."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from common.kube import endpoints
+from fake_api import FakeApi, Reply
+from recommender.__main__ import assemble
+from recommender.cycle import Recommender
+from recommender.metrics import Metrics
+from recommender.settings import Settings
+from recommender.sources.followed import Followed
+from recommender_harness import CHECKPOINTS, START, FixedClock, prepare
+
+NEVER_ENDS = Reply(chunks=[b'{"metadata":'], hold=True)
+
+
+@contextlib.asynccontextmanager
+async def beginning(api: FakeApi) -> AsyncIterator[tuple[Recommender, Followed]]:
+    """A recommender whose caches are still being filled."""
+    async with api.client() as client, asyncio.TaskGroup() as group:
+        followed = Followed(client, namespace="")
+        tasks = [group.create_task(_run(task)) for task in followed.background]
+        yield assemble(Settings(), followed, Metrics(), FixedClock(START)), followed
+        for task in tasks:
+            task.cancel()
+
+
+async def _run(task: object) -> None:
+    assert callable(task)
+    await task()
+
+
+async def test_history_is_read_while_pods_are_still_being_listed() -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        api.on(f"GET {endpoints.PODS.collection()}", NEVER_ENDS)
+        async with beginning(api) as (recommender, followed), asyncio.timeout(10):
+            await recommender.start()
+            assert CHECKPOINTS in api.routes
+            assert not followed.synced
+
+
+async def test_history_is_not_read_before_its_vpas_have_been_listed() -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        api.on(f"GET {endpoints.VPAS.collection()}", NEVER_ENDS)
+        async with beginning(api) as (recommender, followed), asyncio.timeout(10):
+            starting = asyncio.ensure_future(recommender.start())
+            await followed.pods.wait_synced()
+            assert CHECKPOINTS not in api.routes
+            starting.cancel()
