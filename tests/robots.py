@@ -1,4 +1,4 @@
-"""A custom kind with ``/scale``, for tests of owners that our components know nothing of."""
+"""A custom kind, for tests of owners and targets that our components know nothing of."""
 
 from typing import Any
 
@@ -6,41 +6,51 @@ from common.kube.client import KubeClient
 from common.kube.endpoints import Endpoint
 from workloads import DEFINITIONS
 
-ROBOTS: Endpoint[dict[str, Any]] = Endpoint("example.com", "v1", "robots", "Robot", dict[str, Any])
+GROUP = "example.com"
 _SCALE = {
     "specReplicasPath": ".spec.replicas",
     "statusReplicasPath": ".status.replicas",
     "labelSelectorPath": ".spec.selector",
 }
 _ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-_DEFINITION = {
-    "metadata": {"name": "robots.example.com"},
-    "spec": {
-        "group": "example.com",
-        "scope": "Namespaced",
-        "names": {"plural": "robots", "singular": "robot", "kind": "Robot"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": _ANYTHING},
-                "subresources": {"status": {}, "scale": _SCALE},
-            }
-        ],
-    },
-}
 
 
-async def define_robots(client: KubeClient) -> None:
-    """Have the API server serve them."""
-    await client.create(DEFINITIONS, _DEFINITION)
+def robots(group: str = GROUP) -> Endpoint[dict[str, Any]]:
+    """All of them, of one group."""
+    return Endpoint(group, "v1", "robots", "Robot", dict[str, Any])
 
 
-def robot(name: str, **spec: Any) -> dict[str, Any]:
+ROBOTS = robots()
+
+
+async def define_robots(client: KubeClient, group: str = GROUP, *, scale: bool = True) -> str:
+    """Have the API server serve them, with ``/scale`` or without; the definition's name."""
+    name = f"robots.{group}"
+    definition = {
+        "metadata": {"name": name},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"plural": "robots", "singular": "robot", "kind": "Robot"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": _ANYTHING},
+                    "subresources": {"status": {}, **({"scale": _SCALE} if scale else {})},
+                }
+            ],
+        },
+    }
+    await client.create(DEFINITIONS, definition)
+    return name
+
+
+def robot(name: str, group: str = GROUP, **spec: Any) -> dict[str, Any]:
     """The manifest of one."""
     return {
-        "apiVersion": "example.com/v1",
+        "apiVersion": f"{group}/v1",
         "kind": "Robot",
         "metadata": {"name": name},
         "spec": spec,

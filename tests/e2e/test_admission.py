@@ -8,7 +8,8 @@ import yaml
 
 from common.quantity import parse_milli, parse_value
 from e2e.installation import ADMISSION
-from e2e.world import LARGE, LIMIT_RANGES, Case, Object, requests
+from e2e.pods import LARGE, Object, requests
+from e2e.world import LIMIT_RANGES, Case
 
 _TOLD = "vpaUpdates"
 _WEBHOOKS = "mutatingwebhookconfigurations"

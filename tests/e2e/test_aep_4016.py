@@ -6,7 +6,8 @@ import pytest
 
 from common.kube.endpoints import VPAS
 from e2e.installation import UPDATER
-from e2e.world import BY_HAND, LARGE, Case, Object, is_ready, requests, restarts, within
+from e2e.pods import LARGE, Object, is_ready, requests, restarts, within
+from e2e.world import BY_HAND, Case
 
 pytestmark = pytest.mark.abreast
 

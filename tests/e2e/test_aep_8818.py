@@ -10,7 +10,8 @@ from common.kube.client import PatchType
 from common.kube.endpoints import PODS, STATEFUL_SETS, VPAS
 from e2e.clusters import SANDBOX
 from e2e.installation import ADMISSION, UPDATER
-from e2e.world import BY_HAND, LARGE, QUOTAS, Case, Object, requests, restarts
+from e2e.pods import LARGE, requests, restarts
+from e2e.world import BY_HAND, QUOTAS, Case
 from workloads import autoscaler
 
 _SMALL = {"cpu": "100m", "memory": "256Mi"}
@@ -83,20 +84,12 @@ async def test_waits_indefinitely_while_in_progress(case: Case) -> None:
 async def test_failed_then_retried_with_success(case: Case) -> None:
     """AEP-8818: what was refused for want of room is sent again, and fits once there is room."""
     world = case.world
-    quota = {"metadata": {"name": "small"}, "spec": {"hard": {"requests.cpu": "250m"}}}
-    await case.create(QUOTAS, quota)
-
-    async def counted() -> Object:
-        found = await world.client.get(QUOTAS, "small", namespace=case.namespace)
-        status: Object = found.get("status") or {}
-        return status.get("hard") or {}
-
-    await world.until(counted, "the quota is in force")
+    await case.limit(**{"requests.cpu": "250m"})
     before = await _advised(case, _FITTING)
     await _refused(case, times=1)
     await world.passes(UPDATER, 2)
     assert not case.resizes()
-    await case.edit(QUOTAS, "small", hard={"requests.cpu": "4"})
+    await case.edit(QUOTAS, "quota", hard={"requests.cpu": "4"})
     pods = await case.fits("web")
     assert {pod["metadata"]["uid"] for pod in pods} == before
     assert not any(map(restarts, pods))

@@ -17,7 +17,8 @@ from common.kube import ca_bundle
 from common.kube.endpoints import DEPLOYMENTS, MUTATING_WEBHOOKS, PODS, SECRETS
 from e2e.clusters import CONTROL_PLANE, WEBHOOK_PORT
 from e2e.installation import ADMISSION, CERTIFICATES, SYSTEM
-from e2e.world import LARGE, Case, Object, World, requests
+from e2e.pods import LARGE, Object, requests
+from e2e.world import Case, World
 
 _CRON_JOB = f"cronjob/{CERTIFICATES}"
 _SECRET = "vpa-tls-certs"

@@ -3,7 +3,8 @@
 import pytest
 
 from e2e.installation import ADMISSION, UPDATER
-from e2e.world import BUDGETS, LARGE, Case, requests
+from e2e.pods import LARGE, requests
+from e2e.world import BUDGETS, Case
 
 
 @pytest.mark.abreast

@@ -7,7 +7,8 @@ import yaml
 
 from common.kube.endpoints import VPAS
 from e2e.installation import UPDATER
-from e2e.world import BY_HAND, LARGE, Case
+from e2e.pods import LARGE
+from e2e.world import BY_HAND, Case
 from workloads import autoscaler
 
 pytestmark = pytest.mark.abreast

@@ -3,7 +3,8 @@
 import pytest
 
 from e2e.installation import ADMISSION, RECOMMENDER, SYSTEM, UPDATER
-from e2e.world import LARGE, Case, World
+from e2e.pods import LARGE
+from e2e.world import Case, World
 
 _ELECTION = (
     "--leader-elect",

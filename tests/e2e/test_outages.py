@@ -6,7 +6,8 @@ import pytest
 
 from e2e.clusters import Cluster
 from e2e.installation import COMPONENTS, UPDATER
-from e2e.world import LARGE, Case
+from e2e.pods import LARGE
+from e2e.world import Case
 
 # Kubernetes' own controllers, which met some dead API servers in a row, wait up to a minute before
 # they look for pods again, and meanwhile no evicted pod has a successor.

@@ -6,7 +6,8 @@ from common.kube.client import PatchType
 from common.kube.endpoints import DEPLOYMENTS, VPAS
 from common.quantity import parse_milli, parse_value
 from e2e.installation import RECOMMENDER
-from e2e.world import Case, Object
+from e2e.pods import Object
+from e2e.world import Case
 
 
 @pytest.mark.abreast

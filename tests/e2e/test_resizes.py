@@ -9,7 +9,8 @@ import pytest
 
 from common.kube.endpoints import VPAS
 from e2e.installation import UPDATER
-from e2e.world import LARGE, LIMIT_RANGES, QUOTAS, Case, Object, requests, restarts
+from e2e.pods import LARGE, Object, requests, restarts
+from e2e.world import LIMIT_RANGES, QUOTAS, Case
 
 pytestmark = pytest.mark.abreast
 
@@ -88,15 +89,7 @@ async def test_what_no_node_can_hold_is_refused_and_fits_once_the_maximum_is_low
 
 async def test_a_quota_holds_a_resize_back_and_never_costs_a_pod(case: Case) -> None:
     world = case.world
-    quota = {"metadata": {"name": "small"}, "spec": {"hard": {"requests.cpu": "300m"}}}
-    await case.create(QUOTAS, quota)
-
-    async def counted() -> Object:
-        found = await world.client.get(QUOTAS, "small", namespace=case.namespace)
-        status: Object = found.get("status") or {}
-        return status.get("hard") or {}
-
-    await world.until(counted, "the quota is in force")
+    await case.limit(**{"requests.cpu": "300m"})
     await case.deploy("web", requests=_SMALL, uses=_BUSY)
     before = {pod["metadata"]["uid"] for pod in await case.running("web")}
     await case.autoscale("web", "InPlaceOrRecreate")
@@ -108,7 +101,7 @@ async def test_a_quota_holds_a_resize_back_and_never_costs_a_pod(case: Case) -> 
     await world.passes(UPDATER, 5)
     assert await case.uids("web") == before
     assert not case.evictions()
-    await case.edit(QUOTAS, "small", hard={"requests.cpu": "4"})
+    await case.edit(QUOTAS, "quota", hard={"requests.cpu": "4"})
     pods = await case.fits("web")
     assert {pod["metadata"]["uid"] for pod in pods} == before
 

@@ -3,7 +3,8 @@
 import pytest
 
 from e2e.clusters import SANDBOX
-from e2e.world import LARGE, Case
+from e2e.pods import LARGE
+from e2e.world import Case
 
 pytestmark = [
     pytest.mark.abreast,

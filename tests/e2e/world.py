@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -29,21 +29,22 @@ from e2e.installation import (
     Installation,
 )
 from e2e.kubectl import Kubectl
+from e2e.pods import Object, is_ready, runs_with, template, within
 from sandbox.apiserver.audit import Entry
 from workloads import autoscaler
 
 T = TypeVar("T")
-
-Object = dict[str, Any]
 
 BUDGETS: Endpoint[Object] = Endpoint(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", dict[str, Any]
 )
 QUOTAS: Endpoint[Object] = Endpoint("", "v1", "resourcequotas", "ResourceQuota", dict[str, Any])
 LIMIT_RANGES: Endpoint[Object] = Endpoint("", "v1", "limitranges", "LimitRange", dict[str, Any])
+_ACCOUNTS: Endpoint[Object] = Endpoint(
+    "", "v1", "serviceaccounts", "ServiceAccount", dict[str, Any]
+)
 _EVENTS: Endpoint[Object] = Endpoint("", "v1", "events", "Event", dict[str, Any])
 BY_HAND = [{"name": "by-hand"}]  # as a VPA's recommenders: ours leaves it alone
-LARGE = {"cpu": "800m", "memory": "1Gi"}  # requests of a pod that uses little
 _ACCOUNT = f"system:serviceaccount:{SYSTEM}:"
 _LOOK_EVERY = 0.2  # seconds
 
@@ -177,40 +178,18 @@ class Case:
         name: str,
         *,
         replicas: int = 2,
-        requests: Mapping[str, str] = LARGE,
-        limits: Mapping[str, str] | None = None,
-        uses: Mapping[str, str] | None = None,
-        annotations: Mapping[str, str] | None = None,
-        container: Mapping[str, Any] | None = None,
-        beside: Sequence[Mapping[str, Any]] = (),
         controller: Endpoint[Any] = DEPLOYMENTS,
+        **pods: Any,
     ) -> None:
-        """A Deployment of simulated pods with the label ``app``.
+        """A Deployment of pods as :func:`template` makes them.
 
-        ``uses`` is what each container uses (30m and 60Mi unless said), ``annotations`` steer the
-        simulated kubelet (sandbox/scenarios/README.md), ``container`` adds fields, ``beside`` are
-        more containers. Another ``controller`` is one with the same fields.
+        Another ``controller`` is one with the same fields.
         """
-        usage = {"cpu": "30m", "memory": "60Mi", **(uses or {})}
-        labels = {"app": name}
-        metadata = {
-            "labels": labels,
-            "annotations": {
-                **{f"usage.sandbox/{key}": value for key, value in usage.items()},
-                **(annotations or {}),
-            },
-        }
-        resources = {"requests": dict(requests), **({"limits": dict(limits)} if limits else {})}
-        main = {
-            "name": "app",
-            "image": "registry.example/app",
-            "resources": resources,
-            **(container or {}),
-        }
+        made = template(name, **pods)
         spec = {
             "replicas": replicas,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": metadata, "spec": {"containers": [main, *beside]}},
+            "selector": {"matchLabels": made["metadata"]["labels"]},
+            "template": made,
         }
         await self.create(controller, {"metadata": {"name": name}, "spec": spec})
 
@@ -236,6 +215,17 @@ class Case:
             namespace=self.namespace,
             subresource="status",
         )
+
+    async def limit(self, **hard: str) -> None:
+        """A ResourceQuota ``quota`` for the namespace, e.g. ``requests.cpu``, which is in force."""
+        await self.create(QUOTAS, {"metadata": {"name": "quota"}, "spec": {"hard": hard}})
+
+        async def counted() -> Object:
+            found = await self.world.client.get(QUOTAS, "quota", namespace=self.namespace)
+            status: Object = found.get("status") or {}
+            return status.get("hard") or {}
+
+        await self.world.until(counted, "the quota is in force")
 
     async def create(self, endpoint: Endpoint[Any], manifest: Object) -> Object:
         """Create any object; the API server's answer."""
@@ -306,6 +296,31 @@ class Case:
             return target
         return {}
 
+    async def conditions(self, name: str) -> dict[str, tuple[str, str]]:
+        """Status and message of each condition of a VPA."""
+        vpa = await self.world.client.get(VPAS.as_dicts(), name, namespace=self.namespace)
+        return {
+            one["type"]: (one["status"], one.get("message", ""))
+            for one in (vpa.get("status") or {}).get("conditions") or ()
+        }
+
+    async def tells(self, name: str, **wanted: str | None) -> dict[str, tuple[str, str]]:
+        """Wait until conditions of a VPA have a status, or are not there at all; all of them."""
+        found: dict[str, tuple[str, str]] = {}
+
+        async def told() -> bool:
+            found.clear()
+            found.update(await self.conditions(name))
+            return all(found.get(kind, (None, ""))[0] == want for kind, want in wanted.items())
+
+        promise = ", ".join(f"{kind} {want or 'away'}" for kind, want in wanted.items())
+        try:
+            await self.world.until(told, f"{promise} on {name}", seconds=100)
+        except AssertionError as error:
+            error.add_note(f"its conditions: {found}")
+            raise
+        return found
+
     async def recommended(self, name: str) -> dict[str, str]:
         """Wait for a recommendation."""
         return await self.world.until(lambda: self.target(name), f"a recommendation for {name}")
@@ -355,40 +370,12 @@ async def own_namespace(world: World, name: str) -> AsyncIterator[Case]:
     """A namespace that is there for one case, and goes with it."""
     await world.client.create(NAMESPACES.as_dicts(), {"metadata": {"name": name}})
     try:
+        # Before it has its account, a pod that is created by hand is refused.
+        await world.until(
+            lambda: world.client.get(_ACCOUNTS, "default", namespace=name), "a default account"
+        )
         yield Case(world, name)
     finally:
         world.note_calls()
         # It takes a real cluster ten seconds, and nobody else knows the name: no need to wait.
         await world.client.delete(NAMESPACES, name)
-
-
-def within(lower: Mapping[str, str], target: Mapping[str, str], upper: Mapping[str, str]) -> Object:
-    """What is recommended for a container."""
-    return {"lowerBound": dict(lower), "target": dict(target), "upperBound": dict(upper)}
-
-
-def requests(pod: Object) -> dict[str, str]:
-    """What the first container of a pod requests."""
-    found: dict[str, str] = pod["spec"]["containers"][0].get("resources", {}).get("requests", {})
-    return found
-
-
-def restarts(pod: Object) -> int:
-    """How often the first container was restarted."""
-    count: int = pod["status"]["containerStatuses"][0]["restartCount"]
-    return count
-
-
-def is_ready(pod: Object) -> bool:
-    """Whether all containers are."""
-    statuses = pod["status"].get("containerStatuses") or ()
-    return bool(statuses) and all(status["ready"] for status in statuses)
-
-
-def runs_with(pod: Object, wanted: Mapping[str, str]) -> bool:
-    """Whether a pod asks for these requests, and its kubelet says that it has them."""
-    if not is_ready(pod):
-        return False
-    reported = pod["status"]["containerStatuses"][0].get("resources", {}).get("requests", {})
-    asked = requests(pod)
-    return all(asked.get(name) == reported.get(name) == wanted[name] for name in wanted)
