@@ -36,7 +36,7 @@ from common.features import FeatureGates
 from common.flags import ACCEPTED_WITHOUT_EFFECT, declared, show
 from common.runtime.settings import CommonSettings, LeaderElectionSettings
 from recommender.collectors import BatchHistogram, PlainCounter
-from recommender.model.usage import OomOutcome
+from recommender.model.oom_outcome import OomOutcome
 from updater.decision import Action, Reason
 from updater.sighting import Sighting
 
@@ -120,6 +120,18 @@ for it is one of this list. There are four places to meet it:
 - metrics: the label `reason` of `vpa_updater_candidate_pods`;
 - `GET /debug/plan`: what the next pass would decide about each pod, see
   [operations.md](operations.md#why-does-the-updater-touch-this-pod-or-not).
+"""
+OOMS = """\
+## OOM kills
+
+Each kill is told once: by its pod, whose every version is looked at, the first and the last
+included, or by the Event of an eviction. It counts as seen when it is known what becomes of it, so
+at every scrape
+
+    vpa_recommender_oom_seen_total = vpa_recommender_oom_recorded_total
+                                     + sum(vpa_recommender_oom_discarded_total)
+
+It is discarded for one of these reasons; each has a series from the start.
 """
 MISSING = "## Metrics of the reference that are not exposed\n"
 
@@ -257,8 +269,15 @@ def metrics_page() -> str:
         parts.append(table(("label", "values"), values))
         names = {metric.name for metric in metrics}
         missing += [f"- `{name}` ({component})" for name in theirs if name not in names]
+    parts += [OOMS, table(("reason", "meaning"), _discards())]
     parts += [MISSING, "\n".join(missing or ("There are none.",)) + "\n"]
     return "\n".join(parts)
+
+
+def _discards() -> Iterator[Row]:
+    for outcome in OomOutcome:
+        if outcome is not OomOutcome.RECORDED:
+            yield f"`{outcome}`", outcome.meaning
 
 
 def _metric_rows(metrics: Iterable[Exposed], theirs: Mapping[str, Any]) -> Iterator[Row]:
@@ -276,7 +295,6 @@ _BOOLEAN = _values(("true", "false"))
 _SIZE = "Pods of the VPA as a power of two, rounded down: `0` for none or one, at most `20`."
 _MODE = f"As written in the VPA: {_values(UpdateMode)}"
 
-DISCARDED = tuple(each for each in OomOutcome if each is not OomOutcome.RECORDED)
 # By component and label.
 LABELS: Mapping[tuple[str, str], str] = {
     ("recommender", "update_mode"): f"{_MODE}. Without a mode `Recreate`, in `vpa_quality_*` "
@@ -299,7 +317,7 @@ LABELS: Mapping[tuple[str, str], str] = {
     ("recommender", "vpa_size_log2"): _SIZE,
     ("recommender", "kind"): f"What was to be written: {_values(('status', 'checkpoint'))}",
     ("recommender", "reason"): "Of failed writes the API server's word, such as `Forbidden`; of "
-    f"discarded OOM kills {_values((*DISCARDED, 'learnt_before', 'in_the_future', 'overflow'))}; "
+    "discarded OOM kills see [below](#oom-kills); "
     "of history Prometheus' word, such as `execution`, or the HTTP status, or "
     f"{_values(('unreachable', 'undecodable', 'no_token'))}.",
     ("recommender", "code"): "The HTTP status.",

@@ -30,6 +30,7 @@ from recommender.metrics import Metrics
 from recommender.model.keys import VpaKey
 from recommender.model.past import Began
 from recommender.model.usage import Usage
+from recommender.oom_learning import OomLearning
 from recommender.publishing import Publisher, Routine
 from recommender.settings import Settings
 from recommender.sources.checkpoint_store import CheckpointStore
@@ -178,6 +179,9 @@ def assemble(settings: Settings, followed: Followed, metrics: Metrics, clock: Cl
             began=None if past is None else began,
             metrics=metrics,
             clock=clock,
+        ),
+        ooms=OomLearning(
+            followed, usage, memory_saver=settings.memory_saver, metrics=metrics, clock=clock
         ),
         checkpointing=Checkpointing(
             usage,

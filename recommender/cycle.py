@@ -18,6 +18,7 @@ from recommender.instants import instant
 from recommender.metrics import Metrics
 from recommender.model.keys import VpaKey
 from recommender.model.usage import Usage
+from recommender.oom_learning import OomLearning
 from recommender.publishing import Publisher
 from recommender.sources.cluster import LoadedVpa, PodLoader, VpaLoader
 from recommender.sources.followed import Followed
@@ -42,6 +43,7 @@ class Recommender:
         pods: PodLoader,
         vpas: VpaLoader,
         ingestion: Ingestion,
+        ooms: OomLearning,
         checkpointing: Checkpointing,
         publisher: Publisher,
         past: PastLoader | None,
@@ -54,6 +56,7 @@ class Recommender:
         self._pods = pods
         self._vpas = vpas
         self._ingestion = ingestion
+        self._ooms = ooms
         self._checkpointing = checkpointing
         self._publisher = publisher
         self._past = past
@@ -91,12 +94,14 @@ class Recommender:
             fresh = self._followed.fresh  # what follows is read now, and written later
             with step("LoadVPAs"):
                 self._loaded = await self._vpas.load(self._followed.vpas.snapshot.items())
+            learnt_until = self._checkpointing.learnt_until
             with step("LoadPods"):
                 pods = self._followed.pods.snapshot
+                self._ooms.of_replaced(learnt_until)
                 vanished = await self._pods.load(pods, instant(self._clock.now()))
             with step("LoadMetrics"):
                 await self._ingestion.usage()
-                passing = self._ingestion.ooms(self._checkpointing.learnt_until)
+                passing = self._ooms.of_all(learnt_until)
                 self._metrics.count_aggregates(self._usage.aggregate_count())
             with step("DeleteRemovedPods"):
                 for key in vanished | passing:

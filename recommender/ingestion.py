@@ -1,39 +1,24 @@
-"""Usage and OOM kills, from their sources into the model."""
+"""Usage, from its source into the model."""
 
 import asyncio
 import enum
 import logging
-from collections.abc import Mapping
-from datetime import datetime, timedelta
-
-import numpy as np
 
 from common.resources import CPU, MEMORY
 from common.runtime.clock import Clock
-from recommender.instants import instant
+from recommender.instants import AHEAD, instant
 from recommender.metrics import Metrics
-from recommender.model.keys import PodKey, VpaKey
 from recommender.model.past import Began
-from recommender.model.usage import OomOutcome, Usage
+from recommender.model.usage import Usage
 from recommender.rows import Ints
 from recommender.sources import metrics_server
 from recommender.sources.fetched import Fetched, UsageSource
 from recommender.sources.followed import Followed
-from recommender.sources.oom_feed import Observation
 from recommender.workers import sliced
 
 logger = logging.getLogger(__name__)
 
 _SLICE = 1000  # PodMetrics ingested before other tasks get their turn
-_OVERFLOW = "overflow"
-_LEARNT_BEFORE = "learnt_before"
-_IN_THE_FUTURE = "in_the_future"
-# How far a clock may be ahead of ours. Old samples weigh next to nothing beside a new one, so one
-# node with a wrong date could wipe out what is known of every container that has a pod there.
-_AHEAD = timedelta(hours=1)
-
-LearntUntil = Mapping[tuple[VpaKey, str], datetime]
-"""When the checkpoint of a VPA's container was written that we have loaded."""
 
 
 class _Supply(enum.Enum):
@@ -87,7 +72,7 @@ class Ingestion:
             self._metrics.usage_asked(scope, outcomes)
         self._tell(found)
         now = instant(self._clock.now())
-        latest = self._clock.now() + _AHEAD
+        latest = self._clock.now() + AHEAD
         believed = [
             one for one in found.metrics if one.timestamp is None or one.timestamp <= latest
         ]
@@ -109,67 +94,9 @@ class Ingestion:
         if unknown or unreadable:
             logger.debug("usage left out", extra={"unknown": unknown, "unreadable": unreadable})
 
-    def ooms(self, learnt_until: LearntUntil) -> frozenset[PodKey]:
-        """Learn from OOM kills; returns pods that came into the model only for that."""
-        observations, dropped = self._followed.ooms.take()
-        for _ in range(dropped):
-            self._metrics.oom_discarded(_OVERFLOW)
-        passing: set[PodKey] = set()
-        for observation in observations:
-            outcome = self._learn(observation, learnt_until, passing)
-            if outcome == OomOutcome.RECORDED:
-                self._metrics.oom_recorded()
-            else:
-                self._metrics.oom_discarded(outcome)
-            kill = observation.kill
-            logger.info(
-                "OOM kill",
-                extra={
-                    "pod": f"{kill.pod.namespace}/{kill.pod.name}",
-                    "container": kill.container,
-                    "memory": kill.memory,
-                    "outcome": outcome,
-                },
-            )
-        return frozenset(passing)
-
-    def _learn(
-        self, observation: Observation, learnt_until: LearntUntil, passing: set[PodKey]
-    ) -> str:
-        kill, now = observation.kill, instant(self._clock.now())
-        if kill.at > self._clock.now() + _AHEAD:
-            return _IN_THE_FUTURE
-        if kill.pod not in self._usage.pods and observation.pod is not None:
-            # It came and went between two cycles.
-            self._usage.put_pod(observation.pod, now)
-            passing.add(kill.pod)
-        if kill.initial and self._was_learnt(observation, learnt_until):
-            return _LEARNT_BEFORE
-        learnt = self._usage.add_oom(
-            kill.pod, kill.container, at=instant(kill.at), request=kill.memory, now=now
-        )
-        if learnt.outcome is OomOutcome.RECORDED:
-            rows, amounts = np.array([learnt.aggregate]), np.array([learnt.amount])
-            self._metrics.quality.samples(
-                MEMORY, self._usage.aggregates, rows, amounts, is_oom=True
-            )
-        return learnt.outcome
-
     def _compare(self, resource: str, containers: Ints, amounts: Ints) -> None:
         rows = self._usage.containers.aggregate[containers]
         self._metrics.quality.samples(resource, self._usage.aggregates, rows, amounts)
-
-    def _was_learnt(self, observation: Observation, learnt_until: LearntUntil) -> bool:
-        """Whether a checkpoint that was written after the kill has been loaded."""
-        kill = observation.kill
-        tracked = self._usage.pods.get(kill.pod)
-        if tracked is None:
-            return False
-        return any(
-            kill.at <= learnt_until[key, kill.container]
-            for key in tracked.label_set.autoscalers
-            if (key, kill.container) in learnt_until
-        )
 
     def _tell_ahead(self, pods: int) -> None:
         if bool(pods) == self._some_ahead:

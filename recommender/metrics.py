@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from common.api.autoscaling import UpdateMode
 from recommender.collectors import PlainCounter
+from recommender.model.oom_outcome import OomOutcome
 from recommender.quality import Quality
 
 _STEP_BUCKETS = (
@@ -118,6 +119,9 @@ class Metrics:
             ("reason",),
             registry=self.registry,
         )
+        for outcome in OomOutcome:
+            if outcome is not OomOutcome.RECORDED:
+                self._ooms_discarded.labels(outcome)  # a zero for each, so that sums work
         self._failed_writes = Counter(
             "vpa_recommender_failed_writes",
             "Status patches and checkpoints that the API server refused.",
@@ -170,13 +174,13 @@ class Metrics:
     def past_failed(self, reason: str) -> None:
         self._past_failures.labels(reason).inc()
 
-    def oom_recorded(self) -> None:
-        self._ooms_seen.inc()
-        self._ooms_recorded.inc()
-
-    def oom_discarded(self, reason: str) -> None:
-        self._ooms_seen.inc()
-        self._ooms_discarded.labels(reason).inc()
+    def oom_seen(self, outcome: OomOutcome, count: int = 1) -> None:
+        """Kills were seen, and this became of them: all that adds up is counted here."""
+        self._ooms_seen.inc(count)
+        if outcome is OomOutcome.RECORDED:
+            self._ooms_recorded.inc(count)
+        else:
+            self._ooms_discarded.labels(outcome).inc(count)
 
     def write_failed(self, kind: str, reason: str) -> None:
         self._failed_writes.labels(kind, reason).inc()

@@ -5,7 +5,7 @@ Source: recommender.md 12.4; vertical-pod-autoscaler/pkg/recommender/input/oom/o
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from common.api.core import ContainerStateTerminated, ContainerStatus, Event, Pod
 from common.quantity import QuantityError, parse_value
@@ -14,10 +14,13 @@ from common.resources import MEMORY
 from recommender.model.keys import PodKey
 
 OOM_KILLED = "OOMKilled"
+UNDATED = datetime.min.replace(tzinfo=UTC)
+"""The time of a kill of which the kubelet tells none; Go's zero time."""
 
 _CONTAINERS = "offending_containers"
 _USAGE = "offending_containers_usage"
 _STARVED = "starved_resource"
+_LEFT = 10_000  # pods and Events that are gone, and whose kills are remembered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,16 +28,12 @@ class OomKill:
     """A container was killed, or its pod evicted, because memory ran out."""
 
     pod: PodKey
+    pod_uid: str  # empty: an Event doesn't tell
     uid: str  # of the pod, or of the eviction Event: what tells two kills apart
     container: str
     at: datetime
     memory: int  # bytes: the request at that time, or what an evicted container used
     initial: bool = False  # seen before we went live: it may have been learnt already
-
-    @property
-    def identity(self) -> tuple[str, str, datetime]:
-        """Each kill counts once."""
-        return (self.uid, self.container, self.at)
 
 
 def kills_between(old: Pod, new: Pod, *, initial: bool = False) -> tuple[OomKill, ...]:
@@ -52,11 +51,11 @@ def kills_between(old: Pod, new: Pod, *, initial: bool = False) -> tuple[OomKill
             continue
         ended = _ended(previous, status)
         if ended is not None:
-            found.append(_kill(new, status.name, ended, requested_by=new, initial=initial))
+            found.append(_kill(status.name, ended, requested_by=new, initial=initial))
         again = _runs_again(previous, status)
         if again is not None:
-            found.append(_kill(new, status.name, again, requested_by=old, initial=initial))
-    return tuple(kill for kill in found if kill is not None)
+            found.append(_kill(status.name, again, requested_by=old, initial=initial))
+    return tuple(found)
 
 
 def kills_in(pod: Pod, *, initial: bool) -> tuple[OomKill, ...]:
@@ -65,13 +64,12 @@ def kills_in(pod: Pod, *, initial: bool) -> tuple[OomKill, ...]:
     It is what counts for a pod that is seen for the first time, so that one that dies and
     goes within a second teaches as well; and after a gap in the watch.
     """
-    found = [
-        _kill(pod, status.name, terminated, requested_by=pod, initial=initial)
+    return tuple(
+        _kill(status.name, terminated, requested_by=pod, initial=initial)
         for status in pod.status.container_statuses or ()
         for terminated in _terminations(status)
         if terminated.reason == OOM_KILLED
-    ]
-    return tuple(kill for kill in found if kill is not None)
+    )
 
 
 def kills_of_eviction(event: Event, *, initial: bool = False) -> tuple[OomKill, ...]:
@@ -103,6 +101,7 @@ def kills_of_eviction(event: Event, *, initial: bool = False) -> tuple[OomKill, 
         found.append(
             OomKill(
                 pod=pod,
+                pod_uid=event.involved_object.uid,
                 uid=event.metadata.uid,
                 container=container,
                 at=at,
@@ -114,22 +113,34 @@ def kills_of_eviction(event: Event, *, initial: bool = False) -> tuple[OomKill, 
 
 
 class KnownKills:
-    """Remembers which kills have been counted, for as long as they can be told again."""
+    """Remembers which kills have been told, for longer than they can be told again.
+
+    What is gone may come back: a pod that couldn't be read for a moment still tells of its
+    last kill. So the kills of the last ones that went are remembered, too.
+    """
 
     def __init__(self) -> None:
         self._by_uid: dict[str, set[tuple[str, datetime]]] = {}
+        self._left: dict[str, None] = {}  # uids, in the order in which they went
 
     def is_new(self, kill: OomKill) -> bool:
         """Whether this is the first time; from now on it isn't."""
+        self._left.pop(kill.uid, None)
         known = self._by_uid.setdefault(kill.uid, set())
         if (kill.container, kill.at) in known:
             return False
         known.add((kill.container, kill.at))
         return True
 
-    def forget(self, uid: str) -> None:
-        """The pod or the Event is gone, and nothing about it will be told again."""
-        self._by_uid.pop(uid, None)
+    def leave(self, uid: str) -> None:
+        """The pod or the Event is gone; should it come back soon, its kills aren't new."""
+        if uid not in self._by_uid:
+            return
+        self._left.pop(uid, None)
+        self._left[uid] = None
+        if len(self._left) > _LEFT:
+            first = next(iter(self._left))
+            del self._left[first], self._by_uid[first]
 
 
 def _ended(old: ContainerStatus, new: ContainerStatus) -> ContainerStateTerminated | None:
@@ -164,25 +175,23 @@ def _terminations(status: ContainerStatus) -> Iterator[ContainerStateTerminated]
 
 
 def _kill(
-    pod: Pod,
     container: str,
     terminated: ContainerStateTerminated,
     *,
     requested_by: Pod,
-    initial: bool = False,
-) -> OomKill | None:
-    """None if the kubelet gives no time, which a kill needs to be told apart."""
-    if terminated.finished_at is None:
-        return None
+    initial: bool,
+) -> OomKill:
     try:
         request = actual_requests(requested_by, container).get(MEMORY)
     except QuantityError:
         request = None  # a strange request costs the request, not the kill
+    meta = requested_by.metadata
     return OomKill(
-        pod=PodKey(pod.metadata.namespace, pod.metadata.name),
-        uid=pod.metadata.uid,
+        pod=PodKey(meta.namespace, meta.name),
+        pod_uid=meta.uid,
+        uid=meta.uid,
         container=container,
-        at=terminated.finished_at,
+        at=terminated.finished_at or UNDATED,
         memory=0 if request is None else request.value,
         initial=initial,
     )

@@ -12,8 +12,9 @@ from recommender.histograms import Histograms, Saved
 from recommender.instants import instant, moment
 from recommender.model.aggregates import History
 from recommender.model.keys import PodKey
+from recommender.model.oom_outcome import OomOutcome
 from recommender.model.pods import PodFacts
-from recommender.model.usage import OomOutcome, Usage
+from recommender.model.usage import Usage
 
 
 def from_ms(milliseconds: float) -> int:

@@ -47,6 +47,7 @@ class Containers(Rows):
         self.window_end: Ints = self._column(np.int64)
         self.peak: Ints = self._column(np.int64)
         self.oom_peak: Ints = self._column(np.int64)
+        self.last_oom: Ints = self._column(np.int64)  # time of the latest kill that was looked at
         self.keys: dict[int, AggregateKey] = {}
 
     def track(self, key: AggregateKey, aggregate: int) -> int:

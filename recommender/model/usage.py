@@ -5,7 +5,6 @@ One owner, the cycle, writes it; nothing here waits, so nobody sees it half writ
 Source: recommender.md sections 4-6.
 """
 
-import enum
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -25,26 +24,9 @@ from recommender.model.autoscalers import Autoscaler, ContainerRule, rule_for
 from recommender.model.keys import AggregateKey, PodKey, VpaKey
 from recommender.model.matching import LabelSet, Matching
 from recommender.model.memory_peaks import Observed
+from recommender.model.oom_outcome import OomLearnt, OomOutcome
 from recommender.model.pods import NOWHERE, Containers, PodFacts, TrackedPod
 from recommender.rows import Ints, Mask, rounds
-
-
-class OomOutcome(enum.StrEnum):
-    """What became of an OOM observation; also the label of our counter."""
-
-    RECORDED = "recorded"
-    UNKNOWN_CONTAINER = "unknown_container"
-    TOO_OLD = "too_old"  # more than a memory window older than the last sample
-    INVALID = "invalid"  # a negative amount
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OomLearnt:
-    """What was learnt from an OOM kill."""
-
-    outcome: OomOutcome
-    aggregate: int = NOWHERE  # of the container, if it is known
-    amount: int = 0  # bytes that would have been needed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """Collects OOM kills from what the caches report, until the cycle takes them."""
 
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from common.api.core import Event, Pod
 from common.kube.cache import Change
@@ -10,6 +11,7 @@ from recommender.oom import KnownKills, OomKill, kills_between, kills_in, kills_
 from recommender.sources.facts import pod_facts
 
 _MOST = 50_000  # a standby replica takes nothing, and must not grow
+_GONE = 2_000  # pods that went and are remembered; an Event comes seconds later, if at all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,19 +19,22 @@ class Observation:
     """A kill, and what is known of its pod: that may be gone when the cycle looks for it."""
 
     kill: OomKill
-    pod: PodFacts | None  # None: an Event told
+    pod: PodFacts | None  # None: an Event told, of a pod that is there or isn't known
+    waited: int = 0  # cycles, for a pod that isn't known
 
 
 class OomFeed:
     """Fed by the caches' changes; ``take`` empties it.
 
-    Each kill comes out once, however often the API server tells of it. Until ``go_live``
-    whatever is seen counts as initial: it may have been learnt before a restart.
+    Each kill comes out once, however often the API server tells of it. It is initial if it may
+    have been learnt before a restart: until ``go_live`` all are, and later those that a pod
+    tells of when it is seen for the first time.
     """
 
     def __init__(self) -> None:
         self._known = KnownKills()
         self._waiting: deque[Observation] = deque()
+        self._gone: dict[str, Pod] = {}  # by uid, in the order in which they went
         self._initial = True
         self._dropped = 0
 
@@ -38,45 +43,71 @@ class OomFeed:
         self._initial = False
 
     def on_pod(self, change: Change[Pod]) -> None:
-        """Look at every version of a pod, its last one included; then forget its kills."""
-        old, new = change.old, change.new
-        if new is None:
-            self._look(old, change.last)
-        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            self._known.forget(old.metadata.uid)
-            old = None
-        self._look(old, new)
+        """Look at every version of a pod, its last one included."""
+        before = change.old
+        for version in (change.last, change.new):
+            if version is None:
+                continue
+            if before is not None and before.metadata.uid != version.metadata.uid:
+                self._leave(before)
+                before = None
+            self._look(before, version)
+            before = version
+        if change.new is None and before is not None:
+            self._leave(before)
 
     def on_event(self, change: Change[Event]) -> None:
         """Look at an added Event; changed ones tell nothing new."""
         if change.new is None:
             if change.old is not None:
-                self._known.forget(change.old.metadata.uid)
+                self._known.leave(change.old.metadata.uid)
         elif change.old is None:
             self._put(kills_of_eviction(change.new, initial=self._initial), None)
 
-    def take(self) -> tuple[tuple[Observation, ...], int]:
-        """All that waits, oldest first, and how many had to be dropped since the last time."""
-        taken, dropped = tuple(self._waiting), self._dropped
-        self._waiting.clear()
+    def take(
+        self, chosen: Callable[[OomKill], bool] = lambda _: True
+    ) -> tuple[tuple[Observation, ...], int]:
+        """Those that wait and are chosen, oldest first, and how many had to be dropped."""
+        taken, dropped = [one for one in self._waiting if chosen(one.kill)], self._dropped
+        self._waiting = deque(one for one in self._waiting if not chosen(one.kill))
         self._dropped = 0
-        return taken, dropped
+        return tuple(map(self._with_pod, taken)), dropped
 
-    def _look(self, old: Pod | None, new: Pod | None) -> None:
+    def put_back(self, observation: Observation) -> None:
+        """Let a kill wait for its pod, which isn't known yet."""
+        self._append(observation)
+
+    def _look(self, old: Pod | None, new: Pod) -> None:
         """Take the kills that ``new`` tells of; ``old`` is the same pod before."""
-        if new is None:
-            return
         # The update tells best which request counts; what a gap in the watch swallowed is
         # still remembered by the pod itself.
         kills = kills_between(old, new, initial=self._initial) if old is not None else ()
-        self._put((*kills, *kills_in(new, initial=self._initial)), new)
+        initial = self._initial or old is None
+        self._put((*kills, *kills_in(new, initial=initial)), new)
 
     def _put(self, kills: tuple[OomKill, ...], pod: Pod | None) -> None:
         for kill in kills:
-            if not self._known.is_new(kill):
-                continue
-            if len(self._waiting) >= _MOST:
-                self._waiting.popleft()
-                self._dropped += 1
-            facts = None if pod is None else pod_facts(pod)
-            self._waiting.append(Observation(kill=kill, pod=facts))
+            if self._known.is_new(kill):
+                facts = None if pod is None else pod_facts(pod)
+                self._append(Observation(kill=kill, pod=facts))
+
+    def _append(self, observation: Observation) -> None:
+        if len(self._waiting) >= _MOST:
+            self._waiting.popleft()
+            self._dropped += 1
+        self._waiting.append(observation)
+
+    def _leave(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        self._known.leave(uid)
+        self._gone.pop(uid, None)
+        self._gone[uid] = pod
+        if len(self._gone) > _GONE:
+            del self._gone[next(iter(self._gone))]
+
+    def _with_pod(self, observation: Observation) -> Observation:
+        """An Event may come after its pod went."""
+        gone = self._gone.get(observation.kill.pod_uid)
+        if observation.pod is not None or gone is None:
+            return observation
+        return replace(observation, pod=pod_facts(gone))

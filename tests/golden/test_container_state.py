@@ -14,7 +14,8 @@ from recommender.checkpoints import decode
 from recommender.instants import instant
 from recommender.model.aggregates import Aggregates, AggregationRules, HalfLives
 from recommender.model.keys import VpaKey
-from recommender.model.usage import OomOutcome, Usage
+from recommender.model.oom_outcome import OomOutcome
+from recommender.model.usage import Usage
 from recommender.sources.facts import container_rule
 from recommender_golden import (
     check_histogram,

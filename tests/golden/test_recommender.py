@@ -16,7 +16,8 @@ from recommender.checkpoints import decode, object_name
 from recommender.instants import instant
 from recommender.model.aggregates import AggregationRules
 from recommender.model.keys import PodKey, VpaKey
-from recommender.model.usage import OomOutcome, Usage
+from recommender.model.oom_outcome import OomOutcome
+from recommender.model.usage import Usage
 from recommender.post_processing import Publication, publish
 from recommender.recommend import Estimation, considered, recommend
 from recommender.sources.facts import container_rules, vpa_key

@@ -16,7 +16,7 @@ from common.api.core import (
     PodStatus,
 )
 from common.kube.cache import Change
-from recommender.oom import kills_between, kills_in
+from recommender.oom import UNDATED, kills_between, kills_in
 from recommender.sources.oom_feed import OomFeed
 
 AT = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
@@ -151,8 +151,45 @@ def test_a_kill_that_only_the_last_version_shows() -> None:
     feed.on_pod(Change(at(RUNNING), None, at(killed(3))))
     taken, _ = feed.take()
     assert [one.kill.at.minute for one in taken] == [3]
-    feed.on_pod(Change(None, at(killed(3))))  # nothing is remembered of a pod that is gone
-    assert len(feed.take()[0]) == 1
+    feed.on_pod(Change(None, at(killed(3))))  # it couldn't be read for a moment
+    assert feed.take() == ((), 0)
+
+
+def test_the_kills_of_the_last_pods_that_went_are_remembered_and_no_more() -> None:
+    feed = live_feed()
+    for number in range(10_001):
+        gone = at(killed(), uid=str(number))
+        feed.on_pod(Change(None, gone))
+        feed.on_pod(Change(gone, None))
+    feed.take()
+    for number in (10_000, 1, 0):
+        feed.on_pod(Change(None, at(killed(), uid=str(number))))
+    assert [one.kill.uid for one in feed.take()[0]] == ["0"]
+
+
+def test_a_pod_that_is_seen_late_may_have_been_learnt_before() -> None:
+    feed = live_feed()
+    feed.on_pod(Change(None, at(killed())))
+    (one,), _ = feed.take()
+    assert one.kill.initial
+
+
+def test_more_kills_than_anybody_takes_are_dropped_and_counted() -> None:
+    feed = OomFeed()
+    for number in range(50_002):
+        feed.on_pod(Change(None, at(killed(), uid=str(number))))
+    taken, dropped = feed.take()
+    assert (len(taken), dropped) == (50_000, 2)
+    assert taken[0].kill.uid == "2"
+    assert feed.take() == ((), 0)
+
+
+def test_a_kill_without_a_time_is_told_once() -> None:
+    state = ContainerState(terminated=ContainerStateTerminated(reason="OOMKilled"))
+    feed = live_feed()
+    feed.on_pod(Change(None, at(state)))
+    feed.on_pod(Change(at(state), at(WAITING, last=state, restarts=1)))
+    assert [one.kill.at for one in feed.take()[0]] == [UNDATED]
 
 
 def test_the_last_version_repeats_what_is_known() -> None:

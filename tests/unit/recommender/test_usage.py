@@ -12,8 +12,9 @@ from recommender.instants import instant, span
 from recommender.model.aggregates import AggregationRules, History
 from recommender.model.autoscalers import ContainerRule, rule_for
 from recommender.model.keys import PodKey, VpaKey
+from recommender.model.oom_outcome import OomOutcome
 from recommender.model.pods import PodFacts
-from recommender.model.usage import OomOutcome, Usage
+from recommender.model.usage import Usage
 from recommender.rows import Ints
 
 NOW = instant(datetime(2026, 1, 10, tzinfo=UTC))

@@ -1,0 +1,328 @@
+"""Every OOM kill is learnt once, and the counters add up: recommender.md 4.4, 12.4, Q9, Q10, Q19.
+
+Whole cycles; what comes between them is told in the order that a case says.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from fake_api import FakeApi, Reply, listing, named
+from oom_town import MINUTE, Chaos, Town, ended, evicted, told
+from recommender.model.oom_outcome import OomOutcome
+from recommender_harness import (
+    CHECKPOINTS,
+    NEW_CHECKPOINT,
+    checkpoint,
+    checkpoint_of,
+    deployment,
+    pod,
+    prepare,
+    running,
+    target,
+    usage,
+    vpa,
+    written,
+)
+
+KILL = ended("2026-01-02T12:00:20Z")
+LATER = ended("2026-01-02T12:00:40Z")
+Step = Callable[[Town], None]
+
+
+def add(found: Any) -> Step:
+    return lambda town: town.pod("ADDED", found)
+
+
+def change(found: Any) -> Step:
+    return lambda town: town.pod("MODIFIED", found)
+
+
+def delete(found: Any) -> Step:
+    return lambda town: town.pod("DELETED", found)
+
+
+def evict(found: Any) -> Step:
+    return lambda town: town.event("ADDED", found)
+
+
+def expire(found: Any) -> Step:
+    return lambda town: town.event("DELETED", found)
+
+
+def unreadable(found: Any) -> Step:
+    return lambda town: town.pod("MODIFIED", {**found, "spec": 7})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    id: str
+    cycles: Sequence[Sequence[Step]]
+    recorded: int = 1
+    discarded: Sequence[OomOutcome] = ()
+
+
+DEAD = told(state=KILL)
+CASES = [
+    Case(
+        id="born, killed and deleted within a second",
+        cycles=[[add(told()), change(DEAD), delete(DEAD)]],
+    ),
+    Case(id="seen for the first time when it is dead", cycles=[[add(DEAD)]]),
+    Case(id="dead at first sight, and deleted", cycles=[[add(DEAD), delete(DEAD)]]),
+    Case(id="its deletion tells it", cycles=[[add(told()), delete(DEAD)]]),
+    Case(id="deleted in the next minute", cycles=[[add(told()), change(DEAD)], [delete(DEAD)]]),
+    Case(
+        id="killed, and runs again",
+        cycles=[[add(told()), change(DEAD)], [change(told(last=KILL, restarts=1))]],
+    ),
+    Case(
+        id="every later status repeats it",
+        cycles=[[add(told())], *[[change(told(last=KILL, restarts=1))]] * 3],
+    ),
+    Case(
+        id="the container restarts for another reason, and the kill is still its last state",
+        cycles=[
+            [add(told()), change(told(last=KILL, restarts=1))],
+            [change(told(state=ended("2026-01-02T12:01:00Z", "Error"), last=KILL, restarts=1))],
+            [change(told(last=KILL, restarts=2))],
+        ],
+    ),
+    Case(
+        id="killed twice",
+        cycles=[[add(told()), change(DEAD)], [change(told(state=LATER, last=KILL, restarts=1))]],
+        recorded=2,
+    ),
+    Case(
+        id="Q33: another pod takes the name at once",
+        cycles=[[add(told()), change(DEAD), delete(DEAD), add(told(uid="second"))]],
+    ),
+    Case(
+        id="Q33: both pods of the name are killed",
+        cycles=[
+            [
+                *(add(told()), change(DEAD), delete(DEAD)),
+                *(add(told(uid="second")), change(told(uid="second", state=LATER))),
+            ]
+        ],
+        recorded=2,
+    ),
+    Case(
+        id="restartPolicy Never: the pod has failed",
+        cycles=[[add(told()), change(told(state=KILL, phase="Failed"))]],
+    ),
+    Case(
+        id="exit code 137, but not for memory",
+        cycles=[[add(told()), change(told(state=ended("2026-01-02T12:00:20Z", "Error")))]],
+        recorded=0,
+    ),
+    Case(
+        id="Q10: its labels change",
+        cycles=[
+            [add(told()), change(told(labels={"track": "b"}))],
+            [change(told(state=KILL, labels={"track": "b"}))],
+        ],
+    ),
+    Case(
+        id="the pod can't be read for a moment",
+        cycles=[[add(told()), change(DEAD)], [unreadable(DEAD)], [change(DEAD)]],
+    ),
+    Case(id="evicted", cycles=[[add(told())], [evict(evicted())]]),
+    Case(
+        id="evicted and deleted",
+        cycles=[[add(told()), evict(evicted()), change(told(phase="Failed")), delete(told())]],
+    ),
+    Case(id="the Event is first", cycles=[[evict(evicted())], [add(told())]]),
+    Case(
+        id="the Event comes minutes after the pod went",
+        cycles=[[add(told())], [delete(told())], [], [evict(evicted())]],
+    ),
+    Case(
+        id="the Event is about the pod that had the name before",
+        cycles=[[add(told()), delete(told()), add(told(uid="second"))], [evict(evicted())]],
+    ),
+    Case(
+        id="a static pod's Event has another uid",
+        cycles=[[add(told())], [evict(evicted(uid="of-the-manifest"))]],
+    ),
+    Case(
+        id="Q19: the Event is told again after the watch began anew",
+        cycles=[
+            [add(told()), evict(evicted())],
+            [expire(evicted()), evict(evicted())],
+        ],
+    ),
+    Case(
+        id="two Events are two evictions",
+        cycles=[[add(told()), evict(evicted())], [evict(evicted(number=2))]],
+        recorded=2,
+    ),
+    Case(
+        id="an Event of a pod that nobody knows",
+        cycles=[[evict(evicted("gone"))], [], [], []],
+        recorded=0,
+        discarded=[OomOutcome.UNKNOWN_CONTAINER],
+    ),
+    Case(
+        id="an Event about a sidecar, which is not followed",
+        cycles=[[add(told()), evict(evicted(container="mesh"))]],
+        recorded=0,
+        discarded=[OomOutcome.UNKNOWN_CONTAINER],
+    ),
+    Case(
+        id="the kubelet gives no time",
+        cycles=[
+            [add(told()), change(told(state={"terminated": {"reason": "OOMKilled"}}))],
+            [change(told(last={"terminated": {"reason": "OOMKilled"}}, restarts=1))],
+        ],
+        recorded=0,
+        discarded=[OomOutcome.UNDATED],
+    ),
+    Case(
+        id="hours ahead",
+        cycles=[[add(told()), change(told(state=ended("2026-01-02T14:00:00Z")))]],
+        recorded=0,
+        discarded=[OomOutcome.IN_THE_FUTURE],
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+async def test_each_kill_is_learnt_once(case: Case) -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        async with running(api) as process:
+            town = Town(api, process)
+            await town.cycle(usage())
+            for steps in case.cycles:
+                for step in steps:
+                    step(town)
+                await town.cycle()
+            await town.cycle()  # nothing comes up again
+            _, recorded, discarded = town.counts()
+            assert recorded == case.recorded
+            assert discarded == dict.fromkeys(case.discarded, 1)
+            there = {
+                (found.metadata.namespace, found.metadata.name)
+                for found in process.followed.pods.snapshot.items()
+            }
+            assert process.recommender._usage.pods.keys() == there
+
+
+async def test_a_kill_before_the_pod_is_replaced_replaces_the_peak_of_its_window() -> None:
+    """The window of the pod that was killed is known, though another has the name by now."""
+    async with FakeApi() as api:
+        prepare(api)
+        async with running(api) as process:
+            town = Town(api, process)
+            await town.cycle(usage(cpu="100m", memory="600Mi"))
+            labels = {"app": "web"}
+            for step in (
+                change(told("web-1", state=KILL)),
+                delete(told("web-1", state=KILL)),
+                add(told("web-1", uid="second")),
+            ):
+                step(town)
+            await town.cycle()
+            model = process.recommender._usage
+            (label_set,) = (one for one in model.matching if one.labels == labels)
+            row = label_set.aggregates["app"]
+            # One window, one peak: 720 MiB, which is 1.2 times as much, and not 600 beside it.
+            assert model.aggregates.memory.weights[row].nonzero()[0].size == 1
+            assert target(api)["memory"] == "920733364"
+
+
+async def test_a_pod_without_a_vpa_teaches_the_one_that_comes_later() -> None:
+    async with FakeApi() as api:
+        prepare(api, verticalpodautoscalers=[])
+        found = vpa()
+        api.on(
+            "GET /apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalercheckpoints",
+            listing(),
+        )
+        async with running(api) as process:
+            town = Town(api, process)
+            await town.cycle()
+            for step in (add(told()), evict(evicted()), delete(told())):
+                step(town)
+            await town.cycle()
+            town.vpa("ADDED", found)
+            api.on(
+                "PATCH /apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalers"
+                "/web/status",
+                Reply(body=found),
+            )
+            api.on(checkpoint_of("web-app"), Reply(body=named("web-app")))
+            await town.cycle()
+            assert town.counts() == (1, 1, {})
+            assert target(api)["memory"] == "628694953"  # 400 MiB and 100 more
+
+
+async def test_the_memory_saver_learns_only_from_pods_that_a_vpa_looks_at() -> None:
+    async with FakeApi() as api:
+        prepare(api, pods=[pod()], deployments=[deployment()])
+        async with running(api, memory_saver=True) as process:
+            town = Town(api, process)
+            await town.cycle()
+            stranger = told("db-1", state=KILL)
+            stranger["metadata"]["labels"] = {"app": "db"}
+            for step in (add(stranger), delete(stranger), add(DEAD), delete(DEAD)):
+                step(town)
+            await town.cycle()
+            assert town.counts() == (2, 1, {OomOutcome.UNMATCHED: 1})
+            assert process.sample("vpa_recommender_aggregate_container_states_count") == 1
+
+
+DAYS_OLD = told("web-1", last=ended("2025-12-30T09:00:00Z"), restarts=1)
+
+
+async def test_a_days_old_last_state_teaches_nothing_twice_whatever_restarts() -> None:
+    """With a checkpoint that knows it, and with usage that is newer by days."""
+    kept, weight = checkpoint(lastUpdateTime="2026-01-02T11:59:00Z"), 0.0
+    for restart in range(3):
+        async with FakeApi() as api:
+            prepare(api, pods=[DAYS_OLD])
+            api.on(CHECKPOINTS, listing(kept))
+            async with running(api) as process:
+                town = Town(api, process)
+                for _ in range(7):
+                    await town.cycle(usage(at=process.clock.now() + MINUTE))
+                    town.pod("MODIFIED", DAYS_OLD)
+                assert town.counts() == (1, 0, {OomOutcome.LEARNT_BEFORE: 1})
+            status = written(api, checkpoint_of("web-app"))
+            kept["status"] = status
+            if restart:
+                assert status["memoryHistogram"]["totalWeight"] == pytest.approx(weight)
+            weight = status["memoryHistogram"]["totalWeight"]
+
+
+async def test_a_kill_that_no_checkpoint_knows_counts_at_the_start() -> None:
+    async with FakeApi() as api:
+        prepare(api, pods=[told("web-1", last=ended("2026-01-02T09:00:00Z"), restarts=1)])
+        api.on(checkpoint_of("web-app"), Reply(status=404, body={"reason": "NotFound"}))
+        api.on(NEW_CHECKPOINT, Reply(status=201, body=named("web-app")))
+        async with running(api) as process:
+            town = Town(api, process)
+            await town.cycle(usage())
+            assert town.counts() == (1, 1, {})
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_whatever_happens_every_kill_is_recorded_and_the_counters_add_up(seed: int) -> None:
+    rng = random.Random(seed)
+    async with FakeApi() as api:
+        prepare(api)
+        async with running(api) as process:
+            town = Town(api, process)
+            chaos = Chaos(town, rng)
+            for _ in range(60):
+                for _ in range(rng.randrange(12)):
+                    chaos.step(process.clock.now())
+                    seen, recorded, discarded = town.counts()
+                    assert seen == recorded + sum(discarded.values())
+                await town.cycle(usage(at=process.clock.now() + MINUTE))
+            assert chaos.kills > 60
+            assert town.counts() == (chaos.kills, chaos.kills, {})
