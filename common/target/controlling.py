@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.meta import ObjectMeta
 from common.labels import Selector
-from common.target.owners import Controller, TargetKey, same_kind
+from common.target.owners import Controller, TargetKey
 
 _ZERO_TIME = datetime.min.replace(tzinfo=UTC)
 
@@ -35,29 +35,19 @@ def controlling(
 ) -> SelectedVpa | None:
     """Choose the VPA of a pod whose topmost controller is ``topmost``.
 
-    It must target that controller, by kind and name in the pod's namespace (and by API group,
-    where it gives one: Q18), and select the pod's labels. Of several the oldest wins; of equally
-    old ones the one that sorts first.
+    It must target that controller, by kind and name in the pod's namespace, and select the
+    pod's labels. Of several the oldest wins; of equally old ones the one that sorts first.
     """
     if topmost is None:
         return None
     matching = (
         candidate
         for candidate in candidates
-        if _targets(candidate.vpa, topmost)
+        if target_key(candidate.vpa) == topmost.key
         and candidate.vpa.metadata.namespace == pod_meta.namespace
         and candidate.selector.matches(pod_meta.labels)
     )
     return min(matching, key=_age_and_name, default=None)
-
-
-def _targets(vpa: VerticalPodAutoscaler, controller: Controller) -> bool:
-    target = vpa.spec.target_ref
-    return (
-        target is not None
-        and target_key(vpa) == controller.key
-        and same_kind(target.api_version, controller.api_version)
-    )
 
 
 def _age_and_name(candidate: SelectedVpa) -> tuple[datetime, str]:

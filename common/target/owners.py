@@ -41,7 +41,7 @@ class Controller:
 
     @property
     def key(self) -> TargetKey:
-        """What VPAs are found by; of what is found, :func:`same_kind` compares the API group."""
+        """What VPAs compare; the API group is not part of it."""
         return (self.namespace, self.kind, self.name)
 
     @property
@@ -51,14 +51,6 @@ class Controller:
         A custom resource may be called Job or Deployment as well: that is another kind (Q18).
         """
         return self.kind in WELL_KNOWN_KINDS and not _custom_group(self.api_version)
-
-
-def same_kind(api_version: str, other: str) -> bool:
-    """Whether a kind's name means the same in both API versions; without one it may (Q18).
-
-    Groups of Kubernetes itself count as one: what is in ``apps`` was in ``extensions`` once.
-    """
-    return not api_version or not other or _custom_group(api_version) == _custom_group(other)
 
 
 def _custom_group(api_version: str) -> str:

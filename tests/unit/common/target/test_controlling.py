@@ -2,11 +2,7 @@
 
 from datetime import timedelta
 
-import pytest
-from msgspec.structs import replace
-
 from builders import CREATED, pod, vpa
-from common.api.autoscaling import TargetReference
 from common.labels import EVERYTHING, NOTHING
 from common.target.controlling import SelectedVpa, controlling, target_key
 from common.target.owners import Controller
@@ -50,35 +46,8 @@ def test_no_controller_no_vpa() -> None:
     assert controlling(META, None, [selected("a")]) is None
 
 
-def targeting(api_version: str) -> SelectedVpa:
-    one = vpa("a")
-    ref = TargetReference(api_version=api_version, kind="Deployment", name="web")
-    return SelectedVpa(replace(one, spec=replace(one.spec, target_ref=ref)), EVERYTHING)
-
-
-@pytest.mark.parametrize(
-    ("given", "owner", "wins"),
-    [
-        pytest.param("apps/v1", "apps/v1", True, id="the same"),
-        pytest.param("apps/v1beta2", "apps/v1", True, id="another version"),
-        pytest.param("extensions/v1beta1", "apps/v1", True, id="where it was once"),
-        pytest.param("v1", "apps/v1", True, id="a mistake that means nothing else"),
-        pytest.param("", "example.com/v1", True, id="not given"),
-        pytest.param("apps/v1", "", True, id="not known of the owner"),
-        pytest.param("apps/v1", "example.com/v1", False, id="a custom kind of that name"),
-        pytest.param("example.com/v1", "apps/v1", False, id="the custom kind is meant"),
-        pytest.param("example.com/v1", "example.com/v2", True, id="versions of a custom kind"),
-        pytest.param("example.com/v1", "example.org/v1", False, id="two custom kinds"),
-    ],
-)
-def test_api_groups_are_compared_where_they_are_given(
-    given: str, owner: str, *, wins: bool
-) -> None:
-    """Q18."""
-    controller = Controller("default", "Deployment", "web", owner)
-    assert (controlling(META, controller, [targeting(given)]) is not None) == wins
-
-
-def test_vpas_are_found_by_kind_and_name() -> None:
-    assert target_key(vpa("a")) == WEB.key
+def test_the_api_group_is_not_compared() -> None:
+    other = Controller("default", "Deployment", "web", "example.com/v1")
+    assert name_of(controlling(META, other, [selected("a")])) == "a"
+    assert target_key(vpa("a")) == other.key
     assert target_key(vpa("a", target=None)) is None
