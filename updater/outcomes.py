@@ -62,6 +62,7 @@ class Outcomes:
     probe_at: datetime | None = None  # suspended, and from then on one eviction may be tried
     unverified: tuple[Eviction, ...] = ()  # oldest first
     seen: frozenset[str] = _NOBODY  # UIDs of pods; empty while new ones don't matter
+    inherited: bool = False  # an earlier process may have evicted, and no right pod was seen yet
 
     @property
     def suspended(self) -> bool:
@@ -166,6 +167,7 @@ def evicted(
         probe_at=now + PROBE_PAUSE if outcomes.suspended else None,
         unverified=(*outcomes.unverified, eviction),
         seen=outcomes.seen.union(known) if known else outcomes.seen,
+        inherited=outcomes.inherited,
     )
 
 
@@ -229,7 +231,7 @@ def _first_look(outcomes: Outcomes, sight: Sight, *, now: datetime) -> Observati
 
     Pods that a group misses may be on their way because an earlier process evicted others. They
     are waited for like our own, or a process that restarts all the time would evict three more
-    each time.
+    each time. And a group of one or two has no more than that to show: see ``_until``.
     """
     if sight.in_force_since is None:
         return Observation(outcomes=replace(outcomes, looked=True))
@@ -242,7 +244,8 @@ def _first_look(outcomes: Outcomes, sight: Sight, *, now: datetime) -> Observati
         if count.verified or count.misses >= MOST_MISSES:
             break  # whatever came before that makes no difference
     missing = [] if count.verified else _missing(sight, now=now)
-    return _next(outcomes, sight, count, unverified=missing, now=now)
+    inheriting = replace(outcomes, inherited=bool(count.misses or missing))
+    return _next(inheriting, sight, count, unverified=missing, now=now)
 
 
 def _missing(sight: Sight, *, now: datetime) -> list[Eviction]:
@@ -265,16 +268,22 @@ def _next(
     unverified: Iterable[Eviction],
     now: datetime,
 ) -> Observation:
-    probe_at = None
-    if count.misses >= MOST_MISSES:
-        stands = outcomes.probe_at is not None and not count.was_right
-        probe_at = outcomes.probe_at if stands else now + PROBE_PAUSE
+    left = tuple(unverified)
+    inherited = outcomes.inherited and not count.verified
+    probe_at = None if count.was_right else outcomes.probe_at
+    if probe_at is None and count.misses >= MOST_MISSES:
+        probe_at = now + PROBE_PAUSE
+    if probe_at is None and inherited:
+        probe_at = _until(sight, owing=bool(left), now=now)
+        if probe_at is not None and probe_at <= now:
+            probe_at, count.misses = None, MOST_MISSES - 1
     following = Outcomes(
         looked=True,
         verified=count.verified and probe_at is None,
         misses=count.misses,
         probe_at=probe_at,
-        unverified=tuple(unverified),
+        unverified=left,
+        inherited=inherited,
     )
     if following.waits:
         following = replace(following, seen=frozenset(pod.metadata.uid for pod in sight.pods))
@@ -282,6 +291,26 @@ def _next(
     if following.suspended != outcomes.suspended:
         turn = Turn.SUSPENDED if following.suspended else Turn.RESUMED
     return Observation(outcomes=following, notes=tuple(count.notes), turn=turn)
+
+
+def _until(sight: Sight, *, owing: bool, now: datetime) -> datetime | None:
+    """Until when nothing is to be evicted after a restart, by what the pods tell; None: nothing.
+
+    Who watches three replacements come up wrong stops. An earlier process may have seen that, too,
+    and of a group of one or two pods three can't be left. So where all pods that are there came up
+    without the annotation when they should have had it, the youngest tells when the last eviction
+    was at the latest, and the next one comes an hour later, like a probe. ``owing``: the last one
+    has left no pod yet.
+    """
+    since, live = sight.in_force_since, sight.live()
+    wanted = sum(max(count or 0, live[owner]) for owner, count in sight.configured.items())
+    if since is None or not sight.pods or wanted >= MOST_MISSES:
+        return None
+    for pod in sight.pods:
+        right = sighting(pod, sight.vpa, sight.limit_ranges) is not Sighting.UNPATCHED
+        if right or _created(pod) <= since:
+            return None
+    return (now if owing else max(map(_created, sight.pods))) + PROBE_PAUSE
 
 
 def _without_answer(

@@ -157,9 +157,10 @@ def sentence(found: Observation) -> str:
         return "Evictions go on: a new pod came up with the recommendation."
     if found.turn is Turn.NONE:
         return ""
+    pods = f"{MOST_MISSES} pods in a row" if found.outcomes.misses >= MOST_MISSES else "all pods"
     return (
-        f"Evictions are suspended, but for one an hour: {MOST_MISSES} pods in a row did not come "
-        f"up with the recommendation, {_last_miss(found)}."
+        f"Evictions are suspended, but for one an hour: {pods} did not come up with the "
+        f"recommendation, {_last_miss(found)}."
     )
 
 

@@ -25,6 +25,7 @@ from workloads import NAMESPACE
 FLAGS: tuple[str, ...] = ()  # the defaults; with --eviction-outcome-check=false all of it fails
 DAY, MINUTE = 24 * HOUR, timedelta(minutes=1)
 MOST_AT_FIRST = 3
+RESTARTS = (1, 2, 5, 61, 200, 201, 202, 333)  # minutes
 
 SIZES: Sizes = {
     "one": ("Deployment", 1),
@@ -33,7 +34,6 @@ SIZES: Sizes = {
     "four": ("StatefulSet", 4),
     "nine": ("Deployment", 9),
 }
-LARGE = {name: group for name, group in SIZES.items() if group[1] >= MOST_AT_FIRST}
 
 
 def in_town(
@@ -118,13 +118,30 @@ def test_restarts_let_no_more_go(tmp_path: Path) -> None:
     """Of a group of one or two too few pods are left to tell what came of three evictions."""
 
     async def test(town: Town) -> None:
-        await town.live(8 * HOUR, restarts=(1, 2, 5, 61, 200, 201, 202, 333))
-        for name in LARGE:
+        await town.live(8 * HOUR, restarts=RESTARTS)
+        for name in SIZES:
             assert three_and_one_an_hour(town.sent[name]), (name, town.sent[name])
             assert len(town.sent[name]) > MOST_AT_FIRST
-        assert town.suspended() == set(LARGE)
+        assert town.suspended() == set(SIZES)
 
-    in_town(test, tmp_path, sizes=LARGE)
+        town.webhook.patches = True
+        await town.live(HOUR + 15)
+        assert await town.right() == {name: replicas for name, (_, replicas) in SIZES.items()}
+        assert town.suspended() == set()
+
+    in_town(test, tmp_path)
+
+
+@pytest.mark.timeout(300)
+def test_an_updater_that_crashes_every_other_minute_evicts_no_more_either(tmp_path: Path) -> None:
+    async def test(town: Town) -> None:
+        await town.live(5 * HOUR, restarts=range(0, 5 * HOUR, 2))
+        for name, (_, replicas) in SIZES.items():
+            assert three_and_one_an_hour(town.sent[name]), (name, town.sent[name])
+            assert town.sent[name], name
+            assert replicas >= MOST_AT_FIRST or len(town.sent[name]) > MOST_AT_FIRST, name
+
+    in_town(test, tmp_path)
 
 
 @pytest.mark.timeout(300)

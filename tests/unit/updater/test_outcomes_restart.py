@@ -46,6 +46,7 @@ class Restart:
     id: str
     pods: str  # r: right, w: without the annotation
     want: Outcomes
+    at: datetime = NOW  # of the first one
     since: datetime | None = NOW - HOUR
     configured: int | None = None
     turn: Turn = Turn.NONE
@@ -55,10 +56,51 @@ def missing(count: int) -> tuple[Eviction, ...]:
     return (Eviction(controller=WEB, uid="", vpa=VPA, gone_since=NOW),) * count
 
 
-STOPPED = Outcomes(looked=True, misses=3, probe_at=NOW + HOUR)
+HEIR = replace(NEW_VPA, inherited=True)
+STOPPED = replace(HEIR, misses=3, probe_at=NOW + HOUR)
+YOUNGEST = NOW + SECOND  # of two
 
 RESTARTS = [
-    Restart(id="two wrong ones are two misses", pods="ww", want=replace(NEW_VPA, misses=2)),
+    Restart(
+        id="two wrong ones of three are two misses",
+        pods="ww",
+        configured=3,
+        want=replace(HEIR, misses=2, unverified=missing(1)),
+    ),
+    Restart(
+        id="two of two suspend as well, until an hour after the younger one",
+        pods="ww",
+        want=replace(HEIR, misses=2, probe_at=YOUNGEST + HOUR),
+        turn=Turn.SUSPENDED,
+    ),
+    Restart(
+        id="so does one of one",
+        pods="w",
+        configured=1,
+        want=replace(HEIR, misses=1, probe_at=NOW + HOUR),
+        turn=Turn.SUSPENDED,
+    ),
+    Restart(
+        id="and one of two whose other is on its way",
+        pods="w",
+        configured=2,
+        want=replace(HEIR, misses=1, unverified=missing(1), probe_at=NOW + HOUR),
+        turn=Turn.SUSPENDED,
+    ),
+    Restart(
+        id="two of two, an hour ago: one may be tried",
+        pods="ww",
+        at=NOW - HOUR - SECOND,
+        since=NOW - 2 * HOUR,
+        want=replace(HEIR, misses=2),
+    ),
+    Restart(
+        id="one of one, days ago: one may be tried",
+        pods="w",
+        at=NOW - 50 * HOUR,
+        since=NOW - 60 * HOUR,
+        want=replace(HEIR, misses=2),
+    ),
     Restart(
         id="three wrong ones suspend from the start", pods="www", want=STOPPED, turn=Turn.SUSPENDED
     ),
@@ -76,7 +118,7 @@ RESTARTS = [
         id="the first one was created in that second",
         pods="www",
         since=NOW,
-        want=replace(NEW_VPA, misses=2),
+        want=replace(HEIR, misses=2),
     ),
     Restart(id="a right one verifies", pods="r", want=VERIFIED),
     Restart(id="a right one after three wrong ones", pods="wwwr", want=VERIFIED),
@@ -89,13 +131,13 @@ RESTARTS = [
         id="pods on their way count as unverified",
         pods="w",
         configured=3,
-        want=replace(NEW_VPA, misses=1, unverified=missing(2)),
+        want=replace(HEIR, misses=1, unverified=missing(2)),
     ),
     Restart(
         id="three of them are enough",
         pods="w",
         configured=9,
-        want=replace(NEW_VPA, misses=1, unverified=missing(3)),
+        want=replace(HEIR, misses=1, unverified=missing(3)),
     ),
     Restart(id="once verified nobody waits for them", pods="r", configured=3, want=VERIFIED),
     Restart(
@@ -107,7 +149,7 @@ RESTARTS = [
 @pytest.mark.parametrize("case", RESTARTS, ids=lambda case: case.id)
 def test_first_look(case: Restart) -> None:
     pods = [
-        born(f"web-{number}", right=kind == "r", at=NOW + number * SECOND)
+        born(f"web-{number}", right=kind == "r", at=case.at + number * SECOND)
         for number, kind in enumerate(case.pods)
     ]
     seen = sight(*pods, in_force_since=case.since)
@@ -118,15 +160,30 @@ def test_first_look(case: Restart) -> None:
 
 
 def test_a_pod_that_was_on_its_way_is_judged() -> None:
-    before = replace(sight(wrong("a"), in_force_since=NOW - HOUR), configured={WEB: 2})
+    before = replace(sight(wrong("a"), in_force_since=NOW - HOUR), configured={WEB: 3})
     outcomes = observe(NOTHING_YET, before, now=NOW).outcomes
-    after = observe(outcomes, sight(wrong("a"), wrong("b"), configured=2), now=NOW + MINUTE)
-    assert after.outcomes == replace(NEW_VPA, misses=2)
+    after = observe(outcomes, sight(wrong("a"), wrong("b"), configured=3), now=NOW + MINUTE)
+    assert after.outcomes.misses == 2
+    assert len(after.outcomes.unverified) == 1
+
+
+def test_the_only_pod_that_was_on_its_way_suspends_if_it_is_wrong() -> None:
+    before = replace(sight(in_force_since=NOW - HOUR), configured={WEB: 1})
+    outcomes = observe(NOTHING_YET, before, now=NOW).outcomes
+    assert outcomes == replace(HEIR, unverified=missing(1))
+    came = replace(sight(wrong("a"), in_force_since=NOW - HOUR), configured={WEB: 1})
+    after = observe(outcomes, came, now=NOW + MINUTE)
+    assert after.turn is Turn.SUSPENDED
+    assert after.outcomes.probe_at == NOW + HOUR
+    right_one = replace(sight(born("b", right=True)), configured={WEB: 1})
+    resumed = observe(after.outcomes, right_one, now=NOW + 2 * MINUTE)
+    assert resumed.turn is Turn.RESUMED
+    assert resumed.outcomes == VERIFIED
 
 
 # Restarts at any moment
 
-REPLICAS = 12
+MANY_STEPS = settings(max_examples=100, stateful_step_count=50, deadline=None, database=None)
 
 
 class Evictions(RuleBasedStateMachine):
@@ -135,12 +192,14 @@ class Evictions(RuleBasedStateMachine):
     Time goes on by itself between all steps. The updater wants to evict whatever it may.
     """
 
+    replicas = 12
+
     def __init__(self) -> None:
         super().__init__()
         self.now = NOW
         self.outcomes = NOTHING_YET
         self.pods: list[Pod] = [
-            wrong(f"old-{number}", at=NOW - 2 * HOUR) for number in range(REPLICAS)
+            wrong(f"old-{number}", at=NOW - 2 * HOUR) for number in range(self.replicas)
         ]
         self.born = 0
         self.evicted_at: list[datetime] = []
@@ -148,7 +207,7 @@ class Evictions(RuleBasedStateMachine):
 
     def look(self) -> Observation:
         seen = sight(*self.pods, in_force_since=NOW - HOUR)
-        found = observe(self.outcomes, replace(seen, configured={WEB: REPLICAS}), now=self.now)
+        found = observe(self.outcomes, replace(seen, configured={WEB: self.replicas}), now=self.now)
         self.outcomes = found.outcomes
         return found
 
@@ -175,7 +234,7 @@ class Evictions(RuleBasedStateMachine):
             self.evicted_at.append(self.now)
         self.now += SECOND
 
-    @precondition(lambda self: len(self.pods) < REPLICAS)
+    @precondition(lambda self: len(self.pods) < self.replicas)
     @rule()
     def a_wrong_one_comes(self) -> None:
         self.come(is_right=False)
@@ -207,7 +266,29 @@ class Evictions(RuleBasedStateMachine):
             assert len(self.outcomes.unverified) + self.outcomes.misses <= 3
 
 
-Evictions.TestCase.settings = settings(
-    max_examples=100, stateful_step_count=50, deadline=None, database=None
-)
-TestEvictions = Evictions.TestCase
+class OfOne(Evictions):
+    replicas = 1
+
+
+class OfTwo(Evictions):
+    replicas = 2
+
+
+class OfThree(Evictions):
+    replicas = 3
+
+
+class TestEvictions(Evictions.TestCase):
+    settings = MANY_STEPS
+
+
+class TestEvictionsOfOne(OfOne.TestCase):
+    settings = MANY_STEPS
+
+
+class TestEvictionsOfTwo(OfTwo.TestCase):
+    settings = MANY_STEPS
+
+
+class TestEvictionsOfThree(OfThree.TestCase):
+    settings = MANY_STEPS
