@@ -278,17 +278,10 @@ class OfThree(Evictions):
     replicas = 3
 
 
-class TestEvictions(Evictions.TestCase):
-    settings = MANY_STEPS
+for machine in (Evictions, OfOne, OfTwo, OfThree):
+    machine.TestCase.settings = MANY_STEPS
 
-
-class TestEvictionsOfOne(OfOne.TestCase):
-    settings = MANY_STEPS
-
-
-class TestEvictionsOfTwo(OfTwo.TestCase):
-    settings = MANY_STEPS
-
-
-class TestEvictionsOfThree(OfThree.TestCase):
-    settings = MANY_STEPS
+TestEvictions = Evictions.TestCase
+TestEvictionsOfOne = OfOne.TestCase
+TestEvictionsOfTwo = OfTwo.TestCase
+TestEvictionsOfThree = OfThree.TestCase

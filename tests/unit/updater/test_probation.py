@@ -254,9 +254,14 @@ SENTENCES = [
 
 @pytest.mark.parametrize(("notes", "want"), SENTENCES)
 def test_a_suspension_tells_what_to_look_at(notes: tuple[Note, ...], want: str) -> None:
-    told = sentence(Observation(outcomes=NOTHING_YET, notes=notes, turn=Turn.SUSPENDED))
+    told = sentence(Observation(outcomes=Outcomes(misses=3), notes=notes, turn=Turn.SUSPENDED))
     assert told.startswith("Evictions are suspended, but for one an hour: 3 pods in a row")
     assert want in told
+
+
+def test_a_suspension_of_a_small_group_does_not_tell_of_three() -> None:
+    told = sentence(Observation(outcomes=Outcomes(misses=1), turn=Turn.SUSPENDED))
+    assert told.startswith("Evictions are suspended, but for one an hour: all pods did not come")
 
 
 # D30
