@@ -1,5 +1,8 @@
 """The recommender's promises."""
 
+import json
+from time import monotonic
+
 import pytest
 
 from common.kube.client import PatchType
@@ -8,6 +11,10 @@ from common.quantity import parse_milli, parse_value
 from e2e.installation import RECOMMENDER
 from e2e.pods import Object
 from e2e.world import Case
+
+_CONFIDENCE = 30.0  # seconds, as the overlay says
+# 300 MiB and 100 MiB more: the end of the bucket, and 15 % on top.
+_NEEDED = 511_772_986
 
 
 @pytest.mark.abreast
@@ -33,11 +40,83 @@ async def test_mode_off_leaves_the_pods_alone(case: Case) -> None:
     assert not case.evictions() + case.resizes()
 
 
-async def test_a_checkpoint_is_written_and_read_back_by_the_next_recommender(case: Case) -> None:
-    world = case.world
-    await case.deploy("web")
+@pytest.mark.abreast
+async def test_a_vpa_without_pods_says_so_until_they_come(case: Case) -> None:
+    await case.deploy("web", replicas=0)
+    await case.autoscale("web", "Off")
+    told = await case.tells("web", NoPodsMatched="True", RecommendationProvided="False")
+    sentence = "No pods match this VPA object"
+    assert told == {
+        "NoPodsMatched": ("True", sentence),
+        "RecommendationProvided": ("False", sentence),
+    }
+    assert not await case.target("web")
+    await case.edit(DEPLOYMENTS, "web", replicas=1)
+    await case.tells("web", NoPodsMatched=None, RecommendationProvided="True")
+    assert await case.target("web")
+
+
+@pytest.mark.abreast
+async def test_a_recommendation_outlives_its_pods_and_both_conditions_say_so(case: Case) -> None:
+    await case.deploy("web", uses={"cpu": "600m"})
     await case.running("web")
     await case.autoscale("web", "Off")
+    before = await case.recommended("web")
+    await case.edit(DEPLOYMENTS, "web", replicas=0)
+    await case.tells("web", NoPodsMatched="True", RecommendationProvided="True")
+    assert await case.target("web") == before
+
+
+@pytest.mark.abreast
+async def test_low_confidence_is_told_until_a_confidence_interval_is_known(case: Case) -> None:
+    await case.deploy("web", replicas=1)
+    await case.running("web", replicas=1)
+    await case.autoscale("web", "Off")
+    told = await case.tells("web", LowConfidence="True", RecommendationProvided="True")
+    assert told["LowConfidence"][1] == "Less than one confidence interval of usage is known"
+    begun = monotonic()
+    await case.tells("web", LowConfidence=None, RecommendationProvided="True")
+    assert monotonic() - begun > _CONFIDENCE / 2, "not before"
+
+
+async def test_an_oom_kill_is_learnt_once(case: Case) -> None:
+    """Only what the kubelet writes into the pod's status tells of it: no usage was ever so high."""
+    world = case.world
+    recorded = await world.total(RECOMMENDER, "vpa_recommender_oom_recorded_total")
+    seen = await world.total(RECOMMENDER, "vpa_recommender_oom_seen_total")
+    leak = {"from": "100Mi", "rate": "60Mi", "every": "1s", "after": "4s", "until": "500Mi"}
+    memory = json.dumps({"runs": [{"leak": leak}, "100Mi"]})
+    await case.autoscale("web", "Off")
+    tight = {"memory": "300Mi"}
+    await case.deploy("web", replicas=1, requests=tight, limits=tight, uses={"memory": memory})
+
+    async def killed() -> list[str]:
+        """Why containers that run again were ended."""
+        return [
+            state["lastState"]["terminated"]["reason"]
+            for pod in await case.pods("web")
+            for state in pod["status"].get("containerStatuses") or ()
+            if state["ready"] and state["restartCount"]
+        ]
+
+    assert await world.until(killed, "it was ended, and runs again") == ["OOMKilled"]
+
+    async def raised() -> bool:
+        return parse_value((await case.target("web")).get("memory", "0")) == _NEEDED
+
+    await world.until(raised, "the target is what the killed container would have needed")
+    await world.passes(RECOMMENDER, 5)
+    assert await raised()
+    assert await world.total(RECOMMENDER, "vpa_recommender_oom_recorded_total") == recorded + 1
+    assert await world.total(RECOMMENDER, "vpa_recommender_oom_seen_total") == seen + 1
+
+
+async def test_a_checkpoint_is_written_and_read_back_by_the_next_recommender(case: Case) -> None:
+    world = case.world
+    await case.deploy("web", uses={"cpu": "600m"})
+    await case.running("web")
+    await case.autoscale("web", "Off")
+    target = await case.recommended("web")
 
     async def has_samples() -> Object:
         found = await case.checkpoint("web")
@@ -58,7 +137,7 @@ async def test_a_checkpoint_is_written_and_read_back_by_the_next_recommender(cas
             subresource="status",
         )
         assert not await case.target("web")
-    await case.recommended("web")
+    assert (await case.recommended("web"))["cpu"] == target["cpu"]
     await case.edit(DEPLOYMENTS, "web", replicas=2)  # there is something new to write
 
     async def written_again() -> Object:

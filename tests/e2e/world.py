@@ -118,6 +118,15 @@ class World:
                 return int(float(line.rpartition(" ")[2]))
         return 0
 
+    async def total(self, name: str, metric: str, **labels: str) -> float:
+        """What a component counted, over all series with these labels."""
+        wanted = [f'{label}="{value}"' for label, value in labels.items()]
+        return sum(
+            float(line.rpartition(" ")[2])
+            for line in (await self.ops(name)).splitlines()
+            if line.startswith((f"{metric}{{", f"{metric} ")) and all(one in line for one in wanted)
+        )
+
     async def passes(self, name: str, times: int = 3) -> None:
         """Wait until a component has ended so many more cycles."""
         wanted = await self.cycles(name) + times
