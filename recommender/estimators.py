@@ -34,16 +34,14 @@ def with_margin(amounts: Ints, fraction: float) -> Ints:
     return amounts + scaled(amounts, fraction)
 
 
-def with_confidence(
-    amounts: Ints, confidences: Floats, *, multiplier: float, exponent: float
-) -> Ints:
-    """Move a bound away from the target the more, the less history there is.
+def confidence_factors(confidences: Floats, *, multiplier: float, exponent: float) -> Floats:
+    """How far a bound is moved away from the target: the more, the less history there is.
 
     The factor is ``(1 + multiplier / confidence) ** exponent``: 0 or infinite without any.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        factors = np.power(1.0 + multiplier / confidences, exponent)
-    return scaled(amounts, factors)
+        factors: Floats = np.power(1.0 + multiplier / confidences, exponent)
+    return factors
 
 
 def at_least(amounts: Ints, minimums: Ints) -> Ints:

@@ -7,6 +7,8 @@ vertical-pod-autoscaler/pkg/utils/vpa/capping.go.
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol
 
 from common.api.autoscaling import ResourcePolicy
 from common.api.base import QuantityJson
@@ -16,18 +18,32 @@ from common.recommendation.processing import ContainerAmounts, order_bounds
 from common.resources import (
     CPU,
     MEMORY,
+    RESOURCES,
     ResourceQuantities,
-    cpu_quantity,
     in_order,
-    memory_quantity,
     parse_quantities,
 )
 from recommender.recommend import ContainerEstimate
+from recommender.trail import Amount, Cause, Trail, quantity
 
 INTEGER_CPU_PREFIX = "vpa-post-processor.kubernetes.io/"
 INTEGER_CPU_SUFFIX = "_integerCPU"
 
 _SUFFIXES = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
+
+
+class _Tell(Protocol):
+    """Tells one step of one number of a container."""
+
+    def __call__(
+        self,
+        resource: str,
+        cause: Cause,
+        *,
+        by: str = "",
+        before: Quantity | None,
+        after: Quantity | None,
+    ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,36 +70,54 @@ def publish(
     annotations: Mapping[str, str],
     policy: ResourcePolicy | None,
     published: Mapping[str, ContainerAmounts] = {},
+    trail: Trail | None = None,
 ) -> tuple[ContainerAmounts, ...]:
     """Everything that happens between the estimate and the status, in the reference's order.
 
     Two things are ours. First, what is ``published`` of a container stays until something of
     it is observed: after a restart without history or metrics, the minimum would have large
     pods evicted, to come back too small. Last, the bounds are put around the target (Q20).
+    ``trail`` is told each step.
 
     Raises:
         QuantityError: a bound of the policy is no quantity.
     """
+    estimated = tuple(estimates)
+    fresh = tuple(formatted(estimate, publication, trail) for estimate in estimated)
     amounts = tuple(
-        formatted(estimate, publication)
-        if estimate.observed or estimate.container not in published
-        else _kept(published[estimate.container], formatted(estimate, publication))
-        for estimate in estimates
+        one if estimate.observed or one.name not in published else _kept(published[one.name], one)
+        for estimate, one in zip(estimated, fresh, strict=True)
     )
-    if publication.integer_cpu:
-        amounts = with_integer_cpu(amounts, annotations)
-    capped = with_caps(amounts, policy, publication.max_allowed)
-    return tuple(order_bounds(one) for one in capped)
+    whole = with_integer_cpu(amounts, annotations) if publication.integer_cpu else amounts
+    if trail is not None:
+        trail.moved(Cause.UNOBSERVED, fresh, amounts)
+        trail.moved(Cause.INTEGER_CPU, amounts, whole)
+    capped = with_caps(whole, policy, publication.max_allowed, trail)
+    ordered = tuple(order_bounds(one) for one in capped)
+    if trail is not None:
+        trail.moved(Cause.ORDER, capped, ordered)
+    return ordered
 
 
-def formatted(estimate: ContainerEstimate, publication: Publication) -> ContainerAmounts:
+def formatted(
+    estimate: ContainerEstimate, publication: Publication, trail: Trail | None = None
+) -> ContainerAmounts:
     """Round the amounts and make quantities of them; the uncapped target is the target."""
-    target = _quantities(estimate.target, publication)
+
+    def quantities(amount: Amount, values: Mapping[str, int]) -> dict[str, Quantity]:
+        tell = None if trail is None else partial(trail.add, estimate.container, amount)
+        return _quantities(values, publication, tell)
+
+    target = quantities(Amount.TARGET, estimate.target)
+    if trail is not None:
+        for resource, value in target.items():
+            uncapped = partial(trail.add, estimate.container, Amount.UNCAPPED_TARGET, resource)
+            uncapped(Cause.BEFORE_CAPS, before=None, after=value)
     return ContainerAmounts(
         name=estimate.container,
         target=target,
-        lower_bound=_quantities(estimate.lower, publication),
-        upper_bound=_quantities(estimate.upper, publication),
+        lower_bound=quantities(Amount.LOWER_BOUND, estimate.lower),
+        upper_bound=quantities(Amount.UPPER_BOUND, estimate.upper),
         uncapped_target=target,
     )
 
@@ -110,11 +144,13 @@ def with_caps(
     amounts: tuple[ContainerAmounts, ...],
     policy: ResourcePolicy | None,
     max_allowed: ResourceQuantities,
+    trail: Trail | None = None,
 ) -> tuple[ContainerAmounts, ...]:
     """Raise to minAllowed, then lower to maxAllowed, so the maximum wins; zero is no bound.
 
     ``max_allowed`` stands in, resource by resource, where the policy has no maximum. The
     uncapped target stays. Only bounds of what is recommended are read: a policy may have thousands.
+    ``trail`` is told of each cap, whether it takes hold or not.
 
     Source: recommender.md 8.4; ``cappingRecommendationProcessor.Apply``.
 
@@ -127,15 +163,17 @@ def with_caps(
         recommended = {*one.target, *one.lower_bound, *one.upper_bound}
         low = _bounds(found.min_allowed if found is not None else None, recommended)
         own = _bounds(found.max_allowed if found is not None else None, recommended)
-        high = {**max_allowed, **own}
-        capped.append(
-            replace(
-                one,
-                target=_capped(one.target, low, high),
-                lower_bound=_capped(one.lower_bound, low, high),
-                upper_bound=_capped(one.upper_bound, low, high),
+        others = {name: bound for name, bound in max_allowed.items() if name not in own}
+        caps = ((Cause.MIN_ALLOWED, low), (Cause.MAX_ALLOWED, own), (Cause.GLOBAL_MAX, others))
+        target, lower, upper = (
+            _capped(
+                amount.of(one),
+                caps,
+                None if trail is None else partial(trail.add, one.name, amount),
             )
+            for amount in (Amount.TARGET, Amount.LOWER_BOUND, Amount.UPPER_BOUND)
         )
+        capped.append(replace(one, target=target, lower_bound=lower, upper_bound=upper))
     return tuple(capped)
 
 
@@ -174,14 +212,24 @@ def _kept(published: ContainerAmounts, estimated: ContainerAmounts) -> Container
     )
 
 
-def _quantities(amounts: Mapping[str, int], publication: Publication) -> dict[str, Quantity]:
+def _quantities(
+    amounts: Mapping[str, int], publication: Publication, tell: _Tell | None
+) -> dict[str, Quantity]:
     found = {}
     for resource in in_order(amounts):
+        if resource not in RESOURCES:
+            continue
         value = amounts[resource]
-        if resource == CPU:
-            found[resource] = cpu_quantity(_rounded(value, publication.round_cpu))
-        elif resource == MEMORY:
-            found[resource] = _memory(_rounded(value, publication.round_memory), publication)
+        multiple = publication.round_cpu if resource == CPU else publication.round_memory
+        rounded = _rounded(value, multiple)
+        found[resource] = quantity(resource, rounded)
+        if tell is not None and rounded != value:
+            by, before = quantity(resource, multiple), quantity(resource, value)
+            tell(resource, Cause.ROUNDING, by=str(by), before=before, after=found[resource])
+        if resource == MEMORY and publication.humanize_memory and rounded:
+            before, found[resource] = found[resource], Quantity.parse(humanize(rounded))
+            if tell is not None and found[resource] != before:
+                tell(resource, Cause.HUMANIZED, before=before, after=found[resource])
     return found
 
 
@@ -189,12 +237,6 @@ def _rounded(value: int, multiple: int) -> int:
     if value == 0 or multiple == 1 or multiple <= 0:  # start-up has warned of the last
         return value
     return round_up(value, multiple)
-
-
-def _memory(value: int, publication: Publication) -> Quantity:
-    if publication.humanize_memory and value:
-        return Quantity.parse(humanize(value))
-    return memory_quantity(value)
 
 
 def _whole_cpus(values: ResourceQuantities) -> ResourceQuantities:
@@ -223,11 +265,20 @@ def _bounds(
 
 
 def _capped(
-    values: ResourceQuantities, low: ResourceQuantities, high: ResourceQuantities
+    values: ResourceQuantities,
+    caps: Iterable[tuple[Cause, ResourceQuantities]],
+    tell: _Tell | None,
 ) -> dict[str, Quantity]:
     capped = {}
     for resource, value in values.items():
-        least, most = low.get(resource, ZERO), high.get(resource, ZERO)
-        raised = least if not least.is_zero and value < least else value
-        capped[resource] = most if not most.is_zero and raised > most else raised
+        now = value
+        for cause, bounds in caps:
+            bound, before = bounds.get(resource, ZERO), now
+            if bound.is_zero:
+                continue
+            beyond = before < bound if cause is Cause.MIN_ALLOWED else before > bound
+            now = bound if beyond else before
+            if tell is not None:
+                tell(resource, cause, by=str(bound), before=before, after=now)
+        capped[resource] = now
     return capped

@@ -8,13 +8,12 @@ import logging
 import zlib
 from array import array
 from collections import Counter as Tally
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 
 import numpy as np
-from msgspec.structs import replace
 
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.errors import DecodeError, KubeError, NotFoundError
@@ -29,24 +28,17 @@ from recommender.instants import instant
 from recommender.metrics import Metrics, VpaLabels
 from recommender.model.keys import VpaKey
 from recommender.model.usage import Usage
-from recommender.post_processing import Publication, publish
+from recommender.outcome import Circumstances, Outcome, Writing, outcome
+from recommender.post_processing import Publication
 from recommender.recommend import ContainerEstimate, Estimates, Estimation, estimates
 from recommender.refusals import Refusals
 from recommender.rows import Ints
 from recommender.sources.cluster import LoadedVpa
 from recommender.sources.facts import vpa_key
 from recommender.standing import Grounds, Standing, room
-from recommender.status import (
-    LATEST,
-    Findings,
-    is_provided,
-    is_worth_writing,
-    moved,
-    next_status,
-    open_status,
-    published,
-)
-from recommender.workers import sliced, spread
+from recommender.status import LATEST, is_provided
+from recommender.trail import Trail
+from recommender.workers import sliced, spread_as_made
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +63,15 @@ class _Write:
     vpa: VerticalPodAutoscaler
     operations: tuple[Operation, ...]
     is_first: bool  # there was no recommendation before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """How a recommendation came about."""
+
+    circumstances: Circumstances
+    outcome: Outcome
+    trail: Trail
 
 
 class Publisher:
@@ -106,24 +107,50 @@ class Publisher:
     async def publish(self, vpas: Mapping[VpaKey, LoadedVpa], known: Sequence[VpaKey]) -> None:
         """Estimate and write these VPAs; of those that aren't ``known`` the history is missing.
 
-        Those that waited longest are written first, and what can't be written within an interval
-        is decided anew in the next cycle.
+        Those that waited longest come first: what they should say is written while the others are
+        still estimated. What can't be written within an interval is decided anew in the next cycle.
         """
         self._forget_all_but(vpas)
-        writes: list[_Write] = []
-        for keys in sliced(known, _SLICE):
+        decided = self._decided(vpas, sorted(known, key=self._turn))
+        seconds = self._routine.interval.total_seconds()
+        await spread_as_made(decided, self._write, workers=self._routine.workers, seconds=seconds)
+        async for _ in decided:
+            pass  # too late to be written, but all are counted
+        self._count()
+        self._refusals.settle()
+
+    def explain(self, loaded: LoadedVpa) -> Account:
+        """How the recommendation of a VPA comes about: it is made up as it is for its status.
+
+        Raises:
+            QuantityError: a bound of the VPA's policy is no quantity.
+        """
+        now = self._clock.now()
+        trail = Trail(instant(now))
+        key = vpa_key(loaded.vpa)
+        found = estimates(self._usage, (key,), self._routine.estimation, instant(now), trail)
+        circumstances = self._circumstances(loaded, self._since.get(key, now), now)
+        reached = outcome(
+            loaded.vpa,
+            found.of(key, trail),
+            self._routine.publication,
+            circumstances,
+            trail,
+        )
+        return Account(circumstances=circumstances, outcome=reached, trail=trail)
+
+    async def _decided(
+        self, vpas: Mapping[VpaKey, LoadedVpa], keys: Sequence[VpaKey]
+    ) -> AsyncIterator[_Write]:
+        """The status patches that are due, slice by slice as they are asked for."""
+        for part in sliced(keys, _SLICE):
             now = self._clock.now()
-            found = estimates(self._usage, keys, self._routine.estimation, instant(now))
-            for key in keys:
+            found = estimates(self._usage, part, self._routine.estimation, instant(now))
+            for key in part:
                 write = self._consider(key, vpas[key], found, now)
                 if write is not None:
-                    writes.append(write)
+                    yield write
             await asyncio.sleep(0)
-        self._count()
-        writes.sort(key=self._turn)
-        seconds = self._routine.interval.total_seconds()
-        await spread(writes, self._write, workers=self._routine.workers, seconds=seconds)
-        self._refusals.settle()
 
     def _forget_all_but(self, vpas: Mapping[VpaKey, LoadedVpa]) -> None:
         for state in (self._without_since, self._standing, self._since):
@@ -165,7 +192,7 @@ class Publisher:
         passing = loaded.resolution.open or self._fetching(key)
         if standing is None or not standing.holds(grounds, now) or passing:
             self._standing.pop(key, None)
-            return self._decide(loaded, grounds, found.of(key), pods, now)
+            return self._decide(loaded, grounds, found.of(key), now)
         mode = _mode(loaded.vpa)
         self._vpas[mode, True, pods > 0, bool(grounds.unsupported)] += 1
         for resource, count in standing.compared.items():
@@ -177,58 +204,47 @@ class Publisher:
         loaded: LoadedVpa,
         grounds: Grounds,
         estimated: Sequence[ContainerEstimate],
-        pods: int,
         now: datetime,
     ) -> _Write | None:
         vpa, key = loaded.vpa, vpa_key(loaded.vpa)
-        # Only what nobody has observed needs it, which is next to nothing.
-        before = {} if all(one.observed for one in estimated) else published(vpa.status)
+        since = self._last_write(key, now)
+        circumstances = self._circumstances(loaded, since, now)
+        publication = self._routine.publication
         try:
-            recommendation = publish(
-                estimated,
-                self._routine.publication,
-                annotations=vpa.metadata.annotations or {},
-                policy=vpa.spec.resource_policy,
-                published=before,
-            )
+            reached = outcome(vpa, estimated, publication, circumstances)
         except QuantityError:
             return None  # a bound of its policy; the loader has told
-        findings = Findings(
-            recommendation=recommendation,
-            pods=pods,
-            unsupported=grounds.unsupported,
-            low_confidence=any(
-                confidence < 1 for one in estimated for confidence in one.confidence.values()
-            ),
-            fetching_history=self._fetching(key),
-        )
+        recommendation, pods = reached.recommendation, circumstances.pods
         self._vpas[_mode(vpa), bool(recommendation), pods > 0, bool(grounds.unsupported)] += 1
         compared = self._compare_with_last(key, vpa, recommendation, pods)
         self._watch_absence(key, vpa, present=bool(recommendation), now=now)
-        if loaded.resolution.open:
-            wanted = open_status(vpa, findings.unsupported, now)
-        else:
-            wanted = next_status(vpa, findings, now)
-            if _keeps(vpa, findings):
-                wanted = replace(wanted, recommendation=vpa.status.recommendation)
-        by = moved(vpa.status, wanted)
-        since = self._last_write(key, now)
-        if is_worth_writing(by, waited=now - since, interval=self._routine.interval):
+        if reached.writing is Writing.WRITTEN:
             return _Write(
                 key=key,
                 vpa=vpa,
-                operations=(add("/status", wanted),),
-                is_first=is_provided(wanted) and not is_provided(vpa.status),
+                operations=(add("/status", reached.wanted),),
+                is_first=is_provided(reached.wanted) and not is_provided(vpa.status),
             )
-        if recommendation and not findings.fetching_history:
+        if recommendation and not circumstances.fetching:
             self._standing[key] = Standing(
                 grounds=grounds,
-                room=room(by) if self._routine.publication.is_plain else 0.0,
+                room=room(reached.by) if publication.is_plain else 0.0,
                 due=since + LATEST - self._routine.interval,
-                is_equal=not by,
+                is_equal=reached.writing is Writing.EQUAL,
                 compared=compared,
             )
         return None
+
+    def _circumstances(self, loaded: LoadedVpa, since: datetime, now: datetime) -> Circumstances:
+        key = vpa_key(loaded.vpa)
+        return Circumstances(
+            resolution=loaded.resolution,
+            pods=self._usage.pod_count(key),
+            fetching=self._fetching(key),
+            now=now,
+            waited=now - since,
+            interval=self._routine.interval,
+        )
 
     def _compare_with_last(
         self,
@@ -297,10 +313,10 @@ class Publisher:
         if write.is_first and created is not None:
             self._metrics.first_recommendation((now - created).total_seconds())
 
-    def _turn(self, write: _Write) -> tuple[datetime, VpaKey]:
+    def _turn(self, key: VpaKey) -> tuple[datetime, VpaKey]:
         """What this process never wrote comes first."""
-        key = write.key
-        return (_LONG_AGO if key in self._unwritten else self._since[key], key)
+        unwritten = key in self._unwritten or key not in self._since
+        return (_LONG_AGO if unwritten else self._since[key], key)
 
     def _last_write(self, key: VpaKey, now: datetime) -> datetime:
         """When the status was written.
@@ -313,19 +329,6 @@ class Publisher:
             since = self._since[key] = now - _phase(key)
             self._unwritten.add(key)
         return since
-
-
-def _keeps(vpa: VerticalPodAutoscaler, findings: Findings) -> bool:
-    """Whether what is published stays for now (X72).
-
-    A few live samples know less than what was published with all the history, which comes soon.
-    """
-    return bool(
-        findings.fetching_history
-        and findings.low_confidence
-        and findings.recommendation
-        and is_provided(vpa.status)
-    )
 
 
 def _phase(key: VpaKey) -> timedelta:

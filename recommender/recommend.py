@@ -4,14 +4,21 @@ Source: recommender.md section 7; ``podResourceRecommender.GetRecommendedPodReso
 vertical-pod-autoscaler/pkg/recommender/logic/recommender.go.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import repeat
 
 import numpy as np
 
 from common.resources import CPU, MEMORY, amount
-from recommender.estimators import at_least, confidence, scaled, with_confidence, with_margin
+from recommender.estimators import (
+    at_least,
+    confidence,
+    confidence_factors,
+    scaled,
+    with_margin,
+)
 from recommender.histograms import Histograms
 from recommender.instants import span
 from recommender.model.aggregates import Aggregates
@@ -19,6 +26,7 @@ from recommender.model.autoscalers import rule_for
 from recommender.model.keys import VpaKey
 from recommender.model.usage import Group, Usage
 from recommender.rows import Floats, Ints
+from recommender.trail import Amount, Cause, Evidence, Trail, quantity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +77,23 @@ class ResourceEstimates:
     upper: Ints
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """Where the steps of one resource are told, of rows that belong to these containers."""
+
+    trail: Trail
+    containers: Sequence[str]
+    resource: str
+
+    def tell(
+        self, amount: Amount, cause: Cause, by: Iterable[str], before: Ints | None, after: Ints
+    ) -> None:
+        """Tell one step of every row."""
+        self.trail.rows(
+            self.containers, amount, self.resource, cause, by=by, before=before, after=after
+        )
+
+
 def estimate(
     histograms: Histograms,
     *,
@@ -76,28 +101,46 @@ def estimate(
     margin: float,
     confidences: Floats,
     minimums: Ints,
+    account: Account | None = None,
 ) -> ResourceEstimates:
     """Estimate one resource of every row; ``minimums`` are those of the rows' containers."""
     fractions = (percentiles.target, percentiles.lower, percentiles.upper)
     found = histograms.percentiles(np.arange(len(histograms)), fractions)
-    target, lower, upper = with_margin(found, margin).T
-    return ResourceEstimates(
-        confidence=confidences,
-        target=at_least(target, minimums),
-        lower=at_least(
-            with_confidence(lower, confidences, multiplier=0.001, exponent=-2.0), minimums
-        ),
-        upper=at_least(with_confidence(upper, confidences, multiplier=1.0, exponent=1.0), minimums),
-    )
+    margined = with_margin(found, margin)
+    moved = margined.copy()
+    factors = {
+        1: confidence_factors(confidences, multiplier=0.001, exponent=-2.0),
+        2: confidence_factors(confidences, multiplier=1.0, exponent=1.0),
+    }
+    for place, factor in factors.items():
+        moved[:, place] = scaled(margined[:, place], factor)
+    raised = at_least(moved, minimums[:, None])
+    if account is not None:
+        for place, amount in enumerate((Amount.TARGET, Amount.LOWER_BOUND, Amount.UPPER_BOUND)):
+            base, more, bound, final = (one[:, place] for one in (found, margined, moved, raised))
+            account.tell(amount, Cause.PERCENTILE, repeat(f"{fractions[place]:g}"), None, base)
+            account.tell(amount, Cause.MARGIN, repeat(f"{margin:g}"), base, more)
+            if place in factors:
+                by = (f"{one:.6g}" for one in factors[place].tolist())
+                account.tell(amount, Cause.CONFIDENCE, by, more, bound)
+            by = (str(quantity(account.resource, one)) for one in minimums.tolist())
+            account.tell(amount, Cause.MINIMUM, by, bound, final)
+    target, lower, upper = raised.T
+    return ResourceEstimates(confidence=confidences, target=target, lower=lower, upper=upper)
 
 
 def estimate_all(
-    merged: Aggregates, containers: Ints, estimation: Estimation
+    merged: Aggregates,
+    containers: Ints,
+    estimation: Estimation,
+    *,
+    trail: Trail | None = None,
+    names: Sequence[str] = (),
 ) -> dict[str, ResourceEstimates]:
     """Estimate both resources of every row of merged usage.
 
     ``containers`` says for each row how many containers its pod has: they share the pod's
-    minimum.
+    minimum. ``trail`` is told the steps, of rows that have these ``names``.
     """
     first, last, samples = (
         column[: len(merged)]
@@ -106,6 +149,12 @@ def estimate_all(
     shares = 1.0 / containers
     pod_cpu = amount(estimation.pod_min_cpu * 0.001 * 1000)
     pod_memory = amount(estimation.pod_min_memory * 1024 * 1024)
+
+    def account(resource: str) -> Account | None:
+        if trail is None:
+            return None
+        return Account(trail=trail, containers=names, resource=resource)
+
     return {
         CPU: estimate(
             merged.cpu,
@@ -113,6 +162,7 @@ def estimate_all(
             margin=estimation.margin,
             confidences=confidence(first, last, samples, estimation.cpu_confidence),
             minimums=scaled(np.full(len(merged), pod_cpu), shares),
+            account=account(CPU),
         ),
         MEMORY: estimate(
             merged.memory,
@@ -120,6 +170,7 @@ def estimate_all(
             margin=estimation.margin,
             confidences=confidence(first, last, samples, estimation.memory_confidence),
             minimums=scaled(np.full(len(merged), pod_memory), shares),
+            account=account(MEMORY),
         ),
     }
 
@@ -167,12 +218,13 @@ class Estimates:
             begin, end = end, end + len(mine)
             self._places[key] = slice(begin, end)
 
-    def fill(self, estimation: Estimation) -> None:
-        """Estimate everything; once."""
+    def fill(self, estimation: Estimation, trail: Trail | None = None) -> None:
+        """Estimate everything; once. A ``trail`` is for a single VPA."""
         groups = [group for mine in self.groups.values() for group in mine]
         sizes = np.fromiter((len(mine) for mine in self.groups.values()), dtype=np.int64)
         merged = self._usage.aggregates.merged([group.rows for group in groups])
-        found = estimate_all(merged, np.repeat(sizes, sizes), estimation)
+        names = [group.container for group in groups] if trail is not None else ()
+        found = estimate_all(merged, np.repeat(sizes, sizes), estimation, trail=trail, names=names)
         cpu, memory = found[CPU], found[MEMORY]
         self.targets = np.stack((cpu.target, memory.target), axis=1).tolist()
         bounds = (cpu.lower, cpu.upper, memory.lower, memory.upper)
@@ -180,6 +232,9 @@ class Estimates:
         self._confidences = {name: one.confidence.tolist() for name, one in found.items()}
         self._sure = ((cpu.confidence >= 1) & (memory.confidence >= 1)).tolist()
         self._observed = ((merged.samples > 0) | (merged.memory.total > 0)).tolist()
+        if trail is not None:
+            for row, name in enumerate(names):
+                trail.evidence[name] = _evidence(merged, row, found, trail.at)
 
     def place(self, key: VpaKey) -> slice:
         """Where the containers of a VPA are in the columns."""
@@ -190,16 +245,21 @@ class Estimates:
         place = self._places[key]
         return all(self._sure[place]) and all(self._observed[place])
 
-    def of(self, key: VpaKey) -> tuple[ContainerEstimate, ...]:
-        """The containers of a VPA."""
+    def of(self, key: VpaKey, trail: Trail | None = None) -> tuple[ContainerEstimate, ...]:
+        """The containers of a VPA; ``trail`` is told which numbers end here."""
         rules = self._usage.autoscalers[key].rules
         first = self._places[key].start
         return tuple(
-            self._container(row, group, rule_for(rules, group.container).controlled)
+            self._container(row, group, rule_for(rules, group.container).controlled, trail)
             for row, group in enumerate(self.groups[key], start=first)
         )
 
-    def _container(self, row: int, group: Group, controlled: Collection[str]) -> ContainerEstimate:
+    def _container(
+        self, row: int, group: Group, controlled: Collection[str], trail: Trail | None
+    ) -> ContainerEstimate:
+        if trail is not None:
+            for name in {CPU, MEMORY} - set(controlled):
+                trail.ended(group.container, name, Cause.NOT_CONTROLLED)
         columns = [(at, name) for at, name in enumerate((CPU, MEMORY)) if name in controlled]
         targets, bounds = self.targets[row], self.bounds[row]
         return ContainerEstimate(
@@ -212,10 +272,37 @@ class Estimates:
         )
 
 
-def estimates(usage: Usage, keys: Sequence[VpaKey], estimation: Estimation, now: int) -> Estimates:
-    """Estimate every container of these VPAs, sorted by name; ``now`` is an instant."""
+def _evidence(
+    merged: Aggregates, row: int, found: Mapping[str, ResourceEstimates], at: int
+) -> Evidence:
+    def weight(histograms: Histograms) -> float:
+        age = (at - int(histograms.reference[row])) / span(histograms.half_life)
+        total = float(histograms.total[row])
+        return total * 2.0**-age if total else 0.0  # an empty one has no time
+
+    return Evidence(
+        samples=int(merged.samples[row]),
+        first_sample=int(merged.first_sample[row]),
+        last_sample=int(merged.last_sample[row]),
+        sharing=len(merged),
+        weight={CPU: weight(merged.cpu), MEMORY: weight(merged.memory)},
+        confidence={name: float(one.confidence[row]) for name, one in found.items()},
+    )
+
+
+def estimates(
+    usage: Usage,
+    keys: Sequence[VpaKey],
+    estimation: Estimation,
+    now: int,
+    trail: Trail | None = None,
+) -> Estimates:
+    """Estimate every container of these VPAs, sorted by name; ``now`` is an instant.
+
+    ``trail`` is told how the numbers come about; it is for a single VPA.
+    """
     found = Estimates(usage, {key: considered(usage, key, now) for key in keys})
-    found.fill(estimation)
+    found.fill(estimation, trail)
     return found
 
 

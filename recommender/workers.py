@@ -1,7 +1,7 @@
 """Bounded concurrency: a few workers take what is to be done, in order."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -37,6 +37,37 @@ async def spread(
         for _ in range(workers):
             group.create_task(take())
     return everything or next(left, None) is None
+
+
+async def spread_as_made(
+    things: AsyncIterator[T],
+    work: Callable[[T], Awaitable[None]],
+    *,
+    workers: int,
+    seconds: float,
+) -> None:
+    """The same for things that are made up as they are asked for, one at a time.
+
+    What is left after ``seconds`` is left in ``things``.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    turn = asyncio.Lock()  # an asynchronous generator has one reader at a time
+
+    async def take() -> None:
+        while True:
+            try:
+                async with turn:
+                    thing = await anext(things)
+            except StopAsyncIteration:
+                return
+            await work(thing)
+            if loop.time() >= deadline:
+                return
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(workers):
+            group.create_task(take())
 
 
 def sliced(things: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from common.labels import from_map
-from recommender.estimators import confidence, scaled, with_confidence, with_margin
+from recommender.estimators import confidence, confidence_factors, scaled, with_margin
 from recommender.histograms import Saved
 from recommender.instants import instant, span
 from recommender.model.aggregates import History
@@ -39,8 +39,8 @@ def test_bounds_come_closer_with_history(history: timedelta, lower: int, upper: 
     samples = ints(history // timedelta(minutes=1))
     found = confidence(ints(1), ints(1 + span(history)), samples, DAY)
     amount = ints(10_000)
-    down = with_confidence(amount, found, multiplier=0.001, exponent=-2.0)
-    up = with_confidence(amount, found, multiplier=1.0, exponent=1.0)
+    down = scaled(amount, confidence_factors(found, multiplier=0.001, exponent=-2.0))
+    up = scaled(amount, confidence_factors(found, multiplier=1.0, exponent=1.0))
     assert abs(int(down[0]) - lower) <= 1
     assert up.tolist() == [10_000 * upper]
 
@@ -54,7 +54,8 @@ def test_bounds_come_closer_with_history(history: timedelta, lower: int, upper: 
     ],
 )
 def test_without_history(amount: int, multiplier: float, exponent: float, want: int) -> None:
-    found = with_confidence(ints(amount), np.array([0.0]), multiplier=multiplier, exponent=exponent)
+    factors = confidence_factors(np.array([0.0]), multiplier=multiplier, exponent=exponent)
+    found = scaled(ints(amount), factors)
     assert found.tolist() == [want]
 
 
