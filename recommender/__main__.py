@@ -48,7 +48,7 @@ _MISSED_CYCLES = 5  # after so many intervals without a cycle the process is no 
 # Whatever a cycle makes of 150,000 pods is freed by counting references. The collector would stop
 # the event loop for half a second to find nothing, so it looks at the young often (each tenth time
 # at 100,000 objects), and hardly ever at all.
-_COLLECT_AFTER = (10_000, 10, 1_000)
+COLLECT_AFTER = (10_000, 10, 1_000)
 _RETRY_SECONDS = 5.0  # between two attempts to read the history
 
 
@@ -64,7 +64,7 @@ async def _from_command_line() -> None:
         logger.warning(warning)
     if settings.prometheus_bearer_token_file:
         read_token(settings.prometheus_bearer_token_file)  # refused at once, also where unused
-    gc.set_threshold(*_COLLECT_AFTER)
+    gc.set_threshold(*COLLECT_AFTER)
     await recommend(settings, SystemClock())
 
 

@@ -17,6 +17,7 @@ from recommender.ingestion import Ingestion
 from recommender.instants import instant
 from recommender.metrics import Metrics
 from recommender.model.keys import VpaKey
+from recommender.model.retirement import retire
 from recommender.model.usage import Usage
 from recommender.oom_learning import OomLearning
 from recommender.publishing import Publisher
@@ -116,7 +117,7 @@ class Recommender:
                 writing.create_task(self._publish(known))
                 writing.create_task(self._keep_history(complete))
             with step("GarbageCollect"):
-                self._collect_usage()
+                await self._collect_usage()
 
     async def _publish(self, known: Sequence[VpaKey]) -> None:
         with self._metrics.step("UpdateVPAs"):
@@ -163,7 +164,7 @@ class Recommender:
 
     # Forget
 
-    def _collect_usage(self) -> None:
+    async def _collect_usage(self) -> None:
         now = self._clock.now()
         if self._collected is not None and now - self._collected < _COLLECT_EVERY:
             return
@@ -174,3 +175,5 @@ class Recommender:
         collected = self._usage.collect(instant(now), contributive)
         if collected:
             logger.info("aggregates forgotten", extra={"count": collected})
+        for _ in retire(self._usage):
+            await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""ASGI applications over TLS on loopback, on any event loop.
+"""ASGI applications over TLS, or without it, on loopback, on any event loop.
 
 The protocol is uvicorn's, its server object is not used: that one looks at the clock ten times a
 second, and on a virtual-time loop each look would be a jump.
@@ -37,8 +37,8 @@ class Listener:
     don't end then are cancelled.
     """
 
-    def __init__(self, app: Any, *, tls: ssl.SSLContext, port: int = 0) -> None:
-        """Bind ``port`` on 127.0.0.1; 0 takes a free one.
+    def __init__(self, app: Any, *, tls: ssl.SSLContext | None, port: int = 0) -> None:
+        """Bind ``port`` on 127.0.0.1; 0 takes a free one. Without ``tls`` it speaks plain HTTP.
 
         Raises:
             ConfigError: the port is in use, or not ours.
@@ -69,7 +69,7 @@ class Listener:
 
     @property
     def url(self) -> str:
-        return f"https://127.0.0.1:{self.port}"
+        return f"{'http' if self._tls is None else 'https'}://127.0.0.1:{self.port}"
 
     async def __aenter__(self) -> Self:
         self._config.load()

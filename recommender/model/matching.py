@@ -24,6 +24,7 @@ class LabelSet:
     namespace: str
     text: str  # canonical
     labels: Mapping[str, str]
+    mark: str = ""  # not empty: no pod has it, aggregates of pods that are gone share it
     autoscalers: set[VpaKey] = field(default_factory=set)  # those whose selector matches
     aggregates: dict[str, int] = field(default_factory=dict)  # container name -> row
     pods: int = 0  # tracked pods with these labels
@@ -101,13 +102,16 @@ class Matching:
         for label_sets in self._label_sets.values():
             yield from label_sets.values()
 
-    def label_set(self, namespace: str, labels: Mapping[str, str]) -> LabelSet:
-        """The label set of these labels; a new one is matched with the VPAs first."""
-        text = canonical_labels(labels)
+    def label_set(self, namespace: str, labels: Mapping[str, str], *, mark: str = "") -> LabelSet:
+        """The label set of these labels; a new one is matched with the VPAs first.
+
+        Equal labels with another ``mark`` are another label set.
+        """
+        text = f"{mark}\n{canonical_labels(labels)}" if mark else canonical_labels(labels)
         label_sets = self._label_sets.setdefault(namespace, {})
         found = label_sets.get(text)
         if found is None:
-            found = LabelSet(namespace=namespace, text=text, labels=dict(labels))
+            found = LabelSet(namespace=namespace, text=text, labels=dict(labels), mark=mark)
             label_sets[text] = found
             selectors = self._selectors.get(namespace)
             for name in selectors.matching(labels) if selectors is not None else ():

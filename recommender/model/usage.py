@@ -129,7 +129,7 @@ class Usage:
         self.selectors_version += 1
         for label_set in self.matching.remove(key):
             self._apply_rules(label_set)
-            self._forget_groups(label_set)  # what was noted of it may have been this VPA's
+            self.forget_groups(label_set)  # what was noted of it may have been this VPA's
             if not label_set.autoscalers:
                 self.aggregates.mode[list(label_set.aggregates.values())] = 0
 
@@ -183,7 +183,8 @@ class Usage:
             for container in sorted(rows)
         )
 
-    def _forget_groups(self, label_set: LabelSet) -> None:
+    def forget_groups(self, label_set: LabelSet) -> None:
+        """The aggregates of a label set change; what was grouped of its VPAs is no longer so."""
         for key in label_set.autoscalers:
             self._groups.pop(key, None)
 
@@ -306,7 +307,7 @@ class Usage:
             for name, unneeded in zip(tuple(label_set.aggregates), needless, strict=True):
                 if unneeded:
                     del label_set.aggregates[name]
-                    self._forget_groups(label_set)
+                    self.forget_groups(label_set)
             self.matching.drop_if_unused(label_set)
         orphans = np.flatnonzero(np.isin(self.containers.aggregate, collected))
         self.containers.aggregate[orphans] = NOWHERE
@@ -323,7 +324,7 @@ class Usage:
         if row is None:
             row = self.aggregates.create(now, self._rules(label_set, container))
             label_set.aggregates[container] = row
-            self._forget_groups(label_set)
+            self.forget_groups(label_set)
         return row
 
     def _aggregates_of(self, rows: Ints, now: int) -> Ints:
