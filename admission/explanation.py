@@ -12,7 +12,6 @@ import msgspec
 from admission.metrics import Outcome
 from admission.pod_reviews import Candidate, Match, Reason, Verdict
 from admission.pods import changes_pods, update_mode
-from admission.startup_boost import has_boost
 from common.annotations import startup_boost_key
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.base import QuantityJson, Wire
@@ -20,6 +19,7 @@ from common.api.core import Pod
 from common.patches import Operation, pointer
 from common.recommendation.actual import actual_resources
 from common.recommendation.policy import container_policy
+from common.recommendation.startup_boost import has_boost
 from common.recommendation.trail import Amount, Trail
 from common.target.owners import Controller, controller_of
 

@@ -5,7 +5,6 @@ Source: vertical-pod-autoscaler/pkg/admission-controller/resource/pod; admission
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from admission.startup_boost import Boosted, boosted, has_boost, written_before_boosts
 from common.annotations import (
     OBSERVED_CONTAINERS,
     VPA_UPDATES,
@@ -25,6 +24,12 @@ from common.recommendation.container_resources import WantedResources, wanted_re
 from common.recommendation.policy import container_policy, is_off
 from common.recommendation.processing import process
 from common.recommendation.settling import Written
+from common.recommendation.startup_boost import (
+    Boosted,
+    boosted,
+    has_boost,
+    written_before_boosts,
+)
 from common.recommendation.trail import Amount, Trail
 from common.resources import CPU, ResourceQuantities, in_order
 

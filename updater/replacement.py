@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
-from common.quantity import QuantityError
+from common.quantity import Quantity, QuantityError
 from common.recommendation.refusals import refusal
 from updater.decision import Decision, Reason, leave, wait
 from updater.probation import Probation
@@ -22,10 +22,13 @@ class Replacements:
         vpa: VerticalPodAutoscaler,
         limit_ranges: Sequence[LimitRangeSpec],
         probation: Probation | None,
+        *,
+        most_boost: Quantity | None = None,
     ) -> None:
         self._vpa = vpa
         self._limit_ranges = limit_ranges
         self._probation = probation
+        self._most_boost = most_boost
         self._known: dict[tuple[int, int], tuple[Pod, str]] = {}
 
     def hold_up(self, pod: Pod) -> Decision | None:
@@ -52,5 +55,8 @@ class Replacements:
         # Replicas share what is equal in them; a pod that is kept keeps the identities of its own.
         alike = id(pod.spec), id(pod.metadata.annotations)
         if alike not in self._known:
-            self._known[alike] = pod, refusal(pod, self._vpa, self._limit_ranges)
+            self._known[alike] = (
+                pod,
+                refusal(pod, self._vpa, self._limit_ranges, most_boost=self._most_boost),
+            )
         return self._known[alike][1]

@@ -21,11 +21,14 @@ from common.api.core import (
     PodStatus,
     ResourceRequirements,
 )
+from common.errors import DecodeError
 from common.quantity import MAX_INT64, Quantity
 from common.recommendation.boosts import before_boost
 from common.recommendation.container_resources import WantedResources, wanted_resources
 from common.recommendation.limit_range import LimitType
+from common.recommendation.policy import container_policy, is_off
 from common.recommendation.processing import process
+from common.recommendation.startup_boost import boosted
 from common.resources import RESOURCES, ResourceQuantities, in_order, parse_quantities
 
 _ALWAYS = "Always"
@@ -53,7 +56,13 @@ class _Asked:
         _raise_to(self.limits, other.limits)
 
 
-def refusal(pod: Pod, vpa: VerticalPodAutoscaler, limit_ranges: Sequence[LimitRangeSpec]) -> str:
+def refusal(
+    pod: Pod,
+    vpa: VerticalPodAutoscaler,
+    limit_ranges: Sequence[LimitRangeSpec],
+    *,
+    most_boost: Quantity | None = None,
+) -> str:
     """Why a replacement of the pod would be refused, as one sentence; empty if it wouldn't be.
 
     ``limit_ranges`` are all of the pod's namespace; without any the answer costs nothing. The
@@ -63,8 +72,9 @@ def refusal(pod: Pod, vpa: VerticalPodAutoscaler, limit_ranges: Sequence[LimitRa
     the rule that no request may be above its limit, which a default can break. That the pod
     that runs breaks the same bound changes nothing: it was there first, its replacement wasn't.
 
-    A start-up boost that the replacement would get isn't judged, and quotas aren't either: what
-    comes of those is seen afterwards.
+    ``most_boost`` bounds the CPU of a start-up boost as admission does, zero is no bound, and None
+    says that admission boosts nobody: the gate is off. A boost that admission can't compute makes
+    it leave the whole pod alone. Quotas aren't judged: what comes of those is seen afterwards.
 
     Raises:
         QuantityError: a quantity in the VPA, the pod or a LimitRange is none.
@@ -74,6 +84,8 @@ def refusal(pod: Pod, vpa: VerticalPodAutoscaler, limit_ranges: Sequence[LimitRa
     template = _template(before_boost(pod), limit_ranges)
     processed = process(template, vpa, limit_ranges)
     wanted = wanted_resources(template, vpa, processed, limit_ranges)
+    if most_boost is not None:
+        wanted = _boosted(template, vpa, wanted, most=most_boost)
     containers = [
         _asked(container, wanted=change)
         for container, change in zip(template.spec.containers, wanted, strict=True)
@@ -138,6 +150,38 @@ def _asked(
         limits=limits,
         sidecar=init and container.restart_policy == _ALWAYS,
     )
+
+
+def _boosted(
+    template: Pod,
+    vpa: VerticalPodAutoscaler,
+    wanted: Sequence[WantedResources],
+    *,
+    most: Quantity,
+) -> tuple[WantedResources, ...]:
+    """What admission asks for while the containers start."""
+    found = []
+    try:
+        for container, want in zip(template.spec.containers, wanted, strict=True):
+            policy = container_policy(vpa, container.name)
+            boost = None
+            if not is_off(policy):
+                boost = boosted(
+                    container,
+                    vpa,
+                    policy,
+                    requests=want.requests,
+                    limits=want.limits,
+                    most=most,
+                )
+            found.append(
+                want
+                if boost is None
+                else WantedResources(requests=boost.requests, limits=boost.limits)
+            )
+    except DecodeError:
+        return (_NOTHING,) * len(wanted)
+    return tuple(found)
 
 
 def _whole_pod(

@@ -1,6 +1,7 @@
 """Which replacements a LimitRange refuses: by rule, and as the sandbox's LimitRanger."""
 
 import copy
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 
 from admitted_pods import Json, World, worlds
 from builders import container, pod, recommendation, vpa
-from common.api.autoscaling import ContainerPolicy
+from common.annotations import startup_boost_key
+from common.api.autoscaling import ContainerPolicy, GenericStartupBoost, StartupBoost
 from common.api.core import (
     Container,
     ContainerStatus,
@@ -22,7 +24,7 @@ from common.api.core import (
     PodStatus,
     ResourceRequirements,
 )
-from common.quantity import QuantityError
+from common.quantity import ZERO, Quantity, QuantityError
 from common.recommendation.refusals import refusal
 from common.resources import parse_quantities
 from sandbox.admission.limit_ranger import broken_bounds
@@ -237,6 +239,87 @@ def test_refusal(case: Case) -> None:
     assert found == case.want
 
 
+# Start-up boosts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Boost:
+    """A container of 100m, limited to 200m, is recommended 300m; a CPU may be 1500m at most."""
+
+    id: str
+    want: str
+    boost: GenericStartupBoost
+    most: Quantity | None = ZERO
+    mode: str | None = None
+    had: str = ""  # before the boost of the pod that runs; empty: it has none
+
+
+TOO_MUCH = "the cpu limit of container app would be {}, and the LimitRange's max for a Container is"
+BOOSTS = [
+    Boost(id="twice fits", boost=GenericStartupBoost(type="Factor", factor=2), want=""),
+    Boost(
+        id="three times would not: the limit follows",
+        boost=GenericStartupBoost(type="Factor", factor=3),
+        want=TOO_MUCH.format("1800m"),
+    ),
+    Boost(
+        id="nor would half a CPU more",
+        boost=GenericStartupBoost(type="Quantity", quantity="500m"),
+        want=TOO_MUCH.format("1600m"),
+    ),
+    Boost(
+        id="the gate is off, nobody is boosted",
+        boost=GenericStartupBoost(type="Factor", factor=3),
+        most=None,
+        want="",
+    ),
+    Boost(
+        id="admission bounds the boost",
+        boost=GenericStartupBoost(type="Factor", factor=3),
+        most=Quantity.parse("700m"),
+        want="",
+    ),
+    Boost(
+        id="a container of mode Off has none",
+        boost=GenericStartupBoost(type="Factor", factor=3),
+        mode="Off",
+        want="",
+    ),
+    Boost(
+        id="a boost that can't be computed leaves the pod alone",
+        boost=GenericStartupBoost(type="Factor"),
+        want="",
+    ),
+    Boost(
+        id="of a pod that is boosted the original counts",
+        boost=GenericStartupBoost(type="Factor", factor=3),
+        had="100m",
+        want=TOO_MUCH.format("1800m"),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", BOOSTS, ids=lambda case: case.id)
+def test_boosts_of_the_replacement(case: Boost) -> None:
+    has = LIMITED
+    annotations = {}
+    if case.had:
+        has = app({"cpu": "900m"}, {"cpu": "1500m"})
+        original = {"requests": {"cpu": case.had}, "limits": {"cpu": "200m"}}
+        annotations = {startup_boost_key("app"): json.dumps(original)}
+    policy = ContainerPolicy(
+        container_name="app", mode=case.mode, startup_boost=StartupBoost(cpu=case.boost)
+    )
+    autoscaler = vpa(policies=(policy,), recommendations=(recommendation(target={"cpu": "300m"}),))
+    found = refusal(
+        pod(containers=(has,), annotations=annotations),
+        autoscaler,
+        (LimitRangeSpec(limits=(item(max={"cpu": "1500m"}),)),),
+        most_boost=case.most,
+    )
+    assert found == (f"{case.want} 1500m" if case.want else "")
+
+
 def test_the_kubelets_report_is_not_the_template() -> None:
     plain = pod(containers=(LIMITED,))
     reported = ContainerStatus(
@@ -266,8 +349,11 @@ def test_a_bound_that_is_no_quantity() -> None:
 
 @st.composite
 def bounded(draw: st.DrawFn) -> tuple[World, Json]:
-    """A pod that some LimitRanges admitted, under others, with init containers and ratios."""
-    before, now = draw(worlds()), draw(worlds())
+    """A pod that some LimitRanges admitted, under others, with init containers and ratios.
+
+    What its VPA says of policies and start-up boosts is also new.
+    """
+    before, now = draw(worlds()), draw(worlds(boosts=True))
     running = before.admitted(before.pod)
     spec = running["spec"]
     spec["initContainers"] = [
@@ -279,7 +365,9 @@ def bounded(draw: st.DrawFn) -> tuple[World, Json]:
         if draw(st.booleans()):
             ratio = draw(st.sampled_from(["1", "1500m", "3", "100"]))
             limit_range["spec"]["limits"][0]["maxLimitRequestRatio"] = {"cpu": ratio}
-    return World(pod=running, vpa=before.vpa, limit_ranges=limit_ranges), running
+    autoscaler = {**before.vpa, "spec": now.vpa["spec"]}
+    world = World(pod=running, vpa=autoscaler, limit_ranges=limit_ranges, most_boost=now.most_boost)
+    return world, running
 
 
 RESTARTS: list[dict[str, Any]] = [{}, {"restartPolicy": "Always"}]
@@ -307,5 +395,10 @@ def test_as_the_api_server_judges(case: tuple[World, Json]) -> None:
     world, running = case
     assume(not is_refused(running, []))  # a request above its limit: it wouldn't run
     replacement = world.admitted(running)
-    found = refusal(msgspec.convert(running, Pod), world.autoscaler, world.limits)
+    found = refusal(
+        msgspec.convert(running, Pod),
+        world.autoscaler,
+        world.limits,
+        most_boost=Quantity.parse(world.most_boost),
+    )
     assert bool(found) == is_refused(replacement, world.stored_limit_ranges), found
