@@ -104,6 +104,7 @@ class Recommender:
                 await self._ingestion.usage()
                 passing = self._ooms.of_all(learnt_until)
                 self._metrics.count_aggregates(self._usage.aggregate_count())
+            await asyncio.sleep(0)
             with step("DeleteRemovedPods"):
                 for key in vanished | passing:
                     self._usage.remove_pod(key)
@@ -112,6 +113,7 @@ class Recommender:
             unknown = await self._checkpointing.load_late(self._loaded.keys())
             known = [key for key in self._loaded if key not in unknown]
             complete = self._ask_for_past(known, unknown)
+            await asyncio.sleep(0)
             # Neither waits for the other: one call without an answer must not keep history unsaved.
             async with asyncio.TaskGroup() as writing:
                 writing.create_task(self._publish(known))
@@ -172,7 +174,10 @@ class Recommender:
         contributive = {
             key for key, loaded in self._loaded.items() if not loaded.resolution.unsupported
         }
-        collected = self._usage.collect(instant(now), contributive)
+        collected = 0
+        for count in self._usage.collecting(instant(now), contributive):
+            collected += count
+            await asyncio.sleep(0)
         if collected:
             logger.info("aggregates forgotten", extra={"count": collected})
         for _ in retire(self._usage):

@@ -46,6 +46,12 @@ class Rows:
         self._used += count
         return np.arange(first, self._used)
 
+    def marked(self, rows: Ints) -> Mask:
+        """Which of all rows are among these; negative ones are none."""
+        marks = np.zeros(self._capacity, dtype=np.bool_)
+        marks[rows[rows >= 0]] = True
+        return marks
+
     def free(self, row: int) -> None:
         """Give a row back; its number may come up again."""
         for column in self.columns:

@@ -5,7 +5,7 @@ One owner, the cycle, writes it; nothing here waits, so nobody sees it half writ
 Source: recommender.md sections 4-6.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -27,6 +27,9 @@ from recommender.model.memory_peaks import Observed
 from recommender.model.oom_outcome import OomLearnt, OomOutcome
 from recommender.model.pods import NOWHERE, Containers, PodFacts, TrackedPod
 from recommender.rows import Ints, Mask, rounds
+from recommender.workers import sliced
+
+_SLICE = 500  # label sets before other tasks get their turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,25 +296,41 @@ class Usage:
 
         Source: recommender.md 5.4.
         """
+        return sum(self.collecting(now, contributive))
+
+    def collecting(self, now: int, contributive: AbstractSet[VpaKey]) -> Iterator[int]:
+        """The same, some label sets at a time."""
         active = [
             row for pod in self.pods.values() if pod.active for row in pod.containers.values()
         ]
-        in_use = self.containers.aggregate[np.array(active, dtype=np.int64)]
-        collected: list[int] = []
-        for label_set in list(self.matching):
-            rows = np.fromiter(label_set.aggregates.values(), dtype=np.int64)
-            needless = self.aggregates.is_expired(rows, now)
-            if not label_set.autoscalers & contributive:
-                needless |= self.aggregates.is_empty(rows) & ~np.isin(rows, in_use)
-            collected.extend(rows[needless].tolist())
-            for name, unneeded in zip(tuple(label_set.aggregates), needless, strict=True):
-                if unneeded:
-                    del label_set.aggregates[name]
-                    self.forget_groups(label_set)
+        in_use = self.aggregates.marked(self.containers.aggregate[active])
+        for part in sliced(tuple(self.matching), _SLICE):
+            yield self._collect(part, in_use, now, contributive)
+
+    def _collect(
+        self,
+        label_sets: Sequence[LabelSet],
+        in_use: Mask,
+        now: int,
+        contributive: AbstractSet[VpaKey],
+    ) -> int:
+        places = [(one, name, row) for one in label_sets for name, row in one.aggregates.items()]
+        useful = [bool(one.autoscalers & contributive) for one, _, _ in places]
+        rows = np.array([row for _, _, row in places], dtype=np.int64)
+        useless = self.aggregates.is_empty(rows) & ~in_use[rows] & ~np.array(useful, dtype=np.bool_)
+        needless = self.aggregates.is_expired(rows, now) | useless
+        for at in np.flatnonzero(needless).tolist():
+            label_set, name, _ = places[at]
+            del label_set.aggregates[name]
+            self.forget_groups(label_set)
+        for label_set in label_sets:
             self.matching.drop_if_unused(label_set)
-        orphans = np.flatnonzero(np.isin(self.containers.aggregate, collected))
-        self.containers.aggregate[orphans] = NOWHERE
-        for row in collected:
+        collected = rows[needless]
+        if collected.size:
+            belongs = self.containers.aggregate
+            orphans = np.flatnonzero(self.aggregates.marked(collected)[belongs] & (belongs >= 0))
+            belongs[orphans] = NOWHERE
+        for row in collected.tolist():
             self.aggregates.free(row)
         return len(collected)
 
