@@ -64,10 +64,15 @@ def sight(
 
 
 def waiting(
-    outcomes: Outcomes, count: int = 1, *, since: datetime = NOW, known: Sequence[Pod] = ()
+    outcomes: Outcomes,
+    count: int = 1,
+    *,
+    since: datetime = NOW,
+    known: Sequence[Pod] = (),
+    among: int = 0,
 ) -> Outcomes:
     """After ``count`` evictions of WEB's pods gone-0, gone-1, ..."""
     uids = [each.metadata.uid for each in known]
     for number in range(count):
-        outcomes = evicted(outcomes, f"gone-{number}", WEB, VPA, known=uids, now=since)
+        outcomes = evicted(outcomes, f"gone-{number}", WEB, VPA, known=uids, now=since, among=among)
     return outcomes

@@ -141,17 +141,25 @@ class Town:
     async def deploy(self, name: str, kind: str, replicas: int) -> None:
         labels = {"app": name}
         resources = {"requests": {"cpu": HAD, "memory": "64Mi"}}
-        pod = {"containers": [{"name": "app", "image": "shop:1", "resources": resources}]}
-        spec = {
-            **({"replicas": replicas} if kind != "DaemonSet" else {}),
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": pod},
-            **({"serviceName": name} if kind == "StatefulSet" else {}),
+        pod: dict[str, Any] = {
+            "containers": [{"name": "app", "image": "shop:1", "resources": resources}]
         }
+        template = {"metadata": {"labels": labels}, "spec": pod}
+        spec: dict[str, Any] = {"template": template}
+        if kind == "Job":
+            pod["restartPolicy"] = "Never"
+            spec |= {"parallelism": replicas, "completions": replicas, "backoffLimit": 1000}
+        else:
+            spec["selector"] = {"matchLabels": labels}
+        if kind in ("Deployment", "StatefulSet"):
+            spec["replicas"] = replicas
+        if kind == "StatefulSet":
+            spec["serviceName"] = name
         body = {"metadata": {"name": name}, "spec": spec}
-        endpoint = Endpoint("apps", "v1", f"{kind.lower()}s", kind, dict[str, Any])
+        group = "batch" if kind == "Job" else "apps"
+        endpoint = Endpoint(group, "v1", f"{kind.lower()}s", kind, dict[str, Any])
         await self.admin.create(endpoint, body, namespace=NAMESPACE)
-        target = {"apiVersion": "apps/v1", "kind": kind, "name": name}
+        target = {"apiVersion": f"{group}/v1", "kind": kind, "name": name}
         policy = {"updateMode": "Recreate", "minReplicas": 1}
         vpa = {"metadata": {"name": name}, "spec": {"targetRef": target, "updatePolicy": policy}}
         await self.admin.create(VPAS.as_dicts(), vpa, namespace=NAMESPACE)

@@ -2,17 +2,20 @@
 
 from dataclasses import dataclass
 
-from common.api.workloads import ReplicationController, Workload
+from common.api.workloads import Job, ReplicationController, Workload
 from common.kube.targets import ControllerCaches
 from common.target.owners import Controller
 
 _TELLING = frozenset({"DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet"})
+_JOB = "Job"
+_ENDS = frozenset({"Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"})
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSize:
     """How many pods a controller is to have, and how many it has, on a node or not.
 
+    Only to judge what evictions come to: the budget of a Job is that of the pods it has.
     ``wanted`` is None where the controller is gone, or says nothing of that.
     """
 
@@ -39,13 +42,35 @@ def replicas_of(controller: Controller, caches: ControllerCaches) -> int | None:
 
 
 def group_size(controller: Controller, caches: ControllerCaches) -> GroupSize:
-    """How many pods a controller is to have, and has; a Job or a kind of its own doesn't tell."""
-    if controller.kind not in _TELLING:
+    """How many pods a controller is to have, and has; a kind of its own doesn't tell."""
+    if not tells(controller):
         return UNKNOWN
     found = caches.find(controller)
+    if isinstance(found, Job):
+        return GroupSize(wanted_by_job(found), found.status.active)
     if not isinstance(found, Workload | ReplicationController):
         return UNKNOWN
     status = found.status
     if controller.kind == "DaemonSet":
         return GroupSize(status.desired_number_scheduled, status.current_number_scheduled)
     return GroupSize(found.spec.replicas, status.replicas)
+
+
+def wanted_by_job(job: Job) -> int:
+    """How many pods a Job is to have at a time; none once it has ended, or while it is suspended.
+
+    Source: kubernetes.io/docs/concepts/workloads/controllers/job, "Parallel execution".
+    """
+    spec, status = job.spec, job.status
+    ending = any(each.type in _ENDS and each.status == "True" for each in status.conditions or ())
+    if ending or spec.suspend:
+        return 0
+    parallelism = 1 if spec.parallelism is None else spec.parallelism
+    if spec.completions is None:
+        return 0 if status.succeeded else parallelism
+    return max(min(parallelism, spec.completions - status.succeeded), 0)
+
+
+def tells(controller: Controller) -> bool:
+    """Whether the controller, if it is there, says how many pods it wants."""
+    return controller.kind in _TELLING or controller.kind == _JOB

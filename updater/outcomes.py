@@ -50,6 +50,7 @@ class Eviction:
     uid: str  # of the evicted pod; empty: an earlier process took it, if anybody did
     vpa: VerticalPodAutoscaler  # as it was then
     gone_since: datetime  # when its pod was last seen: some groups wait until that is gone
+    among: int = 0  # live pods of a controller that doesn't tell how many it wants
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,13 +154,15 @@ def evicted(
     *,
     known: Collection[str],
     now: datetime,
+    among: int = 0,
 ) -> Outcomes:
     """Remember an eviction that the API server took, or may have taken.
 
-    ``known`` are the UIDs of all pods of the VPA that the decision knew. While suspended it was
-    a probe, and the next one is due in an hour.
+    ``known`` are the UIDs of all pods of the VPA that the decision knew, and ``among`` is how many
+    of them the controller had, if it doesn't tell how many it wants. While suspended it was a
+    probe, and the next one is due in an hour.
     """
-    eviction = Eviction(controller=controller, uid=uid, vpa=vpa, gone_since=now)
+    eviction = Eviction(controller=controller, uid=uid, vpa=vpa, gone_since=now, among=among)
     return Outcomes(
         looked=outcomes.looked,
         verified=outcomes.verified,
@@ -177,8 +180,10 @@ def observe(outcomes: Outcomes, sight: Sight, *, now: datetime) -> Observation:
     A new pod answers the oldest unverified eviction of its controller. A right one ends a
     suspension, whoever asked for it. Two minutes after its pod was last seen an eviction without
     an answer is a miss, if the controller still wants more pods than there are. If it doesn't, the
-    eviction is settled without a verdict: the group was scaled down, rolled out or deleted. So it
-    is if the pod is still there, and nobody asked it to go: then the eviction did not happen.
+    eviction is settled without a verdict: the group was scaled down, rolled out or deleted, or the
+    Job is done. So it is if the pod is still there, and nobody asked it to go: then the eviction
+    did not happen. Of a kind that doesn't tell how many pods it wants a scale-down can't be told
+    from pods that don't come.
 
     A pod that exists, but on no node yet, isn't among ``sight.pods``: it is waited for.
     """
@@ -314,15 +319,21 @@ def _until(sight: Sight, *, owing: bool, now: datetime) -> datetime | None:
 
 
 def _without_answer(
-    unverified: Iterable[Eviction], sight: Sight, *, now: datetime
+    outstanding: Sequence[Eviction], sight: Sight, *, now: datetime
 ) -> tuple[list[Eviction], list[Sighting]]:
-    """The evictions that are still waited for, and what became of the others."""
+    """The evictions that are still waited for, and what became of the others.
+
+    A controller that doesn't tell how many pods it wants is taken to want as many as it had.
+    """
     present = {pod.metadata.uid for pod in sight.pods}
     live = sight.live()
+    had: Counter[Controller] = Counter()
+    for eviction in outstanding:
+        had[eviction.controller] = max(had[eviction.controller], eviction.among)
     left: list[Eviction] = []
     ended: list[Sighting] = []
     overdue: Counter[Controller] = Counter()
-    for eviction in unverified:
+    for eviction in outstanding:
         if eviction.uid in sight.terminating:
             left.append(replace(eviction, gone_since=now))
         elif now - eviction.gone_since < LONGEST_CREATION:
@@ -333,7 +344,7 @@ def _without_answer(
             controller = eviction.controller
             overdue[controller] += 1
             exist = max(live[controller], sight.existing.get(controller, 0))
-            wanted = sight.configured.get(controller) or 0
+            wanted = sight.configured.get(controller) or had[controller]
             if overdue[controller] <= min(exist, wanted) - live[controller]:
                 left.append(eviction)  # it was created, and waits for a node
             elif overdue[controller] <= wanted - live[controller]:

@@ -10,6 +10,7 @@ from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
 from common.target.owners import Controller
 from updater.abreast import Begin
+from updater.group_size import tells
 from updater.live_vpa import in_force_since
 from updater.outcomes import (
     MOST_MISSES,
@@ -108,8 +109,15 @@ class Probation:
         """An eviction that the API server took, or may have taken."""
         # Whoever waits has seen the pods of this pass already.
         known = () if self.outcomes.waits else [each.metadata.uid for each in self.scaled.pods]
+        had = 0 if tells(controller) else list(self.scaled.controllers.values()).count(controller)
         self.outcomes = evicted(
-            self.outcomes, pod.metadata.uid, controller, self.scaled.vpa, known=known, now=now
+            self.outcomes,
+            pod.metadata.uid,
+            controller,
+            self.scaled.vpa,
+            known=known,
+            now=now,
+            among=had,
         )
 
 

@@ -6,6 +6,13 @@ from common.api.base import Wire
 from common.api.meta import LabelSelector, ObjectMeta, OwnedMeta
 
 
+class Condition(Wire, frozen=True, kw_only=True):
+    """One entry of ``status.conditions``."""
+
+    type: str
+    status: str = ""
+
+
 class WorkloadSpec(Wire, frozen=True, kw_only=True):
     """What Deployment, ReplicaSet, StatefulSet, DaemonSet and Job have in common."""
 
@@ -28,6 +35,29 @@ class Workload(Wire, frozen=True, kw_only=True):
     metadata: OwnedMeta
     spec: WorkloadSpec = WorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
+
+
+class JobSpec(WorkloadSpec, frozen=True, kw_only=True):
+    """``spec`` of a Job."""
+
+    parallelism: int | None = None
+    completions: int | None = None  # absent: the first success ends it
+    suspend: bool = False
+
+
+class JobStatus(WorkloadStatus, frozen=True, kw_only=True):
+    """``status`` of a Job."""
+
+    active: int = 0  # pods that run, or are to run
+    succeeded: int = 0
+    conditions: tuple[Condition, ...] | None = None
+
+
+class Job(Workload, frozen=True, kw_only=True):
+    """A Job."""
+
+    spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
 
 
 class ReplicationControllerSpec(Wire, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from common.api.coordination import Lease
 from common.api.core import Event, LimitRange, Namespace, Pod
 from common.api.meta import OwnedObject
 from common.api.metrics import PodMetrics
-from common.api.workloads import CronJob, ReplicationController, Workload
+from common.api.workloads import CronJob, Job, ReplicationController, Workload
 
 T = TypeVar("T")
 
@@ -107,7 +107,7 @@ REPLICA_SET_OWNERS = Endpoint(
 )
 STATEFUL_SETS = Endpoint("apps", "v1", "statefulsets", "StatefulSet", Workload)
 DAEMON_SETS = Endpoint("apps", "v1", "daemonsets", "DaemonSet", Workload)
-JOBS = Endpoint("batch", "v1", "jobs", "Job", Workload)
+JOBS = Endpoint("batch", "v1", "jobs", "Job", Job)
 CRON_JOBS = Endpoint("batch", "v1", "cronjobs", "CronJob", CronJob)
 VPAS = Endpoint(
     "autoscaling.k8s.io",

@@ -12,7 +12,7 @@ from typing import Any, Self, assert_never
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.meta import OwnedObject
-from common.api.workloads import CronJob, ReplicationController, Workload
+from common.api.workloads import CronJob, Job, ReplicationController, Workload
 from common.errors import VpaError
 from common.kube import endpoints
 from common.kube.cache import Cache
@@ -78,7 +78,7 @@ class ControllerCaches:
     replica_sets: Cache[Workload] | Cache[OwnedObject]
     stateful_sets: Cache[Workload]
     daemon_sets: Cache[Workload]
-    jobs: Cache[Workload]
+    jobs: Cache[Job]
     cron_jobs: Cache[CronJob]
     replication_controllers: Cache[ReplicationController]
 

@@ -89,6 +89,7 @@ def test_what_controllers_say_of_their_pods(tmp_path: Path) -> None:
     async def test(town: Town) -> None:
         (three,) = town.caches.controllers.replica_sets.snapshot.in_namespace(NAMESPACE)
         await town.deploy("all", "DaemonSet", 0)
+        await town.deploy("batch", "Job", 2)
         await asyncio.sleep(60)
         found = {
             (kind, name): group_size(
@@ -98,6 +99,7 @@ def test_what_controllers_say_of_their_pods(tmp_path: Path) -> None:
                 ("ReplicaSet", three.metadata.name),
                 ("StatefulSet", "four"),
                 ("DaemonSet", "all"),
+                ("Job", "batch"),
                 ("ReplicaSet", "gone"),
                 ("Shop", "three"),
             )
@@ -106,6 +108,7 @@ def test_what_controllers_say_of_their_pods(tmp_path: Path) -> None:
             GroupSize(wanted=3, existing=3),
             GroupSize(wanted=4, existing=4),
             GroupSize(wanted=1, existing=1),  # there is one node
+            GroupSize(wanted=2, existing=2),
             GroupSize(),
             GroupSize(),
         ]
@@ -151,19 +154,19 @@ def test_pods_that_a_quota_keeps_from_coming_are_missed(tmp_path: Path) -> None:
         await town.admin.create(QUOTAS, body, namespace=NAMESPACE)
         await asyncio.sleep(10)
         await town.live(HOUR)
-        for name, (_, replicas) in SIZES.items():
+        for name, (_, replicas) in town.sizes.items():
             gone = len(town.sent[name])
             assert gone <= MOST_AT_FIRST
             assert len((await town.pods())[name]) == replicas - gone
             assert (name in town.suspended()) is (gone == MOST_AT_FIRST)
-        assert "nine" in town.suspended()
+        assert {"nine", "batch"} <= town.suspended()
         assert len(town.sent["one"]) == 1  # there is no pod of that VPA any more
         assert town.outcome("not_created") == sum(map(len, town.sent.values()))
         assert "a quota" in (await town.told("EvictionsSuspended"))["nine"]
 
         await town.admin.delete(QUOTAS, "full", namespace=NAMESPACE)
         await town.live(2 * HOUR)
-        assert await town.right() == {name: replicas for name, (_, replicas) in SIZES.items()}
+        assert await town.right() == {name: size for name, (_, size) in town.sizes.items()}
         assert town.suspended() == set()
 
-    in_town(test, tmp_path, patches=True)
+    in_town(test, tmp_path, patches=True, sizes={**SIZES, "batch": ("Job", 4)})

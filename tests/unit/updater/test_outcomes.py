@@ -97,6 +97,7 @@ class Case:
     left: int = 2
     configured: int | None = 3
     existing: int = 0
+    among: int = 0
     terminating: tuple[str, ...] = ()
     still_there: bool = False
     notes: tuple[Sighting, ...] = ()
@@ -228,10 +229,37 @@ CASES = [
     ),
     Case(id="rolled out meanwhile", ago=2 * MINUTE, configured=0, notes=(Sighting.UNKNOWN,)),
     Case(
-        id="controller gone, or of an unknown kind",
+        id="controller gone",
         ago=2 * MINUTE,
         configured=None,
         notes=(Sighting.UNKNOWN,),
+    ),
+    Case(
+        id="of a kind that doesn't tell, and there are fewer than before",
+        ago=2 * MINUTE,
+        configured=None,
+        among=3,
+        notes=(Sighting.NOT_CREATED,),
+        misses=1,
+    ),
+    Case(
+        id="of such a kind, and others came meanwhile",
+        ago=2 * MINUTE,
+        configured=None,
+        among=2,
+        notes=(Sighting.UNKNOWN,),
+    ),
+    Case(
+        id="of such a kind, two went and one came",
+        ago=2 * MINUTE,
+        evictions=2,
+        left=1,
+        configured=None,
+        among=3,
+        pods=(right("new"),),
+        notes=(Sighting.RIGHT, Sighting.NOT_CREATED),
+        misses=1,
+        verified=True,
     ),
     Case(id="created, and waiting for a node", ago=HOUR, existing=3, unverified=1),
     Case(
@@ -266,6 +294,7 @@ def test_observe(case: Case) -> None:
         case.evictions,
         since=NOW - case.ago,
         known=old,
+        among=case.among,
     )
     seen = sight(
         *old,
