@@ -49,3 +49,10 @@ def test_new_rows_follow_each_other() -> None:
 )
 def test_rounds(rows: list[int], want: list[list[int]]) -> None:
     assert [part.tolist() for part in rounds(np.array(rows, dtype=np.int64))] == want
+
+
+def test_marked_rows_are_those_named_and_negative_ones_are_none() -> None:
+    table = Rows(capacity=4)
+    table.new_rows(3)
+    marks = table.marked(np.array([2, -1, 2]))
+    assert np.flatnonzero(marks).tolist() == [2]
