@@ -77,6 +77,25 @@ class PodMemory:
 NOTHING = PodMemory()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rest:
+    """A VPA of which no pod needs anything, until its pods, the VPA, or the time is another.
+
+    While the picture of it is the very same object, looking again would find the same.
+    """
+
+    picture: object  # an AutoscaledPods: pods, VPA, and all else that was looked at
+    since: datetime
+    until: datetime | None  # from then on time may have changed it; None: it never does
+    decisions: tuple[tuple[Decision, int], ...]  # with the number of pods
+
+    def goes_on(self, picture: object, *, now: datetime) -> bool:
+        """Whether there is no need to look again; after a clock that was set back there is."""
+        if picture is not self.picture or now < self.since:
+            return False
+        return self.until is None or now < self.until
+
+
 @dataclass(frozen=True, slots=True)
 class Attempts:
     """All that outlives a cycle: a frozen value; a cycle makes the next one.
@@ -90,6 +109,7 @@ class Attempts:
     outcomes: Mapping[str, Outcomes] = field(default_factory=dict)  # of evictions, by VPA UID
     # By namespace and name of the VPA; nothing but work is lost with them.
     drifts: Mapping[tuple[str, str], Drifts] = field(default_factory=dict, compare=False)
+    rests: Mapping[tuple[str, str], Rest] = field(default_factory=dict, compare=False)
     turnouts: Mapping[Controller, Turnout] = field(default_factory=dict)  # of DaemonSets
 
     def of(self, uid: str) -> PodMemory:
@@ -109,6 +129,11 @@ class Attempts:
         """Without the outcomes of VPAs that are gone; ``vpas`` are the UIDs of those there are."""
         kept = {uid: outcomes for uid, outcomes in self.outcomes.items() if uid in vpas}
         return replace(self, outcomes=kept)
+
+    @property
+    def awake(self) -> "Attempts":
+        """The same for a pass that looks at every VPA."""
+        return replace(self, rests={})
 
     @property
     def owing(self) -> dict[str, frozenset[Controller]]:

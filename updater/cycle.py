@@ -20,6 +20,8 @@ from updater.work import Hands, Present, Rules
 
 logger = logging.getLogger(__name__)
 
+_SLICE = 1000  # VPAs that are left alone before other tasks get their turn
+
 
 class Pass:
     """Works through one snapshot once; what it learned is in ``attempts`` afterwards.
@@ -51,6 +53,7 @@ class Pass:
         self._ledger = Ledger(attempts, tell=tell)
         self._hands = hands
         now = clock.now()
+        self._outcomes = attempts.outcomes if rules.checks_outcomes else {}
         self._probations = None
         if rules.checks_outcomes:
             self._probations = Probations(attempts.outcomes, snapshot, now, self._tell_outcomes)
@@ -121,7 +124,13 @@ class Pass:
             logger.warning("pass ended early", extra={"cause": self._sender.over})
 
     async def _resize(self, left: Iterator[AutoscaledPods], pace: asyncio.Lock) -> None:
+        resting = 0
         for scaled in left:
+            if self._rests(scaled):
+                resting += 1
+                if resting % _SLICE == 0:
+                    await asyncio.sleep(0)
+                continue
             async with pace:  # one at a time goes on, or all of them think at a stretch
                 await asyncio.sleep(0)  # watches, health and the Lease have their turn
             if self._sender.over:
@@ -129,6 +138,16 @@ class Pass:
             each = VpaPass(scaled, self._means)
             if await each.resize():
                 self._evicting.put_nowait(each)
+
+    def _rests(self, scaled: AutoscaledPods) -> bool:
+        """Whether nothing has changed about a VPA that needed nothing; then that is all of it."""
+        outcomes = self._outcomes.get(scaled.vpa.metadata.uid)
+        if outcomes is not None and outcomes.waits:
+            return False
+        if not self._ledger.rests(scaled, now=self._means.now):
+            return False
+        self._ledger.figures.left_alone(scaled.mode, len(scaled.pods))
+        return True
 
     async def _evict(self) -> None:
         while (each := await self._evicting.get()) is not None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from common.api.core import Pod
-from updater.attempts import NOTHING, Attempts, PodMemory
+from updater.attempts import NOTHING, Attempts, PodMemory, Rest
 from updater.decision import Decision, Reason
 from updater.fitting import Drifts, Fits
 from updater.metrics import PassFigures
@@ -72,6 +72,7 @@ class Ledger:
         self._tell = tell
         self._changed: dict[str, PodMemory] = {}
         self._drifts: dict[tuple[str, str], Drifts] = {}
+        self._rests: dict[tuple[str, str], Rest] = {}
         self.figures = PassFigures()
 
     def memory(self, pod: Pod) -> PodMemory:
@@ -87,6 +88,22 @@ class Ledger:
         made = Fits(scaled.vpa, scaled.limit_ranges, before=self._before.drifts.get(key))
         self._drifts[key] = made.drifts
         return made
+
+    def rest(self, scaled: AutoscaledPods, found: Rest) -> None:
+        """Write down that a VPA needs nothing for some time."""
+        self._rests[key_of(scaled.vpa)] = found
+
+    def rests(self, scaled: AutoscaledPods, *, now: datetime) -> bool:
+        """Whether all pods of a VPA need nothing, as before; if so, that is written down again."""
+        key = key_of(scaled.vpa)
+        found = self._before.rests.get(key)
+        if found is None or not found.goes_on(scaled, now=now):
+            return False
+        self._rests[key] = found
+        self._drifts[key] = self._before.drifts[key]
+        for decision, count in found.decisions:
+            self.figures.candidates[decision] += count
+        return True
 
     def settle(self, pod: Pod, decision: Decision, memory: PodMemory) -> None:
         """Write down how the pod ended in this pass, and tell it.
@@ -107,4 +124,4 @@ class Ledger:
     def attempts(self, living: frozenset[str]) -> Attempts:
         """What to remember of the pods that live."""
         after = self._before.followed_by(self._changed, living=living)
-        return replace(after, drifts=self._drifts)
+        return replace(after, drifts=self._drifts, rests=self._rests)

@@ -50,6 +50,15 @@ class PassFigures:
     vpas_updated: Tally[str] = field(default_factory=Tally)
     candidates: Tally[Decision] = field(default_factory=Tally)
 
+    def left_alone(self, mode: UpdateMode, pods: int) -> None:
+        """Count a VPA of which no pod is due for anything."""
+        key = (size_label(pods), mode.value)
+        self.controlled[key] += pods
+        if mode not in (UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE):
+            self.evictable[key] += 0
+            self.vpas_evictable[key] += 0
+        self.vpas_evicted[key] += 0
+
 
 class Metrics:
     """All of the updater's metrics, in one registry."""

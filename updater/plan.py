@@ -158,7 +158,7 @@ async def rehearse(
 
     rehearsed = Pass(
         snapshot,
-        attempts,
+        attempts.awake,  # each pod has to be told
         rules=rules,
         present=StillLife(snapshot),
         hands=hands or IdleHands(),

@@ -5,26 +5,20 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
-from common.annotations import boosted_containers, is_boosted
+from common.annotations import boosted_containers
 from common.api.autoscaling import UpdateMode
 from common.api.core import Pod
-from common.target.owners import Controller
 from updater.abreast import Begin, act_abreast
-from updater.attempts import PodMemory
 from updater.candidate import (
     Candidate,
     Planner,
-    is_out,
-    judge_pod,
-    last_resize,
-    note_resizing,
     plan_unboost,
 )
 from updater.daemons import Daemons
 from updater.decision import Action, Decision, Reason, wait
-from updater.disruption import ReplicaGroup, decide_eviction, groups_of, replica_group
+from updater.disruption import decide_eviction
 from updater.eviction_requirements import requirements_met
-from updater.group_size import UNKNOWN
+from updater.judging import Judge
 from updater.ledger import Ledger
 from updater.live_pod import LivePod
 from updater.metrics import Metrics, VpaLabels, size_label
@@ -32,15 +26,10 @@ from updater.probation import Probations
 from updater.replacement import Replacements
 from updater.resize import (
     ResizeDecision,
-    ResizeStatus,
     decide_resize,
-    resize_status,
-    resizing_since,
-    unfinished,
 )
 from updater.resize_plan import ResizePlan
 from updater.sending import Sender
-from updater.settling import is_settling
 from updater.snapshot import AutoscaledPods
 from updater.startup_boost import (
     boost_duration,
@@ -49,11 +38,9 @@ from updater.startup_boost import (
     first_expiry,
     has_startup_boost,
 )
-from updater.update_order import rank
 from updater.work import Hands, Rules, Work
 
 _IN_PLACE = (UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE)
-_NEW_PODS_ONLY = (UpdateMode.OFF, UpdateMode.INITIAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,19 +64,27 @@ class VpaPass:
     def __init__(self, scaled: AutoscaledPods, means: Means) -> None:
         self._scaled = scaled
         self._rules = means.rules
-        self._daemons = means.daemons
         self._ledger = means.ledger
         self._sender = means.sender
         self._hands = means.hands
         self._metrics = means.metrics
         self._admission_ready = means.admission_ready
         self._now = means.now
-        self._live = [pod for pod in scaled.pods if not self._ledger.memory(pod).evicted]
+        self._judge = Judge(
+            scaled,
+            rules=means.rules,
+            daemons=means.daemons,
+            ledger=means.ledger,
+            now=means.now,
+        )
+        self._live = self._judge.live
         meta = scaled.vpa.metadata
         labels = VpaLabels(size_label(len(self._live)), scaled.mode, meta.name, meta.namespace)
         self._probation = None if means.probations is None else means.probations.of(scaled)
-        self._replacements = Replacements(scaled.vpa, scaled.limit_ranges, self._probation)
-        self._work = Work(scaled, labels, self._groups(), self._probation)
+        self._replacements = Replacements(
+            scaled.vpa, scaled.limit_ranges, self._probation, most_boost=self._rules.most_boost
+        )
+        self._work = Work(scaled, labels, self._judge.groups, self._probation)
         self._due: Sequence[tuple[Candidate, Reason]] = ()
 
     async def resize(self) -> bool:
@@ -101,9 +96,11 @@ class VpaPass:
         labels, mode = self._work.labels, self._scaled.mode
         self._ledger.figures.controlled[labels.size, mode.value] += len(self._live)
         self._metrics.prepare(labels)
+        if self._judge.has_daemons:
+            self._work.count_groups()
         others = await self._unboost_all()
-        if self._acts_on_running_pods():
-            candidates = self._candidates(others)
+        if self._judge.acts_on_running_pods:
+            candidates = self._judge.candidates(others)
             if mode in _IN_PLACE:
                 self._due = await self._resize_all(candidates)
             else:
@@ -111,6 +108,9 @@ class VpaPass:
                 self._count_evictable()
         if not self._due:
             self._count_done()
+            rest = self._judge.rest
+            if rest is not None:
+                self._ledger.rest(self._scaled, rest)
         return bool(self._due)
 
     async def evict(self) -> None:
@@ -126,88 +126,12 @@ class VpaPass:
         )
         self._count_done()
 
-    def _acts_on_running_pods(self) -> bool:
-        mode = self._scaled.mode
-        if mode is UpdateMode.IN_PLACE:
-            return self._rules.features.in_place
-        return mode not in _NEW_PODS_ONLY
-
     def _settle(self, pod: Pod, decision: Decision) -> None:
         self._ledger.settle(pod, decision, self._ledger.memory(pod))
 
-    # Judging
-
-    def _groups(self) -> dict[Controller, ReplicaGroup]:
-        scaled, rules = self._scaled, self._rules.disruption
-        policy = scaled.vpa.spec.update_policy
-        own = None if policy is None else policy.min_replicas
-        if own is not None:
-            rules = replace(rules, min_replicas=own)
-        return {
-            controller: replica_group(
-                controller,
-                pods,
-                replicas=self._daemons.replicas(
-                    controller,
-                    scaled.replicas.get(controller),
-                    desired=scaled.sizes.get(controller, UNKNOWN).wanted,
-                    live=len(pods),
-                ),
-                out={pod.metadata.uid for pod in pods if self._is_out(pod)},
-                boosted=any(is_boosted(pod.metadata.annotations) for pod in pods),
-                mode=scaled.mode,
-                policy=rules,
-            )
-            for controller, pods in groups_of(self._live, scaled.controllers).items()
-        }
-
-    def _is_out(self, pod: Pod) -> bool:
-        memory, pace = self._ledger.memory(pod), self._rules.pace
-        if is_out(pod, memory, now=self._now):
-            return True
-        return bool(pace) and is_settling(pod, memory, within=pace, now=self._now)
-
-    def _candidates(self, pods: Iterable[LivePod]) -> list[Candidate]:
-        """The pods that are worth an update, best first; the others are settled at once."""
-        fits, candidates = self._ledger.fits(self._scaled), []
-        for pod in pods:
-            memory = note_resizing(self._ledger.memory(pod), resize_status(pod), now=self._now)
-            if not memory.shows(pod):
-                self._ledger.settle(pod, wait(Reason.RESIZE_SENT), memory)
-                continue
-            judged = judge_pod(
-                pod,
-                fits,
-                memory=memory,
-                resized_at=last_resize(pod, memory),
-                thresholds=self._rules.thresholds,
-                features=self._rules.features,
-                now=self._now,
-            )
-            if isinstance(judged, Decision):
-                if memory.refusal is not None:  # those from now on are not in a row with earlier
-                    memory = replace(memory, refusal=None)
-                self._ledger.settle(pod, judged, memory)
-            else:
-                self._ledger.remember(pod, memory)
-                candidates.append(judged)
-        candidates.sort(key=lambda candidate: rank(candidate.drift, candidate.pod))
-        return candidates
-
-    def _unfinished(self, pod: Pod, memory: PodMemory) -> Decision | None:
-        status = resize_status(pod)
-        if status is ResizeStatus.NONE:
-            return None
-        since = resizing_since(
-            pod,
-            sent_at=None if memory.sent is None else memory.sent.at,
-            first_seen=memory.resizing_seen_at,
-        )
-        return unfinished(status, since=since, timeouts=self._rules.timeouts, now=self._now)
-
     # Start-up boosts
 
-    async def _unboost_all(self) -> list[LivePod]:
+    async def _unboost_all(self) -> Sequence[LivePod]:
         """Take back the boosts that are over; the pods that never had one, or not any more.
 
         Source: updater.md 11.
@@ -321,7 +245,7 @@ class VpaPass:
             mode=self._scaled.mode,
             group=self._work.group(pod),
             plan=plan,
-            unfinished=self._unfinished(pod, memory),
+            unfinished=self._judge.unfinished(pod, memory),
             held=None if refusal is None else wait(refusal.reason, until=refusal.until),
             infeasible=memory.infeasible,
             skip_budget=self._rules.disruption.in_place_skips_budget,
@@ -356,7 +280,7 @@ class VpaPass:
             why,
             pod,
             group=self._work.group(pod),
-            unfinished=self._unfinished(pod, self._ledger.memory(pod)),
+            unfinished=self._judge.unfinished(pod, self._ledger.memory(pod)),
             requirements_met=requirements_met(
                 None if policy is None else policy.eviction_requirements or (),
                 requests=candidate.requests,

@@ -1,6 +1,6 @@
 """What a pass works with: the rules, the hands, and one VPA at a time."""
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -9,6 +9,7 @@ from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
 from common.features import FeatureGates
 from common.patches import Operation
+from common.quantity import ZERO, Quantity
 from common.target.owners import Controller
 from updater.abreast import Begin
 from updater.decision import Reason
@@ -62,25 +63,41 @@ class Rules:
     disruption: DisruptionPolicy = field(default_factory=DisruptionPolicy)
     features: FeatureGates = field(default_factory=FeatureGates)
     checks_outcomes: bool = True  # of evictions
+    boost_bound: Quantity = ZERO  # of the CPU of a start-up boost; none is zero
+
+    @property
+    def most_boost(self) -> Quantity | None:
+        """The bound of the start-up boosts of new pods; None: there are no boosts."""
+        return self.boost_bound if self.features.cpu_startup_boost else None
 
 
 @dataclass(slots=True)
 class Work:
-    """One VPA while its pods are worked on; the groups shrink as budgets are spent."""
+    """One VPA while its pods are worked on; the groups shrink as budgets are spent.
+
+    Most VPAs have no pod that is worth anything, so groups are counted when one is asked for.
+    """
 
     scaled: AutoscaledPods
     labels: VpaLabels
-    groups: dict[Controller, ReplicaGroup]
+    counted: Callable[[], dict[Controller, ReplicaGroup]]
     probation: Probation | None = None  # None: what evictions come to isn't looked at
     evicted: bool = False
     resized: bool = False
+    _groups: dict[Controller, ReplicaGroup] | None = None
+
+    def count_groups(self) -> dict[Controller, ReplicaGroup]:
+        """The groups as they are by now; counted once."""
+        if self._groups is None:
+            self._groups = self.counted()
+        return self._groups
 
     def controller(self, pod: Pod) -> Controller | None:
         return self.scaled.controllers.get(pod.metadata.uid)
 
     def group(self, pod: Pod) -> ReplicaGroup | None:
         controller = self.controller(pod)
-        return None if controller is None else self.groups.get(controller)
+        return None if controller is None else self.count_groups().get(controller)
 
     def note_eviction(self, pod: Pod, *, now: datetime) -> None:
         """The API server took the pod's eviction, or may have taken it."""
@@ -97,7 +114,7 @@ class Work:
         def begin() -> Coroutine[Any, Any, None]:
             group = self.group(pod)
             if group is not None and pod.status.phase != "Pending":
-                self.groups[group.controller] = group.spend(pod)
+                self.count_groups()[group.controller] = group.spend(pod)
             return call()
 
         return begin
@@ -106,4 +123,4 @@ class Work:
         """Give back what was reserved: the pod stays as it is."""
         group = self.group(pod)
         if group is not None and pod.status.phase != "Pending":
-            self.groups[group.controller] = group.give_back(pod)
+            self.count_groups()[group.controller] = group.give_back(pod)

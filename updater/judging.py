@@ -1,0 +1,155 @@
+"""The pods of one VPA in one pass: which are worth an update, and what their groups may lose."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from common.annotations import is_boosted
+from common.api.autoscaling import UpdateMode
+from common.api.core import Pod
+from common.target.owners import Controller
+from updater.attempts import PodMemory, Rest
+from updater.candidate import Candidate, is_out, judge_pod, last_resize, note_resizing
+from updater.daemons import Daemons
+from updater.decision import Decision, Reason, wait
+from updater.disruption import ReplicaGroup, groups_of, replica_group
+from updater.group_size import UNKNOWN
+from updater.ledger import Ledger
+from updater.live_pod import LivePod
+from updater.resize import ResizeStatus, resize_status, resizing_since, unfinished
+from updater.settling import is_settling
+from updater.snapshot import AutoscaledPods
+from updater.update_order import rank
+from updater.work import Rules
+
+_NEW_PODS_ONLY = (UpdateMode.OFF, UpdateMode.INITIAL)
+
+
+class Judge:
+    """Looks at one VPA's pods, and writes down what there is to say of those that need nothing."""
+
+    def __init__(
+        self,
+        scaled: AutoscaledPods,
+        *,
+        rules: Rules,
+        daemons: Daemons,
+        ledger: Ledger,
+        now: datetime,
+    ) -> None:
+        self._scaled = scaled
+        self._rules = rules
+        self._daemons = daemons
+        self._ledger = ledger
+        self._now = now
+        self.live: Sequence[LivePod] = [
+            pod for pod in scaled.pods if not ledger.memory(pod).evicted
+        ]
+        self.has_daemons = any(owner.kind == "DaemonSet" for owner in scaled.sizes)
+        self._idle: Counter[Decision] = Counter()  # of the pods that need nothing
+        self._until: datetime | None = None  # the first time at which one may need something
+
+    @property
+    def acts_on_running_pods(self) -> bool:
+        """Whether pods are resized or evicted for their VPA's sake."""
+        mode = self._scaled.mode
+        if mode is UpdateMode.IN_PLACE:
+            return self._rules.features.in_place
+        return mode not in _NEW_PODS_ONLY
+
+    def groups(self) -> dict[Controller, ReplicaGroup]:
+        """The replica groups of the pods, and what each may lose in this pass."""
+        scaled, rules = self._scaled, self._rules.disruption
+        policy = scaled.vpa.spec.update_policy
+        own = None if policy is None else policy.min_replicas
+        if own is not None:
+            rules = replace(rules, min_replicas=own)
+        return {
+            controller: replica_group(
+                controller,
+                pods,
+                replicas=self._daemons.replicas(
+                    controller,
+                    scaled.replicas.get(controller),
+                    desired=scaled.sizes.get(controller, UNKNOWN).wanted,
+                    live=len(pods),
+                ),
+                out={pod.metadata.uid for pod in pods if self._is_out(pod)},
+                boosted=any(is_boosted(pod.metadata.annotations) for pod in pods),
+                mode=scaled.mode,
+                policy=rules,
+            )
+            for controller, pods in groups_of(self.live, scaled.controllers).items()
+        }
+
+    def _is_out(self, pod: Pod) -> bool:
+        memory, pace = self._ledger.memory(pod), self._rules.pace
+        if is_out(pod, memory, now=self._now):
+            return True
+        return bool(pace) and is_settling(pod, memory, within=pace, now=self._now)
+
+    def candidates(self, pods: Iterable[LivePod]) -> list[Candidate]:
+        """The pods that are worth an update, best first; the others are settled at once."""
+        fits, candidates = self._ledger.fits(self._scaled), []
+        for pod in pods:
+            memory = note_resizing(self._ledger.memory(pod), resize_status(pod), now=self._now)
+            if not memory.shows(pod):
+                self._ledger.settle(pod, wait(Reason.RESIZE_SENT), memory)
+                continue
+            judged = judge_pod(
+                pod,
+                fits,
+                memory=memory,
+                resized_at=last_resize(pod, memory),
+                thresholds=self._rules.thresholds,
+                features=self._rules.features,
+                now=self._now,
+            )
+            if isinstance(judged, Decision):
+                self._leave(pod, judged, memory)
+            else:
+                self._ledger.remember(pod, memory)
+                candidates.append(judged)
+        if len(candidates) > 1:
+            candidates.sort(key=lambda candidate: rank(candidate.drift, candidate.pod))
+        return candidates
+
+    def _leave(self, pod: Pod, decision: Decision, memory: PodMemory) -> None:
+        if memory.refusal is not None:  # those from now on are not in a row with earlier
+            memory = replace(memory, refusal=None)
+        self._ledger.settle(pod, decision, memory)
+        if decision.needs_nothing:
+            self._idle[decision] += 1
+            until = decision.until
+            if until is not None and (self._until is None or until < self._until):
+                self._until = until
+
+    @property
+    def rest(self) -> Rest | None:
+        """What stands as long as nothing but time changes; None: the next pass has to look again.
+
+        All pods were found to need nothing; those with a start-up boost are none of these. Of a
+        DaemonSet each pass counts the pods.
+        """
+        scaled = self._scaled
+        if self.has_daemons or sum(self._idle.values()) < len(scaled.pods):
+            return None
+        return Rest(
+            picture=scaled,
+            since=self._now,
+            until=self._until,
+            decisions=tuple(self._idle.items()),
+        )
+
+    def unfinished(self, pod: Pod, memory: PodMemory) -> Decision | None:
+        """The wait for the pod's present resize, unless it has had its time."""
+        status = resize_status(pod)
+        if status is ResizeStatus.NONE:
+            return None
+        since = resizing_since(
+            pod,
+            sent_at=None if memory.sent is None else memory.sent.at,
+            first_seen=memory.resizing_seen_at,
+        )
+        return unfinished(status, since=since, timeouts=self._rules.timeouts, now=self._now)
