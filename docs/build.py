@@ -317,7 +317,8 @@ LABELS: Mapping[tuple[str, str], str] = {
     ("recommender", "vpa_size_log2"): _SIZE,
     ("recommender", "kind"): f"What was to be written: {_values(('status', 'checkpoint'))}",
     ("recommender", "reason"): "Of failed writes the API server's word, such as `Forbidden`; of "
-    "discarded OOM kills see [below](#oom-kills); "
+    "discarded OOM kills see [below](#oom-kills); of checkpoints "
+    "see [operations.md](operations.md#checkpoints); "
     "of history Prometheus' word, such as `execution`, or the HTTP status, or "
     f"{_values(('unreachable', 'undecodable', 'no_token'))}.",
     ("recommender", "code"): "The HTTP status.",

@@ -33,6 +33,7 @@ from recommender.model.usage import Usage
 from recommender.oom_learning import OomLearning
 from recommender.publishing import Publisher, Routine
 from recommender.settings import Settings
+from recommender.sources.checkpoint_garbage import CheckpointGarbage
 from recommender.sources.checkpoint_store import CheckpointStore
 from recommender.sources.cluster import PodLoader, VpaLoader
 from recommender.sources.external_metrics import ExternalMetrics
@@ -185,7 +186,13 @@ def assemble(settings: Settings, followed: Followed, metrics: Metrics, clock: Cl
         ),
         checkpointing=Checkpointing(
             usage,
-            CheckpointStore(followed.client, namespace=namespace),
+            CheckpointStore(
+                followed.client,
+                namespace=namespace,
+                half_lives=settings.half_lives,
+                metrics=metrics,
+            ),
+            CheckpointGarbage(followed.client, namespace=namespace),
             ignored_namespaces=ignored,
             workers=workers,
             timeout=settings.checkpoints_timeout,

@@ -4,8 +4,11 @@ Source: recommender.md sections 1.4, 3.6, 3.7 and 11;
 vertical-pod-autoscaler/pkg/recommender/checkpoint/checkpoint_writer.go.
 """
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from common.api.autoscaling import (
     CheckpointSpec,
@@ -15,13 +18,17 @@ from common.api.autoscaling import (
 )
 from common.api.meta import ObjectMeta
 from common.errors import DecodeError
+from recommender.buckets import EPSILON
 from recommender.histograms import Saved
-from recommender.instants import NEVER, instant, moment
-from recommender.model.aggregates import History
+from recommender.instants import NEVER, instant, moment, span
+from recommender.model.aggregates import HalfLives, History
 from recommender.model.keys import VpaKey
 
 VERSION = "v3"
 LONGEST_LAG = timedelta(minutes=5)
+
+_IMPRECISION = 1e-9  # relative, of a sum of weights
+_MOST_HALVINGS = 5000  # what has halved more often weighs nothing
 
 _MOST_SAMPLES = 10**15  # of a container: thirty million years of them
 _MOST_WEIGHT = 1e100  # a total grows to 1e30 times the number of samples, and no further
@@ -50,11 +57,18 @@ def encode(history: History, now: datetime | None) -> CheckpointStatus:
 
 
 def new_object(
-    vpa: VpaKey, container: str, status: CheckpointStatus
+    vpa: VpaKey,
+    container: str,
+    status: CheckpointStatus,
+    annotations: Mapping[str, str] | None = None,
 ) -> VerticalPodAutoscalerCheckpoint:
     """The object that is created where there is none yet."""
     return VerticalPodAutoscalerCheckpoint(
-        metadata=ObjectMeta(name=object_name(vpa, container), namespace=vpa.namespace),
+        metadata=ObjectMeta(
+            name=object_name(vpa, container),
+            namespace=vpa.namespace,
+            annotations=annotations or None,
+        ),
         spec=CheckpointSpec(vpa_object_name=vpa.name, container_name=container),
         status=status,
     )
@@ -87,6 +101,53 @@ def lag(history: History) -> timedelta:
     """
     covered = timedelta(microseconds=history.last_sample - history.first_sample)
     return min(max(covered, timedelta()) / 100, LONGEST_LAG)
+
+
+class Extent(NamedTuple):
+    """How much a checkpoint knows: what must not become less by writing it anew."""
+
+    cpu: float  # total weight …
+    cpu_reference: int  # … at this instant
+    memory: float
+    memory_reference: int
+    first_sample: int  # instant
+
+    @classmethod
+    def of(cls, history: History) -> "Extent":
+        cpu, memory = history.cpu, history.memory
+        return cls(cpu.total, cpu.reference, memory.total, memory.reference, history.first_sample)
+
+
+def weighs_less(history: History, stored: Extent, half_lives: HalfLives) -> bool:
+    """Whether either histogram has less total weight than the stored one, at a common time."""
+    new = Extent.of(history)
+    return _is_less(
+        (new.cpu, new.cpu_reference), (stored.cpu, stored.cpu_reference), half_lives.cpu
+    ) or _is_less(
+        (new.memory, new.memory_reference),
+        (stored.memory, stored.memory_reference),
+        half_lives.memory,
+    )
+
+
+def since(history: History, stored: Extent) -> History:
+    """The history, which begins no later than the stored one."""
+    first, before = history.first_sample, stored.first_sample
+    if before == NEVER or (first != NEVER and first <= before):
+        return history
+    return replace(history, first_sample=before, last_sample=max(history.last_sample, before))
+
+
+def _is_less(new: tuple[float, int], stored: tuple[float, int], half_life: timedelta) -> bool:
+    common = max(new[1], stored[1])
+    mine, theirs = (_at(common, *each, half_life) for each in (new, stored))
+    return mine < theirs * (1 - _IMPRECISION) - EPSILON
+
+
+def _at(common: int, total: float, reference: int, half_life: timedelta) -> float:
+    """A total weight at a later reference time; whole half-lives, as histograms are shifted."""
+    halvings = math.floor((common - reference) / span(half_life) + 0.5)
+    return math.ldexp(total, -min(halvings, _MOST_HALVINGS))
 
 
 def oldest_first(written: Mapping[VpaKey, int]) -> list[VpaKey]:

@@ -100,6 +100,7 @@ class Recommender:
                 pods = self._followed.pods.snapshot
                 self._ooms.of_replaced(learnt_until)
                 vanished = await self._pods.load(pods, instant(self._clock.now()))
+                await self._checkpointing.resume()
             with step("LoadMetrics"):
                 await self._ingestion.usage()
                 passing = self._ooms.of_all(learnt_until)

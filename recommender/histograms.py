@@ -20,6 +20,7 @@ FULL = 10_000  # the weight of the heaviest bucket in a checkpoint
 _SHIFT_AFTER = 100  # half-lives: weights grow up to 2**100 before they are scaled back
 _SLICE = 2048  # rows at a time: 2.9 MB of weights stay in the processor's cache
 _INDEX = np.arange(COUNT)
+_IMPRECISION = 1e-9  # relative: two sums of the same weights in another order
 _TINIEST = -5000  # 2 to this power is 0; keeps exponents within the C int that ldexp takes
 
 
@@ -100,7 +101,7 @@ class Histograms(Rows):
         np.subtract.at(self.total, rows, effective)
         self.weights[rows, buckets] = _without_dust(self.weights[rows, buckets])
         self.total[rows] = _without_dust(self.total[rows])
-        self._tighten(rows)
+        self.tighten(rows)
 
     def merge(self, rows: Ints, other: "Histograms", other_rows: Ints) -> None:
         """Add each other row to the row at the same place; ``rows`` must be unique.
@@ -120,6 +121,33 @@ class Histograms(Rows):
             self.total[mine] += source.total
             self.above_low[mine] = np.maximum(self.above_low[mine], source.above_low)
             self.high[mine] = np.maximum(self.high[mine], source.high)
+
+    def rest(self, rows: Ints, other: "Histograms", other_rows: Ints) -> "Histograms":
+        """What each other row holds that the row at the same place doesn't; new histograms.
+
+        Merged with the rest, a row weighs in each bucket as much as the heavier of the two. So it
+        counts once what both have seen; and its total is no less than that of either.
+
+        A checkpoint is rounded: by how much a bucket may differ for that doesn't count. What the
+        other's total is ahead by nevertheless is spread like its weights.
+        """
+        mine, rest = self.copy(rows), other.copy(other_rows)
+        everything = np.arange(len(rows))
+        latest = np.maximum(mine.reference, rest.reference)
+        for each in (mine, rest):
+            late = np.flatnonzero(each.reference < latest)
+            each.shift(late, latest[late])
+        theirs = rest.inner(everything)
+        step = 2.0 * theirs.max(axis=1, keepdims=True) / FULL
+        more = theirs - mine.inner(everything)
+        more = np.where(more > np.maximum(step, EPSILON), more, 0.0)
+        missing = rest.total - mine.total - more.sum(axis=1)
+        missing = np.where(missing > _IMPRECISION * rest.total, missing, 0.0)
+        share = np.divide(missing, rest.total, out=np.zeros_like(missing), where=rest.total > 0)
+        rest.weights[:] = more + theirs * share[:, None]
+        rest.total[:] = more.sum(axis=1) + missing
+        rest.tighten(everything)
+        return rest
 
     def copy(self, rows: Ints) -> Self:
         """New histograms with these rows, in this order, as rows 0, 1, 2 and so on."""
@@ -185,7 +213,7 @@ class Histograms(Rows):
         self.total[row] = saved.total
         self.above_low[row] = COUNT - 1 - buckets.min()
         self.high[row] = buckets.max()
-        self._tighten(np.array([row]))
+        self.tighten(np.array([row]))
 
     def _inside(self, rows: Ints) -> Mask:
         """Which buckets are within ``low``..``high``; outside is only dust below EPSILON."""
@@ -222,9 +250,9 @@ class Histograms(Rows):
         self.weights[rows] = np.where(self._inside(rows), weights * factor[:, None], weights)
         self.total[rows] *= factor
         self.reference[rows] = rounded
-        self._tighten(rows)
+        self.tighten(rows)
 
-    def _tighten(self, rows: Ints) -> None:
+    def tighten(self, rows: Ints) -> None:
         """Move ``low`` and ``high`` inwards to buckets that aren't empty."""
         outermost = np.minimum(
             self.weights[rows, self.low(rows)], self.weights[rows, self.high[rows]]

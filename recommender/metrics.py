@@ -128,6 +128,12 @@ class Metrics:
             ("kind", "reason"),
             registry=self.registry,
         )
+        self._conflicts = Counter(
+            "vpa_recommender_checkpoint_conflicts",
+            "Checkpoints that could not simply be replaced, and why.",
+            ("reason",),
+            registry=self.registry,
+        )
 
     def step(self, name: str) -> AbstractContextManager[None]:
         """Time a step of the cycle, named as the reference names it."""
@@ -181,6 +187,9 @@ class Metrics:
             self._ooms_recorded.inc(count)
         else:
             self._ooms_discarded.labels(outcome).inc(count)
+
+    def checkpoint_conflict(self, reason: str) -> None:
+        self._conflicts.labels(reason).inc()
 
     def write_failed(self, kind: str, reason: str) -> None:
         self._failed_writes.labels(kind, reason).inc()

@@ -62,8 +62,23 @@ def usage(name: str = "web-1", *, at: datetime = START, **resources: str) -> Any
 WEB = status_of("web")
 
 
+def checkpoint_writes(api: FakeApi, name: str = "web-app") -> list[Any]:
+    """What was sent as the status of a checkpoint, whether or not there was one; oldest first."""
+    route = checkpoint_of(name)
+    statuses = []
+    for each in api.requests:
+        if f"{each.method} {each.path}" == route:
+            statuses.append(each.json()[-1]["value"])
+        elif f"{each.method} {each.path}" == NEW_CHECKPOINT:
+            body = each.json()
+            statuses += [body["status"]] if body["metadata"]["name"] == name else []
+    return statuses
+
+
 def written(api: FakeApi, route: str = WEB) -> Any:
-    """The value of the last patch of a status, or of a checkpoint."""
+    """The value of the last patch of a status, or what was sent last of a checkpoint."""
+    if endpoints.CHECKPOINTS.resource in route:
+        return checkpoint_writes(api, route.rpartition("/")[2])[-1]
     bodies = [each.json() for each in api.requests if f"{each.method} {each.path}" == route]
     return bodies[-1][-1]["value"]
 
@@ -134,6 +149,7 @@ def prepare(api: FakeApi, **objects: list[Any]) -> None:
         name = found.get("metadata", {}).get("name", "")
         api.on(status_of(name), Reply(body=named(name)))
         api.on(checkpoint_of(f"{name}-app"), Reply(body=named(f"{name}-app")))
+    api.on(NEW_CHECKPOINT, Reply(status=201, body=named("web-app")))
     api.on(METRICS, listing(usage()))
     api.on(CHECKPOINTS, listing())
 

@@ -1,5 +1,6 @@
 """Pods and containers whose usage we follow."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -10,6 +11,8 @@ from recommender.model.keys import AggregateKey, PodKey
 from recommender.model.matching import LabelSet
 from recommender.model.memory_peaks import Windows
 from recommender.rows import Ints, Rows
+
+_DIGITS = 15  # of a UID: enough to tell pods apart, and fit for a column of integers
 
 NOWHERE = -1  # no aggregate: it was collected, and the next sample makes a new one
 
@@ -36,6 +39,14 @@ class TrackedPod:
     containers: dict[str, int] = field(default_factory=dict)  # name -> row of Containers
 
 
+def pod_number(uid: str) -> int:
+    """A pod's UID as a number: its first 60 bits, or as many of its hash."""
+    try:
+        return int(uid.replace("-", "")[:_DIGITS], 16)
+    except ValueError:
+        return int(hashlib.sha256(uid.encode()).hexdigest()[:_DIGITS], 16)
+
+
 class Containers(Rows):
     """Rows of containers: what counts until the next sample (recommender.md section 4)."""
 
@@ -47,12 +58,14 @@ class Containers(Rows):
         self.window_end: Ints = self._column(np.int64)
         self.peak: Ints = self._column(np.int64)
         self.oom_peak: Ints = self._column(np.int64)
+        self.pod: Ints = self._column(np.int64)  # see pod_number
         self.last_oom: Ints = self._column(np.int64)  # time of the latest kill that was looked at
         self.keys: dict[int, AggregateKey] = {}
 
-    def track(self, key: AggregateKey, aggregate: int) -> int:
+    def track(self, key: AggregateKey, aggregate: int, uid: str) -> int:
         row = self.new()
         self.keys[row] = key
+        self.pod[row] = pod_number(uid)
         self.aggregate[row] = aggregate
         return row
 

@@ -64,6 +64,8 @@ class Usage:
         self.autoscalers: dict[VpaKey, Autoscaler] = {}
         self._left: dict[VpaKey, dict[str, int]] = {}  # loaded history of VPAs that went
         self._groups: dict[VpaKey, tuple[Group, ...]] = {}  # as long as nothing about them changes
+        # Containers of VPAs that lost something by :meth:`collect`; who cares empties it.
+        self.forgotten: set[tuple[VpaKey, str]] = set()
         self.selectors_version = 0  # grows with every change of what the VPAs match
 
     # Pods
@@ -89,7 +91,7 @@ class Usage:
         for name in pod.containers:
             if name not in tracked.containers:
                 key = AggregateKey(pod.key.namespace, name, label_set.text)
-                row = self.containers.track(key, self._aggregate(label_set, name, now))
+                row = self.containers.track(key, self._aggregate(label_set, name, now), pod.uid)
                 tracked.containers[name] = row
         for name in tracked.containers.keys() - set(pod.containers):
             self.containers.forget(tracked.containers.pop(name))
@@ -272,17 +274,21 @@ class Usage:
         and what is in this one would count twice (recommender.md 11.1).
         """
         merged = self.aggregates.merged([group.rows for group in groups])
+        chosen, targets = self.open_in(groups, peaks)
         containers = self.containers
+        amounts = np.maximum(containers.peak[chosen], containers.oom_peak[chosen])
+        merged.memory.subtract(targets, amounts, containers.window_end[chosen], MEMORY_WEIGHT)
+        return merged
+
+    def open_in(self, groups: Sequence[Group], peaks: OpenPeaks) -> tuple[Ints, Ints]:
+        """The containers in a running window, and for each the number of its group."""
         sizes = [len(group.rows) for group in groups]
         members = np.fromiter((row for group in groups for row in group.rows), dtype=np.int64)
         first = np.searchsorted(peaks.aggregates, members, side="left")
         counts = np.searchsorted(peaks.aggregates, members, side="right") - first
         before = np.cumsum(counts) - counts
         chosen = peaks.containers[np.arange(counts.sum()) + np.repeat(first - before, counts)]
-        targets = np.repeat(np.repeat(np.arange(len(groups)), sizes), counts)
-        amounts = np.maximum(containers.peak[chosen], containers.oom_peak[chosen])
-        merged.memory.subtract(targets, amounts, containers.window_end[chosen], MEMORY_WEIGHT)
-        return merged
+        return chosen, np.repeat(np.repeat(np.arange(len(groups)), sizes), counts)
 
     def without_open_peaks(self, groups: Sequence[Group], now: int) -> Aggregates:
         """The same, of windows that haven't ended at this instant."""
@@ -322,6 +328,7 @@ class Usage:
         for at in np.flatnonzero(needless).tolist():
             label_set, name, _ = places[at]
             del label_set.aggregates[name]
+            self.forgotten.update((vpa, name) for vpa in label_set.autoscalers)
             self.forget_groups(label_set)
         for label_set in label_sets:
             self.matching.drop_if_unused(label_set)

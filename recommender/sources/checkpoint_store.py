@@ -1,54 +1,130 @@
 """Checkpoints in the API server: read at start, written in every cycle, collected at times.
 
+Nobody but one recommender should write them. But there can be two for a while: the old image and
+the new one, one that lost its Lease without noticing, two names that a VPA is switched between. So
+what is replaced is always what was read or written last (by its resource version), and what would
+become less is read again first.
+
 Source: recommender.md section 11.
 """
 
 import asyncio
+import enum
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, NamedTuple
 
 import msgspec
 
-from common.api.autoscaling import (
-    CheckpointStatus,
-    VerticalPodAutoscaler,
-    VerticalPodAutoscalerCheckpoint,
+from common.api.autoscaling import CheckpointStatus
+from common.errors import (
+    ConflictError,
+    DecodeError,
+    InvalidError,
+    NotFoundError,
+    ServerError,
+    UnreachableError,
 )
-from common.errors import DecodeError, InvalidError, KubeError, NotFoundError
 from common.kube.client import KubeClient, PatchType
-from common.kube.endpoints import CHECKPOINTS, VPAS, Endpoint
-from common.patches import Operation, add
-from recommender.checkpoints import decode, new_object, object_name
-from recommender.model.aggregates import History
+from common.patches import Operation, add, pointer, remove
+from recommender.checkpoints import (
+    Extent,
+    decode,
+    encode,
+    new_object,
+    object_name,
+    since,
+    weighs_less,
+)
+from recommender.metrics import Metrics
+from recommender.model.aggregates import HalfLives, History
+from recommender.model.joining import joined
 from recommender.model.keys import VpaKey
+from recommender.running_windows import ANNOTATION, NONE, annotation, windows_of
+from recommender.sources.stored_checkpoint import (
+    STORED,
+    Place,
+    StoredCheckpoint,
+    name_of,
+    place_of,
+    status_of,
+)
 
 logger = logging.getLogger(__name__)
 
 _SLICE = 500  # checkpoints before other tasks get their turn
 
-# The answers to our own writes are not looked at, so they need no decoding.
-_ANY = Endpoint(
-    CHECKPOINTS.group, CHECKPOINTS.version, CHECKPOINTS.resource, CHECKPOINTS.kind, msgspec.Raw
-)
-
-
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
-class CheckpointStore:
-    """Reads and writes checkpoints; remembers what is there, so that nothing goes out twice."""
+class Outcome(enum.StrEnum):
+    """What became of a draft."""
 
-    def __init__(self, client: KubeClient, *, namespace: str) -> None:
+    WRITTEN = "written"  # or it is there already
+    TAKEN = "taken"  # the name is another container's
+    OVERTAKEN = "overtaken"  # what is there was read again: make up a new draft
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """What a checkpoint is to say."""
+
+    vpa: VpaKey
+    container: str
+    history: History
+    windows: bytes = NONE  # the memory windows that are running, see recommender.running_windows
+    at: datetime
+    forgets: bool = False  # something of it expired since the last one: it may know less
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a checkpoint says."""
+
+    vpa: VpaKey
+    container: str
+    history: History
+    windows: bytes
+    updated: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What became of a draft; ``found`` is what somebody else has written instead."""
+
+    outcome: Outcome
+    found: Found | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Stored:
+    """What is in the API server, as far as we know."""
+
+    version: str
+    digest: int  # of what it says, see _digest
+    extent: Extent | None  # None: it can't be read
+    drafted: int = 0  # digest of the draft that it was made from
+    annotations: Mapping[str, str]
+
+
+class CheckpointStore:
+    """Reads and writes checkpoints; remembers what is there, so that nothing gets lost."""
+
+    def __init__(
+        self, client: KubeClient, *, namespace: str, half_lives: HalfLives, metrics: Metrics
+    ) -> None:
         self._client = client
         self._namespace = namespace
-        self._stored: dict[tuple[VpaKey, str], int] = {}  # what is there, see _digest
-        self._taken: set[tuple[VpaKey, str]] = set()  # names that are another container's
+        self._half_lives = half_lives
+        self._metrics = metrics
+        self._stored: dict[Place, _Stored] = {}
+        self._unanswered: dict[Place, int] = {}  # digests of writes that may have arrived
+        self._told: dict[Place, str] = {}  # trouble with it
 
-    async def load(
-        self, vpas: Collection[VpaKey], *, namespace: str = ""
-    ) -> tuple[tuple[VpaKey, str, History, datetime | None], ...]:
-        """The history of each container of these VPAs, with the time of its last update.
+    async def load(self, vpas: Collection[VpaKey], *, namespace: str = "") -> tuple[Found, ...]:
+        """The history of each container of these VPAs.
 
         Whose it is, the spec says, not the name (Q6). Bad ones are logged and left out.
         ``namespace`` is where all of these VPAs are, if it is one.
@@ -61,128 +137,241 @@ class CheckpointStore:
         for number, checkpoint in enumerate(await self._list(namespace or self._namespace)):
             if number % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
-            spec = checkpoint.spec
-            key = VpaKey(checkpoint.metadata.namespace, spec.vpa_object_name)
-            if key not in vpas:
-                continue
-            try:
-                history = decode(checkpoint.status)
-            except DecodeError as error:
-                logger.warning(
-                    "checkpoint not loaded",
-                    extra={"checkpoint": _name(checkpoint), "why": str(error)},
-                )
-                continue
-            self._stored[key, spec.container_name] = _digest(checkpoint.status)
-            found.append((key, spec.container_name, history, checkpoint.status.last_update_time))
+            if place_of(checkpoint)[0] in vpas:
+                read = self._take_note(checkpoint)
+                if read is not None:
+                    found.append(read)
         return tuple(found)
 
-    async def write(self, vpa: VpaKey, container: str, status: CheckpointStatus) -> bool:
-        """Write a checkpoint unless only its date would change; whether it is up to date.
+    async def write(self, draft: Draft) -> Written:
+        """Write a checkpoint unless only its date would change.
 
-        A checkpoint of that name that belongs to another VPA or container is left alone
-        (Q6): the patch tests the spec first.
+        One that belongs to another VPA or container is left alone (Q6): the patch tests the
+        spec. One that somebody else wrote since it was read is read again and not replaced. And
+        where the draft knows less than what is stored, both are written as one.
 
         Raises:
             KubeError: the API server refused, or didn't answer.
+            DecodeError: its answer is no checkpoint.
         """
-        place = (vpa, container)
-        digest = _digest(status)
-        if self._stored.get(place) == digest:
-            return True
-        name = object_name(vpa, container)
-        patch = (
-            Operation(op="test", path="/spec/vpaObjectName", value=vpa.name),
-            Operation(op="test", path="/spec/containerName", value=container),
-            add("/status", status),
-        )
-        try:
-            await self._client.patch(
-                _ANY, name, patch, patch_type=PatchType.JSON, namespace=vpa.namespace
-            )
-        except NotFoundError:
-            created = new_object(vpa, container, status)
-            await self._client.create(_ANY, created, namespace=vpa.namespace)
-        except InvalidError as error:
-            self._stored[place] = digest  # not again until there is something else to write
-            if place not in self._taken:
-                self._taken.add(place)
-                logger.warning(
-                    "checkpoint not written, it may be another container's",
-                    extra={"checkpoint": f"{vpa.namespace}/{name}", "why": str(error)},
-                )
-            return False
-        self._taken.discard(place)
-        self._stored[place] = digest
-        return True
+        place = (draft.vpa, draft.container)
+        stored = self._stored.get(place)
+        history, status = draft.history, encode(draft.history, draft.at)
+        drafted = _digest(status, draft.windows)
+        if stored is None:
+            return await self._create(place, _Content(history, status, draft.windows, drafted))
+        if drafted in (stored.drafted, stored.digest):
+            return Written(outcome=Outcome.WRITTEN)
+        if stored.extent is not None and not draft.forgets:
+            history = since(history, stored.extent)
+            if weighs_less(history, stored.extent, self._half_lives):
+                there = await self._read_again(place)
+                if there is None or self._stored[place].version != stored.version:
+                    return Written(outcome=Outcome.OVERTAKEN, found=there)
+                history = since(joined(history, there.history, self._half_lives), stored.extent)
+                stored = self._stored[place]
+                self._say(place, "less")
+            status = encode(history, draft.at)
+        content = _Content(history, status, draft.windows, drafted)
+        return await self._replace(place, stored, content)
 
     def forget(self, vpas: Collection[VpaKey]) -> None:
-        """Drop what was remembered of VPAs other than these."""
-        for place in [place for place in self._stored if place[0] not in vpas]:
-            del self._stored[place]
-        self._taken = {place for place in self._taken if place[0] in vpas}
+        """Drop what was remembered of these VPAs."""
+        states: Sequence[dict[Place, Any]] = (self._stored, self._unanswered, self._told)
+        for state in states:
+            for place in [place for place in state if place[0] in vpas]:
+                del state[place]
 
-    async def collect(
-        self,
-        known: Callable[[VpaKey], VerticalPodAutoscaler | None],
-        *,
-        ignored: Collection[str],
-    ) -> int:
-        """Delete checkpoints whose VPA is gone, whoever its recommender was; returns how many.
+    # Write
 
-        ``known`` is a cache, which may be behind: the API server has the last word on a VPA
-        that it doesn't hold.
-
-        Raises:
-            KubeError: the checkpoints can't be listed, or the API server is in trouble.
-            DecodeError: the answer is no list.
-        """
-        collected = 0
-        gone: dict[VpaKey, bool] = {}
-        for checkpoint in await self._list(self._namespace):
-            key = VpaKey(checkpoint.metadata.namespace, checkpoint.spec.vpa_object_name)
-            if key.namespace in ignored or known(key) is not None:
-                continue
-            if key not in gone:
-                gone[key] = await self._is_gone(key)
-            if gone[key]:
-                collected += await self._delete(checkpoint)
-        return collected
-
-    async def _list(self, namespace: str) -> tuple[VerticalPodAutoscalerCheckpoint, ...]:
-        return (await self._client.list(CHECKPOINTS, namespace=namespace)).items
-
-    async def _is_gone(self, key: VpaKey) -> bool:
-        if not key.name:
-            return True  # an owner without a name can't exist
+    async def _create(self, place: Place, content: "_Content") -> Written:
+        key, container = place
+        body = new_object(key, container, content.status, content.annotations)
         try:
-            await self._client.get(VPAS, key.name, namespace=key.namespace)
-        except NotFoundError:
-            return True
-        except DecodeError:
-            return False  # strange, but there
-        return False
+            answer = await self._client.create(STORED, body, namespace=key.namespace)
+        except ConflictError:
+            return await self._overtaken(place)
+        except _UNANSWERED:
+            self._unanswered[place] = content.digest
+            raise
+        return self._keep(place, answer, content)
 
-    async def _delete(self, checkpoint: VerticalPodAutoscalerCheckpoint) -> int:
-        meta = checkpoint.metadata
+    async def _replace(self, place: Place, stored: _Stored, content: "_Content") -> Written:
+        key, container = place
+        patch = (
+            Operation(op="test", path="/spec/vpaObjectName", value=key.name),
+            Operation(op="test", path="/spec/containerName", value=container),
+            add("/metadata/resourceVersion", stored.version),
+            *_annotate(stored.annotations, content.annotations),
+            add("/status", content.status),
+        )
+        name = object_name(key, container)
         try:
-            await self._client.delete(
-                CHECKPOINTS, meta.name, namespace=meta.namespace, uid=meta.uid
+            answer = await self._client.patch(
+                STORED, name, patch, patch_type=PatchType.JSON, namespace=key.namespace
             )
+        except ConflictError:
+            return await self._overtaken(place)
         except NotFoundError:
-            return 0
-        except KubeError as error:
-            extra = {"checkpoint": _name(checkpoint), "error": str(error)}
-            logger.warning("checkpoint not deleted", extra=extra)
-            return 0
-        return 1
+            del self._stored[place]
+            return await self._create(place, content)
+        except InvalidError:
+            await self._read_again(place)
+            if place in self._stored:
+                raise  # it is ours, and something else is wrong
+            return Written(outcome=Outcome.TAKEN)
+        except _UNANSWERED:
+            self._unanswered[place] = content.digest
+            raise
+        if stored.extent is None:
+            self._say(place, "unreadable")
+        return self._keep(place, answer, content)
+
+    def _keep(self, place: Place, answer: StoredCheckpoint, content: "_Content") -> Written:
+        self._unanswered.pop(place, None)
+        if self._told.get(place) == "taken":
+            del self._told[place]
+        self._stored[place] = _Stored(
+            version=answer.metadata.resource_version,
+            digest=content.digest,
+            extent=Extent.of(content.history),
+            drafted=content.drafted,
+            annotations=_noted(answer.metadata.annotations or {}),
+        )
+        return Written(outcome=Outcome.WRITTEN)
+
+    async def _overtaken(self, place: Place) -> Written:
+        """Somebody else wrote it: read it again, unless it was our own write without an answer."""
+        before, unanswered = self._stored.pop(place, None), self._unanswered.pop(place, 0)
+        there = await self._read_again(place)
+        after = self._stored.get(place)
+        if after is None:
+            is_taken = self._told.get(place) == "taken"
+            return Written(outcome=Outcome.TAKEN if is_taken else Outcome.OVERTAKEN)
+        if after.digest in (before.digest if before is not None else 0, unanswered):
+            return Written(outcome=Outcome.OVERTAKEN)
+        self._metrics.checkpoint_conflict("foreign")
+        return Written(outcome=Outcome.OVERTAKEN, found=there)
+
+    async def _read_again(self, place: Place) -> Found | None:
+        """What is stored now; None if it is gone, can't be read, or is another container's."""
+        key, container = place
+        name = object_name(key, container)
+        self._stored.pop(place, None)
+        # A list needs no permission that loading doesn't need.
+        listing = await self._client.list(
+            STORED, namespace=key.namespace, field_selector=f"metadata.name={name}"
+        )
+        if not listing.items:
+            if listing.skipped:
+                self._say(place, "taken")  # its spec is none at all
+            return None
+        checkpoint = listing.items[0]
+        if place_of(checkpoint) != place:
+            self._say(place, "taken")
+            return None
+        return self._take_note(checkpoint)
+
+    # Read
+
+    async def _list(self, namespace: str) -> tuple[StoredCheckpoint, ...]:
+        return (await self._client.list(STORED, namespace=namespace)).items
+
+    def _take_note(self, checkpoint: StoredCheckpoint) -> Found | None:
+        """What a checkpoint says, None if that is garbage; remembers that it is there."""
+        place = key, container = place_of(checkpoint)
+        meta = checkpoint.metadata
+        annotations = meta.annotations or {}
+        found, digest = None, 0
+        try:
+            status = status_of(checkpoint)
+            history = decode(status)
+        except DecodeError as error:
+            extra = {"checkpoint": name_of(checkpoint), "why": str(error)}
+            logger.warning("checkpoint not loaded, the next one will replace it", extra=extra)
+        else:
+            windows = _windows(checkpoint, annotations.get(ANNOTATION), status)
+            digest = _digest(status, windows)
+            updated = status.last_update_time
+            found = Found(
+                vpa=key, container=container, history=history, windows=windows, updated=updated
+            )
+        if meta.name == object_name(key, container):
+            self._stored[place] = _Stored(
+                version=meta.resource_version,
+                digest=digest,
+                extent=None if found is None else Extent.of(found.history),
+                annotations=_noted(annotations),
+            )
+        return found
+
+    def _say(self, place: Place, trouble: str) -> None:
+        """Count it, and one line when it begins."""
+        self._metrics.checkpoint_conflict(trouble)
+        if self._told.get(place) == trouble:
+            return
+        self._told[place] = trouble
+        key, container = place
+        extra = {"checkpoint": f"{key.namespace}/{object_name(key, container)}"}
+        logger.warning(_LINES[trouble], extra=extra)
 
 
-def _digest(status: CheckpointStatus) -> int:
+class _Content(NamedTuple):
+    """What is sent."""
+
+    history: History
+    status: CheckpointStatus
+    windows: bytes
+    drafted: int
+
+    @property
+    def digest(self) -> int:
+        return _digest(self.status, self.windows)
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        if self.windows == NONE:
+            return {}
+        return {ANNOTATION: annotation(self.windows, self.status)}
+
+
+_UNANSWERED = (UnreachableError, ServerError, DecodeError)
+_LINES = {
+    "less": "checkpoint would have known less, what is stored was kept with it",
+    "taken": "checkpoint not written, it is another container's",
+    "unreadable": "checkpoint that could not be read was replaced",
+}
+
+
+def _annotate(there: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Operation]:
+    """Put our annotation in or out; others stay."""
+    path = pointer("metadata", "annotations", ANNOTATION)
+    if wanted and there:
+        yield add(path, wanted[ANNOTATION])
+    elif wanted:
+        yield add("/metadata/annotations", wanted)
+    elif ANNOTATION in there:
+        yield remove(path)
+
+
+def _noted(annotations: Mapping[str, str]) -> Mapping[str, str]:
+    """Which annotations are there; what they say is long."""
+    return dict.fromkeys(annotations, "")
+
+
+def _windows(checkpoint: StoredCheckpoint, text: str | None, status: CheckpointStatus) -> bytes:
+    """The running windows in its annotation, if they are of the status that is there."""
+    if text is None:
+        return NONE
+    try:
+        return windows_of(text, status) or NONE
+    except DecodeError as error:
+        extra = {"checkpoint": name_of(checkpoint), "why": str(error)}
+        logger.warning("running memory windows of a checkpoint not loaded", extra=extra)
+        return NONE
+
+
+def _digest(status: CheckpointStatus, windows: bytes) -> int:
     """A number that is the same for the same content, whatever its date and its order."""
     undated = msgspec.structs.replace(status, last_update_time=None)
-    return hash(_encoder.encode(undated))
-
-
-def _name(checkpoint: VerticalPodAutoscalerCheckpoint) -> str:
-    return f"{checkpoint.metadata.namespace}/{checkpoint.metadata.name}"
+    return hash((_encoder.encode(undated), windows))

@@ -24,6 +24,7 @@ from fake_api import FakeApi, listing
 from recommender import buckets
 from recommender_harness import (
     METRICS,
+    NEW_CHECKPOINT,
     checkpoint_of,
     conditions,
     prepare,
@@ -176,7 +177,7 @@ async def test_history_comes_from_a_real_server_that_was_away_at_first(tmp_path:
             async with prometheus(data, port):
                 await history_is_there(api)  # at the third attempt, if the server is slow to start
                 await process.logged("history from Prometheus is complete")
-                await api.asked(WEB)
+                await api.asked(NEW_CHECKPOINT)
             assert target(api)["cpu"] == HALF_A_CORE
             kept = written(api, WEB)
             _, metrics = await process.get("/metrics")

@@ -14,6 +14,7 @@ from recommender_harness import (
     CHECKPOINTS,
     HISTOGRAM,
     METRICS,
+    NEW_CHECKPOINT,
     START,
     WEB,
     checkpoint,
@@ -182,7 +183,9 @@ async def test_a_slow_answer_holds_up_no_other_write(slow: str) -> None:
         )
         api.on(METRICS, listing(usage(), usage("db-1")))
         api.on(slow, Reply(chunks=[b"{"], hold=True))
+        api.on(CHECKPOINTS, listing(checkpoint("db"), checkpoint()))
         async with running(api) as process, asyncio.TaskGroup() as group:
+            process.clock.forward(LONGEST_LAG)
             cycle = group.create_task(process.cycle())
             await api.asked(slow)
             for name in ("web", "db"):  # of the same VPA as well: statuses wait for no checkpoint
@@ -205,7 +208,7 @@ async def test_a_lasting_refusal_is_told_once_and_so_is_its_end(
         )
         for name in ("db", "web"):
             api.on(status_of(name), status(403, "Forbidden", "no permission"))
-            api.on(checkpoint_of(f"{name}-app"), status(403, "Forbidden", "no permission"))
+        api.on(NEW_CHECKPOINT, status(403, "Forbidden", "no permission"))
         async with running(api) as process:
             for _ in range(3):
                 await process.cycle()
@@ -217,21 +220,10 @@ async def test_a_lasting_refusal_is_told_once_and_so_is_its_end(
             assert (first["count"], first["vpa"], first["error"]) == (2, "shop/db", "no permission")
             for name in ("db", "web"):
                 api.on(status_of(name), Reply(body=named(name)))
-                api.on(checkpoint_of(f"{name}-app"), Reply(body=named(f"{name}-app")))
+            api.on(NEW_CHECKPOINT, Reply(status=201, body=named("web-app")))
             await process.cycle()
         told_last = sorted(record.getMessage() for record in caplog.records[2:])
         assert told_last == ["every checkpoint is written again", "every status is written again"]
-
-
-async def test_a_checkpoint_of_another_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    async with FakeApi() as api:
-        prepare(api)
-        api.on(checkpoint_of("web-app"), status(422, "Invalid", "testing value failed"))
-        async with running(api) as process:
-            for _ in range(3):
-                await process.cycle()
-                api.on(METRICS, listing(usage(at=process.clock.forward(timedelta(minutes=1)))))
-        assert caplog.text.count("it may be another container's") == 1
 
 
 async def test_a_policy_that_cannot_be_read_is_told_once(caplog: pytest.LogCaptureFixture) -> None:

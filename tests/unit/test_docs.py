@@ -117,6 +117,7 @@ CITED = re.compile(r"\b[ADQ]\d{1,2}\b")
 
 CYCLE, RESIZE = "tests/unit/updater/test_cycle.py", "tests/unit/updater/test_resize.py"
 RECOMMENDER, UPDATER = "tests/shell/test_recommender_cycle.py", "tests/shell/test_updater_cycle.py"
+STORE = "tests/shell/test_checkpoint_store.py"
 TROUBLE = "tests/shell/test_recommender_trouble.py"
 OOM, WEBHOOK = "tests/unit/recommender/test_oom.py", "tests/unit/admission/test_webhook.py"
 HEALTH = "tests/unit/common/runtime/test_health.py"
@@ -143,6 +144,8 @@ SHOWN_IN = {
         "tests/unit/recommender/test_retirement.py",
         "test_each_hour_has_its_row_and_each_row_goes_a_lifetime_later",
     ),
+    "X85": (STORE, "test_what_is_written_never_knows_less"),
+    "X86": (RECOMMENDER, "test_a_server_that_knows_no_vpas_yet_costs_no_checkpoint"),
     "X34": ("tests/unit/admission/test_app.py", "negative: the API server would refuse the pod"),
     "X59": (
         "tests/unit/admission/test_fuzzed_reviews.py",

@@ -15,6 +15,7 @@ from recommender.rows import Ints
 
 DAY = timedelta(days=1)
 START = datetime(2026, 1, 1, tzinfo=UTC)
+START_AT = instant(START)
 
 
 def ints(*values: int) -> Ints:
@@ -25,7 +26,10 @@ def at(**after: float) -> int:
     return instant(START + timedelta(**after))
 
 
-def histogram(*samples: tuple[int, float, int], table: Buckets = buckets.CPU) -> Histograms:
+Weighed = tuple[int, float, int]  # amount, weight, time
+
+
+def histogram(*samples: Weighed, table: Buckets = buckets.CPU) -> Histograms:
     """One row with samples of (amount, weight, time)."""
     found = Histograms(table, DAY)
     row = found.new()
@@ -185,3 +189,63 @@ def test_the_order_of_merging_does_not_matter(parts: list[list[tuple[int, int]]]
     # What falls below a bucket's threshold on the way may be lost in one order only.
     np.testing.assert_allclose(merged[0].weights[0], merged[1].weights[0], rtol=1e-9, atol=1e-3)
     assert merged[0].reference[0] == merged[1].reference[0]
+
+
+def both(one: Histograms, other: Histograms) -> Histograms:
+    """What both know together."""
+    found = one.copy(ints(0))
+    found.merge(ints(0), one.rest(ints(0), other, ints(0)), ints(0))
+    return found
+
+
+SEEN = tuple((100 + 40 * hour, 1.0, at(hours=hour)) for hour in range(30))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "want"),
+    [
+        pytest.param((), (), (), id="nobody knows anything"),
+        pytest.param(SEEN, (), SEEN, id="they know nothing"),
+        pytest.param((), SEEN, SEEN, id="we know nothing"),
+        pytest.param(SEEN, SEEN, SEEN, id="the same counts once"),
+        pytest.param(SEEN, SEEN[:20], SEEN, id="we saw more"),
+        pytest.param(SEEN[:20], SEEN, SEEN, id="they saw more"),
+        pytest.param(SEEN[:20], SEEN[10:], SEEN, id="each saw a part, with an overlap"),
+        pytest.param(SEEN[:10], SEEN[20:], (*SEEN[:10], *SEEN[20:]), id="different days"),
+    ],
+)
+def test_what_two_know_together_counts_once(
+    ours: tuple[Weighed, ...], theirs: tuple[Weighed, ...], want: tuple[Weighed, ...]
+) -> None:
+    one, other, expected = (histogram(*samples) for samples in (ours, theirs, want))
+    found = both(one, other)
+    expected.shift(ints(0), found.reference[:1])
+    assert found.weights[0] == pytest.approx(expected.weights[0], rel=1e-9, abs=1e-3)
+    assert found.total[0] == pytest.approx(expected.total[0], rel=1e-9, abs=1e-3)
+    assert both(found, other).total[0] == found.total[0]  # once more adds nothing
+
+
+def test_rounding_in_a_checkpoint_adds_nothing_however_often_it_comes_back() -> None:
+    one = histogram(*SEEN, (5000, 0.001, START_AT), (50, 300.0, START_AT))
+    known = one.copy(ints(0))
+    for _ in range(100):
+        stored = histogram()
+        stored.load(0, known.save(ints(0))[0])
+        known = both(known, stored)
+    assert known.weights[0].tolist() == one.weights[0].tolist()
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 10**6), st.floats(0.1, 50), st.integers(0, 10**12))),
+    st.lists(st.tuples(st.integers(1, 10**6), st.floats(0.1, 50), st.integers(0, 10**12))),
+)
+@settings(max_examples=50, deadline=None)
+def test_together_nobody_knows_less(ours: list[Weighed], theirs: list[Weighed]) -> None:
+    one, other = (
+        histogram(*((amount, weight, START_AT + after) for amount, weight, after in samples))
+        for samples in (ours, theirs)
+    )
+    found = both(one, other)
+    for each in (one, other):
+        each.shift(ints(0), np.maximum(each.reference, found.reference)[:1])
+        assert found.total[0] >= each.total[0] * (1 - 1e-9)

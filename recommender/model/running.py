@@ -1,0 +1,154 @@
+"""Memory windows that are running, from one process to the next.
+
+The next process goes on with a window where the last one left it: its peak counts, and a higher
+sample replaces it, as if nothing had happened. The window of a pod that went in the meantime ends;
+its peak stays, as it does where a pod goes while we watch.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from recommender.instants import AHEAD, NEVER, span
+from recommender.model.aggregates import MEMORY_WEIGHT
+from recommender.model.keys import VpaKey
+from recommender.model.memory_peaks import MAX_AMOUNT
+from recommender.model.pods import NOWHERE, pod_number
+from recommender.model.usage import Group, OpenPeaks, Usage
+
+MOST_BYTES = int(MAX_AMOUNT)
+
+_LATE = np.iinfo(np.int64).max // 2
+_NO_KILL = 1  # of last_oom: a window was left, and no kill was looked at in it
+
+
+class RunningWindow(NamedTuple):
+    """The running window of a container in one pod."""
+
+    pod: int  # see pod_number
+    end: int  # instant
+    peak: int  # bytes, from usage
+    oom_peak: int  # bytes, from OOM kills
+    last_oom: int  # instant of the latest kill that was looked at, 0 if there was none
+
+
+def running_windows(
+    usage: Usage, groups: Sequence[Group], peaks: OpenPeaks
+) -> list[list[RunningWindow]]:
+    """The windows that run in each group: what :meth:`Usage.without_peaks` leaves out."""
+    rows, targets = usage.open_in(groups, peaks)
+    containers = usage.containers
+    columns = (
+        containers.pod[rows],
+        containers.window_end[rows],
+        containers.peak[rows],
+        containers.oom_peak[rows],
+        containers.last_oom[rows],
+    )
+    found: list[list[RunningWindow]] = [[] for _ in groups]
+    values = zip(*(column.tolist() for column in columns), strict=True)
+    for target, window in zip(targets.tolist(), map(RunningWindow._make, values), strict=True):
+        found[target].append(window)
+    return found
+
+
+class Left(NamedTuple):
+    """The windows that another process left of a VPA's container."""
+
+    vpa: VpaKey
+    container: str
+    windows: Sequence[RunningWindow]
+
+
+class Resuming:
+    """Lets containers go on with windows that another process left.
+
+    To be made anew whenever pods have come.
+    """
+
+    def __init__(self, usage: Usage) -> None:
+        self._usage = usage
+        self._pods = {pod_number(pod.uid): pod for pod in usage.pods.values()}
+        self.ignored = 0  # windows that end later than any that begins now: they are none of ours
+
+    def resume(self, left: Iterable[Left], now: int) -> None:
+        """Let these windows go on; ``now`` is an instant.
+
+        Of a container that has a window by now, this takes over the higher peak: it is the same
+        time that both tell of.
+        """
+        begun: dict[int, RunningWindow] = {}
+        known: list[tuple[int, RunningWindow]] = []
+        gone: list[tuple[int, RunningWindow]] = []
+        for one in left:
+            loaded = self._usage.autoscalers[one.vpa].loaded.get(one.container)
+            for window in one.windows:
+                row = self._row(one, window)
+                if row is None:
+                    if loaded is not None and window.end <= now + self._longest:
+                        gone.append((loaded, window))
+                elif window.end > now + self._longest_of(row):
+                    self.ignored += 1
+                elif row in begun or self._usage.containers.window_end[row] != NEVER:
+                    known.append((row, window))
+                else:
+                    begun[row] = window
+        self._begin(begun)
+        for row, window in known:
+            self._raise(row, window)
+        self._add(gone)
+
+    def _row(self, left: Left, window: RunningWindow) -> int | None:
+        """Of the container; None if the pod is gone."""
+        pod = self._pods.get(window.pod)
+        if pod is None or pod.key.namespace != left.vpa.namespace:
+            return None
+        return pod.containers.get(left.container)
+
+    @property
+    def _longest(self) -> int:
+        return span(self._usage.defaults.interval + AHEAD)
+
+    def _longest_of(self, row: int) -> int:
+        """How long a window of the container may last from now on."""
+        usage = self._usage
+        aggregate = usage.containers.aggregate[row]
+        if aggregate == NOWHERE:
+            return -_LATE  # it begins anew
+        return int(usage.aggregates.interval[aggregate]) + span(AHEAD)
+
+    def _begin(self, begun: Mapping[int, RunningWindow]) -> None:
+        if not begun:
+            return
+        containers, memory = self._usage.containers, self._usage.aggregates.memory
+        rows = np.fromiter(begun, dtype=np.int64)
+        _, ends, peaks, oom_peaks, last_ooms = np.array(list(begun.values()), dtype=np.int64).T
+        containers.window_end[rows] = ends
+        containers.peak[rows] = peaks
+        containers.oom_peak[rows] = oom_peaks
+        containers.last_oom[rows] = np.maximum(last_ooms, _NO_KILL)
+        highest = np.maximum(peaks, oom_peaks)
+        memory.add(containers.aggregate[rows], highest, ends, MEMORY_WEIGHT)
+
+    def _raise(self, row: int, window: RunningWindow) -> None:
+        containers, memory = self._usage.containers, self._usage.aggregates.memory
+        rows = np.array([row])
+        before = np.maximum(containers.peak[rows], containers.oom_peak[rows])
+        containers.peak[rows] = np.maximum(containers.peak[rows], window.peak)
+        containers.oom_peak[rows] = np.maximum(containers.oom_peak[rows], window.oom_peak)
+        containers.last_oom[rows] = np.maximum(containers.last_oom[rows], window.last_oom)
+        after = np.maximum(containers.peak[rows], containers.oom_peak[rows])
+        if after > before:
+            aggregates, ends = containers.aggregate[rows], containers.window_end[rows]
+            memory.subtract(aggregates, before, ends, MEMORY_WEIGHT)
+            memory.add(aggregates, after, ends, MEMORY_WEIGHT)
+
+    def _add(self, gone: Sequence[tuple[int, RunningWindow]]) -> None:
+        """What pods that are gone had is history, as that of pods that go later."""
+        if not gone:
+            return
+        rows = np.array([row for row, _ in gone], dtype=np.int64)
+        _, ends, peaks, oom_peaks, _ = np.array([one for _, one in gone], dtype=np.int64).T
+        memory = self._usage.aggregates.memory
+        memory.add(rows, np.maximum(peaks, oom_peaks), ends, MEMORY_WEIGHT)

@@ -1,0 +1,54 @@
+"""Checkpoints as they are stored: whose each is, and a history that may be garbage.
+
+Source: recommender.md 1.4.
+"""
+
+import msgspec
+
+from common.api.autoscaling import CheckpointSpec, CheckpointStatus
+from common.api.base import Wire
+from common.api.meta import ObjectMeta
+from common.errors import DecodeError
+from common.kube.endpoints import CHECKPOINTS, Endpoint
+from recommender.model.keys import VpaKey
+
+Place = tuple[VpaKey, str]
+"""A VPA's container: what a checkpoint is about."""
+
+
+class StoredCheckpoint(Wire, frozen=True, kw_only=True):
+    """A checkpoint whose status isn't decoded yet."""
+
+    metadata: ObjectMeta
+    spec: CheckpointSpec = CheckpointSpec()
+    status: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+STORED = Endpoint(
+    CHECKPOINTS.group, CHECKPOINTS.version, CHECKPOINTS.resource, CHECKPOINTS.kind, StoredCheckpoint
+)
+
+_decoder = msgspec.json.Decoder(CheckpointStatus)
+
+
+def status_of(checkpoint: StoredCheckpoint) -> CheckpointStatus:
+    """What it says.
+
+    Raises:
+        DecodeError: that has another shape.
+    """
+    try:
+        return _decoder.decode(checkpoint.status)
+    except msgspec.DecodeError as error:
+        raise DecodeError(str(error)) from error
+
+
+def place_of(checkpoint: StoredCheckpoint) -> Place:
+    """Whose it is: the spec tells, not the name (Q6)."""
+    spec = checkpoint.spec
+    return VpaKey(checkpoint.metadata.namespace, spec.vpa_object_name), spec.container_name
+
+
+def name_of(checkpoint: StoredCheckpoint) -> str:
+    """Its name, for the log."""
+    return f"{checkpoint.metadata.namespace}/{checkpoint.metadata.name}"
