@@ -5,14 +5,14 @@ import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 from aiohttp import web
 
 from common.kube.client import KubeClient
 from common.kube.connection import Connection, Credentials
+from loopback import LoopbackServer
 
 
 class Hasty(random.Random):
@@ -78,16 +78,15 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-class FakeApi:
+class FakeApi(LoopbackServer):
     """Answers by method and path; the last reply of a path is given for ever."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.requests: list[Request] = []
         self._replies: dict[str, deque[Reply]] = {}
         self._ended = asyncio.Event()
-        self._runner: web.AppRunner | None = None
         self._arrived = asyncio.Condition()
-        self.port = 0
 
     def on(self, route: str, *replies: Reply) -> None:
         """``route`` is ``GET /path``; watches are ``WATCH /path``."""
@@ -105,39 +104,19 @@ class FakeApi:
         wanted = [each for each in self.requests if f"{each.method} {each.path}" == route]
         return wanted[-1]
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.stop()
-
     async def start(self) -> None:
-        """Listen; the second time on the same port."""
-        application = web.Application()
-        application.router.add_route("*", "/{path:.*}", self._answer)
         self._ended.clear()
-        self._runner = web.AppRunner(application, shutdown_timeout=0.1)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
-        self.port = self._runner.addresses[0][1]
+        await super().start()
 
     async def stop(self) -> None:
         self._ended.set()
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        await super().stop()
 
     def client(self, *, credentials: Credentials | None = None, qps: float = 0.0) -> KubeClient:
         connection = Connection(f"http://127.0.0.1:{self.port}", credentials=credentials)
         return KubeClient(connection, user_agent="test", qps=qps, burst=1.0, rng=Hasty())
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
+    async def answer(self, request: web.Request) -> web.StreamResponse:
         method = "WATCH" if request.query.get("watch") else request.method
         seen = Request(
             method=method,

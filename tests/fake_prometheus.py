@@ -5,11 +5,12 @@ import re
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 from aiohttp import web
+
+from loopback import LoopbackServer
 
 _NAMESPACE = re.compile(r'amespace="([^"]*)"')
 
@@ -43,51 +44,29 @@ class Asked:
         return [start + number * step for number in range(round((end - start) / step) + 1)]
 
 
-class FakePrometheus:
+class FakePrometheus(LoopbackServer):
     """Answers the recommender's queries; an asynchronous context manager."""
 
+    route = "/api/v1/{kind}"
+
     def __init__(self, *containers: Steady) -> None:
+        super().__init__()
         self.containers = containers
         self.asked: list[Asked] = []
         self.replies: deque[web.Response] = deque()  # what is answered first, whatever is asked
         self.refused: dict[str, Callable[[], web.Response]] = {}  # by namespace, for ever
         self.go = asyncio.Event()  # nothing is answered before
         self.go.set()
-        self._runner: web.AppRunner | None = None
-        self.port = 0
 
     @property
     def address(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.stop()
-
-    async def start(self) -> None:
-        """Listen; the second time on the same port."""
-        application = web.Application()
-        application.router.add_route("*", "/api/v1/{kind}", self._answer)
-        self._runner = web.AppRunner(application, shutdown_timeout=0.1)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
-        self.port = self._runner.addresses[0][1]
-
     async def stop(self) -> None:
         self.go.set()
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        await super().stop()
 
-    async def _answer(self, request: web.Request) -> web.Response:
+    async def answer(self, request: web.Request) -> web.Response:
         form = await request.post() if request.method == "POST" else request.query
         asked = Asked(
             method=request.method,

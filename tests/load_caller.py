@@ -2,13 +2,14 @@
 
 import asyncio
 import gzip
-from collections.abc import AsyncIterator, Mapping, MutableMapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+import asgi
 from common.api.core import Pod
 from common.kube.endpoints import PODS, Endpoint
 from common.runtime.clock import SystemClock
@@ -43,19 +44,11 @@ class Caller:
         content_type: str = "application/json",
         **headers: str,
     ) -> Answer:
-        chunks: list[Mapping[str, Any]] = []
-
-        async def receive() -> MutableMapping[str, Any]:
-            return {"type": "http.request", "body": msgspec.json.encode(body)}
-
-        async def send(message: Mapping[str, Any]) -> None:
-            chunks.append(message)
-
-        await self.api(scope_of(method, path, content_type, headers), receive, send)
-        sent = b"".join(chunk.get("body", b"") for chunk in chunks)
-        if (b"content-encoding", b"gzip") in chunks[0]["headers"]:
-            sent = gzip.decompress(sent)
-        return Answer(chunks[0]["status"], sent)
+        named = {"content-type": content_type, **headers}
+        sent = [msgspec.json.encode(body)]
+        heard = await asgi.call(self.api, asgi.scope_of(method, path, named), asgi.pieces(*sent))
+        packed = ("content-encoding", "gzip") in heard.headers
+        return Answer(heard.status, gzip.decompress(heard.body) if packed else heard.body)
 
     async def patch(self, path: str, *operations: tuple[str, str, Any]) -> Answer:
         body = [{"op": op, "path": at, "value": value} for op, at, value in operations]
@@ -63,36 +56,11 @@ class Caller:
 
     @asynccontextmanager
     async def watching(self, path: str) -> AsyncIterator[asyncio.Queue[Any]]:
-        events: asyncio.Queue[Any] = asyncio.Queue()
-        gone = asyncio.Event()
-
-        async def receive() -> MutableMapping[str, Any]:
-            await gone.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message: Mapping[str, Any]) -> None:
-            for line in message.get("body", b"").splitlines():
-                events.put_nowait(msgspec.json.decode(line))
-
-        scope = scope_of("GET", path, "", {})
+        watch = asgi.Watching(self.api, asgi.scope_of("GET", path, {}))
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.api(scope, receive, send))
-            yield events
-            gone.set()
-
-
-def scope_of(
-    method: str, path: str, content_type: str, headers: Mapping[str, str]
-) -> Mapping[str, Any]:
-    place, _, query = path.partition("?")
-    named = {"content-type": content_type, **{k.replace("_", "-"): v for k, v in headers.items()}}
-    return {
-        "type": "http",
-        "method": method,
-        "path": place,
-        "query_string": query.encode(),
-        "headers": [(name.encode(), value.encode()) for name, value in named.items()],
-    }
+            group.create_task(watch.run())
+            yield watch.events
+            watch.leave()
 
 
 def calling(settings: Settings = SMALL) -> Caller:

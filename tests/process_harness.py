@@ -25,6 +25,7 @@ from common.kube.cache import Cache
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import DEPLOYMENTS, MUTATING_WEBHOOKS, PODS, VPAS, Endpoint, Permission
 from component import LOOPBACK, Process, free_port, start_process, webhook_flags
+from relay import Relay, Streams
 from sandbox.apiserver.audit import Entry
 from sandbox.cluster import Cluster, running_cluster
 from sandbox.scenario import Scenario, parse_scenario
@@ -74,66 +75,36 @@ usage:
 """)
 
 
-class Gate:
+class Gate(Relay):
     """A relay to the API server; TLS goes through it unseen."""
 
     def __init__(self, target: int) -> None:
+        super().__init__(self._to_api_server, self._as_it_flows)
         self._target = target
-        self._server: asyncio.Server | None = None
-        self._transports: set[asyncio.WriteTransport] = set()
-        self._relays: set[asyncio.Task[None]] = set()
         self._flowing = asyncio.Event()
         self._flowing.set()
-        self.port = 0
         self.held = 0  # connections that ask, and get no answer
 
     async def open(self) -> None:
-        """Listen; the second time on the same port."""
         self._flowing.set()
-        self._server = await asyncio.start_server(self._relay, LOOPBACK, self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
+        await super().open()
 
     async def shut(self) -> None:
-        """Refuse new connections, and cut those that are there."""
-        assert self._server is not None
-        self._server.close()
-        for transport in list(self._transports):
-            transport.abort()
         self._flowing.set()
-        await asyncio.gather(*self._relays)
+        await super().shut()
 
     def freeze(self) -> None:
         """Take everything and answer nothing, as a host does that hangs."""
         self.held = 0
         self._flowing.clear()
 
-    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        here = asyncio.current_task()
-        assert here is not None
-        self._relays.add(here)
-        there_reader, there_writer = await asyncio.open_connection(LOOPBACK, self._target)
-        transports = {writer.transport, there_writer.transport}
-        self._transports |= transports
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._pump(reader, there_writer, asks=1))
-            group.create_task(self._pump(there_reader, writer, asks=0))
-        self._transports -= transports
-        self._relays.discard(here)
+    async def _to_api_server(self) -> Streams:
+        return await asyncio.open_connection(LOOPBACK, self._target)
 
-    async def _pump(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, asks: int
-    ) -> None:
-        try:
-            while chunk := await reader.read(2**16):
-                if not self._flowing.is_set():
-                    self.held += asks
-                    await self._flowing.wait()
-                writer.write(chunk)
-                await writer.drain()
-        except ConnectionError:
-            pass
-        finally:
-            writer.close()
+    async def _as_it_flows(self, asks: bool) -> None:  # noqa: FBT001 - as a relay calls it
+        if not self._flowing.is_set():
+            self.held += asks
+            await self._flowing.wait()
 
 
 @dataclass

@@ -1,10 +1,10 @@
 """The nodes, bounds and pods that the recorded requests met, and the way to an API server."""
 
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
+import asgi
 from recorded_cases import Recorded
 from sandbox.apiserver.server import ApiServer
 from sandbox.objects.resources import LIMIT_RANGES, NAMESPACES, NODES
@@ -127,27 +127,6 @@ async def call(
     content_type: str = "application/json",
 ) -> tuple[int, dict[str, str], Any]:
     """One request without a network; returns status, headers and the decoded body."""
-    url = urlsplit(path)
-    scope = {
-        "type": "http",
-        "method": method,
-        "path": url.path,
-        "raw_path": url.path.encode(),
-        "query_string": url.query.encode(),
-        "headers": [
-            (b"authorization", f"Bearer {token}".encode()),
-            (b"content-type", content_type.encode()),
-        ],
-    }
-    messages: list[Any] = []
-
-    async def receive() -> Any:
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    async def send(message: Any) -> None:
-        messages.append(message)
-
-    await api(scope, receive, send)
-    headers = {name.decode().lower(): value.decode() for name, value in messages[0]["headers"]}
-    content = b"".join(one.get("body", b"") for one in messages[1:])
-    return messages[0]["status"], headers, msgspec.json.decode(content)
+    sent = {"authorization": f"Bearer {token}", "content-type": content_type}
+    heard = await asgi.call(api, asgi.scope_of(method, path, sent), asgi.pieces(body))
+    return heard.status, dict(heard.headers), msgspec.json.decode(heard.body)

@@ -1,6 +1,5 @@
 """A client of the sandbox's API server without a network: requests go into the ASGI app."""
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 import msgspec
 import yaml
 
+import asgi
 from sandbox.apiserver.auth import ADMIN
 from sandbox.apiserver.server import ApiServer
 from sandbox.objects.store import Store
@@ -64,7 +64,6 @@ class Api:
 
     async def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
         """Send one request; a body that isn't bytes is sent as JSON. ``_`` in names is ``-``."""
-        raw_path, _, query = path.partition("?")
         encoded = body if isinstance(body, bytes) else msgspec.json.encode(body)
         sent = {
             "authorization": f"Bearer {self.token}",
@@ -72,36 +71,12 @@ class Api:
             "user-agent": "test/1.0",
             **{name.replace("_", "-"): value for name, value in headers.items()},
         }
-        messages: list[Mapping[str, Any]] = []
-        bodies = iter([{"type": "http.request", "body": b"" if body is None else encoded}])
-
-        async def receive() -> Mapping[str, Any]:
-            for message in bodies:
-                return message
-            await asyncio.Event().wait()
-            raise AssertionError
-
-        async def send(message: Mapping[str, Any]) -> None:
-            messages.append(message)
-
-        scope = {
-            "type": "http",
-            "method": method,
-            "raw_path": raw_path.encode(),
-            "query_string": query.encode(),
-            "headers": [(k.encode(), v.encode()) for k, v in sent.items()],
-        }
-        await self.server(scope, receive, send)
-        start, *rest = messages
-        found = [(k.decode(), v.decode()) for k, v in start["headers"]]
+        pieces = asgi.pieces(b"" if body is None else encoded)
+        heard = await asgi.call(self.server, asgi.scope_of(method, path, sent), pieces)
         merged: dict[str, str] = {}
-        for name, value in found:
-            merged[name.lower()] = (
-                f"{merged[name.lower()]}\n{value}" if name.lower() in merged else value
-            )
-        return Answer(
-            status=start["status"], headers=merged, body=b"".join(m["body"] for m in rest)
-        )
+        for name, value in heard.headers:
+            merged[name] = f"{merged[name]}\n{value}" if name in merged else value
+        return Answer(status=heard.status, headers=merged, body=heard.body)
 
     async def make(self, path: str, body: Mapping[str, Any]) -> Any:
         """Create an object that must be accepted; returns it."""

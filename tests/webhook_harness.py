@@ -8,6 +8,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+import asgi
 from admission.app import Match, Policy, Webhook
 from admission.metrics import Metrics
 from common.api.core import LimitRangeSpec
@@ -61,32 +62,17 @@ class Harness:
         body: bytes,
         *,
         content_type: str = "application/json",
-        pieces: Sequence[Mapping[str, Any]] | None = None,
+        pieces: Sequence[asgi.Message] | None = None,
         method: str = "POST",
         path: str = "/",
         query: str = "timeout=30s",
     ) -> tuple[int, bytes]:
         """HTTP status and body of the answer; ``pieces`` replaces the body's one message."""
-        waiting = list(pieces or [{"type": "http.request", "body": body, "more_body": False}])
-        sent: list[Mapping[str, Any]] = []
-
-        async def receive() -> Mapping[str, Any]:
-            return waiting.pop(0) if waiting else {"type": "http.disconnect"}
-
-        async def send(message: Mapping[str, Any]) -> None:
-            sent.append(message)
-
-        headers = [(b"content-type", content_type.encode())] if content_type else []
-        scope = {
-            "type": "http",
-            "method": method,
-            "path": path,
-            "query_string": query.encode(),
-            "headers": headers,
-        }
-        await self.app(scope, receive, send)
-        start, *rest = sent
-        return start["status"], b"".join(message["body"] for message in rest)
+        headers = {"content-type": content_type} if content_type else {}
+        scope = asgi.scope_of(method, f"{path}?{query}", headers)
+        messages = [*(pieces or asgi.pieces(body)), {"type": asgi.DISCONNECT}]
+        heard = await asgi.call(self.app, scope, messages)
+        return heard.status, heard.body
 
     async def review(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The ``response`` to a request, with the patch decoded."""

@@ -1,6 +1,7 @@
 """Whatever happens to the API server or to a replica of the webhook, pods are created."""
 
 import asyncio
+import contextlib
 import itertools
 import re
 from collections.abc import AsyncIterator
@@ -17,6 +18,7 @@ from common.kube.client import PatchType
 from common.kube.endpoints import MUTATING_WEBHOOKS, PODS, REPLICA_SETS, VPAS
 from component import LOOPBACK, Process, free_port
 from process_harness import World, world
+from relay import Relay, Streams
 from robots import ROBOTS, define_robots, robot
 from sandbox.apiserver.faults import ApiFault, Calls, Effect
 from workloads import NAMESPACE, autoscaler, deploy
@@ -143,55 +145,27 @@ async def test_a_registration_that_somebody_deletes_or_changes_is_put_right(tmp_
         assert it.calls(MUTATING_WEBHOOKS.resource, "delete") == []
 
 
-class Balancer:
+class Balancer(Relay):
     """One address for several replicas: each connection goes to the next that takes it."""
 
     def __init__(self, *ports: int) -> None:
+        super().__init__(self._to_the_next)
         self._ports = itertools.cycle(ports)
         self._replicas = len(ports)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.port = 0
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        server = await asyncio.start_server(self._serve, LOOPBACK, 0)
-        self.port = server.sockets[0].getsockname()[1]
+        await self.open()
         try:
             yield
         finally:
-            server.close()
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self.shut()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        here = asyncio.current_task()
-        assert here is not None
-        self._tasks.add(here)
-        try:
-            for _ in range(self._replicas):
-                try:
-                    there = await asyncio.open_connection(LOOPBACK, next(self._ports))
-                except ConnectionRefusedError:
-                    continue
-                async with asyncio.TaskGroup() as group:
-                    group.create_task(_pump(reader, there[1]))
-                    group.create_task(_pump(there[0], writer))
-                return
-        finally:
-            writer.transport.abort()
-            self._tasks.discard(here)
-
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while chunk := await reader.read(2**16):
-            writer.write(chunk)
-            await writer.drain()
-    except ConnectionError:
-        pass
-    finally:
-        writer.close()
+    async def _to_the_next(self) -> Streams:
+        for _ in range(self._replicas):
+            with contextlib.suppress(ConnectionRefusedError):
+                return await asyncio.open_connection(LOOPBACK, next(self._ports))
+        raise ConnectionRefusedError
 
 
 class Load:

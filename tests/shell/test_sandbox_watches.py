@@ -4,10 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-import msgspec
 import pytest
 
-from sandbox.apiserver.server import ApiServer
+from asgi import Watching, scope_of
 from sandbox.virtual_time import run
 from sandbox_client import Api, api_server, pod
 
@@ -122,45 +121,15 @@ async def test_parameters_that_can_not_be_read(api: Api) -> None:
     assert (any_word.status, any_word.lines) == (200, [])
 
 
-class Reader:
-    """Reads a watch as a client does, line by line, until it leaves."""
-
-    def __init__(self, api: Api, query: str) -> None:
-        self._server: ApiServer = api.server
-        self._token = api.token
-        self._query = query
-        self._left = asyncio.Event()
-        self.events: asyncio.Queue[Any] = asyncio.Queue()
-        self.ended = False
-
-    async def run(self) -> None:
-        async def receive() -> dict[str, Any]:
-            await self._left.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message: Any) -> None:
-            for line in message.get("body", b"").splitlines():
-                self.events.put_nowait(msgspec.json.decode(line))
-
-        await self._server(
-            {
-                "type": "http",
-                "method": "GET",
-                "raw_path": PODS.encode(),
-                "query_string": f"watch=true&{self._query}".encode(),
-                "headers": [(b"authorization", f"Bearer {self._token}".encode())],
-            },
-            receive,
-            send,
-        )
-        self.ended = True
-
-    def leave(self) -> None:
-        self._left.set()
+def reader_of(api: Api, version: int) -> Watching:
+    """A client that reads a watch from a version on."""
+    path = f"{PODS}?watch=true&resourceVersion={version}"
+    headers = {"authorization": f"Bearer {api.token}"}
+    return Watching(api.server, scope_of("GET", path, headers))
 
 
 async def test_changes_reach_every_open_watch(api: Api) -> None:
-    readers = [Reader(api, f"resourceVersion={api.store.version}") for _ in range(3)]
+    readers = [reader_of(api, api.store.version) for _ in range(3)]
     async with asyncio.TaskGroup() as group:
         for reader in readers:
             group.create_task(reader.run())
@@ -175,7 +144,7 @@ async def test_changes_reach_every_open_watch(api: Api) -> None:
 
 
 async def test_a_watch_from_the_future_waits_for_it(api: Api) -> None:
-    reader = Reader(api, f"resourceVersion={api.store.version + 1}")
+    reader = reader_of(api, api.store.version + 1)
     async with asyncio.TaskGroup() as group:
         group.create_task(reader.run())
         await asyncio.sleep(0)
@@ -187,7 +156,7 @@ async def test_a_watch_from_the_future_waits_for_it(api: Api) -> None:
 
 
 async def test_a_client_that_does_not_read_is_cut_off(api: Api) -> None:
-    reader = Reader(api, f"resourceVersion={api.store.version}")
+    reader = reader_of(api, api.store.version)
     body = pod()
     body["metadata"]["annotations"] = {"large": "x" * 2_000_000}
     async with asyncio.TaskGroup() as group:

@@ -1,15 +1,15 @@
 """The load mode: what it serves is what our components read, at the size of real objects."""
 
-from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 import msgspec
 import pytest
 
+import asgi
 from common.kube import endpoints
 from common.kube.endpoints import Endpoint
 from common.quantity import parse_value
-from load_caller import calling, everything, scope_of
+from load_caller import calling, everything
 from sandbox.load.layout import Layout
 from sandbox.load.settings import Settings
 from updater.snapshot import LIVE_PODS
@@ -111,17 +111,9 @@ async def test_large_answers_are_compressed_for_those_who_accept_it(
     path: str, accept_encoding: str, *, packed: bool
 ) -> None:
     call = calling(Settings(vpas=300, pods_per_vpa=2))
-    heads: list[Mapping[str, Any]] = []
-
-    async def receive() -> MutableMapping[str, Any]:
-        return {"type": "http.request"}
-
-    async def send(message: Mapping[str, Any]) -> None:
-        heads.append(message)
-
-    scope = scope_of("GET", path, "", {"accept-encoding": accept_encoding})
-    await call.api(scope, receive, send)
-    assert ((b"content-encoding", b"gzip") in heads[0]["headers"]) is packed
+    scope = asgi.scope_of("GET", path, {"accept-encoding": accept_encoding})
+    heard = await asgi.call(call.api, scope, asgi.pieces(b""))
+    assert (("content-encoding", "gzip") in heard.headers) is packed
     assert (await call("GET", path, accept_encoding=accept_encoding)).json["items"]
 
 

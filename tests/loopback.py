@@ -1,0 +1,50 @@
+"""HTTP servers of tests, on a port of loopback."""
+
+import abc
+import ssl
+from types import TracebackType
+from typing import Self
+
+from aiohttp import web
+
+
+class LoopbackServer(abc.ABC):
+    """Serves HTTP while it is entered; it may be stopped meanwhile, and started again."""
+
+    route = "/{path:.*}"  # what is answered; anything else is 404
+
+    def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
+        self._runner: web.AppRunner | None = None
+        self.port = 0
+
+    @abc.abstractmethod
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request."""
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Listen; the second time on the same port."""
+        application = web.Application()
+        application.router.add_route("*", self.route, self.answer)
+        self._runner = web.AppRunner(application, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self.port, ssl_context=self._tls).start()
+        self.port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        """Take no more, and end what is being answered."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None

@@ -1,0 +1,80 @@
+"""Relays of tests: bytes pass from a port of loopback to somewhere else, unseen."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from component import LOOPBACK
+
+Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Relay:
+    """Takes connections once it is open, until it is shut.
+
+    ``dial`` connects to where a connection goes; where it finds nobody (ConnectionError), whoever
+    asked is cut off. Whatever comes from there, or goes there, first waits for ``may_pass``, which
+    is told whether somebody asks.
+    """
+
+    def __init__(
+        self,
+        dial: Callable[[], Awaitable[Streams]],
+        may_pass: Callable[[bool], Awaitable[None]] | None = None,
+    ) -> None:
+        self._dial = dial
+        self._may_pass = may_pass
+        self._server: asyncio.Server | None = None
+        self._transports: set[asyncio.WriteTransport] = set()
+        self._relays: set[asyncio.Task[None]] = set()
+        self.port = 0
+
+    async def open(self) -> None:
+        """Listen; the second time on the same port."""
+        self._server = await asyncio.start_server(self._relay, LOOPBACK, self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def shut(self) -> None:
+        """Refuse new connections, and cut those that are there."""
+        assert self._server is not None
+        self._server.close()
+        for transport in list(self._transports):
+            transport.abort()
+        await asyncio.gather(*self._relays)
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        here = asyncio.current_task()
+        assert here is not None
+        self._relays.add(here)
+        self._transports.add(writer.transport)
+        try:
+            await self._joined(reader, writer)
+        except ConnectionError:
+            writer.transport.abort()
+        finally:
+            self._transports.discard(writer.transport)
+            self._relays.discard(here)
+
+    async def _joined(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there_reader, there_writer = await self._dial()
+        self._transports.add(there_writer.transport)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._pump(reader, there_writer, asks=True))
+                group.create_task(self._pump(there_reader, writer, asks=False))
+        finally:
+            self._transports.discard(there_writer.transport)
+
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, asks: bool
+    ) -> None:
+        try:
+            while chunk := await reader.read(2**16):
+                if self._may_pass is not None:
+                    await self._may_pass(asks)
+                writer.write(chunk)
+                await writer.drain()
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
