@@ -2,6 +2,7 @@
 
 The plan is a pass that was rehearsed (``updater.plan``). Here it is told, one VPA after the other:
 the numbers beside a decision are looked up as they are sent, and never stand in memory at once.
+Slices are counted in pods, because a VPA may have any number of them.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import fastapi
@@ -32,7 +34,7 @@ PATH = "/debug/plan"
 
 Planner = Callable[[Scope], Awaitable[Plan | NotNow]]
 
-_SLICE = 500  # rows that are written before other tasks get their turn
+_SLICE = 500  # pods that are told of before other tasks get their turn
 _HEAD = ("NAMESPACE", "VPA", "POD", "DECISION", "REASON", "UNTIL", "MEANING")
 _NO_PODS = "none of the running pods is its own"
 _ALL_GONE = "its pods have been asked to go, and are still shown"
@@ -68,13 +70,18 @@ class PodPlan(Wire, frozen=True, kw_only=True):
     containers: tuple[ContainerNumbers, ...]
 
 
-class VpaPlan(Wire, frozen=True, kw_only=True):
-    """A VPA and those of its pods that are decided on; ``why`` says why there are none."""
+class VpaHead(Wire, frozen=True, kw_only=True):
+    """A VPA; ``why`` says why none of its pods is decided on."""
 
     namespace: str
     name: str
     mode: str
     why: str | None
+
+
+class VpaPlan(VpaHead, frozen=True, kw_only=True):
+    """A VPA and those of its pods that are decided on; ``why`` says why there are none."""
+
     pods: tuple[PodPlan, ...]
 
 
@@ -153,16 +160,38 @@ def _responses() -> dict[int | str, dict[str, Any]]:
 
 
 async def as_json(plan: Plan) -> AsyncIterator[bytes]:
-    """A ``PlanAnswer``, VPA by VPA."""
-    encode = msgspec.json.encode
-    basis = Basis(at=plan.taken_at, leading=True, caches_fresh=True, admission=plan.admission)
-    yield encode(basis).removesuffix(b"}") + b',"vpas":['
-    separator = b"\n"
-    for vpa in _told(plan):
-        yield separator + encode(vpa)
-        separator = b",\n"
+    """A ``PlanAnswer``, a slice of pods after the other."""
+    parts = _encoded(plan)
+    while part := b"".join(islice(parts, _SLICE)):
+        yield part
         await asyncio.sleep(0)
+
+
+def _encoded(plan: Plan) -> Iterator[bytes]:
+    """All of it, no part larger than what is said of a pod."""
+    basis = Basis(at=plan.taken_at, leading=True, caches_fresh=True, admission=plan.admission)
+    yield _opened(basis, "vpas")
+    before_vpa = b"\n"
+    for vpa, scaled, pods, why in _by_vpa(plan):
+        policy = vpa.spec.update_policy
+        written = None if policy is None else policy.update_mode
+        namespace, name = key_of(vpa)
+        mode = update_mode(vpa) or written or ""
+        head = VpaHead(namespace=namespace, name=name, mode=mode, why=why)
+        yield before_vpa + _opened(head, "pods")
+        fits = Fits(vpa, () if scaled is None else scaled.limit_ranges)
+        before_pod = b""
+        for pod, decision in pods:
+            yield before_pod + msgspec.json.encode(_pod(pod, decision, fits))
+            before_pod = b","
+        yield b"]}"
+        before_vpa = b",\n"
     yield b"\n]}\n"
+
+
+def _opened(told: Wire, name: str) -> bytes:
+    """An object with one more field, a list, whose items and end are still to come."""
+    return msgspec.json.encode(told).removesuffix(b"}") + f',"{name}":['.encode()
 
 
 async def as_text(plan: Plan) -> AsyncIterator[str]:
@@ -200,11 +229,11 @@ _EXAMPLE: Row = (
 
 
 def _rows(plan: Plan) -> Iterator[Row]:
-    for vpa, scaled, why in _by_vpa(plan):
+    for vpa, _, pods, why in _by_vpa(plan):
         namespace, name = key_of(vpa)
         if why is not None:
             yield namespace, name, "-", "-", "-", "-", why
-        for pod, decision in _decided(scaled, plan):
+        for pod, decision in pods:
             until = "-" if decision.until is None else whole_seconds(decision.until)
             yield (
                 *(namespace, name, pod.metadata.name),
@@ -227,51 +256,34 @@ def _aligned(rows: Sequence[Row], widths: Sequence[int]) -> Iterator[str]:
 # What a plan says
 
 
+Decided = Sequence[tuple[LivePod, Decision]]
+
+
 def _by_vpa(
     plan: Plan,
-) -> Iterator[tuple[VerticalPodAutoscaler, AutoscaledPods | None, str | None]]:
-    """Each VPA, its pods if it has any, and why none of them is decided on."""
+) -> Iterator[tuple[VerticalPodAutoscaler, AutoscaledPods | None, Decided, str | None]]:
+    """Each VPA, its pods if it has any, those that are decided on, and why none is."""
     scaled = {key_of(each.vpa): each for each in plan.snapshot.autoscaled}
     for vpa in sorted(plan.vpas, key=key_of):
         found = scaled.get(key_of(vpa))
-        yield vpa, found, _why_none(vpa, found, plan)
+        decided = _decided(found, plan)
+        skipped = plan.skipped.get(key_of(vpa))
+        yield vpa, found, decided, skipped or (None if decided else _why_none(vpa, found))
 
 
-def _decided(scaled: AutoscaledPods | None, plan: Plan) -> Iterator[tuple[LivePod, Decision]]:
-    pods = () if scaled is None else scaled.pods
-    for pod in sorted(pods, key=lambda pod: pod.metadata.name):
-        decision = plan.decisions.get(pod.metadata.uid)
-        if decision is not None:
-            yield pod, decision
+def _decided(scaled: AutoscaledPods | None, plan: Plan) -> Decided:
+    if scaled is None:
+        return ()
+    pods = sorted(scaled.pods, key=lambda pod: pod.metadata.name)
+    known = ((pod, plan.decisions.get(pod.metadata.uid)) for pod in pods)
+    return [(pod, decision) for pod, decision in known if decision is not None]
 
 
-def _why_none(vpa: VerticalPodAutoscaler, scaled: AutoscaledPods | None, plan: Plan) -> str | None:
-    if key_of(vpa) in plan.skipped:
-        return plan.skipped[key_of(vpa)]
-    if any(_decided(scaled, plan)):
-        return None
+def _why_none(vpa: VerticalPodAutoscaler, scaled: AutoscaledPods | None) -> str:
     mode = update_mode(vpa)
     if mode in (UpdateMode.OFF, UpdateMode.INITIAL):
         return f"mode {mode} changes no running pods"
     return _ALL_GONE if scaled is not None and scaled.pods else _NO_PODS
-
-
-def _told(plan: Plan) -> Iterator[VpaPlan]:
-    for vpa, scaled, why in _by_vpa(plan):
-        policy = vpa.spec.update_policy
-        written = None if policy is None else policy.update_mode
-        yield VpaPlan(
-            namespace=vpa.metadata.namespace,
-            name=vpa.metadata.name,
-            mode=update_mode(vpa) or written or "",
-            why=why,
-            pods=() if scaled is None else _pods(scaled, plan),
-        )
-
-
-def _pods(scaled: AutoscaledPods, plan: Plan) -> tuple[PodPlan, ...]:
-    fits = Fits(scaled.vpa, scaled.limit_ranges)
-    return tuple(_pod(pod, decision, fits) for pod, decision in _decided(scaled, plan))
 
 
 def _pod(pod: LivePod, decision: Decision, fits: Fits) -> PodPlan:

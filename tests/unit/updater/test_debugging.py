@@ -1,6 +1,8 @@
 """GET /debug/plan: what is told of a plan, as JSON and as a table, and why there may be none."""
 
+import asyncio
 import json
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -163,6 +165,29 @@ async def test_columns_of_a_long_table_are_as_wide_as_their_widest_cell() -> Non
     assert len(rows) == len(names)
     column = head.index("REASON")
     assert {row[column - 2 :].split()[0] for row in rows} == {"outside_range", "budget_exhausted"}
+
+
+@pytest.mark.parametrize("tell", [debugging.as_json, debugging.as_text])
+async def test_a_vpa_of_many_pods_is_told_in_slices_between_which_others_have_their_turn(
+    tell: Callable[[Plan], AsyncIterator[bytes | str]],
+) -> None:
+    names = [f"web-{number:04}" for number in range(1_700)]
+    plan = await planned(snapshot(UpdateMode.RECREATE, names=names))
+    turns = 0
+
+    async def another() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    task = asyncio.create_task(another())
+    parts = [part if isinstance(part, str) else part.decode() async for part in tell(plan)]
+    task.cancel()
+    in_part = [sum(part.count(f"web-{hundred:02}") for hundred in range(17)) for part in parts]
+    assert sum(in_part) == len(names)
+    assert max(in_part) <= 500
+    assert turns >= len(names) // 500
 
 
 async def test_a_table_of_nothing_says_so() -> None:
