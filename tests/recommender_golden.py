@@ -1,6 +1,7 @@
 """Reading and comparing what the recommender's golden files have in common."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,6 +16,7 @@ from recommender.model.keys import PodKey
 from recommender.model.oom_outcome import OomOutcome
 from recommender.model.pods import PodFacts
 from recommender.model.usage import Usage
+from recommender.rows import Ints
 
 
 def from_ms(milliseconds: float) -> int:
@@ -111,36 +113,78 @@ def lone_container(usage: Usage, name: str = "pod") -> int:
     return usage.pods[key].containers["app"]
 
 
-Op = tuple[int, str, int, int]  # row of the container, kind, instant, amount
+KINDS = ("cpu", "mem", "oom")
 
 
-def series(row: int, ops: Sequence[list[Any]]) -> list[Op]:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Stream:
+    """Samples in their order, as columns."""
+
+    rows: Ints  # of the containers
+    kinds: Ints  # places in KINDS
+    times: Ints  # instants
+    amounts: Ints
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def stream(row: int, ops: Sequence[tuple[str, float, int]]) -> Stream:
+    """The samples ``[kind, milliseconds, amount]`` of a container."""
+    return Stream(
+        rows=np.full(len(ops), row),
+        kinds=np.array([KINDS.index(kind) for kind, _, _ in ops], dtype=np.int64),
+        times=np.array([from_ms(time) for _, time, _ in ops], dtype=np.int64),
+        amounts=np.array([amount for _, _, amount in ops], dtype=np.int64),
+    )
+
+
+def series(row: int, ops: Sequence[list[Any]]) -> Stream:
     """The samples of ``[kind, start_ms, step_ms, count, values]``, one series after the other."""
-    return [
-        (row, kind, from_ms(start + number * step), values[number % len(values)])
-        for kind, start, step, count, values in ops
-        for number in range(count)
-    ]
+    parts = []
+    for kind, start, step, count, values in ops:
+        part = Stream(
+            rows=np.full(count, row),
+            kinds=np.full(count, KINDS.index(kind)),
+            times=from_ms(start) + np.arange(count) * (step * 1000),
+            amounts=np.resize(np.array(values, dtype=np.int64), count),
+        )
+        parts.append(part)
+    return joined(parts)
 
 
-def feed(usage: Usage, streams: Sequence[Sequence[Op]]) -> list[list[bool | OomOutcome]]:
+def joined(streams: Sequence[Stream]) -> Stream:
+    """One stream after the other."""
+    rows, kinds, times, amounts = (
+        np.concatenate([getattr(one, name) for one in streams] or [np.empty(0, dtype=np.int64)])
+        for name in ("rows", "kinds", "times", "amounts")
+    )
+    return Stream(rows=rows, kinds=kinds, times=times, amounts=amounts)
+
+
+def feed(usage: Usage, streams: Sequence[Stream]) -> list[list[bool | OomOutcome]]:
     """Feed streams side by side, each in its order; returns what became of each sample."""
     pods = {row: pod.key for pod in usage.pods.values() for row in pod.containers.values()}
-    results: list[list[bool | OomOutcome]] = [[] for _ in streams]
-    for step in range(max(map(len, streams), default=0)):
-        now = [
-            (number, stream[step]) for number, stream in enumerate(streams) if len(stream) > step
-        ]
-        for kind, add in (("cpu", usage.add_cpu), ("mem", usage.add_memory)):
-            batch = [(number, op) for number, op in now if op[1] == kind]
-            rows, times, amounts = (
-                np.array([op[column] for _, op in batch], dtype=np.int64) for column in (0, 2, 3)
+    whole = joined(streams)
+    lengths = np.array([len(one) for one in streams], dtype=np.int64)
+    ends = np.cumsum(lengths)
+    results = np.empty(len(whole), dtype=object)
+    for step in range(lengths.max(initial=0)):
+        now = (ends - lengths + step)[lengths > step]  # of each stream its next sample
+        kinds = whole.kinds[now]
+        for number, add in enumerate((usage.add_cpu, usage.add_memory)):
+            batch = now[kinds == number]
+            if batch.size:
+                rows, times = whole.rows[batch], whole.times[batch]
+                results[batch] = add(rows, times, whole.amounts[batch], 0)
+        for kill in now[kinds == KINDS.index("oom")]:
+            row = int(whole.rows[kill])
+            learnt = usage.add_oom(
+                pods[row],
+                usage.containers.keys[row].container,
+                at=int(whole.times[kill]),
+                request=int(whole.amounts[kill]),
+                now=0,
             )
-            for (number, _), accepted in zip(batch, add(rows, times, amounts, 0), strict=True):
-                results[number].append(bool(accepted))
-        for number, (row, kind, time, request) in now:
-            if kind == "oom":
-                container = usage.containers.keys[row].container
-                learnt = usage.add_oom(pods[row], container, at=time, request=request, now=0)
-                results[number].append(learnt.outcome)
-    return results
+            results[kill] = learnt.outcome
+    return [part.tolist() for part in np.split(results, ends[:-1])]

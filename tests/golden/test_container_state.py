@@ -21,9 +21,9 @@ from recommender_golden import (
     check_histogram,
     check_history,
     feed,
-    from_ms,
     from_text,
     lone_container,
+    stream,
     to_text,
 )
 
@@ -62,8 +62,7 @@ def test_container_state() -> None:
         usage = usage_of(cases[0].input["config"])
         numbers = [prepare(usage, row) for row in cases]
         streams = [
-            [(number, kind, from_ms(t_ms), amount) for kind, t_ms, amount in row.input["ops"]]
-            for row, number in zip(cases, numbers, strict=True)
+            stream(number, row.input["ops"]) for row, number in zip(cases, numbers, strict=True)
         ]
         for row, number, results in zip(cases, numbers, feed(usage, streams), strict=True):
             got = [OUTCOMES[result] for result in results]
@@ -127,8 +126,7 @@ def test_aggregate_merge() -> None:
         for number, part in enumerate(row.input["parts"]):
             if "ops" in part:
                 container = lone_container(usage, f"part-{number}")
-                ops = [(container, kind, from_ms(t), amount) for kind, t, amount in part["ops"]]
-                feed(usage, [ops])
+                feed(usage, [stream(container, part["ops"])])
                 parts.append(int(usage.containers.aggregate[container]))
                 continue
             try:

@@ -22,7 +22,7 @@ from recommender.post_processing import Publication, publish
 from recommender.recommend import Estimation, considered, recommend
 from recommender.sources.facts import container_rules, vpa_key
 from recommender.status import Findings, next_status, patch
-from recommender_golden import Op, check_history, feed, pod_facts, series
+from recommender_golden import Stream, check_history, feed, joined, pod_facts, series
 
 LIFETIME = AggregationRules().lifetime
 
@@ -47,7 +47,7 @@ class Case:
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=self.row.input["now_ms"])
 
 
-def prepare(usage: Usage, row: Row) -> tuple[Case, list[Op]]:
+def prepare(usage: Usage, row: Row) -> tuple[Case, Stream]:
     case = Case(row, usage, [], [])
     for given in row.input["vpas"]:
         vpa = msgspec.convert(given["object"], VerticalPodAutoscaler)
@@ -62,7 +62,7 @@ def prepare(usage: Usage, row: Row) -> tuple[Case, list[Op]]:
             history = decode(msgspec.convert(checkpoint["status"], CheckpointStatus))
             usage.load_history(vpa_key(vpa), checkpoint["container"], history)
         case.vpas.append(vpa)
-    stream: list[Op] = []
+    streams = []
     for pod in row.input["pods"]:
         key = case.key(pod["namespace"], pod["name"])
         names = [container["name"] for container in pod["containers"]]
@@ -72,8 +72,8 @@ def prepare(usage: Usage, row: Row) -> tuple[Case, list[Op]]:
         for container in pod["containers"]:
             number = usage.pods[key].containers[container["name"]]
             case.containers.append(number)
-            stream.extend(series(number, container["ops"]))
-    return case, stream
+            streams.append(series(number, container["ops"]))
+    return case, joined(streams)
 
 
 def test_recommender() -> None:
@@ -83,7 +83,7 @@ def test_recommender() -> None:
     results = feed(usage, [stream for _, stream in prepared])
     for (case, stream), outcomes in zip(prepared, results, strict=True):
         accepted = {number: [0, 0] for number in case.containers}
-        for (number, *_), outcome in zip(stream, outcomes, strict=True):
+        for number, outcome in zip(stream.rows.tolist(), outcomes, strict=True):
             good = outcome is True or outcome is OomOutcome.RECORDED
             accepted[number][0 if good else 1] += 1
         want = case.row.expected
