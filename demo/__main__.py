@@ -185,6 +185,7 @@ async def _start_components(
         "CA": str(certificates / "caCert.pem"),
         "OPS": f"http://{ops['admission']}",
         "UPDATER": f"http://{ops['updater']}",
+        "RECOMMENDER": f"http://{ops['recommender']}",
     }
 
 

@@ -89,6 +89,7 @@ def cluster_command(settings: Settings, *, kubeconfig: Path) -> list[str]:
 # A VPA's defaults take hours on purpose. These are documented flags, nothing else: the code
 # does not know that it runs in a demo.
 RECOMMENDER = (
+    "--debug-endpoints",
     "--recommender-interval=3s",
     "--confidence-interval-cpu=1m",
     "--confidence-interval-memory=1m",

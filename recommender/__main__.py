@@ -22,8 +22,10 @@ from common.runtime.service import (
     serve,
     unless_stopped,
 )
+from recommender import debugging
 from recommender.checkpointing import Checkpointing
 from recommender.cycle import Recommender
+from recommender.explanation import Explanation, Unexplained
 from recommender.history import PastLoader
 from recommender.ingestion import Ingestion
 from recommender.metrics import Metrics
@@ -86,15 +88,22 @@ async def recommend(settings: Settings, clock: Clock) -> None:
         burst=settings.kube_api_burst,
     ) as client:
         followed = Followed(client, namespace=settings.vpa_object_namespace)
+        recommender = assemble(settings, followed, metrics, clock)
+        campaign = leader_election(settings, settings.leader_elect_resource_name, client, clock)
+
+        def explain(namespace: str, name: str) -> Explanation | Unexplained:
+            if campaign is not None and not campaign.leading:
+                return Unexplained(503, "another replica holds the Lease and recommends; ask it")
+            return recommender.explain(namespace, name)
+
         ops = OpsServer(
             health,
             settings.address,
             checks={"caches": lambda: followed.synced},
             registry=metrics.registry,
             profiling=settings.profiling,
+            routers=(debugging.router(explain),) if settings.debug_endpoints else (),
         )
-        recommender = assemble(settings, followed, metrics, clock)
-        campaign = leader_election(settings, settings.leader_elect_resource_name, client, clock)
         background = [ops.run, *followed.background, *recommender.background]
         if campaign is not None:
             background.append(campaign.run)

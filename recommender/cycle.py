@@ -9,9 +9,11 @@ import logging
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
+from common.quantity import QuantityError
 from common.runtime.clock import Clock
 from common.runtime.service import Background
 from recommender.checkpointing import Checkpointing
+from recommender.explanation import Explanation, Unexplained, explanation
 from recommender.history import PastLoader
 from recommender.ingestion import Ingestion
 from recommender.instants import instant
@@ -65,6 +67,7 @@ class Recommender:
         self._metrics = metrics
         self._clock = clock
         self._loaded: dict[VpaKey, LoadedVpa] = {}
+        self._unread: Collection[VpaKey] = ()  # of these the history is not known
         self._collected: datetime | None = None
         self._was_fresh = True
 
@@ -112,6 +115,7 @@ class Recommender:
             if not self._believe_caches(fresh_before=fresh):
                 return
             unknown = await self._checkpointing.load_late(self._loaded.keys())
+            self._unread = unknown
             known = [key for key in self._loaded if key not in unknown]
             complete = self._ask_for_past(known, unknown)
             await asyncio.sleep(0)
@@ -121,6 +125,25 @@ class Recommender:
                 writing.create_task(self._keep_history(complete))
             with step("GarbageCollect"):
                 await self._collect_usage()
+
+    def explain(self, namespace: str, name: str) -> Explanation | Unexplained:
+        """How the recommendation of a VPA comes about, by what the last cycle knew."""
+        key, vpa = VpaKey(namespace, name), self._followed.vpas.get(namespace, name)
+        loaded = self._loaded.get(key)
+        if self._collected is None:
+            return Unexplained(503, "no cycle has ended yet, so nothing is recommended")
+        if vpa is None:
+            return Unexplained(404, f"there is no VPA {namespace}/{name}")
+        if loaded is None or key not in self._usage.autoscalers:
+            return Unexplained(404, self._vpas.why_not(vpa))
+        held_up = "" if self._was_fresh else "the caches don't follow the API server"
+        if key in self._unread:
+            held_up = "its checkpoints can't be read"
+        try:
+            account = self._publisher.explain(loaded.with_status(vpa.status))
+        except QuantityError as error:
+            return Unexplained(422, f"VPA {namespace}/{name}: its policy can't be read: {error}")
+        return explanation(account, held_up=held_up)
 
     async def _publish(self, known: Sequence[VpaKey]) -> None:
         with self._metrics.step("UpdateVPAs"):

@@ -24,13 +24,20 @@ from common.quantity import ZERO, QuantityError
 from common.recommendation.processing import ContainerAmounts
 from common.resources import CPU, RESOURCES
 from common.runtime.clock import Clock
+from recommender.explanation import Account, Neglect
 from recommender.instants import instant
 from recommender.metrics import Metrics, VpaLabels
 from recommender.model.keys import VpaKey
 from recommender.model.usage import Usage
-from recommender.outcome import Circumstances, Outcome, Writing, outcome
+from recommender.outcome import Circumstances, Writing, outcome
 from recommender.post_processing import Publication
-from recommender.recommend import ContainerEstimate, Estimates, Estimation, estimates
+from recommender.recommend import (
+    ContainerEstimate,
+    Estimates,
+    Estimation,
+    estimates,
+    living,
+)
 from recommender.refusals import Refusals
 from recommender.rows import Ints
 from recommender.sources.cluster import LoadedVpa
@@ -63,15 +70,6 @@ class _Write:
     vpa: VerticalPodAutoscaler
     operations: tuple[Operation, ...]
     is_first: bool  # there was no recommendation before
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
-    """How a recommendation came about."""
-
-    circumstances: Circumstances
-    outcome: Outcome
-    trail: Trail
 
 
 class Publisher:
@@ -125,19 +123,24 @@ class Publisher:
         Raises:
             QuantityError: a bound of the VPA's policy is no quantity.
         """
-        now = self._clock.now()
-        trail = Trail(instant(now))
-        key = vpa_key(loaded.vpa)
-        found = estimates(self._usage, (key,), self._routine.estimation, instant(now), trail)
+        now, key = self._clock.now(), vpa_key(loaded.vpa)
+        at, usage, trail = instant(now), self._usage, Trail(instant(now))
+        found = estimates(usage, (key,), self._routine.estimation, at, trail)
         circumstances = self._circumstances(loaded, self._since.get(key, now), now)
-        reached = outcome(
-            loaded.vpa,
-            found.of(key, trail),
-            self._routine.publication,
-            circumstances,
-            trail,
+        publication = self._routine.publication
+        reached = outcome(loaded.vpa, found.of(key, trail), publication, circumstances, trail)
+        alive = {group.container for group in living(usage, key, at)}
+        return Account(
+            vpa=loaded.vpa,
+            circumstances=circumstances,
+            outcome=reached,
+            trail=trail,
+            neglected={
+                group.container: Neglect.OFF if group.container in alive else Neglect.EXPIRED
+                for group in usage.groups(key)
+                if group not in found.groups[key]
+            },
         )
-        return Account(circumstances=circumstances, outcome=reached, trail=trail)
 
     async def _decided(
         self, vpas: Mapping[VpaKey, LoadedVpa], keys: Sequence[VpaKey]

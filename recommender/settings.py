@@ -7,7 +7,7 @@ from common.errors import ConfigError
 from common.flags import boolean, duration, flag
 from common.quantity import ZERO, Quantity
 from common.resources import CPU, MEMORY
-from common.runtime.settings import CommonSettings, LeaderElectionSettings
+from common.runtime.settings import CommonSettings, LeaderElectionSettings, debug_flag
 from recommender.history_settings import HistorySettings
 from recommender.model.aggregates import AggregationRules, HalfLives
 from recommender.post_processing import Publication
@@ -41,6 +41,9 @@ class Settings(CommonSettings, LeaderElectionSettings, HistorySettings):
         default=":8942",
         parse=str,
         help="Where to serve /metrics, /health-check and /readyz.",
+    )
+    debug_endpoints: bool = debug_flag(
+        "GET /debug/vpa/{namespace}/{name} on --address: how a recommendation comes about."
     )
     memory_saver: bool = flag(
         "--memory-saver",

@@ -24,7 +24,9 @@ def described(
     What the schema refers to stands beside it, so ``path`` (with its slash), ``method`` and
     ``status`` have to say where the answer is described.
     """
-    here = f"#/paths/{path.replace('/', '~1')}/{method}/responses/{status}/content"
+    # Braces, of parts of a path that are parameters, are none of a reference's characters.
+    place = path.replace("/", "~1").replace("{", "%7B").replace("}", "%7D")
+    here = f"#/paths/{place}/{method}/responses/{status}/content"
     template = here + "/application~1json/schema/$defs/{name}"
     (schema,), parts = msgspec.json.schema_components([answer], ref_template=template)
     return {

@@ -5,7 +5,9 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from common.api.autoscaling import VerticalPodAutoscaler
+from msgspec import structs
+
+from common.api.autoscaling import VerticalPodAutoscaler, VpaStatus
 from common.api.core import Pod
 from common.errors import KubeError
 from common.kube.cache import Snapshot
@@ -94,6 +96,10 @@ class LoadedVpa:
     def __hash__(self) -> int:
         return id(self.vpa)
 
+    def with_status(self, status: VpaStatus) -> "LoadedVpa":
+        """The same, of which the status has been written since."""
+        return replace(self, vpa=structs.replace(self.vpa, status=status))
+
 
 class VpaLoader:
     """Keeps the model's VPAs like those in the cluster that this recommender answers for."""
@@ -151,6 +157,16 @@ class VpaLoader:
             await asyncio.sleep(0)
         self._loaded = loaded
         return loaded
+
+    def why_not(self, vpa: VerticalPodAutoscaler) -> str:
+        """Why a VPA of the cluster was not loaded."""
+        named = f"VPA {vpa.metadata.namespace}/{vpa.metadata.name}"
+        if vpa.metadata.namespace in self._ignored:
+            return f"{named}: its namespace is one of --ignored-vpa-object-namespaces"
+        if not is_ours(vpa, recommender=self._recommender, ignored=()):
+            asked = ", ".join(one.name for one in vpa.spec.recommenders or ()) or "default"
+            return f"{named} asks for the recommender {asked}, and this one is {self._recommender}"
+        return f"{named} has just come: the next cycle looks at it"
 
     def _put(self, key: VpaKey, loaded: LoadedVpa) -> None:
         try:

@@ -5,7 +5,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from certs.store import Directory
 from common.kube import endpoints
 from common.runtime.clock import SystemClock
 from component import LOOPBACK, free_port, running_component, webhook_flags
+from demo.settings import RECOMMENDER
 from fake_api import FakeApi, Reply, listing, named, status
 
 REPLICA_SET = "overprovisioned-t6hn5hg2qm"
@@ -26,6 +27,7 @@ LISTED = (
     *(endpoints.DEPLOYMENTS, endpoints.REPLICA_SETS, endpoints.STATEFUL_SETS),
     *(endpoints.DAEMON_SETS, endpoints.JOBS, endpoints.CRON_JOBS),
     *(endpoints.REPLICATION_CONTROLLERS, endpoints.LIMIT_RANGES, endpoints.VPAS, endpoints.PODS),
+    *(endpoints.EVENTS, endpoints.CHECKPOINTS, endpoints.POD_METRICS),
 )
 BLOCK = re.compile(r"(?:^(?: {4}.*)?\n)+", re.MULTILINE)
 CALL = re.compile(r"^\$ (curl (?:.*[\\|]\n)*.*)\n", re.MULTILINE)
@@ -66,8 +68,14 @@ def example() -> dict[str, Any]:
             *(("lowerBound", "48m"), ("upperBound", "114m")),
         )
     }
+    since = "2026-01-01T00:00:00Z"
+    unsure = "Less than one confidence interval of usage is known"
     found["VerticalPodAutoscaler"]["status"] = {
-        "recommendation": {"containerRecommendations": [{"containerName": "app"} | amounts]}
+        "recommendation": {"containerRecommendations": [{"containerName": "app"} | amounts]},
+        "conditions": [
+            {"type": name, "status": "True", "lastTransitionTime": since, "message": message}
+            for name, message in (("LowConfidence", unsure), ("RecommendationProvided", ""))
+        ],
     }
     for each in found.values():
         each["metadata"] |= {"uid": "u", "resourceVersion": "1"}
@@ -94,6 +102,27 @@ def replica(suffix: str, *, cpu: str, memory: str, started: datetime) -> dict[st
     )
 
 
+def history() -> dict[str, Any]:
+    """What the recommender knows of the example after 45 seconds, of which it asks for a minute."""
+    now = SystemClock().now().replace(microsecond=0)
+    weights = {"referenceTimestamp": now.isoformat(), "totalWeight": 1.5}
+    kept: dict[str, Any] = named(
+        "overprovisioned-app",
+        namespace="demo",
+        spec={"vpaObjectName": "overprovisioned", "containerName": "app"},
+        status={
+            "version": "v3",
+            "lastUpdateTime": now.isoformat(),
+            "cpuHistogram": weights | {"bucketWeights": {"3": 10000}},
+            "memoryHistogram": weights | {"bucketWeights": {"5": 10000}},
+            "firstSampleStart": (now - timedelta(seconds=45)).isoformat(),
+            "lastSampleStart": now.isoformat(),
+            "totalSamplesCount": 15,
+        },
+    )
+    return kept
+
+
 def prepare(api: FakeApi) -> None:
     objects = example()
     now = SystemClock().now()
@@ -108,6 +137,7 @@ def prepare(api: FakeApi) -> None:
                 spec={"replicas": 3, "selector": {"matchLabels": {"app": "overprovisioned"}}},
             )
         ],
+        endpoints.CHECKPOINTS.resource: [history()],
         endpoints.PODS.resource: [
             replica("k6tsq", cpu="800m", memory="1Gi", started=now),
             replica("vwdnj", cpu="49m", memory="250Mi", started=now.replace(microsecond=0)),
@@ -160,17 +190,21 @@ async def test_what_the_pages_show_is_what_comes(tmp_path: Path) -> None:
             *("--debug-endpoints", "--use-admission-controller-status=false"),
             "--updater-interval=1h",  # until then it only plans
         )
+        often = (*RECOMMENDER, "--recommender-interval=100ms")
         async with (
             running_component("admission", api, tmp_path, *flags) as admission,
             running_component("updater", api, tmp_path, *planning) as updater,
+            running_component("recommender", api, tmp_path, *often) as recommender,
         ):
             await api.asked(f"POST {endpoints.LEASES.collection('kube-system')}")
             await updater.logged("caches have synced")
+            await api.asked(f"GET {endpoints.POD_METRICS.collection()}", times=2)  # a cycle is over
             variables = {
                 "WEBHOOK": f"https://{LOOPBACK}:{port}",
                 "CA": str(tmp_path / "caCert.pem"),
                 "OPS": f"http://{LOOPBACK}:{admission.ops}",
                 "UPDATER": f"http://{LOOPBACK}:{updater.ops}",
+                "RECOMMENDER": f"http://{LOOPBACK}:{recommender.ops}",
             }
             for call in calls:
                 came = await answer_of(call.command, variables)
@@ -198,5 +232,6 @@ def test_each_endpoint_is_shown() -> None:
         "/metrics",
         "/debug/explain",
         "/debug/plan",
+        "/debug/vpa",
     ):
         assert any(part in command for command in commands), part

@@ -86,3 +86,45 @@ async def test_a_killed_process_goes_on_from_its_checkpoint(tmp_path: Path) -> N
             again = (await api.asked(WEB, times=before + 1)).json()
         (app,) = again[0]["value"]["recommendation"]["containerRecommendations"]
         assert app["target"]["cpu"] == "920m"
+
+
+EXPLAINED = "/debug/vpa/shop/web"
+
+
+async def test_without_its_flag_nothing_is_explained(tmp_path: Path) -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        async with running(api, tmp_path) as process:
+            await api.asked(WEB)
+            assert (await process.get(EXPLAINED))[0] == 404
+            assert "/debug/vpa" not in (await process.get("/openapi.json"))[1]
+
+
+async def test_a_recommendation_is_explained_once_there_is_one(tmp_path: Path) -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        await api.stop()
+        async with running(api, tmp_path, "--debug-endpoints") as process:
+            await process.logged("API server unreachable")
+            code, told = await process.get(EXPLAINED)
+            assert (code, "no cycle has ended yet" in told) == (503, True)
+            await api.start()
+            await api.asked(WEB, times=2)
+            code, told = await process.get(EXPLAINED)
+            assert code == 200
+            assert '{"step":"percentile","by":"0.9","before":null,"after":"' in told
+            code, told = await process.get("/debug/vpa/shop/nobody")
+            assert (code, told) == (404, '{"error":"there is no VPA shop/nobody"}\n')
+
+
+async def test_a_replica_that_does_not_lead_explains_nothing(tmp_path: Path) -> None:
+    renewed = SystemClock().now().isoformat()
+    spec = {"holderIdentity": "other", "renewTime": renewed, "leaseDurationSeconds": 600}
+    lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/vpa-recommender-lease"
+    async with FakeApi() as api:
+        prepare(api)
+        api.on(f"GET {lease}", Reply(body=named("vpa-recommender-lease", spec=spec)))
+        async with running(api, tmp_path, "--debug-endpoints", "--leader-elect") as process:
+            await process.logged("another replica leads")
+            code, told = await process.get(EXPLAINED)
+            assert (code, "another replica holds the Lease" in told) == (503, True)

@@ -1,0 +1,285 @@
+"""What is told about a recommendation is what was published, step by step."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import pytest
+
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.kube.watch import WatchProtocol
+from common.quantity import Quantity
+from fake_api import FakeApi, Reply, listing, named, status, watch_line
+from recommender.debugging import lines
+from recommender.explanation import Explanation, Neglect, Unexplained
+from recommender.outcome import Writing
+from recommender.trail import Amount, Cause
+from recommender_harness import (
+    CHECKPOINTS,
+    METRICS,
+    START,
+    Running,
+    checkpoint,
+    checkpoint_of,
+    deployment,
+    pod,
+    prepare,
+    running,
+    status_of,
+    usage,
+    vpa,
+    written,
+)
+
+NAMES = ("app", "log", "proxy")
+FIRST = {"cpu": "3", "memory": "2Gi"}
+
+
+def told(process: Running, name: str = "web") -> Explanation:
+    found = process.recommender.explain("shop", name)
+    assert isinstance(found, Explanation), found
+    return found
+
+
+def taken(found: Explanation, resource: str, amount: Amount) -> dict[Cause, str | None]:
+    """The steps of one number of the only container, and what came out of each."""
+    (container,) = found.containers
+    (number,) = (n for n in container.numbers if (n.resource, n.amount) == (resource, amount))
+    return {stage.step: stage.after for stage in number.steps}
+
+
+# Many at once
+
+
+class Town:
+    """VPAs of all sorts, whose statuses come back over the watch when they are written."""
+
+    def __init__(self, seed: int, api: FakeApi) -> None:
+        self.random, self.api = Random(seed), api
+        self.vpas = {name: self._vpa(name) for name in (f"v{number}" for number in range(25))}
+        self.pods = [
+            self._pod(name, number)
+            for name in self.vpas
+            for number in range(self.random.choice((0, 1, 1, 3)))
+        ]
+        self.version = 10
+        kinds = {name: found["spec"]["targetRef"]["kind"] for name, found in self.vpas.items()}
+        prepare(
+            api,
+            deployments=[deployment(name) for name in self.vpas if kinds[name] == "Deployment"],
+            pods=self.pods,
+            verticalpodautoscalers=list(self.vpas.values()),
+        )
+        for name in self.vpas:
+            for container in NAMES:
+                api.on(checkpoint_of(f"{name}-{container}"), Reply(body=named("any")))
+        api.on("GET /apis/apps", status(503, "ServiceUnavailable", "too early"))
+        api.on(CHECKPOINTS, listing(*self._checkpoints()))
+
+    def settings(self) -> dict[str, Any]:
+        choose = self.random.choice
+        return {
+            "round_cpu_millicores": choose((1, 1, 50)),
+            "round_memory_bytes": choose((1, 1, 1 << 20)),
+            "humanize_memory": choose((False, False, True)),
+            "integer_cpu": choose((False, True)),
+            "max_allowed_cpu": Quantity.parse(choose(("0", "0", "700m"))),
+            "max_allowed_memory": Quantity.parse(choose(("0", "0", "1Gi"))),
+            "lower_cpu_percentile": choose((0.5, 0.95)),
+            "margin_fraction": choose((0.15, 0.0)),
+        }
+
+    def measure(self, process: Running) -> None:
+        """Something new for every pod."""
+        at = process.clock.forward(timedelta(minutes=self.random.choice((1, 1, 7, 60))))
+        metrics = [
+            usage(one["metadata"]["name"], at=at) | {"containers": list(self._used(one))}
+            for one in self.pods
+            if self.random.random() < 0.8
+        ]
+        self.api.on(METRICS, listing(*metrics))
+
+    def bring_back(self, process: Running) -> None:
+        """What was written is what the watch shows."""
+        feed = WatchProtocol(VerticalPodAutoscaler, resource_version="10").feed
+        for name, one in self.vpas.items():
+            if status_of(name) in self.api.routes:
+                self.version += 1
+                one["status"] = written(self.api, status_of(name))
+                one["metadata"]["resourceVersion"] = str(self.version)
+                process.followed.vpas._apply(next(feed(watch_line("MODIFIED", one))))
+
+    def _used(self, one: Any) -> Iterator[Any]:
+        for container in one["spec"]["containers"]:
+            cpu, memory = self.random.randint(0, 3000), self.random.randint(0, 2000)
+            yield {"name": container["name"], "usage": {"cpu": f"{cpu}m", "memory": f"{memory}Mi"}}
+
+    def _vpa(self, name: str) -> Any:
+        choose = self.random.choice
+        kind = choose(("Deployment",) * 6 + ("Machine", "StatefulSet"))
+        policies = [self._policy(each) for each in ("*", *NAMES) if self.random.random() < 0.3]
+        found = vpa(name, kind=kind, resourcePolicy={"containerPolicies": policies})
+        found["metadata"]["annotations"] = {
+            f"vpa-post-processor.kubernetes.io/{choose(NAMES)}_integerCPU": choose(("true", "no"))
+        }
+        if self.random.random() < 0.4:
+            one = {"containerName": choose(NAMES), "target": FIRST, "uncappedTarget": FIRST}
+            found["status"] = {
+                "recommendation": {"containerRecommendations": [one]},
+                "conditions": [
+                    {
+                        "type": "RecommendationProvided",
+                        "status": "True",
+                        "lastTransitionTime": "2026-01-01T00:00:00Z",
+                    }
+                ],
+            }
+        return found
+
+    def _policy(self, container: str) -> Any:
+        choose = self.random.choice
+        return {
+            "containerName": container,
+            "mode": choose(("Auto", "Auto", "Off")),
+            "minAllowed": choose(({}, {"cpu": "200m"}, {"cpu": "1", "memory": "300Mi"})),
+            "maxAllowed": choose(({}, {"cpu": "0.5"}, {"cpu": "0", "memory": "1.5Gi"})),
+            "controlledResources": choose((None, None, ["cpu"], ["memory"], [])),
+        }
+
+    def _pod(self, name: str, number: int) -> Any:
+        made = pod(f"{name}-{number}", app=name)
+        count = self.random.randint(1, len(NAMES))
+        made["spec"]["containers"] = [{"name": container} for container in NAMES[:count]]
+        made["metadata"]["labels"]["pod"] = str(number)
+        return made
+
+    def _checkpoints(self) -> Iterator[Any]:
+        for name in self.vpas:
+            if self.random.random() < 0.3:
+                days = self.random.choice((1, 20))
+                last = (START - timedelta(days=days)).isoformat()
+                yield checkpoint(name, self.random.choice(NAMES), lastSampleStart=last)
+
+
+def same(one: str | None, other: str | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return Quantity.parse(one) == Quantity.parse(other)
+
+
+def check(found: Explanation, says: Any) -> set[Cause]:
+    """Each number of the status is told, and each step begins where the last one ended."""
+    recommended = {
+        (one["containerName"], amount.value, resource): value
+        for one in (says.get("recommendation") or {}).get("containerRecommendations") or ()
+        for amount in Amount
+        for resource, value in (one.get(amount) or {}).items()
+    }
+    causes = set()
+    for container in found.containers:
+        for number in container.numbers:
+            place = (container.name, number.amount.value, number.resource)
+            want = recommended.pop(place, None)
+            assert same(number.published, want), place
+            assert number.steps[0].before is None, place
+            for one, then in pairwise(number.steps):
+                assert one.after == then.before, (place, number.steps)
+            assert same(number.steps[-1].after, want), (place, number.steps)
+            causes |= {stage.step for stage in number.steps}
+    assert not recommended
+    return causes
+
+
+async def test_what_is_told_of_random_vpas_is_what_their_statuses_say() -> None:
+    causes: set[Cause] = set()
+    decisions: set[Writing] = set()
+    neglected: set[Neglect] = set()
+    for seed in range(8):
+        async with FakeApi() as api:
+            town = Town(seed, api)
+            async with running(api, **town.settings()) as process:
+                for _ in range(5):
+                    town.measure(process)
+                    await process.cycle()
+                    town.bring_back(process)
+                    for name, one in town.vpas.items():
+                        found = told(process, name)
+                        causes |= check(found, one["status"])
+                        decisions.add(found.status)
+                        neglected |= {left.reason for left in found.left_out}
+                        assert list(lines(found))
+    assert causes == set(Cause) - {Cause.HISTORY_MISSING}
+    assert decisions == {Writing.EQUAL, Writing.WAITS}
+    assert neglected == set(Neglect)
+
+
+# One by one
+
+
+async def test_the_way_of_a_number() -> None:
+    policy = {"containerName": "app", "minAllowed": {"cpu": "200m"}, "maxAllowed": {"cpu": "150m"}}
+    async with FakeApi() as api:
+        prepare(
+            api,
+            verticalpodautoscalers=[vpa(resourcePolicy={"containerPolicies": [policy]})],
+        )
+        async with running(api) as process:
+            await process.cycle()
+            found = told(process)
+    assert taken(found, "cpu", Amount.TARGET) == {
+        Cause.PERCENTILE: "110m",
+        Cause.MARGIN: "126m",
+        Cause.MINIMUM: "126m",
+        Cause.MIN_ALLOWED: "200m",
+        Cause.MAX_ALLOWED: "150m",
+    }
+    assert taken(found, "cpu", Amount.UPPER_BOUND)[Cause.CONFIDENCE] == "100G"
+    assert taken(found, "cpu", Amount.UNCAPPED_TARGET) == {Cause.BEFORE_CAPS: "126m"}
+    (container,) = found.containers
+    assert (container.samples, container.sharing) == (1, 1)
+    assert container.oldest_sample == container.newest_sample == START
+    assert container.weight["cpu"] == pytest.approx(0.1)
+    assert container.confidence == {"cpu": 0.0, "memory": 0.0}
+    assert (found.selector, found.pods, found.unsupported) == ("app=web", 1, None)
+    assert found.status is Writing.WRITTEN  # of which the cache doesn't know yet
+
+
+@pytest.mark.parametrize(
+    ("spec", "name", "want"),
+    [
+        pytest.param({}, "nobody", (404, "there is no VPA shop/nobody"), id="no such VPA"),
+        pytest.param(
+            {"recommenders": [{"name": "other"}]},
+            "web",
+            (404, "VPA shop/web asks for the recommender other, and this one is default"),
+            id="another recommender's",
+        ),
+        pytest.param(
+            {
+                "resourcePolicy": {
+                    "containerPolicies": [{"containerName": "app", "minAllowed": {"cpu": "x"}}]
+                }
+            },
+            "web",
+            (422, "VPA shop/web: its policy can't be read: not a quantity: 'x'"),
+            id="nonsense",
+        ),
+    ],
+)
+async def test_what_cannot_be_explained(spec: Any, name: str, want: tuple[int, str]) -> None:
+    async with FakeApi() as api:
+        prepare(api, verticalpodautoscalers=[vpa(**spec)])
+        async with running(api) as process:
+            before = process.recommender.explain("shop", name)
+            await process.cycle()
+            found = process.recommender.explain("shop", name)
+    assert isinstance(before, Unexplained)
+    assert (before.status, before.error) == (
+        503,
+        "no cycle has ended yet, so nothing is recommended",
+    )
+    assert isinstance(found, Unexplained)
+    assert found.status == want[0]
+    assert found.error.startswith(want[1])

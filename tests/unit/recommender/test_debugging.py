@@ -1,0 +1,163 @@
+"""GET /debug/vpa: what is told of a recommendation, as JSON and as a table, and why nothing is."""
+
+import json
+from datetime import UTC, datetime
+
+import fastapi
+import pytest
+
+from ops_caller import Answer, get
+from recommender import debugging
+from recommender.explanation import (
+    Explained,
+    Explanation,
+    LeftOut,
+    Neglect,
+    Number,
+    Stage,
+    Unexplained,
+)
+from recommender.outcome import Writing
+from recommender.trail import Amount, Cause
+
+AT = datetime(2026, 3, 1, 12, 0, 0, 5, tzinfo=UTC)
+STEPS = (
+    (Cause.PERCENTILE, "0.9", None, "43m"),
+    (Cause.MARGIN, "0.15", "43m", "49m"),
+    (Cause.MAX_ALLOWED, "45m", "49m", "45m"),
+)
+APP = Explained(
+    name="app",
+    samples=15,
+    oldest_sample=AT,
+    newest_sample=AT,
+    weight={"cpu": 1.25},
+    confidence={"cpu": 0.75},
+    sharing=2,
+    numbers=(
+        Number(
+            resource="cpu",
+            amount=Amount.TARGET,
+            published="45m",
+            steps=tuple(
+                Stage(step=step, by=by, before=before, after=after, meaning=step.meaning)
+                for step, by, before, after in STEPS
+            ),
+        ),
+    ),
+)
+WEB = Explanation(
+    namespace="shop",
+    name="web",
+    generation=3,
+    at=AT,
+    target="apps/v1 Deployment web",
+    selector="app=web",
+    pods=2,
+    unsupported=None,
+    status=Writing.WAITS,
+    due=AT,
+    held_up=None,
+    containers=(APP,),
+    left_out=(LeftOut(name="old", reason=Neglect.EXPIRED, why=Neglect.EXPIRED.why),),
+)
+
+
+async def ask(found: Explanation | Unexplained, *, accept: str = "*/*") -> Answer:
+    def explain(namespace: str, name: str) -> Explanation | Unexplained:
+        assert (namespace, name) == ("shop", "web")
+        return found
+
+    app = fastapi.FastAPI()
+    app.include_router(debugging.router(explain))
+    return await get(app, "/debug/vpa/shop/web", accept=accept)
+
+
+async def test_each_step_of_each_number_is_told() -> None:
+    answer = await ask(WEB)
+    assert (answer.status, answer.media) == (200, "application/json")
+    told = json.loads(answer.body)
+    (app,) = told.pop("containers")
+    assert told == {
+        "namespace": "shop",
+        "name": "web",
+        "generation": 3,
+        "at": "2026-03-01T12:00:00.000005Z",
+        "target": "apps/v1 Deployment web",
+        "selector": "app=web",
+        "pods": 2,
+        "unsupported": None,
+        "status": "waits",
+        "due": "2026-03-01T12:00:00.000005Z",
+        "heldUp": None,
+        "leftOut": [{"name": "old", "reason": "expired", "why": Neglect.EXPIRED.why}],
+    }
+    (number,) = app.pop("numbers")
+    assert app["weight"] == {"cpu": 1.25}
+    assert (app["samples"], app["oldestSample"], app["sharing"]) == (15, told["at"], 2)
+    assert (number["resource"], number["amount"], number["published"]) == ("cpu", "target", "45m")
+    assert [(one["step"], one["by"], one["before"], one["after"]) for one in number["steps"]] == [
+        tuple(step) for step in STEPS
+    ]
+
+
+async def test_it_can_be_read() -> None:
+    answer = await ask(WEB, accept="text/plain")
+    assert (answer.status, answer.media) == (200, "text/plain; charset=utf-8")
+    assert answer.body.decode() == (
+        "VPA shop/web, generation 3, at 2026-03-01T12:00:00Z\n"
+        "apps/v1 Deployment web: selects app=web, pods: 2\n"
+        "waits: the status nearly says so; the small difference waits until 2026-03-01T12:00:00Z\n"
+        "\n"
+        "Container app: 15 CPU samples, from 2026-03-01T12:00:00Z to 2026-03-01T12:00:00Z\n"
+        "  cpu: weight 1.25, confidence 0.75\n"
+        "  2 containers share the pod's minimum\n"
+        "\n"
+        "RESOURCE  AMOUNT  STEP         BY    VALUE  MEANING\n"
+        f"cpu       target  percentile   0.9   43m    {Cause.PERCENTILE.meaning}\n"
+        f"cpu       target  margin       0.15  49m    {Cause.MARGIN.meaning}\n"
+        f"cpu       target  max_allowed  45m   45m    {Cause.MAX_ALLOWED.meaning}\n"
+        "\n"
+        f"Container old is left out: {Neglect.EXPIRED.why}.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        pytest.param(Unexplained(404, "there is no VPA shop/web"), id="not there"),
+        pytest.param(Unexplained(422, "its policy can't be read"), id="not usable"),
+        pytest.param(Unexplained(503, "ask another"), id="not leading"),
+    ],
+)
+async def test_there_may_be_nothing_to_explain(found: Unexplained) -> None:
+    answer = await ask(found)
+    assert (answer.status, answer.media) == (found.status, "application/json")
+    assert json.loads(answer.body) == {"error": found.error}
+    text = await ask(found, accept="text/plain")
+    assert (text.status, text.body.decode()) == (found.status, f"{found.error}\n")
+
+
+def test_the_answers_are_described() -> None:
+    app = fastapi.FastAPI()
+    app.include_router(debugging.router(lambda *_: Unexplained(503, "")))
+    page = app.openapi()
+    described = page["paths"][debugging.PATH]["get"]
+    assert {each["name"] for each in described["parameters"]} == {"namespace", "name"}
+    assert set(described["responses"]) >= {"200", "404", "422", "503"}
+    content = described["responses"]["200"]["content"]
+    assert content["text/plain"]["example"].startswith("RESOURCE  AMOUNT  STEP")
+    (reference,) = set(references(content["application/json"]["schema"])) & {
+        one for one in references(page) if one.endswith("/Explained")
+    }
+    found = page
+    for part in reference.removeprefix("#/").split("/"):
+        found = found[part.replace("~1", "/").replace("%7B", "{").replace("%7D", "}")]
+    assert "numbers" in found["properties"]
+
+
+def references(part: object) -> list[str]:
+    if isinstance(part, dict):
+        here = [part["$ref"]] if isinstance(part.get("$ref"), str) else []
+        return here + [one for each in part.values() for one in references(each)]
+    return [one for each in part for one in references(each)] if isinstance(part, list) else []
