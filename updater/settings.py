@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from common.errors import ConfigError
 from common.flags import boolean, duration, flag
+from common.quantity import ZERO, Quantity
 from common.runtime.settings import CommonSettings, LeaderElectionSettings, debug_flag
 from updater.disruption import DisruptionPolicy
 from updater.resize import Timeouts
@@ -100,6 +101,13 @@ class Settings(CommonSettings, LeaderElectionSettings):
         help="Evict at most three pods of a VPA before a replacement came up with the "
         "recommendation, and after three that did not only one an hour.",
     )
+    max_allowed_cpu_boost: Quantity = flag(
+        "--max-allowed-cpu-boost",
+        default=ZERO,
+        parse=Quantity.parse,
+        help="The same as of admission: by this the updater foresees which replacements a "
+        "LimitRange would refuse; 0 is no limit.",
+    )
     use_admission_controller_status: bool = flag(
         "--use-admission-controller-status",
         default=True,
@@ -184,6 +192,7 @@ class Settings(CommonSettings, LeaderElectionSettings):
             ),
             features=self.feature_gates,
             checks_outcomes=self.eviction_outcome_check,
+            boost_bound=self.max_allowed_cpu_boost,
         )
 
     def lease_namespace(self, environ: Mapping[str, str]) -> str:

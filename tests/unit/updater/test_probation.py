@@ -7,11 +7,13 @@ import pytest
 from msgspec import structs
 from prometheus_client import CollectorRegistry
 
-from builders import vpa
+from builders import container, vpa
 from common.annotations import OBSERVED_CONTAINERS
-from common.api.autoscaling import UpdateMode, VpaCondition
+from common.api.autoscaling import GenericStartupBoost, StartupBoost, UpdateMode, VpaCondition
 from common.api.core import LimitRangeItem, LimitRangeSpec
 from common.errors import InvalidError, TooManyRequestsError, UnreachableError
+from common.features import FeatureGates
+from common.quantity import Quantity
 from common.target.owners import Controller
 from replacements import HOUR, MINUTE, SECOND
 from updater.attempts import Attempts
@@ -293,6 +295,41 @@ async def test_where_the_bound_holds_all_go() -> None:
     hands = Hands()
     await run(limited("1Gi", memory="20Mi"), hands)
     assert hands.evicted == NAMES
+
+
+BOOSTED = [
+    pytest.param(True, "0", [], id="too large"),
+    pytest.param(True, "250m", NAMES, id="bounded, as by admission"),
+    pytest.param(False, "0", NAMES, id="the gate is off"),
+]
+
+
+@pytest.mark.parametrize(("gate", "bound", "evicted"), BOOSTED)
+async def test_no_pod_goes_whose_replacement_would_start_too_large(
+    *, gate: bool, bound: str, evicted: list[str]
+) -> None:
+    """At 250m each, and nine times as much for the start, where 1 CPU is the most."""
+    whole = snapshot(UpdateMode.RECREATE)
+    (scaled,) = whole.autoscaled
+    limited = container(requests={"cpu": "100m", "memory": "1Gi"}, limits={"cpu": "200m"})
+    boost = StartupBoost(cpu=GenericStartupBoost(type="Factor", factor=9))
+    item = LimitRangeItem(type="Container", max={"cpu": "1"})
+    scaled = replace(
+        scaled,
+        vpa=structs.replace(scaled.vpa, spec=structs.replace(scaled.vpa.spec, startup_boost=boost)),
+        pods=tuple(
+            structs.replace(pod, spec=structs.replace(pod.spec, containers=(limited,)))
+            for pod in scaled.pods
+        ),
+        limit_ranges=(LimitRangeSpec(limits=(item,)),),
+    )
+    features = FeatureGates(cpu_startup_boost=gate)
+    rules = replace(OPEN, features=features, boost_bound=Quantity.parse(bound))
+    hands = Hands()
+    after = await run(replace(whole, autoscaled=(scaled,)), hands, rules=rules)
+    assert hands.evicted == evicted
+    refused = wait(Reason.REPLACEMENT_WOULD_BE_REFUSED)
+    assert decisions(after) == [OUTSIDE if evicted else refused] * 5
 
 
 async def test_a_limit_range_that_cannot_be_read_keeps_pods() -> None:
