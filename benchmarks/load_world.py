@@ -117,11 +117,15 @@ class Load(Watched):
     def reset(self) -> None:
         self._ask("DELETE")
 
-    def _ask(self, method: str) -> Any:
+    def evict(self, namespace: str, name: str) -> None:
+        """Let a pod be replaced, as the eviction API would."""
+        self._ask("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", b"{}")
+
+    def _ask(self, method: str, path: str = REPORT, body: bytes | None = None) -> Any:
         context = ssl.create_default_context()
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE  # its certificate was made a moment ago, on loopback
-        asked = urllib.request.Request(self.url + REPORT, method=method)
+        asked = urllib.request.Request(self.url + path, method=method, data=body)
         with urllib.request.urlopen(asked, timeout=60, context=context) as answer:
             return json.load(answer)
 
@@ -163,10 +167,17 @@ class Pings:
 
     def _run(self) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        was_there = False
         while not self._stop.wait(_PING_SECONDS):
             began = time.perf_counter()
-            connection.request("GET", "/health-check")
-            connection.getresponse().read()
+            try:
+                connection.request("GET", "/health-check")
+                connection.getresponse().read()
+            except OSError:
+                connection.close()
+                if not was_there:
+                    continue  # the process has only begun
+            was_there = True
             self.longest = max(self.longest, time.perf_counter() - began)
         connection.close()
 
@@ -198,6 +209,14 @@ def load_mode(folder: Path, *flags: str) -> Iterator[Load]:
 @contextmanager
 def component(name: str, load: Load, folder: Path, *flags: str) -> Iterator[Component]:
     """A component against the load mode, once its caches have synced."""
+    with started(name, load, folder, *flags) as found:
+        await_that(found.is_ready, f"the {name} to be ready", every=0.2)
+        yield found
+
+
+@contextmanager
+def started(name: str, load: Load, folder: Path, *flags: str) -> Iterator[Component]:
+    """The same from the moment that the process begins."""
     with listen("127.0.0.1:0") as free:
         port = int(free.getsockname()[1])
     log = folder / f"{name}.log"
@@ -210,9 +229,7 @@ def component(name: str, load: Load, folder: Path, *flags: str) -> Iterator[Comp
         *flags,
     )
     with _process(*command, log=log) as pid:
-        found = Component(pid, port, log)
-        await_that(found.is_ready, f"the {name} to be ready", every=0.2)
-        yield found
+        yield Component(pid, port, log)
 
 
 def await_that(condition: Callable[[], bool], what: str, *, every: float = 0.05) -> None:
