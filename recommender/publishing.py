@@ -39,7 +39,6 @@ from recommender.recommend import (
     living,
 )
 from recommender.refusals import Refusals
-from recommender.rows import Ints
 from recommender.sources.cluster import LoadedVpa
 from recommender.sources.facts import vpa_key
 from recommender.standing import Grounds, Standing, room
@@ -100,7 +99,7 @@ class Publisher:
         self._vpas: Tally[VpaLabels] = Tally()  # of this cycle
         # Recommendations of aggregates, by resource, mode, and bits of the number of pods.
         self._unchanged: Tally[tuple[str, str, int]] = Tally()
-        self._changes: dict[tuple[str, str, int], list[tuple[Ints, int]]] = {}  # before, after
+        self._changes: dict[tuple[str, str, int], tuple[list[int], list[int]]] = {}  # before, after
 
     async def publish(self, vpas: Mapping[VpaKey, LoadedVpa], known: Sequence[VpaKey]) -> None:
         """Estimate and write these VPAs; of those that aren't ``known`` the history is missing.
@@ -109,7 +108,10 @@ class Publisher:
         still estimated. What can't be written within an interval is decided anew in the next cycle.
         """
         self._forget_all_but(vpas)
-        decided = self._decided(vpas, sorted(known, key=self._turn))
+        await asyncio.sleep(0)
+        ordered = sorted(known, key=self._turn)
+        await asyncio.sleep(0)
+        decided = self._decided(vpas, ordered)
         seconds = self._routine.interval.total_seconds()
         await spread_as_made(decided, self._write, workers=self._routine.workers, seconds=seconds)
         async for _ in decided:
@@ -168,10 +170,9 @@ class Publisher:
         for (resource, mode, bits), count in self._unchanged.items():
             quality.unchanged(resource, mode, bits=bits, count=count)
         self._unchanged.clear()
-        for (resource, mode, bits), changes in self._changes.items():
-            before = np.concatenate([rows for rows, _ in changes])
-            after = np.repeat([new for _, new in changes], [rows.size for rows, _ in changes])
-            quality.change(resource, mode, bits=bits, before=before, after=after)
+        for (resource, mode, bits), (before, after) in self._changes.items():
+            old, new = np.array(before, dtype=np.int64), np.array(after, dtype=np.int64)
+            quality.change(resource, mode, bits=bits, before=old, after=new)
         self._changes.clear()
 
     # Decide
@@ -272,8 +273,10 @@ class Publisher:
                 after = quantity.milli if resource == CPU else quantity.value
                 before = aggregates.recommended(resource)
                 if after:
-                    changes = self._changes.setdefault((resource, mode, pods.bit_length()), [])
-                    changes.append((before[rows], after))
+                    label = (resource, mode, pods.bit_length())
+                    olds, news = self._changes.setdefault(label, ([], []))
+                    olds += before[rows].tolist()
+                    news += [after] * rows.size
                     compared[resource] += rows.size
                 before[rows] = after
         return compared
