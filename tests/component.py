@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from common.runtime.web import listen
-from fake_api import FakeApi
+from fake_api import PATIENCE, FakeApi
 
 LOOPBACK = "127.0.0.1"
 
@@ -44,7 +44,7 @@ class Process:
 
     async def logged(self, sentence: str) -> None:
         """Wait until it has said a sentence."""
-        async with asyncio.timeout(20), self._told:
+        async with asyncio.timeout(PATIENCE), self._told:
             await self._told.wait_for(lambda: self.said(sentence))
 
     async def get(self, path: str) -> tuple[int, str]:
