@@ -175,6 +175,7 @@ async def answer_of(command: str, variables: dict[str, str]) -> str:
     any(shutil.which(tool) is None for tool in ("bash", "curl", "jq", "base64")),
     reason="the calls on the pages need bash, curl, jq and base64",
 )
+@pytest.mark.timeout(180)  # three processes come up, and then each call is one
 async def test_what_the_pages_show_is_what_comes(tmp_path: Path) -> None:
     calls = [call for page in PAGES for call in shown(page)]
     bundle = new_bundle()
