@@ -36,6 +36,7 @@ from common.features import FeatureGates
 from common.flags import ACCEPTED_WITHOUT_EFFECT, declared, show
 from common.runtime.settings import CommonSettings, LeaderElectionSettings
 from recommender.collectors import BatchHistogram, PlainCounter
+from recommender.metrics import RequestSource
 from recommender.model.oom_outcome import OomOutcome
 from updater.decision import Action, Reason
 from updater.sighting import Sighting
@@ -70,7 +71,6 @@ GATES: Mapping[str, str] = {
     "PerVPAConfig": "Per VPA instead of by flag: `evictAfterOOMSeconds`, `oomBumpUpRatio`, "
     "`oomMinBumpUp`, `memoryAggregationIntervalSeconds` and `memoryAggregationIntervalCount`.",
 }
-NOTES: Mapping[str, str] = {"leader_elect_resource_lock": "Any other value is taken for it."}
 
 FLAGS = """\
 Flags are written with one or two dashes, and underscores count as dashes. A Boolean is `--x`,
@@ -105,9 +105,9 @@ METRICS = """\
 Each component serves its metrics at `/metrics` on its ops address, as Prometheus text or as
 OpenMetrics. Names, labels and buckets are the reference's. A metric of origin *ours* is unknown
 to the reference. A counter *as untyped* has a name that does not end in `_total`, and the text
-formats allow that for no typed counter. updater and admission also serve the client library's
-`process_*` and `python_*` metrics; with `--workers` above 1 these are of the first worker, and
-counters and histograms are sums over all workers.
+formats allow that for no typed counter. Each component also serves the client library's
+`process_*` and `python_*` metrics. With admission's `--workers` above 1 these are of the first
+worker, and counters and histograms are sums over all workers.
 """
 REASONS = """\
 In each pass the updater decides about each pod that a VPA controls: `evict`, `resize`, `wait` (it
@@ -195,8 +195,11 @@ def _flag_row(field: Flag, known: set[str] | None) -> Row:
     name, short, env = (field.metadata[key] for key in ("flag", "short", "env"))
     written = f"`{short}`, `{name}`" if short else f"`{name}`"
     meaning = field.metadata["help"].replace("<", "&lt;")
-    notes = (meaning, NOTES.get(field.name, ""), f"Environment: `{env}`." if env else "")
-    row = (written, _code(show(field.default)), " ".join(filter(None, notes)))
+    row = (
+        written,
+        _code(show(field.default)),
+        f"{meaning} Environment: `{env}`." if env else meaning,
+    )
     if known is None:
         return row
     return (*row, "" if name.removeprefix("--") in known else OURS)
@@ -328,6 +331,8 @@ LABELS: Mapping[tuple[str, str], str] = {
     ("recommender", "outcome"): "`ok`, or the API server's word, such as `Forbidden`, or "
     "`DecodeError`.",
     ("recommender", "state"): _values(("loaded", "pending")),
+    ("recommender", "source"): f"{_values(RequestSource)}; those of init containers are not read, "
+    "and stay 0.",
     ("updater", "vpa_size_log2"): _SIZE,
     ("updater", "update_mode"): _values(UpdateMode),
     ("updater", "vpa_name"): "The VPA.",

@@ -7,6 +7,8 @@ import os
 import sys
 from collections.abc import Mapping
 
+from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
+
 from common.errors import DecodeError, KubeError
 from common.flags import read_flags
 from common.kube import config
@@ -80,6 +82,8 @@ async def recommend(settings: Settings, clock: Clock) -> None:
     """
     connection = await config.load(settings.kubeconfig)
     metrics = Metrics()
+    for collector in (ProcessCollector, PlatformCollector, GCCollector):
+        collector(registry=metrics.registry)
     health = Health(clock, settings.interval * _MISSED_CYCLES)
     async with KubeClient(
         connection,
@@ -173,7 +177,7 @@ def assemble(settings: Settings, followed: Followed, metrics: Metrics, clock: Cl
     return Recommender(
         followed,
         usage,
-        pods=PodLoader(usage, memory_saver=settings.memory_saver),
+        pods=PodLoader(usage, memory_saver=settings.memory_saver, metrics=metrics),
         vpas=VpaLoader(
             usage,
             followed.targets,

@@ -1,5 +1,6 @@
 """The recommender's figures, under the reference's names; recommender.md 15."""
 
+import enum
 import itertools
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -24,6 +25,16 @@ _PROMETHEUS_BUCKETS = (
 )
 _API_VERSIONS = ("v1beta1", "v1beta2", "v1")
 _CLIENT = "default-metrics-client"
+
+
+class RequestSource(enum.StrEnum):
+    """Where the requests of a container are read from; the label of the counter."""
+
+    STATUS = "Pod.Status.ContainerStatuses"
+    INIT_STATUS = "Pod.Status.InitContainerStatuses"
+    SPEC = "Pod.Spec.Containers"
+    INIT_SPEC = "Pod.Spec.InitContainers"
+
 
 VpaLabels = tuple[str, bool, bool, bool]
 """Update mode, has a recommendation, matches pods, has an unsupported configuration."""
@@ -78,6 +89,14 @@ class Metrics:
             buckets=_PROMETHEUS_BUCKETS,
             registry=self.registry,
         )
+        self._requests_read = PlainCounter(
+            "vpa_resources_get_resources_count",
+            "Containers whose requests were read, by where; once for each version of a pod.",
+            ("source",),
+            self.registry,
+        )
+        for source in RequestSource:
+            self._requests_read.inc(source, by=0)  # those of init containers stay at that
         # Ours.
         self._usage_requests = Counter(
             "vpa_recommender_usage_requests",
@@ -156,6 +175,11 @@ class Metrics:
 
     def count_aggregates(self, count: int) -> None:
         self._aggregates.set(count)
+
+    def requests_read(self, counts: Mapping[RequestSource, int]) -> None:
+        """``counts`` are of containers."""
+        for source, count in counts.items():
+            self._requests_read.inc(source, by=count)
 
     def metrics_answered(self, *, is_error: bool) -> None:
         self._responses.inc(_text(is_error), _CLIENT)

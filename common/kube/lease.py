@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 _DICTS = LEASES.as_dicts()
 _RELEASE_SECONDS = 1.0
+_LOCK = "leases"  # the one kind of lock that Kubernetes' own clients still know
 
 
 def micro_time(moment: datetime) -> str:
@@ -333,10 +334,13 @@ def leader_election(
     """The election for the lease ``name`` as the flags ask for it; None without ``--leader-elect``.
 
     Raises:
-        ConfigError: the durations don't fit each other.
+        ConfigError: the durations don't fit each other, or the lock is to be another object.
     """
     if not settings.leader_elect:
         return None
+    lock = settings.leader_elect_resource_lock
+    if lock != _LOCK:
+        raise ConfigError(f"--leader-elect-resource-lock: {lock!r} is not supported, only {_LOCK}")
     return LeaderElection(
         client,
         namespace=settings.leader_elect_resource_namespace,

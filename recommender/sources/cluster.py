@@ -15,9 +15,17 @@ from common.kube.targets import TargetError, Targets
 from common.labels import NOTHING
 from common.quantity import QuantityError
 from common.target.owners import Controller
+from recommender.metrics import Metrics
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.usage import Usage
-from recommender.sources.facts import container_rules, is_ours, pod_facts, pod_key, vpa_key
+from recommender.sources.facts import (
+    container_rules,
+    is_ours,
+    pod_facts,
+    pod_key,
+    request_sources,
+    vpa_key,
+)
 from recommender.status import Resolution, resolved, unchecked, unreadable
 from recommender.workers import sliced, spread
 
@@ -31,9 +39,10 @@ _LOOKED_FOR = 10_000  # pods looked for in a cache before
 class PodLoader:
     """Keeps the model's pods like those of the cluster; looks only at pods that changed."""
 
-    def __init__(self, usage: Usage, *, memory_saver: bool) -> None:
+    def __init__(self, usage: Usage, *, memory_saver: bool, metrics: Metrics) -> None:
         self._usage = usage
         self._memory_saver = memory_saver
+        self._metrics = metrics
         self._seen: Mapping[str, Mapping[str, Pod]] = {}  # by namespace and name
         self._selectors = 0  # version of the selectors that were in force
 
@@ -57,6 +66,7 @@ class PodLoader:
                     await asyncio.sleep(0)
                 if known.get(name) is not pod and self._wanted(pod):
                     self._usage.put_pod(pod_facts(pod), now)
+                    self._metrics.requests_read(request_sources(pod))
         return await self._vanished()
 
     async def _vanished(self) -> frozenset[PodKey]:

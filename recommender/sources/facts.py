@@ -1,6 +1,6 @@
 """What objects of the API server say, in the model's words."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 
 from common.api.autoscaling import ContainerPolicy, VerticalPodAutoscaler
@@ -8,6 +8,7 @@ from common.api.base import QuantityJson
 from common.api.core import Pod
 from common.quantity import Quantity
 from common.resources import CPU, MEMORY, parse_quantities
+from recommender.metrics import RequestSource
 from recommender.model.autoscalers import ContainerRule
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.pods import PodFacts
@@ -49,6 +50,20 @@ def pod_facts(pod: Pod) -> PodFacts:
         active=pod.status.phase not in _FINISHED,
         containers=tuple(container.name for container in pod.spec.containers),
     )
+
+
+def request_sources(pod: Pod) -> Mapping[RequestSource, int]:
+    """Where the requests of a pod's containers stand: what the kubelet reports comes first."""
+    reported = {
+        status.name
+        for status in pod.status.container_statuses or ()
+        if status.resources is not None
+    }
+    from_status = sum(container.name in reported for container in pod.spec.containers)
+    return {
+        RequestSource.STATUS: from_status,
+        RequestSource.SPEC: len(pod.spec.containers) - from_status,
+    }
 
 
 def container_rules(

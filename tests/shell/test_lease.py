@@ -10,7 +10,8 @@ import pytest
 
 from common.errors import ConfigError, LeadershipLostError, ServerError
 from common.kube.client import KubeClient
-from common.kube.lease import AdmissionStatus, LeaderElection, StatusLease
+from common.kube.lease import AdmissionStatus, LeaderElection, StatusLease, leader_election
+from common.runtime.settings import LeaderElectionSettings
 from fake_api import FakeApi, Reply, status
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
@@ -321,3 +322,16 @@ async def test_periods_must_fit_together(
                 retry_period=timedelta(seconds=retry),
                 clock=StoppedClock(),
             )
+
+
+@pytest.mark.parametrize("lock", ["configmaps", "endpoints", "endpointsleases", "Leases", ""])
+async def test_another_kind_of_lock_is_refused(lock: str) -> None:
+    async with FakeApi() as api:
+        client, clock = api.client(), StoppedClock()
+        asked = LeaderElectionSettings(leader_elect=True, leader_elect_resource_lock=lock)
+        with pytest.raises(ConfigError, match=f"--leader-elect-resource-lock: '{lock}' is not"):
+            leader_election(asked, "l", client, clock)
+        alone = LeaderElectionSettings(leader_elect_resource_lock=lock)  # then nobody looks at it
+        assert leader_election(alone, "l", client, clock) is None
+        usual = LeaderElectionSettings(leader_elect=True)
+        assert leader_election(usual, "l", client, clock) is not None

@@ -10,6 +10,7 @@ from common.api.autoscaling import VerticalPodAutoscaler
 from common.kube.watch import WatchProtocol
 from fake_api import FakeApi, Reply, listing, status, until, watch_line
 from recommender.checkpoints import LONGEST_LAG
+from recommender.metrics import RequestSource
 from recommender_harness import (
     CHECKPOINTS,
     METRICS,
@@ -297,3 +298,16 @@ async def test_a_server_that_knows_no_vpas_yet_costs_no_checkpoint() -> None:
             await process.cycle()
             assert path in api.routes
             assert not [route for route in api.routes if route.startswith("DELETE")]
+
+
+async def test_where_requests_are_read_is_counted_once_for_each_version_of_a_pod() -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        async with running(api) as process:
+            await process.cycle()
+            await process.cycle()
+            counts = {
+                source: process.sample("vpa_resources_get_resources_count", source=source)
+                for source in RequestSource
+            }
+    assert counts == dict.fromkeys(RequestSource, 0) | {RequestSource.SPEC: 1}

@@ -28,6 +28,7 @@ async def test_a_life_from_the_first_cycle_to_sigterm(tmp_path: Path) -> None:
             _, metrics = await process.get("/metrics")
             assert "vpa_recommender_aggregate_container_states_count 1.0" in metrics
             assert 'vpa_recommender_metric_server_responses{client_name="default' in metrics
+            assert "process_resident_memory_bytes" in metrics
             process.process.send_signal(signal.SIGTERM)
             assert await process.ended() == 0
             assert not any("Traceback" in line for line in process.log)

@@ -5,11 +5,11 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from builders import pod, vpa
+from builders import container, pod, vpa
 from common.api.autoscaling import ContainerPolicy, RecommenderSelector
-from common.api.core import Container
+from common.api.core import Container, ContainerStatus, ResourceRequirements
 from common.quantity import QuantityError
-from recommender.sources.facts import container_rule, is_ours, pod_facts
+from recommender.sources.facts import container_rule, is_ours, pod_facts, request_sources
 from recommender.sources.metrics_server import usage_of
 
 
@@ -32,6 +32,23 @@ def test_is_ours(*, named: tuple[str, ...] | None, recommender: str, ours: bool)
     )
     assert is_ours(found, recommender=recommender, ignored=()) is ours
     assert not is_ours(found, recommender=recommender, ignored=("default",))
+
+
+def test_where_requests_are_read_from() -> None:
+    reported = ResourceRequirements(requests={"cpu": "1"})
+    found = pod(containers=(container("app"), container("log"), container("proxy")))
+    statuses = (
+        ContainerStatus(name="app", resources=reported),
+        ContainerStatus(name="log"),  # of an old kubelet
+        ContainerStatus(name="gone", resources=reported),
+    )
+    found = msgspec.structs.replace(
+        found, status=msgspec.structs.replace(found.status, container_statuses=statuses)
+    )
+    assert request_sources(found) == {
+        "Pod.Status.ContainerStatuses": 1,
+        "Pod.Spec.Containers": 2,
+    }
 
 
 @pytest.mark.parametrize(
