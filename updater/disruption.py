@@ -58,11 +58,20 @@ class DisruptionBudget:
         return replace(self, running=self.running + 1)
 
     def spend(self, *, already_out: bool = False) -> Self:
-        return self if already_out else replace(self, spent=self.spent + 1)
+        return self if already_out else self._having_spent(self.spent + 1)
 
     def give_back(self, *, already_out: bool = False) -> Self:
         """The budget before ``spend``: nothing came of it."""
-        return self if already_out else replace(self, spent=self.spent - 1)
+        return self if already_out else self._having_spent(self.spent - 1)
+
+    def _having_spent(self, spent: int) -> Self:
+        """As ``replace``, in a third of its time: it is done for each action, and undone."""
+        return type(self)(
+            configured=self.configured,
+            running=self.running,
+            tolerance=self.tolerance,
+            spent=spent,
+        )
 
 
 class Standing(enum.Enum):
@@ -89,13 +98,20 @@ class ReplicaGroup:
 
     def spend(self, pod: Pod) -> Self:
         """The group once ``pod`` is to be evicted or resized."""
-        budget = self.budget.spend(already_out=pod.metadata.uid in self.out)
-        return replace(self, budget=budget)
+        return self._within(self.budget.spend(already_out=pod.metadata.uid in self.out))
 
     def give_back(self, pod: Pod) -> Self:
         """The group after all, if ``pod`` stayed as it was."""
-        budget = self.budget.give_back(already_out=pod.metadata.uid in self.out)
-        return replace(self, budget=budget)
+        return self._within(self.budget.give_back(already_out=pod.metadata.uid in self.out))
+
+    def _within(self, budget: DisruptionBudget) -> Self:
+        return type(self)(
+            controller=self.controller,
+            standing=self.standing,
+            pending=self.pending,
+            budget=budget,
+            out=self.out,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,8 @@
 """Acts on one pod, and settles its budget, its figures and its memory."""
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -90,18 +89,20 @@ class Sender:
         missed = partial(
             self._metrics.eviction_failed, work.labels, "EvictionRateLimiterWaitFailed"
         )
-        async with self._turn(self._turns.evictions, pod, work, missed) as held:
-            if held is not None:
-                return held, memory
-            try:
-                await self._hands.evict(pod, work.scaled.vpa, reason)
-            except KubeError as error:
-                self._metrics.eviction_failed(work.labels, "EvictionError")
-                _note_refusal("eviction refused", pod, error, work)
-                if may_have_happened(error):
-                    work.note_eviction(pod, now=self._clock.now())
-                    memory = self._unanswered(memory)
-                return after_refused_eviction(error), memory
+        held = await self._turn(self._turns.evictions, pod, work, missed)
+        if held is not None:
+            return held, memory
+        try:
+            await self._hands.evict(pod, work.scaled.vpa, reason)
+        except KubeError as error:
+            self._metrics.eviction_failed(work.labels, "EvictionError")
+            _note_refusal("eviction refused", pod, error, work)
+            if may_have_happened(error):
+                work.note_eviction(pod, now=self._clock.now())
+                memory = self._unanswered(memory)
+            return after_refused_eviction(error), memory
+        finally:
+            self._calls.release()
         work.evicted = True
         work.note_eviction(pod, now=self._clock.now())
         self._metrics.evicted(work.labels)
@@ -119,9 +120,10 @@ class Sender:
     ) -> Outcome:
         """Send one resize of a pod that is to be updated; ``ooms`` are what it answers."""
         missed = partial(self._metrics.resize_failed, work.labels, _RESIZE_MISSED)
-        async with self._turn(self._turns.resizes, pod, work, missed) as held:
-            if held is not None:
-                return held, memory
+        held = await self._turn(self._turns.resizes, pod, work, missed)
+        if held is not None:
+            return held, memory
+        try:
             try:
                 resized = await self._hands.resize(pod, plan.operations, reason)
             except KubeError as error:
@@ -142,6 +144,8 @@ class Sender:
                 )
             if not is_marked(resized):
                 await self._hands.annotate(resized, annotation_operations(resized))
+        finally:
+            self._calls.release()
         spent = memory.spent_ooms.union(ooms)
         return resize(reason), self._sent(pod, plan, resized, memory, work, spent_ooms=spent)
 
@@ -158,10 +162,11 @@ class Sender:
         A refusal never leads to an eviction; the next pass tries again.
         """
         missed = partial(self._metrics.resize_failed, work.labels, _RESIZE_MISSED)
-        async with self._turn(self._turns.resizes, pod, work, missed) as held:
-            if held is not None:
-                return held, memory
-            resized = pod
+        held = await self._turn(self._turns.resizes, pod, work, missed)
+        if held is not None:
+            return held, memory
+        resized = pod
+        try:
             if plan.changes:
                 try:
                     resized = await self._hands.resize(
@@ -174,6 +179,8 @@ class Sender:
                         memory = self._unanswered(memory)
                     return wait(Reason.UNBOOST_FAILED), memory
             await self._hands.annotate(resized, annotation_operations(resized, annotations))
+        finally:
+            self._calls.release()
         decision = resize(Reason.STARTUP_BOOST_OVER)
         if not plan.changes:
             work.release(pod)  # its containers saw nothing of it
@@ -206,23 +213,26 @@ class Sender:
         """The pod's part of the budget stays taken for a while, whatever the next passes see."""
         return replace(memory, unanswered_until=self._clock.now() + LATEST)
 
-    @contextlib.asynccontextmanager
     async def _turn(
         self, limiter: RateLimiter | None, pod: Pod, work: Work, missed: Callable[[], None]
-    ) -> AsyncIterator[Decision | None]:
-        """A call's turn, or why there is none to be sent; the budget is given back then.
+    ) -> Decision | None:
+        """Wait for a call's turn; or why none is to be sent, and the budget is given back then.
 
-        ``missed`` counts the one for which the rate limit ends the pass.
+        Whoever has the turn releases ``self._calls`` afterwards. ``missed`` counts the one for
+        which the rate limit ends the pass.
         """
         if not await self._within_limit(limiter, missed):
             work.release(pod)
-            yield wait(Reason.RATE_LIMITED)
-            return
-        async with self._calls:
+            return wait(Reason.RATE_LIMITED)
+        await self._calls.acquire()
+        held: Decision | None = wait(Reason.NO_TURN)
+        try:
             held = await self._held(pod, work)
+        finally:
             if held is not None:
+                self._calls.release()
                 work.release(pod)
-            yield held
+        return held
 
     async def _within_limit(self, limiter: RateLimiter | None, missed: Callable[[], None]) -> bool:
         """Wait for the rate limit; False when the pass is over before that."""

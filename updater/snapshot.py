@@ -103,7 +103,8 @@ class Caches:
     @property
     def fresh(self) -> bool:
         """Whether each of them follows the API server; only then may pods be touched."""
-        return self.client.reachable and all(cache.fresh for cache in self.all())
+        now = asyncio.get_running_loop().time()
+        return self.client.reachable and all(each.fresh_from <= now for each in self.all())
 
     async def check(self) -> bool:
         """As ``fresh``, but where the last call had no answer, ask whether there is one by now.

@@ -58,6 +58,20 @@ class Means:
     now: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A candidate that is to be evicted, and what of that doesn't change during a pass."""
+
+    candidate: Candidate
+    why: Reason
+    unfinished: Decision | None
+    requirements_met: bool
+
+    @property
+    def pod(self) -> Pod:
+        return self.candidate.pod
+
+
 class VpaPass:
     """First :meth:`resize`, then :meth:`evict`, if it says that something is left."""
 
@@ -85,7 +99,7 @@ class VpaPass:
             scaled.vpa, scaled.limit_ranges, self._probation, most_boost=self._rules.most_boost
         )
         self._work = Work(scaled, labels, self._judge.groups, self._probation)
-        self._due: Sequence[tuple[Candidate, Reason]] = ()
+        self._due: Sequence[Due] = ()
 
     async def resize(self) -> bool:
         """Do all but the evictions; whether some are to be done."""
@@ -104,7 +118,7 @@ class VpaPass:
             if mode in _IN_PLACE:
                 self._due = await self._resize_all(candidates)
             else:
-                self._due = [(candidate, candidate.why) for candidate in candidates]
+                self._due = [self._is_due(candidate, candidate.why) for candidate in candidates]
                 self._count_evictable()
         if not self._due:
             self._count_done()
@@ -117,12 +131,12 @@ class VpaPass:
         """Evict the pods that :meth:`resize` left to it, best first, as far as budgets go."""
         due, probation = self._due, self._probation
         if probation is not None and len(due) > 1:
-            due = sorted(due, key=lambda each: probation.came_up_unpatched(each[0].pod))
+            due = sorted(due, key=lambda each: probation.came_up_unpatched(each.pod))
         await act_abreast(
             due,
-            lane=lambda due: self._work.controller(due[0].pod),
-            decide=lambda due: self._evict(*due),
-            settle=lambda due, decision: self._settle_unevicted(due[0].pod, decision),
+            lane=lambda due: self._work.controller(due.pod),
+            decide=self._evict,
+            settle=lambda due, decision: self._settle_unevicted(due.pod, decision),
         )
         self._count_done()
 
@@ -178,7 +192,7 @@ class VpaPass:
 
     # In place
 
-    async def _resize_all(self, candidates: Iterable[Candidate]) -> list[tuple[Candidate, Reason]]:
+    async def _resize_all(self, candidates: Iterable[Candidate]) -> list[Due]:
         """Resize what can be resized; what is to be evicted instead, and why."""
         plans = self._plans(candidates)
         self._count_updatable(plans)
@@ -214,7 +228,7 @@ class VpaPass:
             settle=lambda planned, decision: settle(planned[0].pod, decision),
         )
         return [
-            (candidate, evictions[candidate.pod.metadata.uid])
+            self._is_due(candidate, evictions[candidate.pod.metadata.uid])
             for candidate, _ in plans
             if candidate.pod.metadata.uid in evictions
         ]
@@ -253,8 +267,21 @@ class VpaPass:
 
     # Evictions
 
-    def _evict(self, candidate: Candidate, why: Reason) -> Decision | Begin:
-        pod, decision = candidate.pod, self._decide_eviction(candidate, why)
+    def _is_due(self, candidate: Candidate, why: Reason) -> Due:
+        pod, policy = candidate.pod, self._scaled.vpa.spec.update_policy
+        return Due(
+            candidate,
+            why,
+            self._judge.unfinished(pod, self._ledger.memory(pod)),
+            requirements_met(
+                None if policy is None else policy.eviction_requirements or (),
+                requests=candidate.requests,
+                containers=candidate.processed.containers,
+            ),
+        )
+
+    def _evict(self, due: Due) -> Decision | Begin:
+        pod, decision = due.pod, self._decide_eviction(due)
         if decision.action is Action.EVICT:
             decision = self._replacements.hold_up(pod) or decision
         if decision.action is not Action.EVICT:
@@ -274,18 +301,13 @@ class VpaPass:
             self._hands.tell_refused(pod, self._replacements.refusal(pod))
         self._settle(pod, decision)
 
-    def _decide_eviction(self, candidate: Candidate, why: Reason) -> Decision:
-        pod, policy = candidate.pod, self._scaled.vpa.spec.update_policy
+    def _decide_eviction(self, due: Due) -> Decision:
         return decide_eviction(
-            why,
-            pod,
-            group=self._work.group(pod),
-            unfinished=self._judge.unfinished(pod, self._ledger.memory(pod)),
-            requirements_met=requirements_met(
-                None if policy is None else policy.eviction_requirements or (),
-                requests=candidate.requests,
-                containers=candidate.processed.containers,
-            ),
+            due.why,
+            due.pod,
+            group=self._work.group(due.pod),
+            unfinished=due.unfinished,
+            requirements_met=due.requirements_met,
             admission_ready=self._admission_ready,
         )
 
@@ -296,10 +318,7 @@ class VpaPass:
         return wait(Reason.NO_TURN) if self._sender.over else self._work.reserved(pod, call)
 
     def _count_evictable(self) -> None:
-        count = sum(
-            self._decide_eviction(candidate, why).action is Action.EVICT
-            for candidate, why in self._due
-        )
+        count = sum(self._decide_eviction(due).action is Action.EVICT for due in self._due)
         key = (self._work.labels.size, self._work.labels.mode.value)
         self._ledger.figures.evictable[key] += count
         self._ledger.figures.vpas_evictable[key] += count > 0

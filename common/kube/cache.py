@@ -136,6 +136,11 @@ class Cache(Generic[T]):
         return self._fresh_from <= asyncio.get_running_loop().time()
 
     @property
+    def fresh_from(self) -> float:
+        """Since when they are ``fresh``, by the event loop's time; infinity: they aren't."""
+        return self._fresh_from
+
+    @property
     def snapshot(self) -> Snapshot[T]:
         """All objects now; the same value until something changes."""
         if self._snapshot is None:
