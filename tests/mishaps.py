@@ -134,6 +134,12 @@ async def vpa_goes_and_comes(storm: Storm) -> None:
         await storm.admin.create(VPAS.as_dicts(), one.vpa(), namespace=NAMESPACE)
 
 
+async def webhook_patches_nothing_for_a_while(storm: Storm) -> None:
+    storm.webhook.patches = False
+    await asyncio.sleep(storm.rng.uniform(INTERVAL, 8 * INTERVAL))
+    storm.webhook.patches = True
+
+
 async def scaled(storm: Storm) -> None:
     one = storm.some_workload()
     if one.kind != "DaemonSet":

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -13,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from common.errors import ConflictError, KubeError
 from common.kube.client import KubeClient, PatchType
-from common.kube.endpoints import PODS, VPAS, Endpoint
+from common.kube.endpoints import MUTATING_WEBHOOKS, PODS, VPAS, Endpoint
 from common.kube.events import EventRecorder
 from common.kube.lease import AdmissionStatus, LeaderElection
 from common.kube.targets import Targets
@@ -29,7 +30,9 @@ from updater.metrics import Metrics
 from updater.schedule import Updater
 from updater.sending import Turns
 from updater.snapshot import Caches
+from updater.wake import Alarm
 from updater.work import Rules
+from webhook_town import Webhook, serving, throwaway_bundle
 from workloads import NAMESPACE, prepare
 
 INTERVAL = 15.0  # seconds between two passes: shorter than many an answer takes
@@ -131,7 +134,12 @@ class Process:
 
     async def _run(self) -> None:
         async with self.cluster.client(self.agent) as client, asyncio.TaskGroup() as group:
-            caches = Caches.following(client)
+            alarm = Alarm(INTERVAL) if self.rules.pace else None  # --event-driven
+            caches = Caches.following(
+                client,
+                on_vpa=None if alarm is None else alarm.on_vpa,
+                on_pod=None if alarm is None else alarm.on_pod,
+            )
             events = EventRecorder(client, MANAGER, clock=self.clock)
             if self.elected:
                 campaign = _campaign(client, self)
@@ -155,8 +163,13 @@ class Process:
             )
             loop = asyncio.get_running_loop()
             due = loop.time() + INTERVAL
+            await asyncio.sleep(INTERVAL)
             while True:
-                await asyncio.sleep(max(0.0, due - loop.time()))
+                if alarm is None:
+                    await asyncio.sleep(max(0.0, due - loop.time()))
+                else:
+                    await alarm.rest(due, stop=asyncio.Event())
+                    alarm.silence()
                 due = loop.time() + INTERVAL
                 self.passes += 1
                 if self.passes > self.goal:
@@ -195,6 +208,14 @@ class Storm:
     workloads: Sequence[Workload]
     rng: Random
     undo: list[Callable[[], None]] = field(default_factory=list)
+    webhook: Webhook = field(init=False)  # where one is served
+    targets: dict[str, dict[str, str]] = field(default_factory=dict)  # by workload
+
+    def __post_init__(self) -> None:
+        self.webhook = Webhook(patches=True, wanted=self._target_of)
+
+    def _target_of(self, pod: dict[str, Any]) -> dict[str, str]:
+        return self.targets.get(pod["metadata"]["labels"]["app"], {})
 
     # Ordinary life
 
@@ -214,6 +235,7 @@ class Storm:
     async def recommend(self, name: str, cpu: int, memory: int, *, exact: bool = True) -> None:
         """Millicores and MiB; not exact: whatever the pods have is within the bounds."""
         target = {"cpu": f"{cpu}m", "memory": f"{memory}Mi"}
+        self.targets[name] = target
         container = {
             "containerName": "app",
             "target": target,
@@ -314,8 +336,12 @@ async def storm(
     *,
     seed: int,
     version: str = "1.36",
+    folder: Path | None = None,
 ) -> AsyncIterator[Storm]:
-    """A cluster in which the workloads run and an updater has just started."""
+    """A cluster in which the workloads run and an updater has just started.
+
+    With a ``folder`` for its certificate, a webhook gives new pods what is recommended.
+    """
     rng = Random(seed)
     async with (
         running_cluster(
@@ -329,8 +355,12 @@ async def storm(
         process = Process(cluster, clock, log, rules)
         raging = Storm(cluster, admin, clock, log, process, workloads, rng)
         await raging.deploy()
-        process.start()
-        try:
+        async with contextlib.AsyncExitStack() as stack:
+            if folder is not None:
+                bundle = throwaway_bundle()
+                await stack.enter_async_context(serving(raging.webhook, bundle, folder))
+                registration = raging.webhook.registration(bundle)
+                await admin.create(MUTATING_WEBHOOKS.as_dicts(), registration)
+            process.start()
+            stack.push_async_callback(process.kill)
             yield raging
-        finally:
-            await process.kill()

@@ -4,7 +4,7 @@ import asyncio
 import base64
 import contextlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -64,6 +64,7 @@ class Webhook:
 
     patches: bool
     port: int = 0
+    wanted: Callable[[dict[str, Any]], Mapping[str, str]] = lambda pod: {"cpu": WANTED}
 
     async def handle(self, request: web.Request) -> web.Response:
         review = msgspec.json.decode(await request.read())
@@ -71,10 +72,13 @@ class Webhook:
         if self.patches:
             pod = review["request"]["object"]
             notes = {**(pod["metadata"].get("annotations") or {}), OBSERVED_CONTAINERS: "app"}
-            requests = "/spec/containers/0/resources/requests/cpu"
+            requests = "/spec/containers/0/resources/requests"
             patch = [
                 {"op": "add", "path": "/metadata/annotations", "value": notes},
-                {"op": "add", "path": requests, "value": WANTED},
+                *(
+                    {"op": "add", "path": f"{requests}/{name}", "value": value}
+                    for name, value in self.wanted(pod).items()
+                ),
             ]
             encoded = base64.b64encode(msgspec.json.encode(patch)).decode()
             response |= {"patchType": "JSONPatch", "patch": encoded}
@@ -98,6 +102,12 @@ class Webhook:
 async def serving(webhook: Webhook, bundle: Bundle, folder: Path) -> AsyncIterator[None]:
     async with serving_hook(webhook.handle, bundle.server, folder) as webhook.port:
         yield
+
+
+def throwaway_bundle() -> Bundle:
+    """A certificate for loopback; by the real clock, as TLS looks at that."""
+    now = SystemClock().now()
+    return create(["127.0.0.1"], make_key=rsa_key, now=now, lifetime=timedelta(days=2))
 
 
 @dataclass(slots=True)
@@ -270,8 +280,7 @@ async def town(
     patches: bool,
 ) -> AsyncIterator[Town]:
     webhook = Webhook(patches=False)
-    now = SystemClock().now()
-    bundle = create(["127.0.0.1"], make_key=rsa_key, now=now, lifetime=timedelta(days=2))
+    bundle = throwaway_bundle()
     async with (
         running_cluster(SCENARIO, clock=clock, metrics=False) as cluster,
         cluster.client("test") as admin,
