@@ -14,7 +14,6 @@ from recommender.rows import Ints
 from recommender.sources import metrics_server
 from recommender.sources.fetched import Fetched, UsageSource
 from recommender.sources.followed import Followed
-from recommender.workers import sliced
 
 logger = logging.getLogger(__name__)
 
@@ -73,13 +72,11 @@ class Ingestion:
         self._tell(found)
         now = instant(self._clock.now())
         latest = self._clock.now() + AHEAD
-        believed = [
-            one for one in found.metrics if one.timestamp is None or one.timestamp <= latest
-        ]
-        self._tell_ahead(len(found.metrics) - len(believed))
-        unknown = unreadable = 0
-        for part in sliced(believed, _SLICE):
-            batch = metrics_server.batch(part, self._usage.pods)
+        ahead = unknown = unreadable = 0
+        for part in found.slices(_SLICE):
+            believed = [one for one in part if one.timestamp is None or one.timestamp <= latest]
+            ahead += len(part) - len(believed)
+            batch = metrics_server.batch(believed, self._usage.pods)
             cpu, memory = batch.cpu, batch.memory
             if self._began is not None:
                 for samples in (cpu, memory):
@@ -91,6 +88,7 @@ class Ingestion:
             unknown += batch.unknown
             unreadable += batch.unreadable
             await asyncio.sleep(0)
+        self._tell_ahead(ahead)
         if unknown or unreadable:
             logger.debug("usage left out", extra={"unknown": unknown, "unreadable": unreadable})
 

@@ -1,10 +1,11 @@
 """The client of the API server: everything that leaves or enters a process goes through it."""
 
+import builtins
 import contextlib
 import copy
 import enum
 import random
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -14,13 +15,14 @@ from common.api.core import Pod
 from common.errors import DecodeError, GoneError
 from common.kube.connection import Connection
 from common.kube.endpoints import PODS, Endpoint
-from common.kube.pages import Listing, read_pages
+from common.kube.pages import Listing, Undecoded, read_pages, read_undecoded
 from common.kube.transport import CALL_SECONDS, Call, Query, Transport
 from common.kube.watch import WatchEvent, WatchProtocol, decoder_of
 from common.runtime.rate_limit import RateLimiter
 
 T = TypeVar("T")
 
+_PAGE = 500  # objects that are asked for at once
 _RESTARTS = 3  # of a list whose continue token expired
 _WATCH_SECONDS = (300, 600)  # how long the server keeps a watch, drawn at random
 # Whole objects do as well, where a server knows nothing else: decoding takes what it needs.
@@ -109,7 +111,7 @@ class KubeClient:
         namespace: str = "",
         label_selector: str = "",
         field_selector: str = "",
-        page_size: int = 500,
+        page_size: int = _PAGE,
     ) -> Listing[T]:
         """All objects, fetched page by page at one version.
 
@@ -137,6 +139,27 @@ class KubeClient:
             else:
                 self._strange[path] = frozenset(listing.strange)
                 return listing
+
+    async def list_undecoded(
+        self,
+        endpoint: Endpoint[T],
+        *,
+        namespace: str = "",
+        strange: builtins.list[str],
+        known: Collection[str] = (),
+    ) -> Undecoded[T]:
+        """All objects, decoded slice by slice: for what is asked for often and never kept.
+
+        ``strange`` collects the names of those that can't be decoded, ``known`` are not logged.
+        """
+        path = endpoint.collection(namespace)
+
+        async def fetch(token: str) -> bytes:
+            query: Query = {"limit": _PAGE, **({"continue": token} if token else {})}
+            return await self.request("GET", path, query=query)
+
+        items = await read_undecoded(path, fetch)
+        return Undecoded(endpoint=endpoint, items=items, strange=strange, known=known)
 
     async def watch(
         self,

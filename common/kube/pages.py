@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -85,6 +85,43 @@ async def read_pages(
         body = following.result()
 
 
+async def read_undecoded(path: str, fetch: Fetch) -> tuple[msgspec.Raw, ...]:
+    """Read a list to its end, and leave the objects as they are; else as :func:`read_pages`."""
+    items: list[msgspec.Raw] = []
+    token = ""
+    while True:
+        try:
+            page = _page_decoder.decode(await fetch(token))
+        except msgspec.DecodeError as error:
+            raise DecodeError(f"{path} is no list: {error}") from error
+        items += page.items or ()
+        token = page.metadata.continue_
+        if not token:
+            return tuple(items)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undecoded(Generic[T]):
+    """The objects of a list, decoded as they are taken: whole they would take far more memory.
+
+    Those that can't be decoded are left out, and their names added to ``strange``; those that are
+    ``known`` are not logged once more.
+    """
+
+    endpoint: Endpoint[T]
+    items: Sequence[msgspec.Raw]
+    strange: list[str]
+    known: Collection[str] = ()
+
+    def slices(self, size: int) -> Iterator[Sequence[T]]:
+        """All of them, at most so many at a time."""
+        for start in range(0, len(self.items), size):
+            found: list[T] = []
+            part = self.items[start : start + size]
+            _decode(self.endpoint, part, found, self.strange, self.known)
+            yield found
+
+
 async def _fetched(fetch: Fetch, token: str) -> bytes | KubeError:
     """A page; an error is returned, because it would leave a group of tasks as another one."""
     try:
@@ -100,10 +137,21 @@ async def _take(
     skipped: list[str],
     known: Collection[str],
 ) -> None:
+    raws = page.items or ()
+    for start in range(0, len(raws), _SLICE):
+        await asyncio.sleep(0)
+        _decode(endpoint, raws[start : start + _SLICE], items, skipped, known)
+
+
+def _decode(
+    endpoint: Endpoint[T],
+    raws: Sequence[msgspec.Raw],
+    items: list[T],
+    skipped: list[str],
+    known: Collection[str],
+) -> None:
     decoder = decoder_of(endpoint.type)
-    for number, raw in enumerate(page.items or ()):
-        if number % _SLICE == 0:
-            await asyncio.sleep(0)
+    for raw in raws:
         try:
             item = decoder.decode(raw)
             identity(item)

@@ -1,12 +1,14 @@
 """Usage as it comes from wherever it is read, and what came of each question for it."""
 
 from collections import Counter as Tally
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from common.api.metrics import PodMetrics
 from common.errors import DecodeError, KubeError
+from common.kube.pages import Undecoded
+from recommender.workers import sliced
 
 OK = "ok"
 
@@ -28,10 +30,17 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """The usage of one cycle."""
+    """The usage of one cycle; ``lists`` hold it as well, still to be decoded."""
 
-    metrics: tuple[PodMetrics, ...]
+    metrics: Sequence[PodMetrics] = ()
+    lists: Sequence[Undecoded[PodMetrics]] = ()
     answers: tuple[Answer, ...]
+
+    def slices(self, size: int) -> Iterator[Sequence[PodMetrics]]:
+        """All of it, so many pods at a time; to be gone through once."""
+        yield from sliced(self.metrics, size)
+        for one in self.lists:
+            yield from one.slices(size)
 
     @property
     def outcomes(self) -> dict[str, Tally[str]]:

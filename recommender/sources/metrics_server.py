@@ -4,7 +4,7 @@ Source: recommender.md 12.2;
 vertical-pod-autoscaler/pkg/recommender/input/metrics/metrics_client.go.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -14,6 +14,7 @@ from common.api.metrics import PodMetrics
 from common.errors import DecodeError, KubeError
 from common.kube.client import KubeClient
 from common.kube.endpoints import POD_METRICS
+from common.kube.pages import Undecoded
 from common.quantity import QuantityError, parse_milli, parse_value
 from common.resources import CPU, MEMORY
 from recommender.instants import NEVER, instant
@@ -37,31 +38,37 @@ class MetricsServer:
         self._client = client
         self._namespace = namespace
         self._workers = workers
+        self._known: frozenset[str] = frozenset()  # pods that couldn't be read the last time
+        self._strange: list[str] = []  # and this time
 
     async def fetch(self, namespaces: Collection[str]) -> Fetched:
         """The latest usage; ``namespaces`` are those that have VPAs."""
-        metrics, answer = await self._list(self._namespace)
+        self._known, self._strange = frozenset(self._strange), []
+        found, answer = await self._list(self._namespace)
         if answer.outcome == OK or self._namespace or not self._client.reachable:
-            return Fetched(metrics=metrics, answers=(answer,))
-        found: list[PodMetrics] = []
+            return Fetched(lists=found, answers=(answer,))
+        lists: list[Undecoded[PodMetrics]] = []
         answers: list[Answer] = []
 
         async def fetch_one(namespace: str) -> None:
             if len(answers) >= self._workers and all(one.outcome != OK for one in answers):
                 return
-            metrics, answer = await self._list(namespace)
-            found.extend(metrics)
+            found, answer = await self._list(namespace)
+            lists.extend(found)
             answers.append(answer)
 
         await spread(sorted(namespaces), fetch_one, workers=self._workers)
-        return Fetched(metrics=tuple(found), answers=(answer, *answers))
+        return Fetched(lists=lists, answers=(answer, *answers))
 
-    async def _list(self, namespace: str) -> tuple[tuple[PodMetrics, ...], Answer]:
+    async def _list(self, namespace: str) -> tuple[Sequence[Undecoded[PodMetrics]], Answer]:
+        """What there is, decoded as it is taken: whole it is larger than all that is kept."""
         try:
-            listing = await self._client.list(POD_METRICS, namespace=namespace)
+            found = await self._client.list_undecoded(
+                POD_METRICS, namespace=namespace, strange=self._strange, known=self._known
+            )
         except (KubeError, DecodeError) as error:
             return (), Answer.failed(namespace, error)
-        return listing.items, Answer(place=namespace)
+        return (found,), Answer(place=namespace)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
