@@ -125,6 +125,9 @@ async def running_component(
         group.create_task(process.read_log())
         try:
             yield process
+        except BaseException:
+            print(f"--- {name}\n{''.join(process.log)}")  # noqa: T201 - shown when a test fails
+            raise
         finally:
             await process.kill()
 

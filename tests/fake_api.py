@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -89,6 +89,7 @@ class FakeApi(LoopbackServer):
         self._replies: dict[str, deque[Reply]] = {}
         self._ended = asyncio.Event()
         self._arrived = asyncio.Condition()
+        self._counts: Counter[str] = Counter()  # of what was asked, by route
 
     def on(self, route: str, *replies: Reply) -> None:
         """``route`` is ``GET /path``; watches are ``WATCH /path``."""
@@ -102,9 +103,10 @@ class FakeApi(LoopbackServer):
     async def asked(self, route: str, times: int = 1) -> Request:
         """Wait until ``route`` was asked so often; the last request."""
         async with asyncio.timeout(PATIENCE), self._arrived:
-            await self._arrived.wait_for(lambda: self.routes.count(route) >= times)
-        wanted = [each for each in self.requests if f"{each.method} {each.path}" == route]
-        return wanted[-1]
+            await self._arrived.wait_for(lambda: self._counts[route] >= times)
+        return next(
+            each for each in reversed(self.requests) if f"{each.method} {each.path}" == route
+        )
 
     async def start(self) -> None:
         self._ended.clear()
@@ -129,6 +131,7 @@ class FakeApi(LoopbackServer):
         )
         async with self._arrived:
             self.requests.append(seen)
+            self._counts[f"{method} {request.path}"] += 1
             self._arrived.notify_all()
         replies = self._replies.get(f"{method} {request.path}", deque())
         reply = Reply(status=404, body="404 page not found\n")
