@@ -59,7 +59,7 @@ async def test_an_undecoded_list_is_decoded_as_it_is_taken() -> None:
     items = await read_undecoded("/things", fetch)
     decoded.clear()
     slices = Undecoded(endpoint=THINGS, items=items, strange=[]).slices(150)
-    taken = []
+    taken: list[Counted] = []
     for found in slices:
         assert len(decoded) == len(taken) + len(found)
         taken += found
