@@ -27,7 +27,6 @@ from recommender.model.memory_peaks import Observed
 from recommender.model.oom_outcome import OomLearnt, OomOutcome
 from recommender.model.pods import NOWHERE, Containers, PodFacts, TrackedPod
 from recommender.rows import Ints, Mask, rounds
-from recommender.workers import sliced
 
 _SLICE = 500  # label sets before other tasks get their turn
 
@@ -310,8 +309,9 @@ class Usage:
             row for pod in self.pods.values() if pod.active for row in pod.containers.values()
         ]
         in_use = self.aggregates.marked(self.containers.aggregate[active])
-        for part in sliced(tuple(self.matching), _SLICE):
-            yield self._collect(part, in_use, now, contributive)
+        label_sets = tuple(self.matching)
+        for start in range(0, len(label_sets), _SLICE):
+            yield self._collect(label_sets[start : start + _SLICE], in_use, now, contributive)
 
     def _collect(
         self,
