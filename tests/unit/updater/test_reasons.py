@@ -1,0 +1,171 @@
+"""Every reason that a refusal, a rival or the clock makes is told in all three places.
+
+Those that a pass comes to by itself come up in the random clusters of test_plan.py.
+"""
+
+import logging
+from dataclasses import dataclass, replace
+
+import pytest
+from msgspec import structs
+from prometheus_client import CollectorRegistry
+
+from common.annotations import startup_boost_key
+from common.api.autoscaling import GenericStartupBoost, StartupBoost, UpdateMode
+from common.api.core import PodCondition
+from common.errors import (
+    ConflictError,
+    InvalidError,
+    KubeError,
+    NotFoundError,
+    ServerError,
+    TooManyRequestsError,
+)
+from common.features import FeatureGates
+from common.runtime.rate_limit import RateLimiter
+from sandbox import virtual_time
+from sandbox.virtual_time import VirtualClock
+from updater.attempts import Attempts
+from updater.decision import Action, Decision, Reason, evict, leave, wait
+from updater.live_pod import LivePod
+from updater.sending import Turns
+from updater.snapshot import ClusterSnapshot
+from updater_harness import NAMES, OPEN, Hands, Present, run, snapshot
+
+BOOSTING = replace(OPEN, features=FeatureGates(in_place=True, cpu_startup_boost=True))
+HICCUP = ServerError("try later", reason="InternalError")
+BUDGET = TooManyRequestsError("no", reason="TooManyRequests")
+OTHER_UID = ConflictError("the UID in the precondition (a) does not match", reason="Conflict")
+NO_SUCH_PATH = NotFoundError("404 page not found", reason="NotFound")
+GONE = NotFoundError("pods not found", reason="NotFound", kind="pods", name="web-0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A pass over five pods that are all to be updated; ``want`` is how web-0 ends."""
+
+    id: str
+    want: Decision
+    mode: UpdateMode = UpdateMode.RECREATE
+    resize: KubeError | None = None  # the answer to every resize, and to every eviction
+    eviction: KubeError | None = None
+    gone: bool = False  # web-0, once the pass has begun
+    vpa_changed: bool = False  # by then, too
+    passes: int = 1
+    limited: bool = False  # to one eviction in a thousand seconds
+    seconds: float = 60
+    boosted: bool = False
+    pod: str = "web-0"
+
+
+EITHER, ALONE = UpdateMode.IN_PLACE_OR_RECREATE, UpdateMode.IN_PLACE
+CASES = [
+    Case(
+        id="the third hiccup in a row",
+        mode=EITHER,
+        resize=HICCUP,
+        passes=3,
+        want=evict(Reason.RESIZE_FAILED_REPEATEDLY),
+    ),
+    Case(
+        id="no resize at all",
+        mode=EITHER,
+        resize=NO_SUCH_PATH,
+        want=evict(Reason.RESIZE_NOT_SERVED),
+    ),
+    Case(
+        id="no resize, and no eviction",
+        mode=ALONE,
+        resize=NO_SUCH_PATH,
+        want=wait(Reason.RESIZE_NOT_SERVED),
+    ),
+    Case(id="gone before the call", gone=True, want=leave(Reason.GONE)),
+    Case(id="gone by the answer", mode=ALONE, resize=GONE, want=leave(Reason.GONE)),
+    Case(id="followed by another pod of its name", eviction=OTHER_UID, want=leave(Reason.GONE)),
+    Case(id="another VPA by now", vpa_changed=True, want=wait(Reason.VPA_CHANGED)),
+    Case(id="a disruption budget", eviction=BUDGET, want=wait(Reason.EVICTION_REFUSED)),
+    Case(id="a failure", eviction=HICCUP, want=wait(Reason.EVICTION_FAILED)),
+    Case(
+        id="a boost that stays",
+        mode=UpdateMode.OFF,
+        boosted=True,
+        resize=InvalidError("refused", reason="Invalid"),
+        want=wait(Reason.UNBOOST_FAILED),
+    ),
+    Case(id="no turn within its limit", limited=True, pod="web-1", want=wait(Reason.RATE_LIMITED)),
+    Case(id="no time left", seconds=0, want=wait(Reason.NO_TURN)),
+]
+
+
+def boosted(given: ClusterSnapshot) -> ClusterSnapshot:
+    """Ready pods whose boost is over."""
+    (scaled,) = given.autoscaled
+    boost = StartupBoost(cpu=GenericStartupBoost(type="Factor", factor=2, duration_seconds=0))
+    spec = structs.replace(scaled.vpa.spec, startup_boost=boost)
+    note = {startup_boost_key("app"): '{"requests":{"cpu":"5m"},"limits":{}}'}
+
+    def with_boost(pod: LivePod) -> LivePod:
+        ready = PodCondition(type="Ready", status="True")
+        return structs.replace(
+            pod,
+            metadata=structs.replace(pod.metadata, annotations=note),
+            status=structs.replace(pod.status, conditions=(ready,)),
+        )
+
+    pods = tuple(map(with_boost, scaled.pods))
+    after = replace(scaled, vpa=structs.replace(scaled.vpa, spec=spec), pods=pods)
+    return replace(given, autoscaled=(after,))
+
+
+def one_pass(
+    case: Case, given: ClusterSnapshot, attempts: Attempts, registry: CollectorRegistry
+) -> Attempts:
+    hands = Hands(
+        resize_errors=dict.fromkeys(NAMES, case.resize) if case.resize else {},
+        eviction_errors=dict.fromkeys(NAMES, case.eviction) if case.eviction else {},
+    )
+
+    async def main(_: VirtualClock) -> Attempts:
+        return await run(
+            given,
+            hands,
+            attempts=attempts,
+            rules=BOOSTING,
+            present=Present(gone_pods={"web-0"} if case.gone else (), vpa_changed=case.vpa_changed),
+            turns=Turns(evictions=RateLimiter(0.001, 1) if case.limited else None),
+            seconds=case.seconds,
+            registry=registry,
+        )
+
+    return virtual_time.run(main)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_a_reason_is_remembered_logged_and_counted(
+    case: Case, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = snapshot(case.mode)
+    if case.boosted:
+        given = boosted(given)
+    attempts, registry = Attempts(), CollectorRegistry()
+    caplog.set_level(logging.DEBUG, "updater.ledger")
+    for _ in range(case.passes):
+        caplog.clear()
+        registry = CollectorRegistry()
+        attempts = one_pass(case, given, attempts, registry)
+    assert attempts.of(f"uid-{case.pod}").decision == case.want
+    mine = f"default/{case.pod}"
+    lines = [vars(line) for line in caplog.records if vars(line).get("pod") == mine]
+    told = (case.want.action.value, case.want.reason.value)
+    assert [(line["decision"], line["reason"]) for line in lines] == [told]
+    labels = {"decision": told[0], "reason": told[1]}
+    assert (registry.get_sample_value("vpa_updater_candidate_pods", labels) or 0) >= 1
+
+
+def test_these_are_all_that_no_pass_comes_to_by_itself() -> None:
+    assert {case.want.reason for case in CASES} == {
+        *(Reason.RESIZE_FAILED_REPEATEDLY, Reason.RESIZE_NOT_SERVED, Reason.GONE),
+        *(Reason.VPA_CHANGED, Reason.UNBOOST_FAILED, Reason.EVICTION_REFUSED),
+        *(Reason.EVICTION_FAILED, Reason.RATE_LIMITED, Reason.NO_TURN),
+    }
+    assert {case.want.action for case in CASES} == set(Action) - {Action.RESIZE}
