@@ -319,7 +319,13 @@ LABELS: Mapping[tuple[str, str], str] = {
     ("recommender", "recommendation_missing"): _BOOLEAN,
     ("recommender", "vpa_size_log2"): _SIZE,
     ("recommender", "kind"): f"What was to be written: {_values(('status', 'checkpoint'))}",
-    ("recommender", "reason"): "Of failed writes the API server's word, such as `Forbidden`; of "
+    (
+        "recommender",
+        "api_resource",
+    ): "As in its path, such as `pods`; of usage `pods.metrics.k8s.io`.",
+    ("recommender", "reason"): "Of failed writes and reads the API server's word, such as "
+    "`Forbidden` or `Expired`, or `Unreachable`; of objects that can't be used "
+    f"{_values(('undecodable', 'policy'))}; of "
     "discarded OOM kills see [below](#oom-kills); of checkpoints "
     "see [operations.md](operations.md#checkpoints); "
     "of history Prometheus' word, such as `execution`, or the HTTP status, or "

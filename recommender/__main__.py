@@ -90,6 +90,7 @@ async def recommend(settings: Settings, clock: Clock) -> None:
         user_agent=_PROGRAM,
         qps=settings.kube_api_qps,
         burst=settings.kube_api_burst,
+        troubled=metrics.read_failed,
     ) as client:
         followed = Followed(client, namespace=settings.vpa_object_namespace)
         recommender = assemble(settings, followed, metrics, clock)
@@ -115,6 +116,7 @@ async def recommend(settings: Settings, clock: Clock) -> None:
         async def work(stop: asyncio.Event) -> None:
             if campaign is not None and not await unless_stopped(campaign.wait_leading, stop=stop):
                 return
+            metrics.leads()
             async with asyncio.TaskGroup() as group:  # history is read while pods are listed
                 synced = group.create_task(unless_stopped(followed.wait_synced, stop=stop))
                 started = group.create_task(_start(recommender, stop))
@@ -185,6 +187,7 @@ def assemble(settings: Settings, followed: Followed, metrics: Metrics, clock: Cl
             ignored=ignored,
             per_vpa_config=settings.feature_gates.per_vpa_config,
             workers=workers,
+            metrics=metrics,
         ),
         ingestion=Ingestion(
             followed,

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from common.quantity import QuantityError
-from common.runtime.clock import Clock
+from common.runtime.clock import Clock, SetBack
 from common.runtime.service import Background
 from recommender.checkpointing import Checkpointing
 from recommender.explanation import Explanation, Unexplained, explanation
@@ -70,6 +70,7 @@ class Recommender:
         self._unread: Collection[VpaKey] = ()  # of these the history is not known
         self._collected: datetime | None = None
         self._was_fresh = True
+        self._set_back = SetBack(clock)
 
     @property
     def background(self) -> tuple[Background, ...]:
@@ -95,6 +96,7 @@ class Recommender:
     async def _cycle(self) -> None:
         step = self._metrics.step
         with step("total"):
+            self._watch_clock()
             fresh = self._followed.fresh  # what follows is read now, and written later
             with step("LoadVPAs"):
                 self._loaded = await self._vpas.load(self._followed.vpas.snapshot.items())
@@ -154,9 +156,18 @@ class Recommender:
             await self._checkpointing.write_all(complete)
             await self._checkpointing.collect_when_due(self._followed.vpas)
 
+    def _watch_clock(self) -> None:
+        behind = self._set_back.look()
+        if behind:
+            self._metrics.clock_set_back()
+            extra = {"by": behind}
+            logger.warning("the clock was put back, some times come a second time", extra=extra)
+
     def _believe_caches(self, *, fresh_before: bool) -> bool:
         """Whether to write: not what might be old news by the time somebody listens."""
         fresh = fresh_before and self._followed.fresh
+        if not fresh:
+            self._metrics.nothing_written()
         if fresh != self._was_fresh:
             self._was_fresh = fresh
             if fresh:

@@ -3,6 +3,7 @@
 import asyncio
 import enum
 import logging
+from datetime import datetime, timedelta
 
 from common.resources import CPU, MEMORY
 from common.runtime.clock import Clock
@@ -18,6 +19,7 @@ from recommender.sources.followed import Followed
 logger = logging.getLogger(__name__)
 
 _SLICE = 1000  # PodMetrics ingested before other tasks get their turn
+_OLD = timedelta(minutes=5)  # the oldest usage that nobody wonders about
 
 
 class _Supply(enum.Enum):
@@ -62,6 +64,8 @@ class Ingestion:
         self._clock = clock
         self._trouble = (_Supply.WHOLE, "")
         self._some_ahead = False
+        self._newest: datetime | None = None  # time of the newest usage that was seen
+        self._is_old = False
 
     async def usage(self) -> None:
         """Add the latest usage; without any the cycle goes on with what is known."""
@@ -73,9 +77,11 @@ class Ingestion:
         now = instant(self._clock.now())
         latest = self._clock.now() + AHEAD
         ahead = unknown = unreadable = 0
+        newest: datetime | None = None
         for part in found.slices(_SLICE):
             believed = [one for one in part if one.timestamp is None or one.timestamp <= latest]
             ahead += len(part) - len(believed)
+            newest = _latest(newest, *(one.timestamp for one in believed))
             batch = metrics_server.batch(believed, self._usage.pods)
             cpu, memory = batch.cpu, batch.memory
             if self._began is not None:
@@ -89,12 +95,28 @@ class Ingestion:
             unreadable += batch.unreadable
             await asyncio.sleep(0)
         self._tell_ahead(ahead)
+        self._watch_age(newest)
         if unknown or unreadable:
             logger.debug("usage left out", extra={"unknown": unknown, "unreadable": unreadable})
 
     def _compare(self, resource: str, containers: Ints, amounts: Ints) -> None:
         rows = self._usage.containers.aggregate[containers]
         self._metrics.quality.samples(resource, self._usage.aggregates, rows, amounts)
+
+    def _watch_age(self, newest: datetime | None) -> None:
+        """A source that answers may have stopped to look: nothing is learnt then, for no error."""
+        self._newest = _latest(self._newest, newest)
+        if self._newest is None:
+            return
+        age = self._clock.now() - self._newest
+        self._metrics.usage_is(age)
+        if newest is None or (age > _OLD) == self._is_old:
+            return
+        self._is_old = not self._is_old
+        if self._is_old:
+            logger.warning("usage is old", extra={"age": age})
+        else:
+            logger.info("usage is new again")
 
     def _tell_ahead(self, pods: int) -> None:
         if bool(pods) == self._some_ahead:
@@ -121,3 +143,7 @@ class Ingestion:
             return
         extra = {"reason": first.outcome, "error": first.error, "failed": len(failures)}
         logger.warning(state.value, extra=extra)
+
+
+def _latest(*times: datetime | None) -> datetime | None:
+    return max((one for one in times if one is not None), default=None)

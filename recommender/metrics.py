@@ -4,6 +4,7 @@ import enum
 import itertools
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from datetime import timedelta
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -154,6 +155,33 @@ class Metrics:
             registry=self.registry,
         )
 
+        self._failed_reads = Counter(
+            "vpa_recommender_failed_reads",
+            "Lists and watches that failed, and objects that can't be used as they are.",
+            ("api_resource", "reason"),
+            registry=self.registry,
+        )
+        self._usage_age = Gauge(
+            "vpa_recommender_usage_age_seconds",
+            "Age of the newest usage that was seen.",
+            registry=self.registry,
+        )
+        self._silent = Counter(
+            "vpa_recommender_cycles_without_writes",
+            "Cycles that wrote nothing, because what is known might be behind the API server.",
+            registry=self.registry,
+        )
+        self._set_back = Counter(
+            "vpa_recommender_clock_set_back",
+            "Times that the clock was put back by more than five seconds.",
+            registry=self.registry,
+        )
+        self._leading = Gauge(
+            "vpa_recommender_leading",
+            "1 if this replica acts: it holds the Lease, or needs none.",
+            registry=self.registry,
+        )
+
     def step(self, name: str) -> AbstractContextManager[None]:
         """Time a step of the cycle, named as the reference names it."""
         return self._steps.labels(name).time()
@@ -217,6 +245,21 @@ class Metrics:
 
     def write_failed(self, kind: str, reason: str) -> None:
         self._failed_writes.labels(kind, reason).inc()
+
+    def read_failed(self, resource: str, reason: str) -> None:
+        self._failed_reads.labels(resource, reason).inc()
+
+    def usage_is(self, age: timedelta) -> None:
+        self._usage_age.set(age.total_seconds())
+
+    def nothing_written(self) -> None:
+        self._silent.inc()
+
+    def clock_set_back(self) -> None:
+        self._set_back.inc()
+
+    def leads(self) -> None:
+        self._leading.set(1)
 
 
 def _text(value: object) -> str:

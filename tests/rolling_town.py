@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from common.kube.client import KubeClient
 from common.kube.connection import client_context
 from common.kube.endpoints import VPAS
-from common.runtime.clock import Clock, SystemClock
+from common.runtime.clock import SystemClock
 from component import LOOPBACK, free_port
 from recommender.__main__ import recommend
 from recommender.settings import Settings
@@ -133,6 +133,32 @@ class Town:
         while len(one.sets) > KEPT:
             self.api.store.delete(REPLICA_SETS, NAMESPACE, one.sets.pop(0))
 
+    def put_custom(self, plural: str, name: str, **content: Any) -> None:
+        """Store an object of ours as it is, whatever its definition says."""
+        self._put(self._custom(plural), name, **content)
+
+    def delete_custom(self, plural: str, name: str) -> None:
+        """Remove such an object."""
+        self.api.store.delete(self._custom(plural), NAMESPACE, name)
+
+    def _custom(self, plural: str) -> Resource:
+        found = self.api.registry.find(VPAS.group, VPAS.version, plural)
+        assert found is not None
+        return found
+
+    # What becomes of its API server
+
+    async def stop_api_server(self) -> None:
+        """Recommenders find nobody; the test does."""
+        await self.way.pause()
+
+    async def start_api_server(self, *, forgetful: bool = False) -> None:
+        """Who watched before has to list again if the server has forgotten what there was."""
+        if forgetful:
+            self.api.store.compact()
+        self.api.store.restart()
+        await self.way.resume()
+
     def _put(
         self,
         resource: Resource,
@@ -180,7 +206,7 @@ class Town:
         kubeconfig = self.folder / f"{len(self.replicas)}.kubeconfig"
         text = self.access.serving.kubeconfig_for(token)
         kubeconfig.write_text(text.replace(self.access.url, self.way.url))
-        made = Replica(kubeconfig, self.clock, settings)
+        made = Replica(kubeconfig, ShiftedClock(self.clock), settings)
         self.replicas.append(made)
         return made
 
@@ -190,7 +216,7 @@ class Replica:
     """A recommender: the whole program, from its settings on, as a task of the loop."""
 
     kubeconfig: Path
-    clock: Clock
+    clock: ShiftedClock  # its own, on top of everybody's
     settings: Mapping[str, Any]
     ops: int = field(default_factory=free_port)
     _task: asyncio.Task[None] | None = None
@@ -219,14 +245,11 @@ class Replica:
             await asyncio.sleep(1)
 
     async def sample(self, name: str, **labels: str) -> float:
-        """A metric, ``vpa_recommender_`` before its name, summed over labels that aren't named."""
-        return sum(
-            one.value
-            for one in await self._metrics()
-            if one.name == f"vpa_recommender_{name}" and labels.items() <= one.labels.items()
-        )
+        """A metric now; see :func:`total`."""
+        return total(await self.samples(), name, **labels)
 
-    async def _metrics(self) -> list[Sample]:
+    async def samples(self) -> list[Sample]:
+        """All metrics now; nothing while nobody answers."""
         try:
             reader, writer = await asyncio.open_connection(LOOPBACK, self.ops)
         except ConnectionRefusedError:
@@ -239,6 +262,15 @@ class Replica:
             for family in text_string_to_metric_families(body.decode())
             for sample in family.samples
         ]
+
+
+def total(samples: Iterable[Sample], name: str, **labels: str) -> float:
+    """A metric, ``vpa_recommender_`` before its name, summed over labels that aren't named."""
+    return sum(
+        one.value
+        for one in samples
+        if one.name == f"vpa_recommender_{name}" and labels.items() <= one.labels.items()
+    )
 
 
 @asynccontextmanager

@@ -163,9 +163,11 @@ class Cache(Generic[T]):
             try:
                 await self._list()
                 await self._follow()
-            except GoneError:
+            except GoneError as error:
                 self._fresh_from = math.inf
-                logger.debug("version too old", extra={"resource": self.endpoint.resource})
+                self._client.troubled(self.endpoint.resource, error.reason)
+                extra = {"resource": self.endpoint.resource}
+                logger.info("listing again, what was seen last is too old", extra=extra)
                 self._was_answered()
                 await asyncio.sleep(self._pauses.after_use())
             except (KubeError, DecodeError) as error:
@@ -300,9 +302,10 @@ class Cache(Generic[T]):
     def _note(self, error: KubeError | DecodeError) -> None:
         """Log trouble of our own once; that nobody answers is the client's to say."""
         self._fresh_from = math.inf
+        kind = getattr(error, "reason", "") or type(error).__name__
+        self._client.troubled(self.endpoint.resource, kind)
         if isinstance(error, UnreachableError):
             return
-        kind = getattr(error, "reason", "") or type(error).__name__
         if kind != self._trouble:
             self._trouble = kind
             logger.warning(

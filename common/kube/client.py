@@ -17,10 +17,16 @@ from common.kube.connection import Connection
 from common.kube.endpoints import PODS, Endpoint
 from common.kube.pages import Listing, Undecoded, read_pages, read_undecoded
 from common.kube.transport import CALL_SECONDS, Call, Query, Transport
-from common.kube.watch import WatchEvent, WatchProtocol, decoder_of
+from common.kube.watch import EventType, WatchEvent, WatchProtocol, decoder_of
 from common.runtime.rate_limit import RateLimiter
 
 T = TypeVar("T")
+
+Troubled = Callable[[str, str], None]
+"""Is told of each trouble with reading: the resource, and a reason that is fit for a label."""
+
+UNDECODABLE = "undecodable"
+"""The reason where an object has a shape that we don't know."""
 
 _PAGE = 500  # objects that are asked for at once
 _RESTARTS = 3  # of a list whose continue token expired
@@ -46,6 +52,8 @@ class KubeClient:
     overloaded or in trouble. Writes never are: whoever decided on a write decides anew. Every
     failure is a :class:`~common.errors.KubeError`; an answer of a shape that we don't know is
     a :class:`~common.errors.DecodeError`. ``qps`` and ``burst`` bound all calls but watches.
+    ``troubled`` learns of objects that can't be decoded, and by caches of lists and watches that
+    fail.
     """
 
     def __init__(
@@ -56,7 +64,9 @@ class KubeClient:
         qps: float,
         burst: float,
         rng: random.Random | None = None,
+        troubled: Troubled = lambda _resource, _reason: None,
     ) -> None:
+        self.troubled = troubled
         self.rng = rng or random.Random()  # noqa: S311 - spreads retries, guards no secret
         self._transport = Transport(connection, user_agent=user_agent, rng=self.rng)
         self.limiter = RateLimiter(qps, burst)
@@ -138,6 +148,8 @@ class KubeClient:
                     raise
             else:
                 self._strange[path] = frozenset(listing.strange)
+                for _ in listing.strange:
+                    self.troubled(endpoint.resource, UNDECODABLE)
                 return listing
 
     async def list_undecoded(
@@ -202,6 +214,8 @@ class KubeClient:
         async with contextlib.aclosing(chunks):
             async for chunk in chunks:
                 for event in protocol.feed(chunk):
+                    if event.object is None and event.type is not EventType.BOOKMARK:
+                        self.troubled(endpoint.resource, UNDECODABLE)
                     yield event
 
     # Writes

@@ -27,7 +27,8 @@ from common.errors import (
     ServerError,
     UnreachableError,
 )
-from common.kube.client import KubeClient, PatchType
+from common.kube.client import UNDECODABLE, KubeClient, PatchType
+from common.kube.endpoints import CHECKPOINTS
 from common.patches import Operation, add, pointer, remove
 from recommender.checkpoints import (
     Extent,
@@ -289,6 +290,7 @@ class CheckpointStore:
         except DecodeError as error:
             extra = {"checkpoint": name_of(checkpoint), "why": str(error)}
             logger.warning("checkpoint not loaded, the next one will replace it", extra=extra)
+            self._client.troubled(CHECKPOINTS.resource, UNDECODABLE)
         else:
             windows = _windows(checkpoint, annotations.get(ANNOTATION), status)
             digest = _digest(status, windows)

@@ -11,6 +11,7 @@ from common.api.autoscaling import VerticalPodAutoscaler, VpaStatus
 from common.api.core import Pod
 from common.errors import KubeError
 from common.kube.cache import Snapshot
+from common.kube.endpoints import VPAS
 from common.kube.targets import TargetError, Targets
 from common.labels import NOTHING
 from common.quantity import QuantityError
@@ -31,6 +32,7 @@ from recommender.workers import sliced, spread
 
 logger = logging.getLogger(__name__)
 
+_POLICY = "policy"  # the reason where a VPA's resource policy can't be read
 _SLICE = 500  # objects before other tasks get their turn
 _RESOLVED = 50  # VPAs that one of the workers resolves before; mostly nobody has to be asked
 _LOOKED_FOR = 10_000  # pods looked for in a cache before
@@ -123,6 +125,7 @@ class VpaLoader:
         ignored: Collection[str],
         per_vpa_config: bool,
         workers: int,
+        metrics: Metrics,
     ) -> None:
         self._usage = usage
         self._targets = targets
@@ -130,6 +133,7 @@ class VpaLoader:
         self._ignored = ignored
         self._per_vpa_config = per_vpa_config
         self._workers = workers
+        self._metrics = metrics
         self._told: dict[VpaKey, str] = {}
         self._loaded: dict[VpaKey, LoadedVpa] = {}
 
@@ -184,7 +188,8 @@ class VpaLoader:
         except QuantityError as error:
             known = self._usage.autoscalers.get(key)
             rules = () if known is None else known.rules
-            self._tell(key, f"the resource policy can't be read: {error}")
+            if self._tell(key, f"the resource policy can't be read: {error}"):
+                self._metrics.read_failed(VPAS.resource, _POLICY)
         else:
             self._tell(key, loaded.resolution.message)
         self._usage.put_autoscaler(key, loaded.resolution.selector, rules)
@@ -223,13 +228,14 @@ class VpaLoader:
             return replace(resolution, open=True)
         return Resolution(selector=known.selector, unsupported=resolution.unsupported)
 
-    def _tell(self, key: VpaKey, trouble: str) -> None:
-        """One line when a VPA's trouble changes."""
+    def _tell(self, key: VpaKey, trouble: str) -> bool:
+        """One line when a VPA's trouble changes; whether it did."""
         if self._told.get(key, "") == trouble:
-            return
+            return False
         self._told[key] = trouble
         name = f"{key.namespace}/{key.name}"
         if trouble:
             logger.warning("VPA can't be used as it is", extra={"vpa": name, "why": trouble})
         else:
             logger.info("VPA can be used again", extra={"vpa": name})
+        return True

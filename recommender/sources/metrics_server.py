@@ -12,7 +12,7 @@ import numpy as np
 
 from common.api.metrics import PodMetrics
 from common.errors import DecodeError, KubeError
-from common.kube.client import KubeClient
+from common.kube.client import UNDECODABLE, KubeClient
 from common.kube.endpoints import POD_METRICS
 from common.kube.pages import Undecoded
 from common.quantity import QuantityError, parse_milli, parse_value
@@ -23,6 +23,8 @@ from recommender.model.pods import TrackedPod
 from recommender.rows import Ints
 from recommender.sources.fetched import OK, Answer, Fetched
 from recommender.workers import spread
+
+_RESOURCE = f"{POD_METRICS.resource}.{POD_METRICS.group}"  # tells it from the pods themselves
 
 
 class MetricsServer:
@@ -43,6 +45,8 @@ class MetricsServer:
 
     async def fetch(self, namespaces: Collection[str]) -> Fetched:
         """The latest usage; ``namespaces`` are those that have VPAs."""
+        for _ in self._strange:
+            self._client.troubled(_RESOURCE, UNDECODABLE)
         self._known, self._strange = frozenset(self._strange), []
         found, answer = await self._list(self._namespace)
         if answer.outcome == OK or self._namespace or not self._client.reachable:
