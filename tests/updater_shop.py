@@ -17,6 +17,7 @@ from common.kube.endpoints import DEPLOYMENTS, EVENTS, PODS, VPAS
 from common.kube.events import EventRecorder
 from common.kube.lease import AdmissionStatus
 from common.kube.targets import Targets
+from following import following
 from sandbox import virtual_time
 from sandbox.cluster import Cluster, running_cluster
 from sandbox.scenario import parse_scenario
@@ -158,16 +159,8 @@ async def shop(clock: VirtualClock, *, version: str, rules: Rules) -> AsyncItera
         await asyncio.sleep(1)
         caches = Caches.following(client)
         opened = Shop(cluster, admin, client, caches, clock, rules)
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(cache.run()) for cache in caches.all()]
-            tasks.append(group.create_task(opened.events.run()))
-            for cache in caches.all():
-                await cache.wait_synced()
-            try:
-                yield opened
-            finally:
-                for task in tasks:
-                    task.cancel()
+        async with following(caches.all(), opened.events.run):
+            yield opened
 
 
 def in_shop(

@@ -22,6 +22,7 @@ from common.kube.endpoints import EVENTS, MUTATING_WEBHOOKS, PODS, VPAS, Endpoin
 from common.kube.events import EventRecorder
 from common.kube.targets import Targets
 from common.runtime.clock import SystemClock
+from following import following
 from https_hook import serving_hook
 from sandbox.cluster import Cluster, running_cluster
 from sandbox.objects.resources import Resource
@@ -298,13 +299,5 @@ async def town(
             await opened.recommend(name)
         webhook.patches = patches
         await asyncio.sleep(60)
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(cache.run()) for cache in caches.all()]
-            tasks.append(group.create_task(opened.events.run()))
-            for cache in caches.all():
-                await cache.wait_synced()
-            try:
-                yield opened
-            finally:
-                for task in tasks:
-                    task.cancel()
+        async with following(caches.all(), opened.events.run):
+            yield opened

@@ -9,6 +9,7 @@ from admission.deadline import within
 from common.api.meta import ObjectMeta, OwnerReference
 from common.kube.client import KubeClient
 from common.kube.endpoints import VPAS
+from following import following
 from robots import ROBOTS, define_robots, robot
 from sandbox.apiserver.faults import ApiFault, Calls, Effect
 from sandbox.cluster import Cluster
@@ -60,12 +61,8 @@ def reviewing(test: Callable[[Reviews], Awaitable[None]]) -> None:
         vpa = autoscaler("marvin", targetRef=target)
         await client.create(VPAS.as_dicts(), vpa, namespace=NAMESPACE)
         found = CachedCluster(client)
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(cache.run()) for cache in found.caches]
-            await found.wait_synced()
+        async with following(found.caches):
             await test(Reviews(cluster, found))
-            for task in tasks:
-                task.cancel()
 
     in_cluster(prepared, scenario="nodes: []")
 

@@ -16,6 +16,7 @@ from common.kube.targets import ControllerCaches, TargetError, Targets
 from common.kube.watch import identity
 from common.target.owners import Controller
 from fake_api import FakeApi, Reply, listing, named, status, until, watch_line
+from following import following
 
 GROUP = "/apis/example.test"
 SCALE = "/apis/example.test/v1/namespaces/default/rockets/r/scale"
@@ -60,21 +61,17 @@ def discover(api: FakeApi, *, kind: str = "Rocket", with_scale: bool = True) -> 
 @contextlib.asynccontextmanager
 async def resolving(
     api: FakeApi,
-    following: Callable[[KubeClient], ControllerCaches] = ControllerCaches.following,
+    made: Callable[[KubeClient], ControllerCaches] = ControllerCaches.following,
     /,
     **controllers: list[dict[str, Any]],
 ) -> AsyncIterator[Targets]:
     for kind, path in LISTS.items():
         api.on(f"GET {path}", listing(*controllers.get(kind, [])))
         api.on(f"WATCH {path}", Reply(chunks=[], hold=True))
-    async with api.client() as client, asyncio.TaskGroup() as group:
-        caches = following(client)
-        tasks = [group.create_task(cache.run()) for cache in caches.all()]
-        for cache in caches.all():
-            await cache.wait_synced()
-        yield Targets(client, caches)
-        for task in tasks:
-            task.cancel()
+    async with api.client() as client:
+        caches = made(client)
+        async with following(caches.all()):
+            yield Targets(client, caches)
 
 
 def rocket() -> VerticalPodAutoscaler:

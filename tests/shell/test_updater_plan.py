@@ -32,11 +32,16 @@ def decisions(plan: Plan | NotNow) -> Sequence[str]:
     return sorted(f"{each.action} {each.reason}" for each in plan.decisions.values())
 
 
+async def drifted(shop: Shop, mode: str = "Recreate", *, cpu: str = "100m") -> None:
+    """Three pods that request something else than is recommended."""
+    await shop.deploy()
+    await shop.autoscale(mode)
+    await shop.recommend(cpu)
+
+
 def test_a_pass_does_what_was_planned_and_nothing_else_was_done() -> None:
     async def test(shop: Shop) -> None:
-        await shop.deploy()
-        await shop.autoscale("Recreate")
-        await shop.recommend("100m")
+        await drifted(shop)
         registry = CollectorRegistry()
         updater = shop.updater(registry=registry)
         before = list(registry.collect())
@@ -54,9 +59,7 @@ def test_a_pass_does_what_was_planned_and_nothing_else_was_done() -> None:
 
 def test_a_plan_knows_the_admission_lease_and_when_it_was_made() -> None:
     async def test(shop: Shop) -> None:
-        await shop.deploy()
-        await shop.autoscale("Recreate")
-        await shop.recommend("100m")
+        await drifted(shop)
         shop.admission = AdmissionStatus.STALE
         plan = await shop.updater().plan()
         assert decisions(plan) == ["wait admission_not_ready"] * 3
@@ -95,9 +98,7 @@ def test_a_decision_stands_until_the_time_that_the_plan_tells() -> None:
     """Two nodes of two cores, and three pods that would like 1.9 each: one resize has to wait."""
 
     async def test(shop: Shop) -> None:
-        await shop.deploy()
-        await shop.autoscale("InPlaceOrRecreate")
-        await shop.recommend("1900m")
+        await drifted(shop, "InPlaceOrRecreate", cpu="1900m")
         updater = shop.updater()
         waiting: dict[str, datetime] = {}
         while not waiting:
@@ -126,9 +127,7 @@ def test_a_decision_stands_until_the_time_that_the_plan_tells() -> None:
 
 def test_a_plan_waits_for_the_pass_that_goes_on_and_then_knows_what_that_did() -> None:
     async def test(shop: Shop) -> None:
-        await shop.deploy()
-        await shop.autoscale("Recreate")
-        await shop.recommend("100m")
+        await drifted(shop)
         hands = Asleep()
         updater = shop.updater(hands=hands)
         async with asyncio.TaskGroup() as group:
@@ -148,9 +147,7 @@ def test_a_plan_waits_for_the_pass_that_goes_on_and_then_knows_what_that_did() -
 
 def test_a_pass_without_end_is_not_waited_for_without_end() -> None:
     async def test(shop: Shop) -> None:
-        await shop.deploy()
-        await shop.autoscale("Recreate")
-        await shop.recommend("100m")
+        await drifted(shop)
         hands = Asleep()
         updater = shop.updater(hands=hands)
         async with asyncio.TaskGroup() as group:
