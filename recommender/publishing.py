@@ -40,9 +40,9 @@ from recommender.recommend import (
 )
 from recommender.refusals import Refusals
 from recommender.sources.cluster import LoadedVpa
-from recommender.sources.facts import vpa_key
+from recommender.sources.facts import vpa_key, written_mode
 from recommender.standing import Grounds, Standing, room
-from recommender.status import LATEST, is_provided
+from recommender.status import LATEST, ConditionType, is_provided, is_true
 from recommender.trail import Trail
 from recommender.workers import sliced, spread_as_made
 
@@ -200,7 +200,7 @@ class Publisher:
         mode = _mode(loaded.vpa)
         self._vpas[mode, True, pods > 0, bool(grounds.unsupported)] += 1
         for resource, count in standing.compared.items():
-            self._unchanged[resource, _written_mode(loaded.vpa), pods.bit_length()] += count
+            self._unchanged[resource, written_mode(loaded.vpa), pods.bit_length()] += count
         return None
 
     def _decide(
@@ -219,7 +219,9 @@ class Publisher:
         except QuantityError:
             return None  # a bound of its policy; the loader has told
         recommendation, pods = reached.recommendation, circumstances.pods
-        self._vpas[_mode(vpa), bool(recommendation), pods > 0, bool(grounds.unsupported)] += 1
+        matches = not is_true(reached.wanted, ConditionType.NO_PODS_MATCHED)
+        labels = (_mode(vpa), is_provided(reached.wanted), matches, bool(grounds.unsupported))
+        self._vpas[labels] += 1
         compared = self._compare_with_last(key, vpa, recommendation, pods)
         self._watch_absence(key, vpa, present=bool(recommendation), now=now)
         if reached.writing is Writing.WRITTEN:
@@ -262,12 +264,10 @@ class Publisher:
         Returns how many aggregates have one now, by resource.
         """
         aggregates = self._usage.aggregates
-        mode = _written_mode(vpa)
-        number = aggregates.mode_number(mode)
+        mode = written_mode(vpa)
         compared: Tally[str] = Tally()
         for one in recommendation:
             rows = self._usage.rows_of(key, one.name)
-            aggregates.mode[rows] = number
             for resource in RESOURCES:
                 quantity = one.uncapped_target.get(resource, ZERO)
                 after = quantity.milli if resource == CPU else quantity.value
@@ -342,9 +342,4 @@ def _phase(key: VpaKey) -> timedelta:
 
 
 def _mode(vpa: VerticalPodAutoscaler) -> str:
-    return _written_mode(vpa) or UpdateMode.RECREATE.value
-
-
-def _written_mode(vpa: VerticalPodAutoscaler) -> str:
-    policy = vpa.spec.update_policy
-    return (policy.update_mode if policy is not None else None) or ""
+    return written_mode(vpa) or UpdateMode.RECREATE.value

@@ -18,7 +18,6 @@ _BYTES = tuple(1e6 * 2**power for power in range(17))
 _UPWARDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1)
 _RELATIVE = (*(-bound for bound in reversed(_UPWARDS)), 0, *_UPWARDS, 2.5, 5, 10, 25, 50, 100)
 _LARGEST = 20  # of vpa_size_log2
-_OFF = "Off"
 
 
 class Quality:
@@ -105,7 +104,7 @@ class Quality:
     ) -> None:
         """Observe accepted samples, in millicores or bytes, of these aggregates.
 
-        Those that no VPA looks at, or only one in mode Off, don't count.
+        Those for which nothing is to be recommended don't count.
         """
         unit = 1000.0 if resource == CPU else 1.0
         recommended = aggregates.recommended(resource)[rows] / unit
@@ -113,7 +112,7 @@ class Quality:
         modes = aggregates.mode[rows]
         for number in np.unique(modes).tolist():
             mode = aggregates.modes[number]
-            if mode is None or mode == _OFF:
+            if mode is None:
                 continue
             mine = modes == number
             self._compare(

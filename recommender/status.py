@@ -186,12 +186,14 @@ def patch(current: VpaStatus, wanted: VpaStatus) -> tuple[Operation, ...]:
     return (add("/status", wanted),) if moved(current, wanted) else ()
 
 
+def is_true(status: VpaStatus, kind: ConditionType) -> bool:
+    """Whether a status has this condition, and it is True."""
+    return any(one.type == kind and one.status == "True" for one in status.conditions or ())
+
+
 def is_provided(status: VpaStatus) -> bool:
     """Whether a status says that it holds a recommendation."""
-    return any(
-        condition.type == ConditionType.RECOMMENDATION_PROVIDED and condition.status == "True"
-        for condition in status.conditions or ()
-    )
+    return is_true(status, ConditionType.RECOMMENDATION_PROVIDED)
 
 
 _Condition: TypeAlias = tuple[ConditionType, str, str, str]

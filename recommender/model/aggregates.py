@@ -79,7 +79,7 @@ class Aggregates(Rows):
         # For comparison with usage: the last uncapped target, and the VPA's update mode.
         self.recommended_cpu: Ints = self._column(np.int64)  # millicores; 0: none
         self.recommended_memory: Ints = self._column(np.int64)  # bytes; 0: none
-        self.mode: Ints = self._column(np.int64)  # number in ``modes``; 0: under no VPA
+        self.mode: Ints = self._column(np.int64)  # number in ``modes``; 0: nothing is recommended
         self.modes: list[str | None] = [None]
 
     def new(self) -> int:
@@ -115,11 +115,16 @@ class Aggregates(Rows):
         """The column of last recommendations of a resource."""
         return self.recommended_cpu if resource == CPU else self.recommended_memory
 
-    def mode_number(self, mode: str) -> int:
-        """The number of an update mode, as it is written in the VPA."""
+    def set_mode(self, row: int, mode: str | None) -> None:
+        """Note the update mode of the VPA, as it is written there.
+
+        None: no VPA recommends anything for it (any more), and what was recommended is forgotten.
+        """
         if mode not in self.modes:
             self.modes.append(mode)
-        return self.modes.index(mode)
+        self.mode[row] = self.modes.index(mode)
+        if mode is None:
+            self.recommended_cpu[row] = self.recommended_memory[row] = 0
 
     def add_cpu(self, rows: Ints, times: Ints, amounts: Ints) -> None:
         """Add CPU samples, in millicores; a row may occur more than once."""

@@ -91,4 +91,5 @@ class Autoscaler:
     key: VpaKey
     selector: Selector
     rules: tuple[ContainerRule, ...] = ()
+    update_mode: str = ""  # as written in the VPA
     loaded: dict[str, int] = field(default_factory=dict)  # container -> row of its checkpoint

@@ -8,6 +8,7 @@ Source: recommender.md sections 4-6.
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
@@ -106,20 +107,24 @@ class Usage:
     # VPAs
 
     def put_autoscaler(
-        self, key: VpaKey, selector: Selector, rules: tuple[ContainerRule, ...]
+        self,
+        key: VpaKey,
+        selector: Selector,
+        rules: tuple[ContainerRule, ...],
+        update_mode: str = "",
     ) -> None:
         """Add a VPA, or take over what changed; its loaded history stays (Q3).
 
-        So does that of a VPA which was removed and comes back.
+        So does that of a VPA which was removed and comes back. ``update_mode`` is as written.
         """
         known = self.autoscalers.get(key)
         if known is None:
             loaded = self._left.pop(key, {})
             known = Autoscaler(key=key, selector=selector, rules=rules, loaded=loaded)
             self.autoscalers[key] = known
-        elif known.selector == selector and known.rules == rules:
+        elif (known.selector, known.rules, known.update_mode) == (selector, rules, update_mode):
             return
-        known.selector, known.rules = selector, rules
+        known.selector, known.rules, known.update_mode = selector, rules, update_mode
         self.selectors_version += 1
         self._groups.pop(key, None)
         changed = self.matching.select(key, selector)
@@ -134,8 +139,6 @@ class Usage:
         for label_set in self.matching.remove(key):
             self._apply_rules(label_set)
             self.forget_groups(label_set)  # what was noted of it may have been this VPA's
-            if not label_set.autoscalers:
-                self.aggregates.mode[list(label_set.aggregates.values())] = 0
 
     def forget_history(self, key: VpaKey) -> None:
         """Forget what was loaded for a VPA that was removed."""
@@ -171,7 +174,7 @@ class Usage:
     def _grouped(self, key: VpaKey) -> tuple[Group, ...]:
         rows: dict[str, list[int]] = {}
         # Sorted, so that the last bits of a sum are the same in every run.
-        for label_set in sorted(self.matching.matched(key), key=_text):
+        for label_set in sorted(self.matching.matched(key), key=attrgetter("text")):
             for container, row in label_set.aggregates.items():
                 rows.setdefault(container, []).append(row)
         from_pods = frozenset(rows)
@@ -348,8 +351,8 @@ class Usage:
     def _aggregate(self, label_set: LabelSet, container: str, now: int) -> int:
         row = label_set.aggregates.get(container)
         if row is None:
-            row = self.aggregates.create(now, self._rules(label_set, container))
-            label_set.aggregates[container] = row
+            row = label_set.aggregates[container] = self.aggregates.create(now, self.defaults)
+            self._apply_rules_to(row, label_set, container)
             self.forget_groups(label_set)
         return row
 
@@ -380,17 +383,17 @@ class Usage:
             self.containers.move(row, key, self._aggregate(label_set, name, now))
         self.matching.drop_if_unused(before)
 
-    def _rules(self, label_set: LabelSet, container: str) -> AggregationRules:
-        """The flags' rules with the overrides of the VPAs; of several VPAs the last wins."""
-        rules = self.defaults
-        for vpa in sorted(label_set.autoscalers):
-            rules = rule_for(self.autoscalers[vpa].rules, container).applied_to(rules)
-        return rules
-
     def _apply_rules(self, label_set: LabelSet) -> None:
         for container, row in label_set.aggregates.items():
-            self.aggregates.set_rules(row, self._rules(label_set, container))
+            self._apply_rules_to(row, label_set, container)
 
-
-def _text(label_set: LabelSet) -> str:
-    return label_set.text
+    def _apply_rules_to(self, row: int, label_set: LabelSet, container: str) -> None:
+        """The flags' rules with the overrides of the VPAs; of several VPAs the last wins."""
+        rules, mode = self.defaults, None
+        for vpa in sorted(label_set.autoscalers):
+            autoscaler = self.autoscalers[vpa]
+            rule = rule_for(autoscaler.rules, container)
+            rules = rule.applied_to(rules)
+            mode = None if rule.off else autoscaler.update_mode
+        self.aggregates.set_rules(row, rules)
+        self.aggregates.set_mode(row, mode)

@@ -26,6 +26,7 @@ from recommender.sources.facts import (
     pod_key,
     request_sources,
     vpa_key,
+    written_mode,
 )
 from recommender.status import Resolution, resolved, unchecked, unreadable
 from recommender.workers import sliced, spread
@@ -192,7 +193,8 @@ class VpaLoader:
                 self._metrics.read_failed(VPAS.resource, _POLICY)
         else:
             self._tell(key, loaded.resolution.message)
-        self._usage.put_autoscaler(key, loaded.resolution.selector, rules)
+        mode = written_mode(loaded.vpa)
+        self._usage.put_autoscaler(key, loaded.resolution.selector, rules, mode)
 
     async def _resolve(self, vpa: VerticalPodAutoscaler) -> Resolution:
         """The target's selector, if the target is the topmost controller.

@@ -30,6 +30,12 @@ def vpa_key(vpa: VerticalPodAutoscaler) -> VpaKey:
     return VpaKey(vpa.metadata.namespace, vpa.metadata.name)
 
 
+def written_mode(vpa: VerticalPodAutoscaler) -> str:
+    """The update mode as it is written; empty if it isn't."""
+    policy = vpa.spec.update_policy
+    return (policy.update_mode if policy is not None else None) or ""
+
+
 def is_ours(vpa: VerticalPodAutoscaler, *, recommender: str, ignored: Collection[str]) -> bool:
     """Whether this recommender answers for a VPA (recommender.md 6.4).
 

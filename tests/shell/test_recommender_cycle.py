@@ -311,3 +311,27 @@ async def test_where_requests_are_read_is_counted_once_for_each_version_of_a_pod
                 for source in RequestSource
             }
     assert counts == dict.fromkeys(RequestSource, 0) | {RequestSource.SPEC: 1}
+
+
+async def test_how_well_recommendations_fit_is_measured_from_the_first_sample_on() -> None:
+    mode, resource = {"update_mode": "Off"}, {"resource": "cpu", "is_oom": "false"}
+    async with FakeApi() as api:
+        prepare(api, verticalpodautoscalers=[vpa(updatePolicy={"updateMode": "Off"})])
+        async with running(api) as process:
+
+            def seen(name: str, **labels: str) -> float | None:
+                return process.sample(f"vpa_quality_{name}", **mode, **labels)
+
+            await process.cycle()  # nothing was recommended when the sample came
+            assert seen("usage_sample_missing_recommendation_count", **resource) == 1
+            assert seen("cpu_recommendations_cores_count") == 1
+            assert seen("relative_recommendation_changes_count", **resource) is None
+            later = process.clock.forward(timedelta(minutes=1))
+            api.on(METRICS, listing(usage(at=later, cpu="63m", memory="200Mi")))
+            await process.cycle()  # 126m were
+            assert seen("usage_sample_missing_recommendation_count", **resource) == 1
+            assert seen("usage_recommendation_relative_diffs_sum", **resource) == -0.5
+            fits = {"recommendation_missing": "false"}
+            assert seen("cpu_recommendation_over_usage_diffs_cores_sum", **fits) == 0.063
+            change = {"resource": "cpu", "vpa_size_log2": "0"}
+            assert seen("relative_recommendation_changes_count", **change) == 1

@@ -384,6 +384,9 @@ async def test_a_target_that_cannot_be_asked_for_yet_wipes_nothing(trouble: Repl
         api.on("GET /apis/apps", trouble)
         async with running(api) as process:
             await process.cycle()
+            labels = {"update_mode": "Recreate", "api": "v1", "matches_pods": "true"}
+            labels |= {"has_recommendation": "true", "unsupported_config": "true"}
+            assert process.sample("vpa_recommender_vpa_objects_count", **labels) == 1
         found = written(api)
         assert target(api) == {"cpu": "3", "memory": "2Gi"}
         assert conditions(api) == {

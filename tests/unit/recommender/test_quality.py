@@ -13,7 +13,7 @@ def aggregates(*, mode: str | None, cpu: int = 0) -> Aggregates:
     table = Aggregates(HalfLives())
     row = table.create(instant(None), AggregationRules())
     table.recommended_cpu[row] = cpu
-    table.mode[row] = 0 if mode is None else table.mode_number(mode)
+    table.set_mode(row, mode)
     return table
 
 
@@ -56,8 +56,8 @@ def test_a_missing_recommendation_counts_as_zero() -> None:
 @pytest.mark.parametrize(
     ("mode", "counts"),
     [
-        pytest.param(None, False, id="under no VPA"),
-        pytest.param("Off", False, id="mode Off"),
+        pytest.param(None, False, id="nothing to recommend"),
+        pytest.param("Off", True, id="mode Off: it is recommended, and not applied"),
         pytest.param("", True, id="mode not set"),
         pytest.param("Initial", True, id="any other mode"),
     ],

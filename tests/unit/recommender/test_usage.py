@@ -157,6 +157,34 @@ def test_overrides_that_are_removed_count_no_longer_q12() -> None:
     assert usage.aggregates.interval[aggregate(usage)] == span(timedelta(days=1))
 
 
+def test_the_mode_of_an_aggregate_is_that_of_the_vpa_that_recommends_for_it() -> None:
+    usage = with_pods(pod())
+    table = usage.aggregates
+
+    def mode() -> str | None:
+        return table.modes[int(table.mode[aggregate(usage)])]
+
+    assert mode() is None  # under no VPA
+    usage.put_autoscaler(WEB, MATCHING, (), "Initial")
+    assert mode() == "Initial"
+    usage.put_autoscaler(WEB, MATCHING, (), "Off")  # it recommends all the same
+    assert mode() == "Off"
+    usage.put_pod(pod("web-2", labels={"app": "web", "version": "2"}), NOW)
+    assert table.modes[int(table.mode[aggregate(usage, "web-2")])] == "Off"
+    table.recommended_cpu[aggregate(usage)] = 100
+    usage.put_autoscaler(WEB, MATCHING, (ContainerRule(off=True),), "Off")
+    assert mode() is None
+    assert table.recommended_cpu[aggregate(usage)] == 0
+    usage.put_autoscaler(WEB, MATCHING, (), "")
+    assert mode() == ""
+    usage.put_autoscaler(VpaKey("shop", "younger"), MATCHING, (), "Recreate")  # the last name wins
+    assert mode() == "Recreate"
+    usage.put_autoscaler(VpaKey("shop", "younger"), NOTHING, (), "Recreate")
+    assert mode() == ""
+    usage.remove_autoscaler(WEB)
+    assert mode() is None
+
+
 def test_loaded_history_outlives_the_vpa_until_it_is_forgotten() -> None:
     """A VPA that can't be read for a moment, or is replaced, must not lose its past."""
     usage = with_pods(pod())
