@@ -27,6 +27,7 @@ from typing import Any
 import uvicorn
 
 from benchmarks.admission_world import Size, decision_alone, review
+from benchmarks.load_world import process
 from certs import authority
 from common.runtime.clock import SystemClock
 from common.runtime.web import listen
@@ -95,20 +96,6 @@ def cpu_of(pid: int) -> float:
 def _family(pid: int) -> list[int]:
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [pid, *(each for child in children for each in _family(int(child)))]
-
-
-@contextmanager
-def process(*command: str, log: Path) -> Iterator[int]:
-    """A Python module as a process, ended with the block; its pid."""
-    with log.open("wb") as output:
-        started = subprocess.Popen(
-            [sys.executable, "-P", "-m", *command], stdout=output, stderr=output
-        )
-        try:
-            yield started.pid
-        finally:
-            started.terminate()
-            started.wait()
 
 
 @contextmanager

@@ -197,7 +197,7 @@ def load_mode(folder: Path, *flags: str) -> Iterator[Load]:
     """A load mode with these flags, until the block ends."""
     kubeconfig = folder / "kubeconfig"
     command = ("sandbox.load", f"--kubeconfig={kubeconfig}", *flags)
-    with _process(*command, log=folder / "load.log") as pid:
+    with process(*command, log=folder / "load.log") as pid:
         await_that(kubeconfig.exists, "the load mode to start")
         text = kubeconfig.read_text()
         found = re.search(r"server: (\S+)", text)
@@ -228,7 +228,7 @@ def started(name: str, load: Load, folder: Path, *flags: str) -> Iterator[Compon
         f"--kube-api-burst={QPS}",
         *flags,
     )
-    with _process(*command, log=log) as pid:
+    with process(*command, log=log) as pid:
         yield Component(pid, port, log)
 
 
@@ -242,7 +242,8 @@ def await_that(condition: Callable[[], bool], what: str, *, every: float = 0.05)
 
 
 @contextmanager
-def _process(*command: str, log: Path) -> Iterator[int]:
+def process(*command: str, log: Path) -> Iterator[int]:
+    """A Python module as a process, ended with the block; its pid."""
     with log.open("wb") as output:
         started = subprocess.Popen(
             [sys.executable, "-P", "-m", *command], stdout=output, stderr=output
