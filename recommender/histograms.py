@@ -4,7 +4,7 @@ Source: recommender.md 3.4-3.7; ``decaying_histogram.go`` and ``histogram.go`` i
 vertical-pod-autoscaler/pkg/recommender/util.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Self
@@ -71,6 +71,12 @@ class Histograms(Rows):
         self.reference: Ints = self._column(np.int64)
         self.high = self._column(np.int16)
         self.above_low = self._column(np.int16)  # COUNT-1 less low, so that zero means empty
+        self.version: Ints = self._column(np.int64)  # grows with every change of the row
+        self.changes = 0  # the highest version so far
+
+    def free(self, row: int) -> None:
+        super().free(row)
+        self._note(row)
 
     def low(self, rows: Ints) -> Ints:
         """The first bucket that isn't empty; COUNT-1 if all are."""
@@ -82,6 +88,7 @@ class Histograms(Rows):
 
     def add(self, rows: Ints, amounts: Ints, times: Ints, weight: float) -> None:
         """Add samples that weigh ``weight`` at their time."""
+        self._note(rows)
         self._align(rows, times)
         effective = weight * self._decay(rows, times)
         buckets = self.buckets.of(amounts)
@@ -94,6 +101,7 @@ class Histograms(Rows):
 
     def subtract(self, rows: Ints, amounts: Ints, times: Ints, weight: float) -> None:
         """Take samples back that were added with the same amount, time and weight."""
+        self._note(rows)
         self._align(rows, times)
         effective = weight * self._decay(rows, times)
         buckets = self.buckets.of(amounts)
@@ -109,6 +117,7 @@ class Histograms(Rows):
         The older of two is first shifted to the reference time of the younger. ``other`` is
         left as it is (recommender.md Q21): the work is done on copies.
         """
+        self._note(rows)
         for start in range(0, len(rows), _SLICE):
             mine, theirs = rows[start : start + _SLICE], other_rows[start : start + _SLICE]
             source = other.copy(theirs)
@@ -148,6 +157,16 @@ class Histograms(Rows):
         rest.total[:] = more.sum(axis=1) + missing
         rest.tighten(everything)
         return rest
+
+    def merged(self, members: Sequence[Sequence[int]]) -> Self:
+        """New histograms, each of which is the merger of some rows, in their order."""
+        merged = type(self)(self.buckets, self.half_life, capacity=len(members))
+        merged.new_rows(len(members))
+        for place in range(max(map(len, members), default=0)):
+            rows = [row for row, group in enumerate(members) if len(group) > place]
+            sources = [members[row][place] for row in rows]
+            merged.merge(np.array(rows), self, np.array(sources))
+        return merged
 
     def copy(self, rows: Ints) -> Self:
         """New histograms with these rows, in this order, as rows 0, 1, 2 and so on."""
@@ -203,6 +222,7 @@ class Histograms(Rows):
 
     def load(self, row: int, saved: Saved) -> None:
         """Fill a new row; the reference time is taken verbatim, without rounding."""
+        self._note(row)
         self.reference[row] = saved.reference
         whole = sum(saved.weights.values())
         if not whole:
@@ -214,6 +234,10 @@ class Histograms(Rows):
         self.above_low[row] = COUNT - 1 - buckets.min()
         self.high[row] = buckets.max()
         self.tighten(np.array([row]))
+
+    def _note(self, rows: Ints | int) -> None:
+        self.changes += 1
+        self.version[rows] = self.changes
 
     def _inside(self, rows: Ints) -> Mask:
         """Which buckets are within ``low``..``high``; outside is only dust below EPSILON."""

@@ -35,6 +35,7 @@ from recommender.recommend import (
     ContainerEstimate,
     Estimates,
     Estimation,
+    Recall,
     estimates,
     living,
 )
@@ -94,6 +95,7 @@ class Publisher:
         self._refusals = Refusals("status", metrics)
         self._without_since: dict[VpaKey, datetime] = {}
         self._standing: dict[VpaKey, Standing] = {}
+        self._recall = Recall(routine.estimation)
         self._since: dict[VpaKey, datetime] = {}  # when it was written
         self._unwritten: set[VpaKey] = set()  # not by this process; then ``_since`` is made up
         self._vpas: Tally[VpaLabels] = Tally()  # of this cycle
@@ -150,7 +152,8 @@ class Publisher:
         """The status patches that are due, slice by slice as they are asked for."""
         for part in sliced(keys, _SLICE):
             now = self._clock.now()
-            found = estimates(self._usage, part, self._routine.estimation, instant(now))
+            estimation = self._routine.estimation
+            found = estimates(self._usage, part, estimation, instant(now), known=self._recall)
             for key in part:
                 write = self._consider(key, vpas[key], found, now)
                 if write is not None:
@@ -162,6 +165,7 @@ class Publisher:
             for key in [key for key in state if key not in vpas]:
                 del state[key]
         self._unwritten &= self._since.keys()
+        self._recall.forget_all_but(vpas.keys())
 
     def _count(self) -> None:
         self._metrics.count_vpas(self._vpas)

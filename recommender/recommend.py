@@ -5,6 +5,7 @@ vertical-pod-autoscaler/pkg/recommender/logic/recommender.go.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import repeat
@@ -25,7 +26,8 @@ from recommender.model.aggregates import Aggregates
 from recommender.model.autoscalers import rule_for
 from recommender.model.keys import VpaKey
 from recommender.model.usage import Group, Usage
-from recommender.rows import Floats, Ints
+from recommender.remembered import Remembered, counts
+from recommender.rows import Floats, Ints, Mask
 from recommender.trail import Amount, Cause, Evidence, Trail, quantity
 
 
@@ -36,6 +38,10 @@ class Percentiles:
     target: float = 0.9
     lower: float = 0.5
     upper: float = 0.95
+
+    @property
+    def fractions(self) -> tuple[float, float, float]:
+        return (self.target, self.lower, self.upper)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +83,28 @@ class ResourceEstimates:
     upper: Ints
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Observed:
+    """What containers have used: percentiles of both resources, rows times fractions."""
+
+    cpu: Ints
+    memory: Ints
+    counts: tuple[Ints, Ints, Ints]  # first and last CPU sample, and how many there are
+
+
+class Recall:
+    """The percentiles that were computed before, for as long as nothing about them changes."""
+
+    def __init__(self, estimation: Estimation) -> None:
+        self.cpu = Remembered(estimation.cpu.fractions)
+        self.memory = Remembered(estimation.memory.fractions)
+
+    def forget_all_but(self, vpas: AbstractSet[VpaKey]) -> None:
+        """Drop what other VPAs saw."""
+        self.cpu.forget_all_but(vpas)
+        self.memory.forget_all_but(vpas)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
     """Where the steps of one resource are told, of rows that belong to these containers."""
@@ -95,7 +123,7 @@ class Account:
 
 
 def estimate(
-    histograms: Histograms,
+    found: Ints,
     *,
     percentiles: Percentiles,
     margin: float,
@@ -103,9 +131,11 @@ def estimate(
     minimums: Ints,
     account: Account | None = None,
 ) -> ResourceEstimates:
-    """Estimate one resource of every row; ``minimums`` are those of the rows' containers."""
-    fractions = (percentiles.target, percentiles.lower, percentiles.upper)
-    found = histograms.percentiles(np.arange(len(histograms)), fractions)
+    """Estimate one resource of every row, from its percentiles.
+
+    ``minimums`` are those of the rows' containers.
+    """
+    fractions = percentiles.fractions
     margined = with_margin(found, margin)
     moved = margined.copy()
     factors = {
@@ -142,10 +172,29 @@ def estimate_all(
     ``containers`` says for each row how many containers its pod has: they share the pod's
     minimum. ``trail`` is told the steps, of rows that have these ``names``.
     """
-    first, last, samples = (
-        column[: len(merged)]
-        for column in (merged.first_sample, merged.last_sample, merged.samples)
+    everything = np.arange(len(merged))
+    observed = Observed(
+        cpu=merged.cpu.percentiles(everything, estimation.cpu.fractions),
+        memory=merged.memory.percentiles(everything, estimation.memory.fractions),
+        counts=(
+            merged.first_sample[everything],
+            merged.last_sample[everything],
+            merged.samples[everything],
+        ),
     )
+    return estimate_observed(observed, containers, estimation, trail=trail, names=names)
+
+
+def estimate_observed(
+    observed: Observed,
+    containers: Ints,
+    estimation: Estimation,
+    *,
+    trail: Trail | None = None,
+    names: Sequence[str] = (),
+) -> dict[str, ResourceEstimates]:
+    """The same from percentiles."""
+    first, last, samples = observed.counts
     shares = 1.0 / containers
     pod_cpu = amount(estimation.pod_min_cpu * 0.001 * 1000)
     pod_memory = amount(estimation.pod_min_memory * 1024 * 1024)
@@ -157,19 +206,19 @@ def estimate_all(
 
     return {
         CPU: estimate(
-            merged.cpu,
+            observed.cpu,
             percentiles=estimation.cpu,
             margin=estimation.margin,
             confidences=confidence(first, last, samples, estimation.cpu_confidence),
-            minimums=scaled(np.full(len(merged), pod_cpu), shares),
+            minimums=scaled(np.full(len(containers), pod_cpu), shares),
             account=account(CPU),
         ),
         MEMORY: estimate(
-            merged.memory,
+            observed.memory,
             percentiles=estimation.memory,
             margin=estimation.margin,
             confidences=confidence(first, last, samples, estimation.memory_confidence),
-            minimums=scaled(np.full(len(merged), pod_memory), shares),
+            minimums=scaled(np.full(len(containers), pod_memory), shares),
             account=account(MEMORY),
         ),
     }
@@ -218,6 +267,18 @@ class Estimates:
             begin, end = end, end + len(mine)
             self._places[key] = slice(begin, end)
 
+    def recall(self, estimation: Estimation, known: Recall) -> None:
+        """Estimate everything, once; percentiles only where something changed."""
+        aggregates = self._usage.aggregates
+        groups = [group for mine in self.groups.values() for group in mine]
+        sizes = np.fromiter((len(mine) for mine in self.groups.values()), dtype=np.int64)
+        cpu = known.cpu.seen(aggregates.cpu, self.groups)
+        memory = known.memory.seen(aggregates.memory, self.groups)
+        counted = counts(aggregates, groups)
+        observed = Observed(cpu=cpu.percentiles, memory=memory.percentiles, counts=counted)
+        found = estimate_observed(observed, np.repeat(sizes, sizes), estimation)
+        self._take(found, (counted[2] > 0) | memory.is_filled)
+
     def fill(self, estimation: Estimation, trail: Trail | None = None) -> None:
         """Estimate everything; once. A ``trail`` is for a single VPA."""
         groups = [group for mine in self.groups.values() for group in mine]
@@ -225,16 +286,19 @@ class Estimates:
         merged = self._usage.aggregates.merged([group.rows for group in groups])
         names = [group.container for group in groups] if trail is not None else ()
         found = estimate_all(merged, np.repeat(sizes, sizes), estimation, trail=trail, names=names)
+        self._take(found, (merged.samples > 0) | (merged.memory.total > 0))
+        if trail is not None:
+            for row, name in enumerate(names):
+                trail.evidence[name] = _evidence(merged, row, found, trail.at)
+
+    def _take(self, found: Mapping[str, ResourceEstimates], observed: Mask) -> None:
         cpu, memory = found[CPU], found[MEMORY]
         self.targets = np.stack((cpu.target, memory.target), axis=1).tolist()
         bounds = (cpu.lower, cpu.upper, memory.lower, memory.upper)
         self.bounds = np.stack(bounds, axis=1).tolist()
         self._confidences = {name: one.confidence.tolist() for name, one in found.items()}
         self._sure = ((cpu.confidence >= 1) & (memory.confidence >= 1)).tolist()
-        self._observed = ((merged.samples > 0) | (merged.memory.total > 0)).tolist()
-        if trail is not None:
-            for row, name in enumerate(names):
-                trail.evidence[name] = _evidence(merged, row, found, trail.at)
+        self._observed = observed.tolist()
 
     def place(self, key: VpaKey) -> slice:
         """Where the containers of a VPA are in the columns."""
@@ -296,13 +360,19 @@ def estimates(
     estimation: Estimation,
     now: int,
     trail: Trail | None = None,
+    *,
+    known: Recall | None = None,
 ) -> Estimates:
     """Estimate every container of these VPAs, sorted by name; ``now`` is an instant.
 
-    ``trail`` is told how the numbers come about; it is for a single VPA.
+    ``trail`` is told how the numbers come about; it is for a single VPA. ``known`` is what was
+    computed before, for those who ask again and again.
     """
     found = Estimates(usage, {key: considered(usage, key, now) for key in keys})
-    found.fill(estimation, trail)
+    if known is None:
+        found.fill(estimation, trail)
+    else:
+        found.recall(estimation, known)
     return found
 
 
