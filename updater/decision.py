@@ -78,7 +78,7 @@ class Reason(enum.StrEnum):
     NO_CONTROLLER = "no_controller", "Nobody would replace the pod."
     CONTROLLER_UNKNOWN = (
         "controller_unknown",
-        "The controller is not found, or asks for no replicas.",
+        "The controller is not found, is being deleted, or asks for no replicas.",
     )
     BELOW_MIN_REPLICAS = "below_min_replicas", "Fewer live replicas than the minimum."
     BUDGET_EXHAUSTED = (

@@ -29,13 +29,16 @@ UNKNOWN = GroupSize()
 def replicas_of(controller: Controller, caches: ControllerCaches) -> int | None:
     """How many pods a controller asks for; None where it is not found, or a kind of its own.
 
-    A DaemonSet tells the number of its ready pods, as the reference takes it.
+    A DaemonSet tells the number of its ready pods, as the reference takes it. One that is being
+    deleted creates none any more (X89).
 
     Source: updater.md 5.
     """
     if controller.kind not in _TELLING:
         return None
     found = caches.find(controller)
+    if found is not None and found.metadata.deletion_timestamp is not None:
+        return 0
     if controller.kind == "DaemonSet" and isinstance(found, Workload):
         return found.status.number_ready
     return found.spec.replicas if isinstance(found, Workload | ReplicationController) else None
@@ -46,6 +49,8 @@ def group_size(controller: Controller, caches: ControllerCaches) -> GroupSize:
     if not tells(controller):
         return UNKNOWN
     found = caches.find(controller)
+    if found is not None and found.metadata.deletion_timestamp is not None:
+        return GroupSize(wanted=0)
     if isinstance(found, Job):
         return GroupSize(wanted_by_job(found), found.status.active)
     if not isinstance(found, Workload | ReplicationController):

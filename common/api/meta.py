@@ -54,6 +54,7 @@ class OwnedMeta(Wire, frozen=True, kw_only=True, gc=False):
     name: str = ""
     namespace: str = ""
     resource_version: str = ""
+    deletion_timestamp: Time | None = None
     owner_references: tuple[Owner, ...] | None = None
 
     def __post_init__(self) -> None:

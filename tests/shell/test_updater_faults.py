@@ -147,6 +147,28 @@ def test_calls_that_fail_twice_are_done_once_in_the_end(effect: Effect) -> None:
     in_cluster(MODES, test)
 
 
+LOST = ("no answer", "no answer, and carried out", "carried out when nobody waits any more")
+
+
+@pytest.mark.parametrize("lost", LOST)
+def test_what_became_of_calls_need_not_be_known_after_a_restart(lost: str) -> None:
+    """An eviction names the pod's UID, and a resize that was carried out stands in the spec."""
+
+    async def test(calm: Storm) -> None:
+        before = calm.names()
+        trouble(calm, "recreate-*", REFUSALS[lost], count=2)
+        trouble(calm, "either-*", REFUSALS[lost], count=2, of="resize")
+        trouble(calm, "never-*", REFUSALS[lost], count=2)
+        await recommend(calm)
+        await passes(calm, 1)
+        await calm.process.kill()
+        calm.process.start()
+        await passes(calm, 10)
+        brought_up_to_date(calm, before)
+
+    in_cluster(MODES, test)
+
+
 @pytest.mark.parametrize("mode", ["Recreate", "InPlaceOrRecreate"])
 def test_a_disruption_budget_is_asked_again_until_it_gives_way(mode: str) -> None:
     async def test(calm: Storm) -> None:

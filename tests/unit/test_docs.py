@@ -249,6 +249,7 @@ SHOWN_IN = {
         "tests/unit/updater/test_candidate.py",
         "test_a_threshold_of_zero_takes_nobody_down_for_no_difference",
     ),
+    "X89": ("tests/shell/test_odd_pods.py", "its controller is being deleted"),
     "X90": ("tests/unit/updater/test_daemons.py", "with_two_out_already_one_of_six_may_go"),
     "X38": (CYCLE, "test_thirty_two_calls_wait_for_the_api_server_at_a_time"),
 }
