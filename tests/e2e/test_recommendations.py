@@ -81,9 +81,29 @@ async def test_low_confidence_is_told_until_a_confidence_interval_is_known(case:
 
 async def test_an_oom_kill_is_learnt_once(case: Case) -> None:
     """Only what the kubelet writes into the pod's status tells of it: no usage was ever so high."""
+    before = await _kills(case)
+    await _killed(case)
+    await case.world.passes(RECOMMENDER, 5)
+    assert parse_value((await case.target("web"))["memory"]) == _NEEDED
+    assert await _kills(case) == {"seen": before["seen"] + 1, "recorded": before["recorded"] + 1}
+
+
+async def test_an_oom_kill_outlives_a_restart_and_is_not_learnt_anew(case: Case) -> None:
+    """The pod still tells of it, in the last state of its container."""
     world = case.world
-    recorded = await world.total(RECOMMENDER, "vpa_recommender_oom_recorded_total")
-    seen = await world.total(RECOMMENDER, "vpa_recommender_oom_seen_total")
+    await _killed(case)
+    await world.passes(RECOMMENDER, 3)  # it is in the checkpoint
+    async with world.installation.without(RECOMMENDER):
+        await _wipe(case)
+    target = await case.recommended("web")
+    assert parse_value(target["memory"]) == _NEEDED
+    await world.passes(RECOMMENDER, 5)
+    assert await case.target("web") == target
+    assert (await _kills(case))["recorded"] == 0, "by the new process"
+
+
+async def _killed(case: Case) -> None:
+    """A pod whose first run ends with an OOM kill, and a VPA that knows."""
     leak = {"from": "100Mi", "rate": "60Mi", "every": "1s", "after": "4s", "until": "500Mi"}
     memory = json.dumps({"runs": [{"leak": leak}, "100Mi"]})
     await case.autoscale("web", "Off")
@@ -99,16 +119,33 @@ async def test_an_oom_kill_is_learnt_once(case: Case) -> None:
             if state["ready"] and state["restartCount"]
         ]
 
-    assert await world.until(killed, "it was ended, and runs again") == ["OOMKilled"]
+    assert await case.world.until(killed, "it was ended, and runs again") == ["OOMKilled"]
 
     async def raised() -> bool:
         return parse_value((await case.target("web")).get("memory", "0")) == _NEEDED
 
-    await world.until(raised, "the target is what the killed container would have needed")
-    await world.passes(RECOMMENDER, 5)
-    assert await raised()
-    assert await world.total(RECOMMENDER, "vpa_recommender_oom_recorded_total") == recorded + 1
-    assert await world.total(RECOMMENDER, "vpa_recommender_oom_seen_total") == seen + 1
+    await case.world.until(raised, "the target is what the killed container would have needed")
+
+
+async def _kills(case: Case) -> dict[str, float]:
+    """What the recommender counted, of all namespaces: nobody else is killed meanwhile."""
+    return {
+        word: await case.world.total(RECOMMENDER, f"vpa_recommender_oom_{word}_total")
+        for word in ("seen", "recorded")
+    }
+
+
+async def _wipe(case: Case) -> None:
+    """Take the recommendation away."""
+    await case.world.client.patch(
+        VPAS.as_dicts(),
+        "web",
+        {"status": {"recommendation": None}},
+        patch_type=PatchType.MERGE,
+        namespace=case.namespace,
+        subresource="status",
+    )
+    assert not await case.target("web")
 
 
 async def test_a_checkpoint_is_written_and_read_back_by_the_next_recommender(case: Case) -> None:
@@ -128,25 +165,17 @@ async def test_a_checkpoint_is_written_and_read_back_by_the_next_recommender(cas
         # Nothing but the checkpoint is left to know from.
         await case.edit(DEPLOYMENTS, "web", replicas=0)
         await case.running("web", replicas=0)
-        await world.client.patch(
-            VPAS.as_dicts(),
-            "web",
-            {"status": {"recommendation": None}},
-            patch_type=PatchType.MERGE,
-            namespace=case.namespace,
-            subresource="status",
-        )
-        assert not await case.target("web")
+        await _wipe(case)
     assert (await case.recommended("web"))["cpu"] == target["cpu"]
     await case.edit(DEPLOYMENTS, "web", replicas=2)  # there is something new to write
 
     async def written_again() -> Object:
         found = await case.checkpoint("web")
-        return found if found["lastUpdateTime"] > before["lastUpdateTime"] else {}
+        return found if found["totalSamplesCount"] > before["totalSamplesCount"] else {}
 
-    after = await world.until(written_again, "the new recommender writes", seconds=100)
+    after = await world.until(written_again, "the new recommender goes on", seconds=100)
     assert after["firstSampleStart"] == before["firstSampleStart"]
-    assert after["totalSamplesCount"] > before["totalSamplesCount"]
+    assert after["lastUpdateTime"] > before["lastUpdateTime"]
 
 
 @pytest.mark.abreast
