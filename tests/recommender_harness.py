@@ -120,6 +120,21 @@ def killed(at: str, name: str = "web-1", *, app: str = "web") -> Any:
     return pod(name, app=app, status={"phase": "Running", "containerStatuses": [state]})
 
 
+def published(found: Any, **target: str) -> Any:
+    one = {"containerName": "app", "target": target, "lowerBound": target, "upperBound": target}
+    found["status"] = {
+        "recommendation": {"containerRecommendations": [{**one, "uncappedTarget": target}]},
+        "conditions": [
+            {
+                "type": "RecommendationProvided",
+                "status": "True",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }
+        ],
+    }
+    return found
+
+
 class FixedClock:
     """Stands still until a test moves it."""
 

@@ -223,9 +223,11 @@ class VpaLoader:
     def _kept(
         self, vpa: VerticalPodAutoscaler, resolution: Resolution, *, transient: bool
     ) -> Resolution:
-        known = self._usage.autoscalers.get(vpa_key(vpa))
+        known, last = self._usage.autoscalers.get(vpa_key(vpa)), self._loaded.get(vpa_key(vpa))
         if not transient:
             return resolution
+        if last is not None and last.vpa.spec.target_ref != vpa.spec.target_ref:
+            return resolution  # what is known, and published, is of another target
         if known is None or known.selector == NOTHING:
             return replace(resolution, open=True)
         return Resolution(selector=known.selector, unsupported=resolution.unsupported)

@@ -24,6 +24,7 @@ from recommender_harness import (
     killed,
     pod,
     prepare,
+    published,
     running,
     status_of,
     target,
@@ -31,8 +32,6 @@ from recommender_harness import (
     vpa,
     written,
 )
-from sandbox import virtual_time
-from sandbox.virtual_time import VirtualClock
 
 
 def policy(**overrides: Any) -> Any:
@@ -300,21 +299,6 @@ async def test_a_failing_metrics_server_is_told_once_and_the_cycle_goes_on(
             assert process.sample(name, is_error="false", **client) == 1
 
 
-def published(found: Any, **target: str) -> Any:
-    one = {"containerName": "app", "target": target, "lowerBound": target, "upperBound": target}
-    found["status"] = {
-        "recommendation": {"containerRecommendations": [{**one, "uncappedTarget": target}]},
-        "conditions": [
-            {
-                "type": "RecommendationProvided",
-                "status": "True",
-                "lastTransitionTime": "2026-01-01T00:00:00Z",
-            }
-        ],
-    }
-    return found
-
-
 async def test_a_restart_without_history_or_usage_keeps_what_is_published() -> None:
     """The minimum would have large pods evicted, to come back too small."""
     one = published(vpa(), cpu="3", memory="2Gi")
@@ -327,74 +311,6 @@ async def test_a_restart_without_history_or_usage_keeps_what_is_published() -> N
             api.on(METRICS, listing(usage()))
             await process.cycle()
             assert target(api) == {"cpu": "126m", "memory": "250Mi"}  # now we know
-
-
-MACHINES = "/apis/apps/v1/namespaces/shop/machines"
-TROUBLE = [
-    pytest.param(status(503, "ServiceUnavailable", "too early"), id="server in trouble"),
-    pytest.param(status(403, "Forbidden", "too early"), id="no permission"),
-    pytest.param(status(401, "Unauthorized", "too early"), id="token not valid yet"),
-    pytest.param(status(422, "Invalid", "too early"), id="refused"),
-]
-
-
-def machines(api: FakeApi, scale: Reply) -> None:
-    """Machines are a custom kind; the one called web has this scale."""
-    api.on("GET /apis/apps", Reply(body={"versions": [{"version": "v1"}]}))
-    kinds = [
-        {"name": "machines", "kind": "Machine", "namespaced": True},
-        {"name": "machines/scale"},
-    ]
-    api.on("GET /apis/apps/v1", Reply(body={"resources": kinds}))
-    api.on(f"GET {MACHINES}/web/scale", scale)
-
-
-@pytest.mark.parametrize("trouble", TROUBLE)
-def test_a_scale_that_cannot_be_read_for_a_while_wipes_nothing(trouble: Reply) -> None:
-    """Q1."""
-
-    async def main(_: VirtualClock) -> None:
-        async with FakeApi() as api:
-            prepare(api, verticalpodautoscalers=[vpa(kind="Machine")])
-            machines(api, Reply(body=named("web", status={"selector": "app=web"})))
-            async with running(api) as process:
-                await process.cycle()
-                assert target(api) == {"cpu": "126m", "memory": "250Mi"}
-                api.on(f"GET {MACHINES}/web/scale", trouble)
-                later = process.clock.forward(timedelta(minutes=1))
-                api.on(METRICS, listing(usage(at=later, cpu="2", memory="200Mi")))
-                await asyncio.sleep(60)
-                await process.cycle()
-                assert "last error too early" in conditions(api)["ConfigUnsupported"]
-                assert target(api) == {"cpu": "2406m", "memory": "250Mi"}  # pods are still known
-                api.on(f"GET {MACHINES}/web/scale", status(404, "NotFound", "gone"))
-                await asyncio.sleep(60)
-                await process.cycle()
-                assert "last error gone" in conditions(api)["ConfigUnsupported"]
-                assert written(api)["recommendation"] == {}  # that is an answer
-
-    virtual_time.run(main)
-
-
-@pytest.mark.parametrize("trouble", TROUBLE)
-async def test_a_target_that_cannot_be_asked_for_yet_wipes_nothing(trouble: Reply) -> None:
-    one = published(vpa(kind="Machine"), cpu="3", memory="2Gi")
-    async with FakeApi() as api:
-        prepare(api, verticalpodautoscalers=[one])
-        api.on("GET /apis/apps", trouble)
-        async with running(api) as process:
-            await process.cycle()
-            labels = {"update_mode": "Recreate", "api": "v1", "matches_pods": "true"}
-            labels |= {"has_recommendation": "true", "unsupported_config": "true"}
-            assert process.sample("vpa_recommender_vpa_objects_count", **labels) == 1
-        found = written(api)
-        assert target(api) == {"cpu": "3", "memory": "2Gi"}
-        assert conditions(api) == {
-            "ConfigUnsupported": "Cannot read targetRef. Reason: unhandled targetRef "
-            "apps/v1 / Machine / web, last error too early",
-            "RecommendationProvided": "",
-        }
-        assert found["conditions"][1]["lastTransitionTime"] == "2026-01-01T00:00:00Z"
 
 
 async def test_nothing_is_written_while_the_api_server_is_away() -> None:

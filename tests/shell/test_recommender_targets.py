@@ -1,0 +1,109 @@
+"""Targets that can't be looked up: what stays published, and what the condition says."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.kube.watch import WatchProtocol
+from fake_api import FakeApi, Reply, listing, named, status, watch_line
+from recommender_harness import (
+    METRICS,
+    conditions,
+    prepare,
+    published,
+    running,
+    target,
+    usage,
+    vpa,
+    written,
+)
+from sandbox import virtual_time
+from sandbox.virtual_time import VirtualClock
+
+MACHINES = "/apis/apps/v1/namespaces/shop/machines"
+TROUBLE = [
+    pytest.param(status(503, "ServiceUnavailable", "too early"), id="server in trouble"),
+    pytest.param(status(403, "Forbidden", "too early"), id="no permission"),
+    pytest.param(status(401, "Unauthorized", "too early"), id="token not valid yet"),
+    pytest.param(status(422, "Invalid", "too early"), id="refused"),
+]
+
+
+def machines(api: FakeApi, scale: Reply) -> None:
+    """Machines are a custom kind; the one called web has this scale."""
+    api.on("GET /apis/apps", Reply(body={"versions": [{"version": "v1"}]}))
+    kinds = [
+        {"name": "machines", "kind": "Machine", "namespaced": True},
+        {"name": "machines/scale"},
+    ]
+    api.on("GET /apis/apps/v1", Reply(body={"resources": kinds}))
+    api.on(f"GET {MACHINES}/web/scale", scale)
+
+
+@pytest.mark.parametrize("trouble", TROUBLE)
+def test_a_scale_that_cannot_be_read_for_a_while_wipes_nothing(trouble: Reply) -> None:
+    """Q1."""
+
+    async def main(_: VirtualClock) -> None:
+        async with FakeApi() as api:
+            prepare(api, verticalpodautoscalers=[vpa(kind="Machine")])
+            machines(api, Reply(body=named("web", status={"selector": "app=web"})))
+            async with running(api) as process:
+                await process.cycle()
+                assert target(api) == {"cpu": "126m", "memory": "250Mi"}
+                api.on(f"GET {MACHINES}/web/scale", trouble)
+                later = process.clock.forward(timedelta(minutes=1))
+                api.on(METRICS, listing(usage(at=later, cpu="2", memory="200Mi")))
+                await asyncio.sleep(60)
+                await process.cycle()
+                assert "last error too early" in conditions(api)["ConfigUnsupported"]
+                assert target(api) == {"cpu": "2406m", "memory": "250Mi"}  # pods are still known
+                api.on(f"GET {MACHINES}/web/scale", status(404, "NotFound", "gone"))
+                await asyncio.sleep(60)
+                await process.cycle()
+                assert "last error gone" in conditions(api)["ConfigUnsupported"]
+                assert written(api)["recommendation"] == {}  # that is an answer
+
+    virtual_time.run(main)
+
+
+async def test_what_was_found_out_about_one_target_is_not_kept_for_another() -> None:
+    """Q1."""
+    async with FakeApi() as api:
+        prepare(api)
+        api.on("GET /apis/apps", status(503, "ServiceUnavailable", "too early"))
+        async with running(api) as process:
+            await process.cycle()
+            assert target(api) == {"cpu": "126m", "memory": "250Mi"}
+            for version in (11, 12):  # the second changes something else
+                other = vpa(kind="Machine") | {"status": written(api)}
+                other["metadata"]["resourceVersion"] = str(version)
+                line = watch_line("MODIFIED", other)
+                feed = WatchProtocol(VerticalPodAutoscaler, resource_version="10").feed
+                process.followed.vpas._apply(next(feed(line)))
+                await process.cycle()
+                assert written(api)["recommendation"] == {}
+                assert "too early" in conditions(api)["ConfigUnsupported"]
+
+
+@pytest.mark.parametrize("trouble", TROUBLE)
+async def test_a_target_that_cannot_be_asked_for_yet_wipes_nothing(trouble: Reply) -> None:
+    one = published(vpa(kind="Machine"), cpu="3", memory="2Gi")
+    async with FakeApi() as api:
+        prepare(api, verticalpodautoscalers=[one])
+        api.on("GET /apis/apps", trouble)
+        async with running(api) as process:
+            await process.cycle()
+            labels = {"update_mode": "Recreate", "api": "v1", "matches_pods": "true"}
+            labels |= {"has_recommendation": "true", "unsupported_config": "true"}
+            assert process.sample("vpa_recommender_vpa_objects_count", **labels) == 1
+        found = written(api)
+        assert target(api) == {"cpu": "3", "memory": "2Gi"}
+        assert conditions(api) == {
+            "ConfigUnsupported": "Cannot read targetRef. Reason: unhandled targetRef "
+            "apps/v1 / Machine / web, last error too early",
+            "RecommendationProvided": "",
+        }
+        assert found["conditions"][1]["lastTransitionTime"] == "2026-01-01T00:00:00Z"
