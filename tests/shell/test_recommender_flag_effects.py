@@ -1,0 +1,260 @@
+"""What each flag about recommendations changes, seen in how the recommendation comes about."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from common.flags import declared, read_flags
+from fake_api import FakeApi, listing
+from recommender.explanation import Explained, Explanation
+from recommender.settings import Settings
+from recommender.trail import Amount, Cause
+from recommender_harness import (
+    CHECKPOINTS,
+    METRICS,
+    START,
+    checkpoint,
+    killed,
+    prepare,
+    running,
+    usage,
+    vpa,
+)
+
+Probe = Callable[[Explanation], Any]
+INTEGER_CPU = {"vpa-post-processor.kubernetes.io/app_integerCPU": "true"}
+TARGET, LOWER, UPPER = Amount.TARGET, Amount.LOWER_BOUND, Amount.UPPER_BOUND
+
+
+def app(found: Explanation) -> Explained:
+    return next(one for one in found.containers if one.name == "app")
+
+
+def step(cause: Cause, resource: str, amount: Amount = TARGET) -> Probe:
+    """What comes out of this step of a number of the container; None without such a step."""
+
+    def probe(found: Explanation) -> str | None:
+        (number,) = (
+            one for one in app(found).numbers if (one.resource, one.amount) == (resource, amount)
+        )
+        return next((one.after for one in number.steps if one.step is cause), None)
+
+    return probe
+
+
+def weight(resource: str) -> Probe:
+    return lambda found: round(app(found).weight[resource], 4)
+
+
+def containers(found: Explanation) -> list[str]:
+    return [one.name for one in found.containers]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    flag: str  # with a value other than the default
+    probe: Probe
+    usual: Any
+    changed: Any
+
+    @property
+    def name(self) -> str:
+        return self.flag.partition("=")[0]
+
+
+PERCENTILE, MARGIN, CONFIDENCE = Cause.PERCENTILE, Cause.MARGIN, Cause.CONFIDENCE
+MINIMUM, ROUNDING, GLOBAL = Cause.MINIMUM, Cause.ROUNDING, Cause.GLOBAL_MAX
+CASES = [
+    Case(
+        flag="--recommendation-margin-fraction=0.5",
+        probe=step(MARGIN, "cpu"),
+        usual="813m",
+        changed="1060m",
+    ),
+    Case(
+        flag="--pod-recommendation-min-cpu-millicores=3000",
+        probe=step(MINIMUM, "cpu"),
+        usual="813m",
+        changed="1500m",  # two containers share it
+    ),
+    Case(
+        flag="--pod-recommendation-min-memory-mb=4000",
+        probe=step(MINIMUM, "memory"),
+        usual="813749082",
+        changed="2000Mi",
+    ),
+    Case(
+        flag="--target-cpu-percentile=0.3",
+        probe=step(PERCENTILE, "cpu"),
+        usual="707m",
+        changed="110m",
+    ),
+    Case(
+        flag="--target-memory-percentile=0.3",
+        probe=step(PERCENTILE, "memory"),
+        usual="707607898",
+        changed="110265643",
+    ),
+    Case(
+        flag="--recommendation-lower-bound-cpu-percentile=0.8",
+        probe=step(PERCENTILE, "cpu", LOWER),
+        usual="110m",
+        changed="357m",
+    ),
+    Case(
+        flag="--recommendation-lower-bound-memory-percentile=0.3",
+        probe=step(PERCENTILE, "memory", LOWER),
+        usual="330659541",
+        changed="110265643",
+    ),
+    Case(
+        flag="--recommendation-upper-bound-cpu-percentile=0.3",
+        probe=step(PERCENTILE, "cpu", UPPER),
+        usual="707m",
+        changed="110m",
+    ),
+    Case(
+        flag="--recommendation-upper-bound-memory-percentile=0.3",
+        probe=step(PERCENTILE, "memory", UPPER),
+        usual="707607898",
+        changed="110265643",
+    ),
+    Case(
+        flag="--confidence-interval-cpu=12h",
+        probe=step(CONFIDENCE, "cpu", UPPER),
+        usual="2439m",
+        changed="1626m",
+    ),
+    Case(
+        flag="--confidence-interval-memory=12h",
+        probe=step(CONFIDENCE, "memory", UPPER),
+        usual="2441247246",
+        changed="1627498164",
+    ),
+    Case(
+        flag="--round-cpu-millicores=100",
+        probe=step(ROUNDING, "cpu"),
+        usual=None,
+        changed="900m",
+    ),
+    Case(
+        flag="--round-memory-bytes=134217728",
+        probe=step(ROUNDING, "memory"),
+        usual=None,
+        changed="896Mi",
+    ),
+    Case(
+        flag="--humanize-memory",
+        probe=step(Cause.HUMANIZED, "memory"),
+        usual=None,
+        changed="813747404800m",
+    ),
+    Case(
+        flag="--cpu-integer-post-processor-enabled",
+        probe=step(Cause.INTEGER_CPU, "cpu"),
+        usual=None,
+        changed="1",
+    ),
+    Case(
+        flag="--container-recommendation-max-allowed-cpu=0.5",
+        probe=step(GLOBAL, "cpu"),
+        usual=None,
+        changed="500m",
+    ),
+    Case(
+        flag="--container-recommendation-max-allowed-memory=300Mi",
+        probe=step(GLOBAL, "memory"),
+        usual=None,
+        changed="300Mi",
+    ),
+    Case(
+        flag="--memory-aggregation-interval=12h",
+        probe=weight("memory"),
+        usual=9.0711,
+        changed=8.4853,
+    ),
+    Case(
+        flag="--memory-aggregation-interval-count=2",
+        probe=containers,
+        usual=["app", "old"],
+        changed=["app"],
+    ),
+    Case(
+        flag="--cpu-histogram-decay-half-life=12h",
+        probe=weight("cpu"),
+        usual=7.1711,
+        changed=5.1,
+    ),
+    Case(
+        flag="--memory-histogram-decay-half-life=12h",
+        probe=weight("memory"),
+        usual=9.0711,
+        changed=9.0,
+    ),
+    Case(
+        flag="--oom-bump-up-ratio=40",
+        probe=step(PERCENTILE, "memory", UPPER),
+        usual="707607898",
+        changed="8790737608",
+    ),
+    Case(
+        flag="--oom-min-bump-up-bytes=8e9",
+        probe=step(PERCENTILE, "memory", UPPER),
+        usual="707607898",
+        changed="8362607246",
+    ),
+]
+
+
+def history(container: str, *, ends: timedelta) -> Any:
+    """Half a day that ended so long ago, with samples in three buckets."""
+    weights = {"bucketWeights": {"8": 10000, "20": 6000, "30": 4000}}
+    times = {"referenceTimestamp": "2026-01-02T00:00:00Z"}
+    return checkpoint(
+        container=container,
+        cpuHistogram=weights | times | {"totalWeight": 10},
+        memoryHistogram=weights | times | {"totalWeight": 10},
+        firstSampleStart=(START - ends - timedelta(hours=12)).isoformat(),
+        lastSampleStart=(START - ends).isoformat(),
+        totalSamplesCount=720,
+    )
+
+
+async def explained(settings: dict[str, Any]) -> Explanation:
+    """A container with a history of half a day that is OOM-killed; and one that is long gone."""
+    scaled = vpa()
+    scaled["metadata"]["annotations"] = INTEGER_CPU
+    async with FakeApi() as api:
+        prepare(api, verticalpodautoscalers=[scaled], pods=[killed("2026-01-02T12:00:01Z")])
+        api.on(METRICS, listing(usage()))
+        old = history("old", ends=timedelta(days=3))
+        api.on(CHECKPOINTS, listing(history("app", ends=timedelta(0)), old))
+        async with running(api, **settings) as process:
+            await process.cycle()
+            found = process.recommender.explain("shop", "web")
+    assert isinstance(found, Explanation)
+    return found
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+async def test_a_flag_changes_what_it_says(case: Case) -> None:
+    (name,) = (one.name for one in declared(Settings) if one.metadata["flag"] == case.name)
+    settings = {name: getattr(read_flags(Settings, [case.flag]), name)}
+    assert case.probe(await explained({})) == case.usual
+    assert case.probe(await explained(settings)) == case.changed
+
+
+ELSEWHERE = {
+    *("--recommender-name", "--recommender-interval", "--address", "--debug-endpoints"),
+    *("--memory-saver", "--update-worker-count", "--leader-elect-resource-name"),
+    *("--checkpoints-gc-interval", "--checkpoints-timeout", "--min-checkpoints"),
+}
+
+
+def test_every_flag_about_recommendations_is_here() -> None:
+    inherited = {one.metadata["flag"] for base in Settings.__bases__ for one in declared(base)}
+    own = {one.metadata["flag"] for one in declared(Settings)} - inherited
+    assert own - ELSEWHERE == {case.name for case in CASES}
