@@ -92,9 +92,11 @@ class OomLearning:
         if row is None:
             return OomOutcome.UNKNOWN_CONTAINER
         at, last = instant(kill.at), self._usage.containers.last_oom
-        if kill.initial and self._was_learnt(kill, found, learnt_until):
-            last[row] = max(last[row], at)
-            return OomOutcome.LEARNT_BEFORE
+        if kill.initial:
+            if last[row] == NEVER:
+                last[row] = _known_until(kill.container, found, learnt_until)
+            if at <= last[row]:
+                return OomOutcome.LEARNT_BEFORE
         learnt = self._usage.add_oom(
             found.key, kill.container, at=at, request=kill.memory, now=instant(now)
         )
@@ -140,28 +142,22 @@ class OomLearning:
             passing.add(facts.key)
         return pods[facts.key]
 
-    def _was_learnt(self, kill: OomKill, pod: TrackedPod, learnt_until: LearntUntil) -> bool:
-        """Whether what was loaded knows the kill.
-
-        The container's own record decides, where there is one: a kill may be older than the
-        checkpoint, and yet have been told after it was written. Without one the time of the
-        checkpoint does.
-        """
-        last = self._usage.containers.last_oom[pod.containers[kill.container]]
-        if last != NEVER:
-            return bool(instant(kill.at) <= last)
-        return any(
-            kill.at <= learnt_until[key, kill.container]
-            for key in pod.label_set.autoscalers
-            if (key, kill.container) in learnt_until
-        )
-
     def _is_replaced(self, kill: OomKill) -> bool:
         tracked = self._usage.pods.get(kill.pod)
         if tracked is None or tracked.uid != kill.pod_uid:
             return False
         current = self._followed.pods.get(*kill.pod)
         return current is not None and current.metadata.uid != tracked.uid
+
+
+def _known_until(container: str, pod: TrackedPod, learnt_until: LearntUntil) -> int:
+    """Until when what was loaded knows the kills of a container that has no record of its own.
+
+    The time of the checkpoint then has to do. The record is better: a kill may be older than the
+    checkpoint, and yet have been told after it was written.
+    """
+    times = (learnt_until.get((key, container)) for key in pod.label_set.autoscalers)
+    return max((instant(time) for time in times if time is not None), default=NEVER)
 
 
 def _tell(kill: OomKill, outcome: OomOutcome) -> None:

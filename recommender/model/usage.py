@@ -297,36 +297,37 @@ class Usage:
         return self.without_peaks(groups, self.open_peaks(now))
 
     def collect(self, now: int, contributive: AbstractSet[VpaKey]) -> int:
-        """Forget aggregates that are expired, or empty and of no use; returns how many.
+        """Forget aggregates that are expired, or empty and of no use (5.4); returns how many.
 
-        An aggregate is of use while an active pod has its key, or while one of its VPAs is
-        in ``contributive``: those whose target exists.
-
-        Source: recommender.md 5.4.
+        An aggregate is of use while an active pod has its key, or one of its VPAs is in
+        ``contributive``, whose targets exist; without pods only if it has memory peaks (X97).
         """
         return sum(self.collecting(now, contributive))
 
     def collecting(self, now: int, contributive: AbstractSet[VpaKey]) -> Iterator[int]:
         """The same, some label sets at a time."""
-        active = [
-            row for pod in self.pods.values() if pod.active for row in pod.containers.values()
-        ]
+        active, others = list[int](), list[int]()
+        for pod in self.pods.values():
+            (active if pod.active else others).extend(pod.containers.values())
         in_use = self.aggregates.marked(self.containers.aggregate[active])
-        label_sets = tuple(self.matching)
-        for start in range(0, len(label_sets), _SLICE):
-            yield self._collect(label_sets[start : start + _SLICE], in_use, now, contributive)
+        there = in_use | self.aggregates.marked(self.containers.aggregate[others])
+        every = tuple(self.matching)
+        for at in range(0, len(every), _SLICE):
+            yield self._collect(every[at : at + _SLICE], in_use, there, now, contributive)
 
     def _collect(
         self,
         label_sets: Sequence[LabelSet],
         in_use: Mask,
+        there: Mask,
         now: int,
         contributive: AbstractSet[VpaKey],
     ) -> int:
         places = [(one, name, row) for one in label_sets for name, row in one.aggregates.items()]
-        useful = [bool(one.autoscalers & contributive) for one, _, _ in places]
+        useful = np.array([bool(one.autoscalers & contributive) for one, _, _ in places], np.bool_)
         rows = np.array([row for _, _, row in places], dtype=np.int64)
-        useless = self.aggregates.is_empty(rows) & ~in_use[rows] & ~np.array(useful, dtype=np.bool_)
+        useful &= there[rows] | ~self.aggregates.memory.is_empty(rows)
+        useless = self.aggregates.is_empty(rows) & ~in_use[rows] & ~useful
         needless = self.aggregates.is_expired(rows, now) | useless
         for at in np.flatnonzero(needless).tolist():
             label_set, name, _ = places[at]

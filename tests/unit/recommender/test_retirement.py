@@ -126,7 +126,10 @@ def test_without_a_sample_the_time_of_creation_counts() -> None:
             active=True,
             containers=("app",),
         )
-        usage.put_pod(facts, NOW + number * MINUTE)
+        at = NOW + number * MINUTE
+        usage.put_pod(facts, at)
+        row = np.array([usage.pods[facts.key].containers["app"]])
+        usage.add_memory(row, np.array([at]), np.array([300 << 20]), at)  # X97: so it is kept
         usage.remove_pod(facts.key)
     lived(usage, rollout(9), NOW)
     assert all_retired(usage).aggregate_count() == 2

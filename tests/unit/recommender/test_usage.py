@@ -272,6 +272,24 @@ def test_collecting(
     assert usage.aggregate_count() == (1 if kept else 0)
 
 
+@pytest.mark.parametrize(
+    ("memory", "contributive", "kept"),
+    [
+        pytest.param(False, True, False, id="nothing is known"),
+        pytest.param(True, True, True, id="X97: memory peaks, the target is there"),
+        pytest.param(True, False, False, id="memory peaks, the target is gone"),
+    ],
+)
+def test_aggregates_without_pods(*, memory: bool, contributive: bool, kept: bool) -> None:
+    usage = with_pods(pod())
+    usage.put_autoscaler(WEB, MATCHING, ())
+    if memory:
+        usage.add_memory(ints(row(usage)), ints(NOW), ints(500), NOW)
+    usage.remove_pod(PodKey("shop", "web-1"))
+    usage.collect(NOW + DAY, {WEB} if contributive else set())
+    assert usage.aggregate_count() == (1 if kept else 0)
+
+
 def test_a_sample_after_collection_makes_a_new_aggregate_q10() -> None:
     usage = with_pods(pod())
     usage.put_autoscaler(WEB, MATCHING, ())

@@ -1,0 +1,159 @@
+"""The recommender's model, fed as the process feeds it: caches, usage, OOM kills, garbage.
+
+What isn't there is the API server: what its watches would tell is put into the caches, and what
+it would answer is told by the test.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from common.api.autoscaling import CheckpointStatus, ContainerPolicy
+from common.api.core import Event
+from common.api.metrics import PodMetrics
+from common.kube.client import KubeClient
+from common.kube.connection import Connection
+from common.kube.watch import EventType, WatchEvent
+from common.labels import NOTHING, from_map
+from recommender.checkpoints import decode, encode
+from recommender.ingestion import Ingestion
+from recommender.instants import instant
+from recommender.metrics import Metrics
+from recommender.model.aggregates import Aggregates, AggregationRules, HalfLives
+from recommender.model.keys import VpaKey
+from recommender.model.oom_outcome import OomOutcome
+from recommender.model.retirement import retire
+from recommender.model.usage import Usage
+from recommender.oom_learning import OomLearning
+from recommender.sources.cluster import PodLoader
+from recommender.sources.facts import container_rule
+from recommender.sources.fetched import Answer, Fetched
+from recommender.sources.followed import Followed
+from recommender.sources.followed_pod import FollowedPod
+
+
+@dataclass
+class SetClock:
+    """Shows what a test sets."""
+
+    time: datetime
+
+    def now(self) -> datetime:
+        return self.time
+
+
+@dataclass
+class Told:
+    """A source of usage that has what a test puts there."""
+
+    metrics: Sequence[PodMetrics] = ()
+
+    async def fetch(self, namespaces: Collection[str]) -> Fetched:
+        return Fetched(metrics=tuple(self.metrics), answers=(Answer(place=""),))
+
+
+@dataclass
+class Process:
+    """One life of the process."""
+
+    clock: SetClock
+    defaults: AggregationRules
+    half_life: timedelta
+    metrics: Metrics = field(default_factory=Metrics)
+    learnt_until: dict[tuple[VpaKey, str], datetime] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        client = KubeClient(Connection("http://127.0.0.1:1"), user_agent="test", qps=0, burst=1)
+        self.followed = Followed(client, namespace="")
+        half_lives = HalfLives(cpu=self.half_life, memory=self.half_life)
+        self.usage = Usage(defaults=self.defaults, half_lives=half_lives)
+        self._source = Told()
+        self._pods = PodLoader(self.usage, memory_saver=False, metrics=self.metrics)
+        self._ingestion = Ingestion(
+            self.followed, self.usage, source=self._source, metrics=self.metrics, clock=self.clock
+        )
+        self._ooms = OomLearning(
+            self.followed, self.usage, memory_saver=False, metrics=self.metrics, clock=self.clock
+        )
+        self._version = 0
+
+    def tell_pod(self, kind: EventType, pod: Mapping[str, Any]) -> None:
+        found = msgspec.convert(pod, FollowedPod)
+        self.followed.pods._apply(self._event(kind, found))
+
+    def tell_eviction(self, event: Mapping[str, Any]) -> None:
+        found = msgspec.convert(event, Event)
+        self.followed._evictions._apply(self._event(EventType.ADDED, found))
+
+    def _event(self, kind: EventType, found: Any) -> WatchEvent[Any]:
+        self._version += 1
+        meta = msgspec.structs.replace(found.metadata, resource_version=str(self._version))
+        found = msgspec.structs.replace(found, metadata=meta)
+        return WatchEvent(kind, meta.namespace, meta.name, meta.resource_version, found)
+
+    def put_vpa(
+        self,
+        key: VpaKey,
+        selector: Mapping[str, str] | None,
+        policies: Sequence[Mapping[str, Any]],
+    ) -> None:
+        rules = tuple(
+            container_rule(msgspec.convert(one, ContainerPolicy), per_vpa_config=True)
+            for one in policies
+        )
+        matching = NOTHING if selector is None else from_map(selector)
+        self.usage.put_autoscaler(key, matching, rules)
+
+    async def cycle(self, metrics: Sequence[Mapping[str, Any]]) -> None:
+        """As in ``recommender.cycle``, without what is read and written elsewhere."""
+        self._source.metrics = msgspec.convert(metrics, list[PodMetrics])
+        pods = self.followed.pods.snapshot
+        self._ooms.of_replaced(self.learnt_until)
+        vanished = await self._pods.load(pods, instant(self.clock.now()))
+        await self._ingestion.usage()
+        passing = self._ooms.of_all(self.learnt_until)
+        for key in vanished | passing:
+            self.usage.remove_pod(key)
+
+    def collect(self, resolved: Collection[VpaKey], *, retires: bool) -> None:
+        self.usage.collect(instant(self.clock.now()), set(resolved))
+        for _ in retire(self.usage) if retires else ():
+            pass
+
+    def merged(self, key: VpaKey) -> dict[str, tuple[Aggregates, int]]:
+        """By container name: a table of aggregates, and the row in it."""
+        groups = self.usage.groups(key)
+        table = self.usage.aggregates.merged([group.rows for group in groups])
+        return {group.container: (table, row) for row, group in enumerate(groups)}
+
+    def checkpoints(self, key: VpaKey) -> dict[str, CheckpointStatus]:
+        groups = self.usage.groups(key)
+        table = self.usage.without_open_peaks(groups, instant(self.clock.now()))
+        histories = table.save(np.arange(len(groups)))
+        return {
+            group.container: encode(history, self.clock.now())
+            for group, history in zip(groups, histories, strict=True)
+        }
+
+    def load(self, key: VpaKey, checkpoints: Mapping[str, CheckpointStatus]) -> None:
+        for container, status in checkpoints.items():
+            self.usage.load_history(key, container, decode(status))
+            if status.last_update_time is not None:
+                self.learnt_until[key, container] = status.last_update_time
+
+    def kills(self) -> dict[str, int]:
+        """How many were recorded, and discarded by reason; they add up to those seen."""
+        names = [f"vpa_recommender_oom_{what}_total" for what in ("seen", "recorded", "discarded")]
+        found = {
+            sample.labels.get("reason", sample.name.split("_")[-2]): int(sample.value)
+            for metric in self.metrics.registry.restricted_registry(names).collect()
+            for sample in metric.samples
+        }
+        seen = found.pop("seen")
+        assert seen == sum(found.values())
+        assert found.keys() == set(OomOutcome)
+        return {outcome: count for outcome, count in found.items() if count}
