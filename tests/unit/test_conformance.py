@@ -30,6 +30,12 @@ def test_every_row_is_read() -> None:
     assert len(named_tests()) == PAGE.count("\n| ") - tables, "all lines of tables but their heads"
 
 
+def test_every_line_of_the_checklist_has_a_test() -> None:
+    """Its ten lines say twenty-one things besides the examples; who drops one has to say so here."""
+    lines = {line for line, _ in LINE.findall(section("What decides the numbers"))}
+    assert len(lines) == 21
+
+
 def test_every_worked_example_has_a_test() -> None:
     examples = LINE.findall(section("Worked examples"))
     assert {example.partition(",")[0] for example, _ in examples} == set("ABCDEFG")
