@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/conformance.md").read_text(encoding="utf-8")
 LINE = re.compile(r"^\| ([^|]+) \| `(tests/[^`|]+\.py::[^`|]+)` \|$", re.MULTILINE)
@@ -49,6 +51,7 @@ def test_every_quirk_has_a_test_and_is_told_as_what_it_is() -> None:
     assert told.keys() == QUIRKS
 
 
+@pytest.mark.timeout(180)  # another pytest reads a good part of the tests
 def test_the_tests_are_there() -> None:
     """As pytest finds them: a test that is gone, or a case that has another name, is an error."""
     words = ("--collect-only", "--quiet", "-p", "no:cacheprovider", *named_tests())
