@@ -8,7 +8,8 @@ import logging
 import zlib
 from array import array
 from collections import Counter as Tally
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -113,11 +114,13 @@ class Publisher:
         await asyncio.sleep(0)
         ordered = sorted(known, key=self._turn)
         await asyncio.sleep(0)
-        decided = self._decided(vpas, ordered)
         seconds = self._routine.interval.total_seconds()
-        await spread_as_made(decided, self._write, workers=self._routine.workers, seconds=seconds)
-        async for _ in decided:
-            pass  # too late to be written, but all are counted
+        async with aclosing(self._decided(vpas, ordered)) as decided:
+            await spread_as_made(
+                decided, self._write, workers=self._routine.workers, seconds=seconds
+            )
+            async for _ in decided:
+                pass  # too late to be written, but all are counted
         self._count()
         self._refusals.settle()
 
@@ -148,7 +151,7 @@ class Publisher:
 
     async def _decided(
         self, vpas: Mapping[VpaKey, LoadedVpa], keys: Sequence[VpaKey]
-    ) -> AsyncIterator[_Write]:
+    ) -> AsyncGenerator[_Write, None]:
         """The status patches that are due, slice by slice as they are asked for."""
         for part in sliced(keys, _SLICE):
             now = self._clock.now()

@@ -30,6 +30,8 @@ from recommender.remembered import Remembered, counts
 from recommender.rows import Floats, Ints, Mask
 from recommender.trail import Amount, Cause, Evidence, Trail, quantity
 
+_MOST_DOUBLINGS = 900.0  # that a float takes, with any weight of ours
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Percentiles:
@@ -342,7 +344,9 @@ def _evidence(
     def weight(histograms: Histograms) -> float:
         age = (at - int(histograms.reference[row])) / span(histograms.half_life)
         total = float(histograms.total[row])
-        return total * 2.0**-age if total else 0.0  # an empty one has no time
+        if not total:
+            return 0.0  # an empty one has no time
+        return total * 2.0 ** min(-age, _MOST_DOUBLINGS)
 
     return Evidence(
         samples=int(merged.samples[row]),

@@ -17,7 +17,7 @@ from common.kube.endpoints import LIMIT_RANGES, VPAS, Endpoint
 from common.kube.targets import ControllerCaches, TargetError, Targets
 from common.labels import Selector
 from common.target.controlling import SelectedVpa, target_key
-from common.target.owners import WELL_KNOWN_KINDS, Controller
+from common.target.owners import Controller
 from updater.group_size import GroupSize
 from updater.live_pod import LivePod
 from updater.live_vpa import LiveVpa
@@ -204,8 +204,8 @@ async def select_vpas(
 
 async def _selector(vpa: VerticalPodAutoscaler, targets: Targets, patience: Patience) -> Selector:
     ref = vpa.spec.target_ref
-    if ref is None or ref.kind in WELL_KNOWN_KINDS:  # nobody has to be asked
-        return await targets.selector(vpa)
+    if ref is None or Controller("", ref.kind, ref.name, ref.api_version).is_well_known:
+        return await targets.selector(vpa)  # nobody has to be asked
     async with patience.limit():
         return await targets.selector(vpa)
 

@@ -323,3 +323,21 @@ async def test_a_changed_selector_counts_at_once() -> None:
             after = await targets.selector(vpa())
             following.cancel()
     assert (str(before), str(after)) == ("app=web", "app=other")
+
+
+async def test_a_controller_of_a_custom_kind_is_in_no_cache() -> None:
+    """Q18."""
+    async with FakeApi() as api:
+        for kind, path in LISTS.items():
+            api.on(f"GET {path}", listing(*([owned("r")] if kind == "Job" else [])))
+            api.on(f"WATCH {path}", Reply(chunks=[], hold=True))
+        async with api.client() as client, asyncio.TaskGroup() as group:
+            caches = ControllerCaches.following(client)
+            tasks = [group.create_task(cache.run()) for cache in caches.all()]
+            for cache in caches.all():
+                await cache.wait_synced()
+            assert caches.find(Controller("default", "Job", "r", "batch/v1")) is not None
+            assert caches.find(Controller("default", "Job", "r", "batch.example.com/v1")) is None
+            assert caches.find(Controller("default", "Rocket", "r", "example.test/v1")) is None
+            for task in tasks:
+                task.cancel()
