@@ -136,7 +136,7 @@ def replica_group(
     """Count a group and say what may be done to it.
 
     ``pods`` are the live ones, Pending included. ``replicas`` is what the controller reports
-    (``spec.replicas``, or ``status.numberReady`` of a DaemonSet), None if it is not known;
+    (``spec.replicas``; of a DaemonSet see ``daemons``), None if it is not known;
     other kinds are taken to want the pods that they have. ``out`` are the UIDs of pods whose
     unfinished resize restarts containers: they are disrupted already. ``boosted`` says that
     some pod carries a start-up boost, which may always be taken back.
