@@ -4,6 +4,7 @@ Source: recommender.md section 7; ``podResourceRecommender.GetRecommendedPodReso
 vertical-pod-autoscaler/pkg/recommender/logic/recommender.go.
 """
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -346,7 +347,7 @@ def _evidence(
         total = float(histograms.total[row])
         if not total:
             return 0.0  # an empty one has no time
-        return total * 2.0 ** min(-age, _MOST_DOUBLINGS)
+        return total * math.pow(2.0, min(-age, _MOST_DOUBLINGS))
 
     return Evidence(
         samples=int(merged.samples[row]),

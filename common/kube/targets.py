@@ -124,7 +124,7 @@ class ControllerCaches:
     def find(
         self, controller: Controller
     ) -> Workload | CronJob | ReplicationController | OwnedObject | None:
-        """The object of a well-known kind; None if it isn't there, or if the kind is another (Q18)."""
+        """The object of a well-known kind; None if it isn't there, or of another kind (Q18)."""
         if not controller.is_well_known:
             return None
         return self._by_kind[controller.kind].get(controller.namespace, controller.name)
