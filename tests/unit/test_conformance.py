@@ -33,7 +33,7 @@ def test_every_row_is_read() -> None:
 
 
 def test_every_line_of_the_checklist_has_a_test() -> None:
-    """Its ten lines say twenty-one things besides the examples; who drops one has to say so here."""
+    """Its lines say twenty-one things besides the examples; who drops one has to say so here."""
     lines = {line for line, _ in LINE.findall(section("What decides the numbers"))}
     assert len(lines) == 21
 
