@@ -9,12 +9,15 @@ import pytest
 from common.api.autoscaling import CheckpointStatus, HistogramCheckpoint
 from common.errors import DecodeError
 from recommender.checkpoints import (
+    Extent,
     decode,
     encode,
     lag,
     new_object,
     object_name,
     oldest_first,
+    since,
+    weighs_less,
 )
 from recommender.histograms import Saved
 from recommender.instants import NEVER, instant
@@ -157,3 +160,66 @@ def test_how_far_a_checkpoint_may_lag_behind(covered: timedelta, want: timedelta
         samples=1,
     )
     assert lag(history) == want
+
+
+def at(days: float) -> int:
+    return instant(START + timedelta(days=days))
+
+
+def known(
+    cpu: float,
+    memory: float = 1.0,
+    *,
+    days: float = 0,
+    first: float | None = 0,
+    cpu_days: float = 0,
+) -> History:
+    """A history of these total weights; ``days`` is the memory's reference time."""
+    begin = NEVER if first is None else at(first)
+    return History(
+        cpu=Saved(weights={1: 1}, total=cpu, reference=at(cpu_days)),
+        memory=Saved(weights={1: 1}, total=memory, reference=at(days)),
+        first_sample=begin,
+        last_sample=begin,
+        samples=1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("new", "stored", "want"),
+    [
+        pytest.param(known(5), known(5), False, id="equal"),
+        pytest.param(known(6), known(5), False, id="more"),
+        pytest.param(known(4), known(5), True, id="less CPU"),
+        pytest.param(known(5, 0.5), known(5, 1.0), True, id="less memory"),
+        pytest.param(known(6, 0.5), known(5, 1.0), True, id="more of one, less of the other"),
+        pytest.param(known(2.5, cpu_days=1), known(5), False, id="as much, a day later"),
+        pytest.param(known(2.4, cpu_days=1), known(5), True, id="less, a day later"),
+        pytest.param(known(10), known(5, cpu_days=1), False, id="as much, a day before"),
+        pytest.param(known(9), known(5, cpu_days=1), True, id="less, a day before"),
+        pytest.param(known(5 * (1 - 1e-12)), known(5), False, id="the last bits of a sum"),
+        pytest.param(known(0.0), known(0.00005), False, id="dust"),
+        pytest.param(known(0.0), known(1e100, cpu_days=-9999), False, id="too old to count"),
+        pytest.param(known(1e30), known(1e30, cpu_days=0.2), False, id="no whole half-life"),
+    ],
+)  # fmt: skip
+def test_who_weighs_less_at_a_common_time(new: History, stored: History, *, want: bool) -> None:
+    assert weighs_less(new, Extent.of(stored), HalfLives()) is want
+
+
+@pytest.mark.parametrize(
+    ("new", "stored", "want"),
+    [
+        pytest.param(2, 1, 1, id="later"),
+        pytest.param(1, 2, 1, id="earlier"),
+        pytest.param(1, None, 1, id="nothing is stored"),
+        pytest.param(None, 1, 1, id="nothing is known"),
+        pytest.param(None, None, None, id="of memory alone"),
+    ],
+)
+def test_what_is_written_begins_no_later(
+    new: float | None, stored: float | None, want: float | None
+) -> None:
+    found = since(known(1, first=new), Extent.of(known(1, first=stored)))
+    assert found.first_sample == (NEVER if want is None else at(want))
+    assert found.last_sample >= found.first_sample
