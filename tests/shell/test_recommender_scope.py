@@ -1,0 +1,132 @@
+"""Which VPAs and pods a recommender looks at: names, namespaces, and what saves memory."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.kube import endpoints
+from common.kube.watch import WatchProtocol
+from component import running_component
+from fake_api import FakeApi, Reply, listing, named, watch_line
+from recommender.explanation import Explanation, Unexplained
+from recommender_harness import (
+    FOLLOWED,
+    METRICS,
+    WEB,
+    Running,
+    deployment,
+    pod,
+    prepare,
+    running,
+    status_of,
+    usage,
+    vpa,
+)
+
+AGGREGATES = "vpa_recommender_aggregate_container_states_count"
+
+
+def change(process: Running, one: Any, version: int) -> None:
+    """The watch shows a VPA anew."""
+    one["metadata"]["resourceVersion"] = str(version)
+    feed = WatchProtocol(VerticalPodAutoscaler, resource_version="10").feed
+    process.followed.vpas._apply(next(feed(watch_line("MODIFIED", one))))
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "ours"),
+    [
+        pytest.param("default", None, True, id="nobody is named"),
+        pytest.param("default", ["default"], True, id="the default is named"),
+        pytest.param("default", ["other"], False, id="another is named"),
+        pytest.param("other", None, False, id="nobody, and we have a name"),
+        pytest.param("other", ["other"], True, id="we are named"),
+        pytest.param("other", ["default", "other"], True, id="of several we are one"),
+    ],
+)
+async def test_whose_vpa_it_is(name: str, asked: list[str] | None, *, ours: bool) -> None:
+    spec: Any = {} if asked is None else {"recommenders": [{"name": one} for one in asked]}
+    async with FakeApi() as api:
+        prepare(api, verticalpodautoscalers=[vpa(**spec)])
+        async with running(api, recommender_name=name) as process:
+            await process.cycle()
+            found = process.recommender.explain("shop", "web")
+    assert (WEB in api.routes) is ours
+    assert isinstance(found, Explanation) is ours
+    if isinstance(found, Unexplained):
+        wanted = ", ".join(asked or ["default"])
+        assert found.error == (
+            f"VPA shop/web asks for the recommender {wanted}, and this one is {name}"
+        )
+
+
+async def test_a_vpa_that_asks_for_another_recommender_from_now_on_is_left_to_it() -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        async with running(api) as process:
+            await process.cycle()
+            count = api.routes.count(WEB)
+            change(process, vpa(recommenders=[{"name": "other"}]), 11)
+            await process.cycle()
+            assert api.routes.count(WEB) == count
+            assert isinstance(process.recommender.explain("shop", "web"), Unexplained)
+            change(process, vpa(), 12)
+            await process.cycle()
+            assert api.routes.count(WEB) == count + 1
+
+
+async def test_ignored_namespaces() -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        async with running(api, ignored_vpa_object_namespaces=("other", "shop")) as process:
+            await process.cycle()
+            found = process.recommender.explain("shop", "web")
+    assert WEB not in api.routes
+    assert isinstance(found, Unexplained)
+    assert "--ignored-vpa-object-namespaces" in found.error
+
+
+async def test_of_one_namespace_nothing_else_is_asked_for(tmp_path: Path) -> None:
+    async with FakeApi() as api:
+        known = {
+            "deployments": [deployment()],
+            "pods": [pod()],
+            "verticalpodautoscalers": [vpa()],
+        }
+        for endpoint in (*FOLLOWED, endpoints.CHECKPOINTS, endpoints.POD_METRICS):
+            path = endpoint.collection("shop")
+            api.on(f"GET {path}", listing(*known.get(endpoint.resource, [])))
+            api.on(f"WATCH {path}", Reply(chunks=[], hold=True))
+        api.on(f"GET {endpoints.POD_METRICS.collection('shop')}", listing(usage()))
+        api.on(WEB, Reply(body=named("web")))
+        flags = ("--vpa-object-namespace=shop", "--recommender-interval=200ms")
+        async with running_component("recommender", api, tmp_path, *flags):
+            await api.asked(WEB, times=2)
+        assert {
+            request.path.partition("/namespaces/")[2].split("/")[0] for request in api.requests
+        } == {"shop"}
+
+
+async def test_the_memory_saver_follows_only_pods_that_a_vpa_matches() -> None:
+    pods = [pod(), pod("db-1", app="db")]
+    everything = [deployment(), deployment("db")]
+    async with FakeApi() as api:
+        prepare(api, deployments=everything, pods=pods)
+        api.on(METRICS, listing(usage(), usage("db-1")))
+        async with running(api) as process:
+            await process.cycle()
+            assert process.sample(AGGREGATES) == 2
+        async with running(api, memory_saver=True) as process:
+            await process.cycle()
+            assert process.sample(AGGREGATES) == 1
+            retargeted = vpa()
+            retargeted["spec"]["targetRef"]["name"] = "db"
+            change(process, retargeted, 11)
+            await process.cycle()  # what was followed is followed on until it goes
+            assert process.sample(AGGREGATES) == 2
+            found = process.recommender.explain("shop", "web")
+    assert isinstance(found, Explanation)
+    assert (found.selector, found.pods) == ("app=db", 1)
+    assert status_of("web") in api.routes
