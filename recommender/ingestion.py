@@ -75,14 +75,13 @@ class Ingestion:
             self._metrics.usage_asked(scope, outcomes)
         self._tell(found)
         now = instant(self._clock.now())
-        latest = self._clock.now() + AHEAD
+        latest = instant(self._clock.now() + AHEAD)
         ahead = unknown = unreadable = 0
         newest: datetime | None = None
         for part in found.slices(_SLICE):
-            believed = [one for one in part if one.timestamp is None or one.timestamp <= latest]
-            ahead += len(part) - len(believed)
-            newest = _latest(newest, *(one.timestamp for one in believed))
-            batch = metrics_server.batch(believed, self._usage.pods)
+            batch = metrics_server.batch(part, self._usage.pods, latest=latest)
+            ahead += batch.ahead
+            newest = _latest(newest, batch.newest)
             cpu, memory = batch.cpu, batch.memory
             if self._began is not None:
                 for samples in (cpu, memory):

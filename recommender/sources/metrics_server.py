@@ -6,6 +6,7 @@ vertical-pod-autoscaler/pkg/recommender/input/metrics/metrics_client.go.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import cast
 
 import numpy as np
@@ -75,6 +76,9 @@ class MetricsServer:
         return (found,), Answer(place=namespace)
 
 
+_LATE = np.iinfo(np.int64).max
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Samples:
     """Samples of one resource; one element each."""
@@ -92,6 +96,8 @@ class Batch:
     memory: Samples
     unknown: int  # containers that we don't follow
     unreadable: int  # amounts that are no quantities, and pods without a time
+    ahead: int  # pods whose usage is from the future
+    newest: datetime | None  # of the times that are not
 
 
 class _Column:
@@ -113,14 +119,17 @@ class _Column:
         )
 
 
-def batch(metrics: Iterable[PodMetrics], pods: Mapping[PodKey, TrackedPod]) -> Batch:
-    """Translate usage into samples, in the list's order.
+def batch(
+    metrics: Iterable[PodMetrics], pods: Mapping[PodKey, TrackedPod], *, latest: int = _LATE
+) -> Batch:
+    """Translate usage into samples, in the list's order; what is after ``latest`` is left out.
 
     A missing resource gives no sample; the reference reads it as zero (Q8). Init
     containers are not among the followed ones, so their usage is dropped.
     """
     cpu, memory = _Column(), _Column()
-    unknown = unreadable = 0
+    unknown = unreadable = ahead = 0
+    newest: datetime | None = None
     known: Mapping[str, int]
     at, time = None, NEVER
     for pod in metrics:
@@ -131,6 +140,11 @@ def batch(metrics: Iterable[PodMetrics], pods: Mapping[PodKey, TrackedPod]) -> B
             continue
         if pod.timestamp != at:  # many pods have one time
             at, time = pod.timestamp, instant(pod.timestamp)
+            if time <= latest and (newest is None or at > newest):
+                newest = at
+        if time > latest:
+            ahead += 1
+            continue
         known = tracked.containers if tracked is not None else {}
         for container in pod.containers or ():
             row = known.get(container.name)
@@ -146,7 +160,14 @@ def batch(metrics: Iterable[PodMetrics], pods: Mapping[PodKey, TrackedPod]) -> B
                 cpu.add(row, time, used[CPU])
             if MEMORY in used:
                 memory.add(row, time, used[MEMORY])
-    return Batch(cpu=cpu.samples(), memory=memory.samples(), unknown=unknown, unreadable=unreadable)
+    return Batch(
+        cpu=cpu.samples(),
+        memory=memory.samples(),
+        unknown=unknown,
+        unreadable=unreadable,
+        ahead=ahead,
+        newest=newest,
+    )
 
 
 def usage_of(usage: Mapping[str, str | int | float | None]) -> dict[str, int]:
