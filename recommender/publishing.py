@@ -223,8 +223,11 @@ class Publisher:
         publication = self._routine.publication
         try:
             reached = outcome(vpa, estimated, publication, circumstances)
-        except QuantityError:
-            return None  # a bound of its policy; the loader has told
+        except QuantityError:  # a bound of its policy; the loader has told
+            has_pods = circumstances.pods > 0
+            labels = (_mode(vpa), is_provided(vpa.status), has_pods, bool(grounds.unsupported))
+            self._vpas[labels] += 1
+            return None
         recommendation, pods = reached.recommendation, circumstances.pods
         matches = not is_true(reached.wanted, ConditionType.NO_PODS_MATCHED)
         labels = (_mode(vpa), is_provided(reached.wanted), matches, bool(grounds.unsupported))

@@ -236,12 +236,13 @@ def living(usage: Usage, key: VpaKey, now: int) -> tuple[Group, ...]:
     groups = usage.groups(key)
     if all(group.has_pods for group in groups):
         return groups
-    oldest = now - span(usage.defaults.lifetime)
-    return tuple(
-        group
-        for group in groups
-        if group.has_pods or usage.aggregates.last_sample[group.rows[-1]] > oldest
-    )
+    return tuple(group for group in groups if group.has_pods or _is_remembered(usage, group, now))
+
+
+def _is_remembered(usage: Usage, group: Group, now: int) -> bool:
+    rule = rule_for(usage.autoscalers[group.vpa].rules, group.container)
+    lifetime = span(rule.applied_to(usage.defaults).lifetime)
+    return bool(usage.aggregates.last_sample[group.rows[-1]] > now - lifetime)
 
 
 def considered(usage: Usage, key: VpaKey, now: int) -> tuple[Group, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from common.features import FeatureGates
 from common.flags import declared, read_flags
 from fake_api import FakeApi, listing
 from recommender.explanation import Explained, Explanation
@@ -223,9 +224,9 @@ def history(container: str, *, ends: timedelta) -> Any:
     )
 
 
-async def explained(settings: dict[str, Any]) -> Explanation:
+async def explained(settings: dict[str, Any], **policy: Any) -> Explanation:
     """A container with a history of half a day that is OOM-killed; and one that is long gone."""
-    scaled = vpa()
+    scaled = vpa(resourcePolicy={"containerPolicies": [{"containerName": "*", **policy}]})
     scaled["metadata"]["annotations"] = INTEGER_CPU
     async with FakeApi() as api:
         prepare(api, verticalpodautoscalers=[scaled], pods=[killed("2026-01-02T12:00:01Z")])
@@ -245,6 +246,26 @@ async def test_a_flag_changes_what_it_says(case: Case) -> None:
     settings = {name: getattr(read_flags(Settings, [case.flag]), name)}
     assert case.probe(await explained({})) == case.usual
     assert case.probe(await explained(settings)) == case.changed
+
+
+@pytest.mark.parametrize(
+    ("policy", "like"),
+    [
+        ({"oomBumpUpRatio": "40"}, "--oom-bump-up-ratio"),
+        ({"oomMinBumpUp": "8G"}, "--oom-min-bump-up-bytes"),
+        ({"memoryAggregationIntervalSeconds": 43200}, "--memory-aggregation-interval"),
+        ({"memoryAggregationIntervalCount": 2}, "--memory-aggregation-interval-count"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+async def test_a_vpa_says_the_same_for_itself_where_that_is_allowed(
+    policy: dict[str, Any], like: str
+) -> None:
+    """The gate PerVPAConfig."""
+    (case,) = (one for one in CASES if one.name == like)
+    assert case.probe(await explained({}, **policy)) == case.usual
+    gates = FeatureGates(per_vpa_config=True)
+    assert case.probe(await explained({"feature_gates": gates}, **policy)) == case.changed
 
 
 ELSEWHERE = {
