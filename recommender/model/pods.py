@@ -93,6 +93,10 @@ class Containers(Rows):
             oom_peak=self.oom_peak[rows],
         )
 
+    def highest(self, rows: Ints) -> Ints:
+        """The peaks of the running windows, wherever they are from; bytes."""
+        return np.maximum(self.peak[rows], self.oom_peak[rows])
+
     def set_windows(self, rows: Ints, windows: Windows) -> None:
         self.last_memory[rows] = windows.last
         self.window_end[rows] = windows.end

@@ -128,17 +128,16 @@ class Resuming:
         containers.peak[rows] = peaks
         containers.oom_peak[rows] = oom_peaks
         containers.last_oom[rows] = np.maximum(last_ooms, _NO_KILL)
-        highest = np.maximum(peaks, oom_peaks)
-        memory.add(containers.aggregate[rows], highest, ends, MEMORY_WEIGHT)
+        memory.add(containers.aggregate[rows], containers.highest(rows), ends, MEMORY_WEIGHT)
 
     def _raise(self, row: int, window: RunningWindow) -> None:
         containers, memory = self._usage.containers, self._usage.aggregates.memory
         rows = np.array([row])
-        before = np.maximum(containers.peak[rows], containers.oom_peak[rows])
+        before = containers.highest(rows)
         containers.peak[rows] = np.maximum(containers.peak[rows], window.peak)
         containers.oom_peak[rows] = np.maximum(containers.oom_peak[rows], window.oom_peak)
         containers.last_oom[rows] = np.maximum(containers.last_oom[rows], window.last_oom)
-        after = np.maximum(containers.peak[rows], containers.oom_peak[rows])
+        after = containers.highest(rows)
         if after > before:
             aggregates, ends = containers.aggregate[rows], containers.window_end[rows]
             memory.subtract(aggregates, before, ends, MEMORY_WEIGHT)

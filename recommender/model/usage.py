@@ -64,8 +64,7 @@ class Usage:
         self.autoscalers: dict[VpaKey, Autoscaler] = {}
         self._left: dict[VpaKey, dict[str, int]] = {}  # loaded history of VPAs that went
         self._groups: dict[VpaKey, tuple[Group, ...]] = {}  # as long as nothing about them changes
-        # Containers of VPAs that lost something by :meth:`collect`; who cares empties it.
-        self.forgotten: set[tuple[VpaKey, str]] = set()
+        self.forgotten: set[tuple[VpaKey, str]] = set()  # whose history lost a part by ``collect``
         self.selectors_version = 0  # grows with every change of what the VPAs match
 
     # Pods
@@ -277,9 +276,8 @@ class Usage:
         """
         merged = self.aggregates.merged([group.rows for group in groups])
         chosen, targets = self.open_in(groups, peaks)
-        containers = self.containers
-        amounts = np.maximum(containers.peak[chosen], containers.oom_peak[chosen])
-        merged.memory.subtract(targets, amounts, containers.window_end[chosen], MEMORY_WEIGHT)
+        highest, ends = self.containers.highest(chosen), self.containers.window_end[chosen]
+        merged.memory.subtract(targets, highest, ends, MEMORY_WEIGHT)
         return merged
 
     def open_in(self, groups: Sequence[Group], peaks: OpenPeaks) -> tuple[Ints, Ints]:
@@ -330,9 +328,10 @@ class Usage:
         useless = self.aggregates.is_empty(rows) & ~in_use[rows] & ~useful
         needless = self.aggregates.is_expired(rows, now) | useless
         for at in np.flatnonzero(needless).tolist():
-            label_set, name, _ = places[at]
+            label_set, name, row = places[at]
             del label_set.aggregates[name]
-            self.forgotten.update((vpa, name) for vpa in label_set.autoscalers)
+            if self.aggregates.samples[row] or self.aggregates.memory.total[row]:
+                self.forgotten.update((vpa, name) for vpa in label_set.autoscalers)
             self.forget_groups(label_set)
         for label_set in label_sets:
             self.matching.drop_if_unused(label_set)

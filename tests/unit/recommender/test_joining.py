@@ -103,3 +103,15 @@ def test_two_histories_as_one_know_no_less_than_either() -> None:
     assert found.samples == max(one.samples, other.samples)
     assert joined(found, other, half_lives) == found
     assert joined(found, one, half_lives) == found
+
+
+def test_what_expires_may_be_missing_from_the_next_checkpoint_and_nothing_else() -> None:
+    usage = observer(HOURS)
+    usage.collect(at(80), frozenset())
+    assert usage.forgotten == set()
+    usage.collect(at(72 + 8 * 24), frozenset())
+    assert usage.forgotten == {(WEB, "app")}
+    empty = observer([])
+    empty.collect(at(8 * 24), frozenset())
+    assert empty.aggregate_count() == 0
+    assert empty.forgotten == set(), "there was nothing to lose"
