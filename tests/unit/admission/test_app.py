@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import asgi
 from admission.app import LARGEST_BODY, LookupFailedError, Match
 from builders import recommendation, vpa
 from common.api.autoscaling import ContainerPolicy, GenericStartupBoost, StartupBoost
@@ -200,19 +201,12 @@ async def test_every_path_and_method_is_a_review(method: str, path: str) -> None
 async def test_the_largest_body(size: int, status: int, pieces: int) -> None:
     length = -(-size // pieces)
     body = b" " * size
-    messages: list[Mapping[str, Any]] = [
-        {
-            "type": "http.request",
-            "body": body[start : start + length],
-            "more_body": start + length < size,
-        }
-        for start in range(0, size, length)
-    ]
+    messages = asgi.pieces(*(body[start : start + length] for start in range(0, size, length)))
     assert (await Harness().post(b"", pieces=messages))[0] == status
 
 
 async def test_a_client_that_goes_away_is_answered_as_if_it_had_sent_nothing() -> None:
-    messages: list[Mapping[str, Any]] = [
+    messages: list[asgi.Message] = [
         {"type": "http.request", "body": b'{"request":', "more_body": True},
         {"type": "http.disconnect"},
     ]
