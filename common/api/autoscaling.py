@@ -155,6 +155,10 @@ class CheckpointSpec(Wire, frozen=True, kw_only=True):
     container_name: str = ""
 
 
+def _null() -> None:
+    """A default that is written, as Go writes a time that isn't set."""
+
+
 class CheckpointStatus(Wire, frozen=True, kw_only=True):
     """The history of one container name under a VPA; times have whole seconds."""
 
@@ -162,8 +166,8 @@ class CheckpointStatus(Wire, frozen=True, kw_only=True):
     version: str = ""  # v3, or it is not loaded
     cpu_histogram: HistogramCheckpoint | None = None
     memory_histogram: HistogramCheckpoint | None = None
-    first_sample_start: Time | None = None
-    last_sample_start: Time | None = None
+    first_sample_start: Time | None = msgspec.field(default_factory=_null)
+    last_sample_start: Time | None = msgspec.field(default_factory=_null)
     total_samples_count: int = 0
 
 

@@ -67,6 +67,18 @@ def test_example_a_as_json() -> None:
     }
 
 
+def test_times_of_samples_that_never_came_are_null() -> None:
+    """Of memory alone: the reference writes them, whatever they are (1.4)."""
+    table = Aggregates(HalfLives())
+    (history,) = table.save(np.array([table.new()]))
+    written = msgspec.json.decode(msgspec.json.encode(encode(history, START)))
+    times = {
+        name: written.get(name, "left out") for name in ("firstSampleStart", "lastSampleStart")
+    }
+    assert times == {"firstSampleStart": None, "lastSampleStart": None}
+    assert written["cpuHistogram"]["referenceTimestamp"] is None
+
+
 def test_what_is_written_can_be_read() -> None:
     (history,) = steady_day().save(np.array([0]))
     assert decode(encode(history, START)) == history
