@@ -79,6 +79,7 @@ async def test_low_confidence_is_told_until_a_confidence_interval_is_known(case:
     assert monotonic() - begun > _CONFIDENCE / 2, "not before"
 
 
+@pytest.mark.abreast
 async def test_an_oom_kill_is_learnt_once(case: Case) -> None:
     """Only what the kubelet writes into the pod's status tells of it: no usage was ever so high."""
     before = await _kills(case)
@@ -128,7 +129,7 @@ async def _killed(case: Case) -> None:
 
 
 async def _kills(case: Case) -> dict[str, float]:
-    """What the recommender counted, of all namespaces: nobody else is killed meanwhile."""
+    """What the recommender counted, of all namespaces: no other case beside has a kill."""
     return {
         word: await case.world.total(RECOMMENDER, f"vpa_recommender_oom_{word}_total")
         for word in ("seen", "recorded")
