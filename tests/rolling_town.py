@@ -275,7 +275,11 @@ def total(samples: Iterable[Sample], name: str, **labels: str) -> float:
 
 @asynccontextmanager
 async def running_town(
-    clock: VirtualClock, folder: Path, *, usage: UsageOf = steady
+    clock: VirtualClock,
+    folder: Path,
+    *,
+    usage: UsageOf = steady,
+    serving_usage: type[MetricsServer] = MetricsServer,
 ) -> AsyncIterator[Town]:
     """An API server with our definitions, and a metrics server beside it."""
     rng = Random(1)
@@ -289,7 +293,7 @@ async def running_town(
         way = await stack.enter_async_context(Listener(api, tls=None))
         admin = await stack.enter_async_context(access.client("test"))
         town = Town(api, access, way, admin, moving, folder, usage)
-        metrics = MetricsServer(Used(town), moving, window=WINDOW)
+        metrics = serving_usage(Used(town), moving, window=WINDOW)
         town.metrics = metrics
         listener = Listener(metrics, tls=credentials.server_context())
         await stack.enter_async_context(listener)

@@ -1,0 +1,97 @@
+"""A hundred mishaps in two days: the targets afterwards are those of an undisturbed run.
+
+``PROOF_SEEDS=1,2,3 make proofs`` draws others; a failure prints what happened.
+"""
+
+import asyncio
+import os
+import tempfile
+import time
+from collections.abc import Callable, Coroutine
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from chaotic_town import (
+    CALM,
+    END,
+    HOUR,
+    INTERVAL,
+    KILL,
+    Chaos,
+    MetricsWithGaps,
+    kill_by_memory,
+    open_shops,
+    usage_at,
+)
+from rolling_town import running_town
+from sandbox import virtual_time
+from sandbox.virtual_time import VirtualClock
+
+SEEDS = [int(seed) for seed in os.environ.get("PROOF_SEEDS", "1").split(",")]
+MISHAPS = 100
+
+Story = Callable[[Chaos], Coroutine[Any, Any, None]]
+Targets = dict[tuple[str, str], Any]
+
+
+def live(story: Story, seed: int = 0) -> tuple[Targets, Targets, Chaos]:
+    """Two days; the targets at their end, once more after a last restart, and what happened."""
+
+    async def main(clock: VirtualClock) -> tuple[Targets, Targets, Chaos]:
+        with tempfile.TemporaryDirectory() as folder:
+            usage = usage_at(lambda: clock)
+            async with running_town(
+                clock, Path(folder), usage=usage, serving_usage=MetricsWithGaps
+            ) as town:
+                await open_shops(town)
+                chaos = Chaos(town, Random(seed))
+                chaos.start()
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(story(chaos))
+                    await asyncio.sleep(KILL * HOUR)
+                    kill_by_memory(town)
+                assert chaos.hours < CALM, "not all of it found the time"
+                await asyncio.sleep((END - chaos.hours) * HOUR)
+                found = await town.targets()
+                await chaos.replace(1.0)
+                await asyncio.sleep(2 * INTERVAL)
+                again = await town.targets()
+                await chaos.end()
+                return found, again, chaos
+
+    return virtual_time.run(main)
+
+
+async def nothing_happens(chaos: Chaos) -> None:
+    """For comparison."""
+    await asyncio.sleep((CALM - 1 - chaos.hours) * HOUR)
+
+
+# The second day's peak and its OOM kill are what memory is about.
+WANT = {"bursty": ("476m", 764046746), "spiky": ("247m", 1102117711), "oomer": ("182m", 628694953)}
+
+
+@cache
+def undisturbed() -> Targets:
+    found, again, _ = live(nothing_happens)
+    assert again == found
+    for name, (cpu, memory) in WANT.items():
+        assert found[name, "app"] == {"cpu": cpu, "memory": str(memory)}
+    return found
+
+
+@pytest.mark.timeout(1800)  # a minute, but much more while coverage is measured and others work
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_hundred_mishaps_move_no_target(seed: int) -> None:
+    began = time.perf_counter()
+    want = undisturbed()
+    found, again, chaos = live(lambda chaos: chaos.rage(MISHAPS), seed)
+    print(*chaos.told, sep="\n")  # noqa: T201 - for whom it failed
+    print(f"{time.perf_counter() - began:.0f} s")  # noqa: T201 - a figure for who asks with -s
+    assert not chaos.lost
+    assert found == want
+    assert again == want
