@@ -15,7 +15,7 @@ from common.kube.cache import Cache
 from common.labels import NOTHING
 from common.runtime.clock import Clock
 from recommender.checkpoints import LONGEST_LAG, lag, oldest_first
-from recommender.instants import NEVER, instant
+from recommender.instants import NEVER, instant, span
 from recommender.metrics import Metrics
 from recommender.model.aggregates import History
 from recommender.model.joining import take_in
@@ -189,8 +189,13 @@ class Checkpointing:
         """Write what changed and is due, what waited longest first, as far as the time goes."""
         self._due = {key: self._due.get(key, NEVER) for key in vpas}
         now = instant(self._clock.now())
+        beyond = now + span(LONGEST_LAG)  # so a clock said that was put back since
         due = oldest_first(
-            {key: at for key, at in self._due.items() if at <= now and key not in self._left}
+            {
+                key: at
+                for key, at in self._due.items()
+                if not now < at <= beyond and key not in self._left
+            }
         )
         deadline = asyncio.get_running_loop().time() + self._timeout.total_seconds()
         await spread(self._in_time(due, deadline), self._write, workers=self._workers)
@@ -292,7 +297,7 @@ class Checkpointing:
     async def collect_when_due(self, vpas: Cache[VerticalPodAutoscaler]) -> None:
         """Delete the checkpoints of VPAs that are gone, every now and then."""
         now = self._clock.now()
-        if now - self._collected < self._collect_every:
+        if timedelta() <= now - self._collected < self._collect_every:
             return
         self._collected = now
         self._forget_removed()

@@ -203,7 +203,8 @@ class Recommender:
 
     async def _collect_usage(self) -> None:
         now = self._clock.now()
-        if self._collected is not None and now - self._collected < _COLLECT_EVERY:
+        before = self._collected
+        if before is not None and timedelta() <= now - before < _COLLECT_EVERY:
             return
         self._collected = now
         contributive = {

@@ -341,7 +341,7 @@ class Publisher:
         minutes, another one for each VPA: so not all of them are due in the same cycle.
         """
         since = self._since.get(key)
-        if since is None:
+        if since is None or since > now:  # that clock was put back
             since = self._since[key] = now - _phase(key)
             self._unwritten.add(key)
         return since

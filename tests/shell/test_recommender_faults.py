@@ -121,6 +121,7 @@ UNFOLLOWED, FOLLOWED = "can't follow the resource, trying again", "following aga
 NO_STATUS, NO_CHECKPOINT = "status not written", "checkpoint not written"
 STATUSES, CHECKPOINTS_AGAIN = "every status is written again", "every checkpoint is written again"
 NO_USAGE, USAGE = "no usage", "usage is there again"
+LESS = "checkpoint would have known less, what is stored was kept with it"
 CACHES = 10  # resources that are followed
 
 
@@ -272,6 +273,36 @@ def test_a_clock_that_is_put_back_by_a_minute(told: Told, *, everybody: bool) ->
     assert ended.counted("clock_set_back_total") == 1
 
 
+def test_a_clock_that_was_a_day_ahead_holds_up_no_checkpoint(told: Told) -> None:
+    """What is due next is told by times that are a day away when it is put right."""
+
+    async def trouble(town: Town, replica: Replica) -> None:
+        replica.clock.jump(timedelta(days=1))
+        await asyncio.sleep(600)
+        replica.clock.jump(-timedelta(days=1))
+        await asyncio.sleep(60)
+        put_right = town.clock.now()
+        await asyncio.sleep(600)
+        written = [
+            entry.name
+            for entry in town.api.audit.find({"resource": CHECKPOINTS.resource, "verb": "patch"})
+            if entry.time > put_right
+        ]
+        assert set(written) == {"web-app", "web-sidecar", "db-app", "db-sidecar"}
+
+    ended = lived_through(trouble)
+    assert ended.targets == undisturbed()
+    assert one_of_each(
+        told(),
+        "usage is old",
+        "the clock was put back, some times come a second time",
+        "usage is new again",
+        # A day ahead the running memory windows were over, and now they aren't.
+        several={LESS: 4},
+    )
+    assert ended.counted("clock_set_back_total") == 1
+
+
 # Strange objects
 
 STRANGE: tuple[Any, ...] = (
@@ -385,8 +416,7 @@ def test_checkpoints_with_nonsense_in_every_field(told: Told) -> None:
     lines = Counter(told())
     garbage = lines.pop("checkpoint not loaded, the next one will replace it")
     assert garbage == ended.counted("failed_reads_total", api_resource=CHECKPOINTS.resource)
-    less = "checkpoint would have known less, what is stored was kept with it"
-    assert one_of_each([*lines.elements()], "listening", "history loaded", several={less: 9})
+    assert one_of_each([*lines.elements()], "listening", "history loaded", several={LESS: 9})
 
 
 # Rivals
