@@ -231,9 +231,10 @@ class Histograms(Rows):
         share = saved.total / whole
         self.weights[row, buckets] = np.fromiter(saved.weights.values(), dtype=np.float64) * share
         self.total[row] = saved.total
-        self.above_low[row] = COUNT - 1 - buckets.min()
-        self.high[row] = buckets.max()
-        self.tighten(np.array([row]))
+        filled = [at for at, weight in saved.weights.items() if weight * share >= EPSILON]
+        if filled:  # by hand: a start loads tens of thousands, one after the other
+            self.above_low[row] = COUNT - 1 - min(filled)
+            self.high[row] = max(filled)
 
     def _note(self, rows: Ints | int) -> None:
         self.changes += 1
