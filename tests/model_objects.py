@@ -1,5 +1,6 @@
 """Pods, kills and policies of a random stream, in the words of the API server."""
 
+import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,6 +9,8 @@ from typing import Any
 
 from plain_model import Policy
 
+_CPU_EDGES = (0, 1, 9, 10, 20, 21, 32, 1_000_000, 2_000_000, -1)
+_MEMORY_EDGES = (0, 0, 1, 10_000_000, 20_500_000, 31_525_000, 43_101_250, 2 * 10**12, -1)
 _BUMPS = {"0": 0.0, "20Mi": 20.0 * 2**20, "1Gi": 2.0**30}
 
 
@@ -50,6 +53,36 @@ class Kill:
     memory: int
     labels: Mapping[str, str] | None  # of the version that told it; None: of the last one
     initial: bool = False  # told at the start
+
+
+def some_usage(rng: random.Random, place: tuple[str, str], at: datetime) -> dict[str, Any]:
+    """PodMetrics of a pod; a resource may be missing (Q8), a container unknown."""
+    containers = []
+    for name in ("app", "sidecar"):
+        used = {"cpu": f"{_cpu(rng)}m", "memory": str(_memory(rng))}
+        for resource in ("cpu", "memory"):
+            if rng.random() < 0.1:
+                del used[resource]
+        containers.append({"name": name, "usage": used})
+    namespace, pod = place
+    return {
+        "metadata": {"namespace": namespace, "name": pod},
+        "timestamp": at.isoformat(),
+        "window": "15s",
+        "containers": containers,
+    }
+
+
+def _cpu(rng: random.Random) -> int:
+    if rng.random() < 0.1:
+        return rng.choice(_CPU_EDGES)
+    return int(math.exp(rng.uniform(0, math.log(50_000))))
+
+
+def _memory(rng: random.Random) -> int:
+    if rng.random() < 0.15:
+        return rng.choice(_MEMORY_EDGES)
+    return int(math.exp(rng.uniform(math.log(10**6), math.log(10**11))))
 
 
 def eviction(pod: LivePod, container: str, at: datetime, used: int, number: int) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from recommender.model.aggregates import Aggregates, AggregationRules, HalfLives
 from recommender.model.keys import VpaKey
 from recommender.model.oom_outcome import OomOutcome
 from recommender.model.retirement import retire
+from recommender.model.running import Left, Resuming, running_windows
 from recommender.model.usage import Usage
 from recommender.oom_learning import OomLearning
 from recommender.sources.cluster import PodLoader
@@ -144,6 +145,21 @@ class Process:
             self.usage.load_history(key, container, decode(status))
             if status.last_update_time is not None:
                 self.learnt_until[key, container] = status.last_update_time
+
+    def windows(self, key: VpaKey) -> list[Left]:
+        """The running memory windows of a VPA's containers, which stand beside checkpoints."""
+        groups, now = self.usage.groups(key), instant(self.clock.now())
+        found = running_windows(self.usage, groups, self.usage.open_peaks(now))
+        return [
+            Left(key, group.container, windows)
+            for group, windows in zip(groups, found, strict=True)
+        ]
+
+    async def resume(self, left: Sequence[Left]) -> None:
+        """Load the pods, and let them go on with the windows that they were in (Q4)."""
+        now = instant(self.clock.now())
+        await self._pods.load(self.followed.pods.snapshot, now)
+        Resuming(self.usage).resume(left, now)
 
     def kills(self) -> dict[str, int]:
         """How many were recorded, and discarded by reason; they add up to those seen."""

@@ -1,7 +1,6 @@
 """A random life of a small cluster, told to the process and to the plain model alike."""
 
 import itertools
-import math
 import random
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -9,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from common.kube.watch import EventType
-from model_objects import Kill, LivePod, eviction, plain_policy, some_policy
+from model_objects import Kill, LivePod, eviction, plain_policy, some_policy, some_usage
 from model_process import Process, SetClock
 from plain_histogram import ZERO
-from plain_model import Cluster, Rules
+from plain_model import MEMORY_WEIGHT, Cluster, Rules
 from recommender.model.aggregates import AggregationRules
 from recommender.model.keys import VpaKey
 
@@ -21,7 +20,7 @@ MINUTE = timedelta(minutes=1)
 AHEAD = timedelta(hours=1)  # X33
 NAMESPACES = ("shop", "bank")
 NAMES = ("web-0", "web-1", "web-2", "db-0")
-VPAS = [VpaKey(namespace, name) for namespace in NAMESPACES for name in ("one", "two", "three")]
+VPAS = [VpaKey(namespace, name) for namespace in NAMESPACES for name in ("one", "two")]
 SELECTORS: tuple[dict[str, str] | None, ...] = (
     *({"app": "web"}, {"app": "web"}, {"app": "db"}, {"track": "x"}),
     *({"app": "web", "track": "y"}, {}, None),
@@ -29,8 +28,6 @@ SELECTORS: tuple[dict[str, str] | None, ...] = (
 MADE_UP = {"app": "web", "pod-template-hash": "1"}
 HALF_LIVES = (timedelta(hours=24), timedelta(hours=24), timedelta(hours=1), timedelta(minutes=10))
 INTERVALS = (timedelta(hours=24), timedelta(hours=1), timedelta(minutes=7))
-CPU_EDGES = (0, 1, 9, 10, 20, 21, 32, 1_000_000, 2_000_000, -1)
-MEMORY_EDGES = (0, 0, 1, 10_000_000, 20_500_000, 31_525_000, 43_101_250, 2 * 10**12, -1)
 
 
 class Stream:
@@ -47,8 +44,7 @@ class Stream:
         self.process = self._new_process()
         self.process.followed.ooms.go_live()
         self.pods: dict[tuple[str, str], LivePod] = {}
-        # Aggregates without pods move together; then labels that controllers make up are forgotten,
-        # and reference times may be younger (X82).
+        # X82: labels that controllers make up are forgotten, and reference times may be others.
         self.retires = rng.random() < 0.5
         self.specs: dict[VpaKey, tuple[dict[str, str] | None, list[dict[str, Any]]]] = {}
         self.resolved = {key for key in VPAS if rng.random() < 0.7}
@@ -59,6 +55,7 @@ class Stream:
         self._collected = START
         self._saved: Mapping[VpaKey, Collection[str]] = {}
         self._saved_at = ZERO
+        self._looked_at: dict[tuple[str, str], datetime] = {}  # until when, for kills
         self._passing: set[str] = set()  # pods that came and went since the last cycle
 
     @property
@@ -69,11 +66,9 @@ class Stream:
 
     async def cycle(self) -> None:
         self.clock.time += self._pause()
-        if self.retires and self.now - self._collected > timedelta(hours=1):
-            self._collect()  # or else what has expired comes back to life with its labels
         for _ in range(self.rng.choice((0, 1, 1, 2, 3))):
             self._mishap()
-        used = [self._usage(pod) for pod in self._measured()]
+        used = [some_usage(self.rng, pod, self._time(pod)) for pod in self._measured()]
         known = self._feed_plain(used)
         await self.process.cycle(used)
         self.done["samples"] += known
@@ -91,7 +86,7 @@ class Stream:
         return self.rng.choice((timedelta(days=1), timedelta(days=9), 101 * self.half_life))
 
     def _mishap(self) -> None:
-        if not self.specs or self.rng.random() < 0.04:
+        if not self.specs or self.rng.random() < 0.07:
             self._change_vpa()
         place = self.rng.choice(NAMESPACES), self.rng.choice(NAMES)
         pod = self.pods.get(place)
@@ -216,22 +211,6 @@ class Stream:
         places = list(itertools.product(NAMESPACES, NAMES))
         return self.rng.choices(places, k=self.rng.randrange(2 * len(places)))
 
-    def _usage(self, place: tuple[str, str]) -> dict[str, Any]:
-        containers = []
-        for name in ("app", "sidecar"):
-            used = {"cpu": f"{self._cpu()}m", "memory": str(self._memory())}
-            for resource in ("cpu", "memory"):
-                if self.rng.random() < 0.1:
-                    del used[resource]  # Q8
-            containers.append({"name": name, "usage": used})
-        namespace, pod = place
-        return {
-            "metadata": {"namespace": namespace, "name": pod},
-            "timestamp": self._time(place).isoformat(),
-            "window": "15s",
-            "containers": containers,
-        }
-
     def _time(self, place: tuple[str, str]) -> datetime:
         """Now, at times before the last one, ahead, or at a border of a memory window."""
         ends = [
@@ -246,16 +225,6 @@ class Stream:
             return self.rng.choice(ends) + timedelta(microseconds=microseconds)
         offset = self.rng.choice((0, 0, 0, 0, -15, -60, -4_000, 30, 3_500, 3_700))
         return self.now.replace(microsecond=0) + timedelta(seconds=offset)
-
-    def _cpu(self) -> int:
-        if self.rng.random() < 0.1:
-            return self.rng.choice(CPU_EDGES)
-        return int(math.exp(self.rng.uniform(0, math.log(50_000))))
-
-    def _memory(self) -> int:
-        if self.rng.random() < 0.15:
-            return self.rng.choice(MEMORY_EDGES)
-        return int(math.exp(self.rng.uniform(math.log(10**6), math.log(10**11))))
 
     # The plain model
 
@@ -335,18 +304,23 @@ class Stream:
         return accepted
 
     def _oom(self, kill: Kill) -> None:
-        if kill.initial and self._is_known(kill):
-            self.outcomes["learnt_before"] += 1
-            return
+        place = kill.pod.uid, kill.container
+        if kill.initial:
+            if place not in self._looked_at and self._is_in_a_checkpoint(kill):
+                self._looked_at[place] = self._saved_at
+            if kill.at <= self._looked_at.get(place, ZERO):
+                self.outcomes["learnt_before"] += 1
+                return
+        self._looked_at[place] = max(self._looked_at.get(place, ZERO), kill.at)
         outcome = self.plain.add_oom(kill.pod.uid, kill.container, kill.at, kill.memory, self.now)
         self.outcomes[outcome] += 1
         self.done[outcome] += 1
 
-    def _is_known(self, kill: Kill) -> bool:
-        """12.4: a checkpoint that is newer than the kill has been loaded for the container."""
+    def _is_in_a_checkpoint(self, kill: Kill) -> bool:
+        """12.4: a checkpoint of the container has been loaded."""
         pod = self.plain.pods[kill.pod.uid]
         return any(
-            kill.container in self._saved.get(VpaKey(*key), ()) and kill.at <= self._saved_at
+            kill.container in self._saved.get(VpaKey(*key), ())
             for key, vpa in self.plain.vpas.items()
             if key[0] == pod.namespace and vpa.matches(pod.labels)
         )
@@ -362,12 +336,20 @@ class Stream:
         self.plain.collect(self.now, self.resolved & self.specs.keys())
         self.done["collected"] += before - len(self.plain.aggregates)
         self.process.collect(self.resolved & self.specs.keys(), retires=self.retires)
+        if self.retires:
+            self.plain.rest()
 
     # A restart
 
     async def restart(self) -> None:
         """Everything is lost but what the API server holds: objects, and checkpoints."""
-        self.done["restart"] += 1
+        goes_on = self.rng.random() < 0.5  # with the windows that were running (Q4)
+        self.done["window goes on" if goes_on else "restart"] += 1
+        before, windows = (
+            self.plain,
+            [one for key in self.specs for one in self.process.windows(key)],
+        )
+        looked_at, self._looked_at = self._looked_at, {}
         saved = {key: self.process.checkpoints(key) for key in self.specs}
         kept = {key: self.plain.checkpoints(key, self.now) for key in self.specs}
         self._saved, self._saved_at = (
@@ -394,4 +376,25 @@ class Stream:
                 for at in pod.told.get(name, ()):
                     labels = dict(pod.labels)
                     self.kills.append(Kill(pod, name, at, pod.requests[name], labels, initial=True))
+        if goes_on:
+            await self.process.resume(windows)
+            self._resume(before, looked_at)
         self.process.followed.ooms.go_live()
+
+    def _resume(self, before: Cluster, looked_at: Mapping[tuple[str, str], datetime]) -> None:
+        """Each window that a VPA sees goes on, unless it ends later than any that begins now."""
+        seen = [one for key in self.specs for one in before.linked(key).values()]
+        for pod in self.pods.values():
+            self._put_pod(pod, pod.labels)
+            for name, left in before.pods[pod.uid].containers.items():
+                if left.window_end <= self.now or all(one is not left.aggregate for one in seen):
+                    continue
+                if left.window_end > self.now + self.plain.rules(pod.uid, name).interval + AHEAD:
+                    continue
+                container = self.plain.pods[pod.uid].containers[name]
+                container.window_end = left.window_end
+                container.mem_peak, container.oom_peak = left.mem_peak, left.oom_peak
+                peak = max(left.mem_peak, left.oom_peak)
+                container.aggregate.memory.add(peak, MEMORY_WEIGHT, left.window_end)
+                place = pod.uid, name
+                self._looked_at[place] = looked_at.get(place, ZERO + timedelta(microseconds=1))

@@ -176,6 +176,7 @@ class Cluster:
         self.vpas: dict[VpaKey, Vpa] = {}
         self.aggregates: dict[AggregateKey, Aggregate] = {}
         self.labels: dict[AggregateKey, Mapping[str, str]] = {}
+        self.resting: set[AggregateKey] = set()
 
     def new_aggregate(self, created: datetime = ZERO) -> Aggregate:
         return Aggregate(Histogram(CPU, self.half_life), Histogram(MEMORY, self.half_life), created)
@@ -224,11 +225,11 @@ class Cluster:
 
     def add_memory(self, uid: str, name: str, ts: datetime, amount: int, now: datetime) -> bool:
         container = self._current(uid, name, now)
-        return container.add_memory(ts, amount, self._rules(uid, name))
+        return container.add_memory(ts, amount, self.rules(uid, name))
 
     def add_oom(self, uid: str, name: str, ts: datetime, request: int, now: datetime) -> str:
         container = self._current(uid, name, now)
-        return container.add_oom(ts, request, self._rules(uid, name))
+        return container.add_oom(ts, request, self.rules(uid, name))
 
     def _current(self, uid: str, name: str, now: datetime) -> Container:
         pod = self.pods[uid]
@@ -245,7 +246,7 @@ class Cluster:
         loaded = self.vpas[key].loaded if key in self.vpas else {}  # Q3
         self.vpas[key] = Vpa(selector, policies, loaded)
 
-    def _rules(self, uid: str, container: str) -> Rules:
+    def rules(self, uid: str, container: str) -> Rules:
         pod = self.pods[uid]
         return self.rules_of((pod.namespace, container, canonical(pod.labels)))
 
@@ -300,6 +301,16 @@ class Cluster:
                 needless = not any(self._looks_at(vpa, key) for vpa in resolved)
             if needless or aggregate.age(now) >= self.lifetime(key):
                 del self.aggregates[key]
+
+    def rest(self) -> None:
+        """X82: what no pod adds to any more is done with; who comes with its labels begins anew."""
+        inhabited = {(pod.namespace, canonical(pod.labels)) for pod in self.pods.values()}
+        for key in list(self.aggregates):
+            if (key[0], key[2]) not in inhabited and key not in self.resting:
+                apart = (key[0], key[1], f"{key[2]} {len(self.resting)}")
+                self.resting.add(apart)
+                self.aggregates[apart] = self.aggregates.pop(key)
+                self.labels[apart] = self.labels[key]
 
     def _controls(self, vpa: VpaKey, pod: Pod) -> bool:
         return vpa[0] == pod.namespace and self.vpas[vpa].matches(pod.labels)

@@ -21,14 +21,14 @@ from recommender.histograms import Histograms
 from recommender.instants import moment
 from recommender.model.keys import VpaKey
 
-STREAMS = int(os.environ.get("MODEL_STREAMS", "32"))
+STREAMS = int(os.environ.get("MODEL_STREAMS", "24"))
 PARTS = 4
 SEED = int(os.environ.get("PROOF_SEED", "1"))
 CYCLES = 60
 KINDS = frozenset(
     {
         *("samples", "kill", "recorded", "too_old", "evicted", "replaced", "relabelled"),
-        *("collected", "restart", "long pause", "VPA changed"),
+        *("collected", "restart", "window goes on", "long pause", "VPA changed"),
     }
 )
 TOLERANCE = 1e-9  # relative, as in the golden data
