@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import re
+import signal
 import ssl
 import statistics
 import subprocess
@@ -22,6 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from common.runtime.web import listen
@@ -241,9 +243,14 @@ def await_that(condition: Callable[[], bool], what: str, *, every: float = 0.05)
         time.sleep(every)
 
 
+def _leave(number: int, _: FrameType | None) -> None:
+    sys.exit(128 + number)
+
+
 @contextmanager
 def process(*command: str, log: Path) -> Iterator[int]:
-    """A Python module as a process, ended with the block; its pid."""
+    """A Python module as a process, ended with the block, and when we are told to end; its pid."""
+    signal.signal(signal.SIGTERM, _leave)  # by itself it would end us without any block's end
     with log.open("wb") as output:
         started = subprocess.Popen(
             [sys.executable, "-P", "-m", *command], stdout=output, stderr=output
