@@ -48,10 +48,15 @@ class Kind:
     resource: str  # of the call that is the action
     rate: float  # bars: actions a second, CPU milliseconds for one
     cpu: float
+    events: int  # that one action is told by
 
 
-EVICTIONS = Kind(name="evictions", mode="Recreate", resource="pods/eviction", rate=2000, cpu=0.5)
-RESIZES = Kind(name="resizes", mode="InPlaceOrRecreate", resource="pods/resize", rate=1200, cpu=0.8)
+EVICTIONS = Kind(
+    name="evictions", mode="Recreate", resource="pods/eviction", rate=2000, cpu=0.5, events=2
+)
+RESIZES = Kind(
+    name="resizes", mode="InPlaceOrRecreate", resource="pods/resize", rate=1200, cpu=0.8, events=1
+)
 _IDLE_BARS = {"cpu": 3.0, "block": 200.0}
 
 
@@ -112,6 +117,7 @@ def act(
             "server cpu": (load.cpu - server) / count * 1e3,
             "calls": writes / count,
             "events": events / count,
+            "unsent": kind.events - events / count,
             "under way": report["concurrentWrites"]["peak"],
             "of a group": report["concurrentWrites"]["peakOfOneGroup"],
             "block": pings.longest * 1e3,
@@ -208,7 +214,8 @@ _ACTING = (
     ("cpu", "ms", "CPU of the updater for an action, Events included"),
     ("cores", "", "cores that the updater had meanwhile"),
     ("calls", "", "writes for an action, Events included"),
-    ("events", "", "Events for an action"),
+    ("events", "", "Events sent for an action"),
+    ("unsent", "", "Events for an action that were dropped, or still waited"),
     ("under way", "", "most writes under way at once"),
     ("of a group", "", "most of one replica group"),
     ("block", "ms", "longest answer of /health-check meanwhile"),
@@ -313,8 +320,13 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="a new folder that is kept, with all logs")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     parser.add_argument("--tls", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument(
+        "--all-events", action="store_true", help="take the limits of Events out of the way, too"
+    )
     parser.add_argument("flags", nargs="*", help="after --: flags of the updater")
     asked = parser.parse_args()
+    if asked.all_events:
+        asked.flags = [f"--event-qps={QPS}", f"--event-burst={QPS}", *asked.flags]
     with tempfile.TemporaryDirectory() as temporary:
         folder = asked.folder or Path(temporary, "bench")
         try:

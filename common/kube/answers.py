@@ -86,7 +86,7 @@ def answer_error(status: int, headers: Mapping[str, str], body: bytes) -> KubeEr
 
     Source: kubernetes-resize.md 5 and 8; ``k8s.io/apimachinery`` NewGenericServerResponse.
     """
-    retry_after = _seconds(headers.get("Retry-After", ""))
+    retry_after = _seconds(_header(headers, "retry-after"))
     try:
         parsed = _status_decoder.decode(body)
     except msgspec.DecodeError:
@@ -95,6 +95,11 @@ def answer_error(status: int, headers: Mapping[str, str], body: bytes) -> KubeEr
         text = body[:_MESSAGE_LIMIT].decode("utf-8", "replace").strip()
         parsed = Status(message=_NO_RESOURCE if status == 404 else text)
     return status_error(parsed, code=status, retry_after=retry_after)
+
+
+def _header(headers: Mapping[str, str], name: str) -> str:
+    """The value of a header, however its name is written; empty without it."""
+    return next((value for key, value in headers.items() if key.lower() == name), "")
 
 
 def _seconds(retry_after: str) -> float | None:

@@ -15,6 +15,7 @@ from common.errors import KubeError, UnreachableError
 from common.kube.answers import answer_error
 from common.kube.connection import Connection
 from common.kube.connectivity import Connectivity
+from common.kube.short_calls import ShortCalls
 from common.runtime.rate_limit import RateLimiter
 
 Query = Mapping[str, str | int]
@@ -66,6 +67,7 @@ class Transport:
         self._user_agent = user_agent
         self._rng = rng
         self._session: aiohttp.ClientSession | None = None
+        self._short: ShortCalls | None = None
 
     def open(self) -> None:
         connector = aiohttp.TCPConnector(
@@ -74,15 +76,29 @@ class Transport:
             keepalive_timeout=30,
             socket_factory=_watchful_socket,
         )
+        headers = {"User-Agent": self._user_agent, "Accept": "application/json"}
+        if not self._connection.proxy:
+            self._short = ShortCalls(
+                self._connection.base_url,
+                tls=self._connection.ssl_context,
+                server_hostname=self._connection.server_hostname,
+                headers=headers,
+                connect_seconds=_CONNECT_SECONDS,
+                prepare=_make_watchful,
+            )
         self._session = aiohttp.ClientSession(
             connector=connector,
             trust_env=False,  # the environment's proxies are not for the API server
-            headers={"User-Agent": self._user_agent, "Accept": "application/json"},
+            headers=headers,
             read_bufsize=2**18,
             cookie_jar=aiohttp.DummyCookieJar(),
         )
 
     async def close(self) -> None:
+        if self._short is not None:
+            self._short.close()
+            self._short = None
+            await asyncio.sleep(0)  # connections close with the loop's next turn
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -157,16 +173,31 @@ class Transport:
         while True:
             identification = await self._connection.headers()
             try:
-                async with await self._send(call, identification, _within(call.seconds)) as answer:
-                    content = await answer.read()
+                status, headers, content = await self._answer(call, identification)
             except _FAILURES as error:
                 raise self._unreachable(call, error) from error
             self.connectivity.answered()
-            if answer.status < 300:
+            if status < 300:
                 return content
-            if answer.status != 401 or renewed or not await self._connection.renew(identification):
-                raise answer_error(answer.status, answer.headers, content)
+            if status != 401 or renewed or not await self._connection.renew(identification):
+                raise answer_error(status, headers, content)
             renewed = True
+
+    async def _answer(
+        self, call: Call, identification: Mapping[str, str]
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """Status, headers and body. Reads may be long, and are better compressed."""
+        if call.method == "GET" or call.accept or self._short is None:
+            async with await self._send(call, identification, _within(call.seconds)) as answer:
+                return answer.status, answer.headers, await answer.read()
+        async with asyncio.timeout(call.seconds):
+            found = await self._short.send(
+                call.method,
+                _target(call),
+                headers=_headers(call, identification),
+                body=call.body,
+            )
+        return found.status, found.headers, found.body
 
     async def _open_stream(
         self, call: Call, limits: aiohttp.ClientTimeout
@@ -194,16 +225,10 @@ class Transport:
     ) -> aiohttp.ClientResponse:
         if self._session is None:
             raise RuntimeError("the client is not open: use it as an asynchronous context manager")
-        headers = dict(identification)
-        if call.accept:
-            headers["Accept"] = call.accept
-        if call.body is not None:
-            headers["Content-Type"] = call.content_type
-        query = "?" + urlencode(call.query) if call.query else ""
         return await self._session.request(
             call.method,
-            URL(self._connection.base_url + call.path + query, encoded=True),
-            headers=headers,
+            URL(self._connection.base_url + _target(call), encoded=True),
+            headers=_headers(call, identification),
             data=call.body,
             timeout=limits,
             allow_redirects=False,
@@ -217,6 +242,19 @@ class Transport:
         )
         self.connectivity.lost(error)
         return error
+
+
+def _target(call: Call) -> str:
+    return f"{call.path}?{urlencode(call.query)}" if call.query else call.path
+
+
+def _headers(call: Call, identification: Mapping[str, str]) -> dict[str, str]:
+    headers = dict(identification)
+    if call.accept:
+        headers["Accept"] = call.accept
+    if call.body is not None:
+        headers["Content-Type"] = call.content_type
+    return headers
 
 
 @functools.lru_cache(maxsize=64)
@@ -234,11 +272,15 @@ def _told(cause: Exception) -> str:
 
 
 def _watchful_socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """A socket that notices within a minute or two that its peer is gone without a word."""
     family, kind, protocol, *_ = address
     made = socket.socket(family, kind, protocol)
+    _make_watchful(made)
+    return made
+
+
+def _make_watchful(made: socket.socket) -> None:
+    """Let it notice within a minute or two that its peer is gone without a word."""
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, option):  # Linux has all of them
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-    return made

@@ -104,22 +104,33 @@ async def test_writes_are_never_tried_again(trouble: Reply) -> None:
         assert len(api.requests) == 1
 
 
-async def test_nobody_there_is_unreachable_with_the_cause() -> None:
+async def test_a_refused_write_tells_when_to_come_back() -> None:
+    async with FakeApi() as api, api.client() as client:
+        told = Reply(status=429, body="Too many requests.", headers={"Retry-After": "32"})
+        api.on(f"POST {POD}/eviction", told)
+        with pytest.raises(TooManyRequestsError) as refused:
+            await client.evict("shop", "web")
+    assert refused.value.retry_after == 32
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_nobody_there_is_unreachable_with_the_cause(method: str) -> None:
     async with FakeApi() as api:
         client = api.client()
     async with client:
         with pytest.raises(UnreachableError) as failed:
-            await client.request("GET", "/version")
+            await client.request(method, "/version")
     assert failed.value.__cause__ is not None
     assert failed.value.reason == "Unreachable"
     assert not client.reachable
 
 
-async def test_a_silent_server_is_unreachable_once_the_time_is_up() -> None:
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_silent_server_is_unreachable_once_the_time_is_up(method: str) -> None:
     async with FakeApi() as api, api.client() as client:
-        api.on("GET /version", Reply(chunks=[b"{"], hold=True))
+        api.on(f"{method} /version", Reply(chunks=[b"{"], hold=True))
         with pytest.raises(UnreachableError, match="no answer"):
-            await client.request("GET", "/version", retry=False, seconds=0.05)
+            await client.request(method, "/version", retry=False, seconds=0.05)
 
 
 async def test_going_away_and_coming_back_is_one_line_each(
