@@ -187,6 +187,7 @@ class LeaderElection:
         self._clock = clock
         self._leading = asyncio.Event()
         self._held: dict[str, Any] | None = None  # the lease as we wrote it last
+        self._unanswered = False  # a write of it may have arrived
         self._seen: Any = None  # spec of another's lease, as last seen
         self._seen_at = -math.inf  # the event loop's time at which it changed
         self._holder = ""
@@ -263,11 +264,13 @@ class LeaderElection:
             )
         except NotFoundError:
             metadata = {"name": self._name, "namespace": self._namespace}
+            self._unanswered = True
             self._held = await self._client.create(
                 _DICTS,
                 {"metadata": metadata, "spec": self._spec({})},
                 namespace=self._namespace,
             )
+            self._unanswered = False
             return True
         spec = lease.get("spec") or {}
         now = asyncio.get_running_loop().time()
@@ -286,7 +289,9 @@ class LeaderElection:
 
     async def _write(self, lease: dict[str, Any]) -> None:
         body = {**lease, "spec": self._spec(lease.get("spec") or {})}
+        self._unanswered = True
         self._held = await self._client.replace(_DICTS, self._name, body, namespace=self._namespace)
+        self._unanswered = False
 
     def _spec(self, before: dict[str, Any]) -> dict[str, Any]:
         """The record that says that we hold the lease as of now."""
@@ -308,24 +313,37 @@ class LeaderElection:
             logger.info("another replica leads", extra={"lease": self._name, "leader": holder})
 
     async def _release(self) -> None:
-        """Leave an empty holder behind, so that the next one need not wait."""
-        if self._held is None:
-            return
-        lease, self._held = self._held, None
+        """Leave an empty holder behind, so that the next one need not wait.
+
+        Where the last write has no answer yet, what is there tells whose the lease is.
+        """
+        try:
+            async with asyncio.timeout(_RELEASE_SECONDS):
+                lease = await self._own()
+                if lease is not None:
+                    await self._give_back(lease)
+        except (KubeError, DecodeError, TimeoutError) as error:
+            told = str(error) or "no answer in time"
+            logger.info("lease not given back", extra={"lease": self._name, "error": told})
+
+    async def _own(self) -> dict[str, Any] | None:
+        """The lease if it is ours, as it is now."""
+        held, self._held = self._held, None
+        if not self._unanswered:
+            return held
+        there = await self._client.get(_DICTS, self._name, namespace=self._namespace)
+        holder = (there.get("spec") or {}).get("holderIdentity")
+        return there if holder == self.identity else None
+
+    async def _give_back(self, lease: dict[str, Any]) -> None:
         spec = {
             **lease["spec"],
             "holderIdentity": "",
             "leaseDurationSeconds": 1,
             "renewTime": micro_time(self._clock.now()),
         }
-        try:
-            async with asyncio.timeout(_RELEASE_SECONDS):
-                await self._client.replace(
-                    _DICTS, self._name, {**lease, "spec": spec}, namespace=self._namespace
-                )
-        except (KubeError, DecodeError, TimeoutError) as error:
-            told = str(error) or "no answer in time"
-            logger.info("lease not given back", extra={"lease": self._name, "error": told})
+        body = {**lease, "spec": spec}
+        await self._client.replace(_DICTS, self._name, body, namespace=self._namespace)
 
 
 def leader_election(

@@ -75,8 +75,7 @@ class LeanHttp(asyncio.BufferedProtocol):
         self._loop = _loop or asyncio.get_running_loop()
         self._keep_alive = config.timeout_keep_alive
         self._parser = httptools.HttpRequestParser(self)
-        self._buffer = bytearray(_BUFFER)
-        self._view = memoryview(self._buffer)
+        self._view = memoryview(bytearray(_BUFFER))
         self._transport: asyncio.Transport | None = None
         self._client: tuple[Any, ...] | None = None
         self._incoming = _Question()
@@ -101,12 +100,14 @@ class LeanHttp(asyncio.BufferedProtocol):
         self._transport = None
         self._waiting.clear()
         # It refers to us: together they would wait for the garbage collector, with the buffer.
-        del self._parser, self._view, self._buffer
+        del self._parser, self._view
         if self._timer is not None:
             self._timer.cancel()
 
-    def get_buffer(self, _hint: int) -> bytearray:
-        return self._buffer
+    def get_buffer(self, _hint: int) -> memoryview:
+        # Of a bytearray asyncio's TLS would take slices, which are copies: from the second record
+        # on they would be filled instead.
+        return self._view
 
     def buffer_updated(self, size: int) -> None:
         self._last_use = self._loop.time()

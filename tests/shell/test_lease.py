@@ -189,6 +189,7 @@ async def test_without_a_lease_it_is_created_and_then_renewed_without_reading() 
         async with running(api) as candidate:
             await candidate.wait_leading()
             await api.asked(f"PUT {LEASE}", times=2)
+            read = api.routes.count(f"GET {LEASE}")
     created = api.requests[1].json()["spec"]
     assert created == {
         "holderIdentity": "me",
@@ -197,7 +198,7 @@ async def test_without_a_lease_it_is_created_and_then_renewed_without_reading() 
         "renewTime": "2026-01-02T12:00:00.000000Z",
         "leaseTransitions": 0,
     }
-    assert api.routes.count(f"GET {LEASE}") == 1
+    assert read == 1
     renewed = api.requests[2].json()
     assert renewed["metadata"]["resourceVersion"] == "6"
     assert api.requests[3].json()["spec"]["acquireTime"] == "t"
@@ -213,6 +214,23 @@ async def test_ending_gives_the_lease_back() -> None:
     first, last = api.requests[1].json()["spec"], api.requests[-1].json()["spec"]
     assert (first["acquireTime"], first["leaseTransitions"]) == ("t", 3)  # a restart of our own
     assert (last["holderIdentity"], last["leaseDurationSeconds"]) == ("", 1)
+
+
+@pytest.mark.parametrize(
+    ("there", "writes"),
+    [pytest.param("me", 2, id="it arrived"), pytest.param("other", 1, id="another has it")],
+)
+async def test_ending_before_an_answer_looks_whose_the_lease_is(there: str, writes: int) -> None:
+    async with FakeApi() as api:
+        api.on(f"GET {LEASE}", Reply(body=lease("", "5")), Reply(body=lease(there, "6")))
+        api.on(f"PUT {LEASE}", Reply(chunks=(), hold=True), Reply(body=lease("", "7")))
+        async with running(api, scale=1):
+            await api.asked(f"PUT {LEASE}")
+    puts = [request.json() for request in api.requests if request.method == "PUT"]
+    assert len(puts) == writes
+    if writes > 1:
+        assert puts[-1]["metadata"]["resourceVersion"] == "6"
+        assert puts[-1]["spec"]["holderIdentity"] == ""
 
 
 async def test_a_lease_that_was_given_back_is_free_at_once() -> None:
