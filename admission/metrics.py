@@ -122,7 +122,7 @@ class AskedGauge:
     def collect(self) -> Iterable[Metric]:
         """What is found out now."""
         family = GaugeMetricFamily(self._name, self._text, labels=self.labels)
-        for value, find in self._asked.items():
+        for value, find in self._asked.copy().items():  # by another thread
             family.add_metric([value], find())
         yield family
 

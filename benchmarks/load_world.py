@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,6 +37,7 @@ _TICK = os.sysconf("SC_CLK_TCK")
 _QUIET = 0.05  # CPU seconds within the next: nothing but watches and health
 _QUIET_SECONDS = 3.0  # a busy machine gives nobody less than this leaves room for
 _PING_SECONDS = 0.05  # often enough for blocks that matter, too rarely to cost anything
+_CYCLING = ("recommender", "updater")
 
 
 class TooSlowError(Exception):
@@ -147,8 +149,11 @@ class Component(Watched):
             return False
 
     def passes(self) -> int:
-        """How many cycles have ended; asked at rest, because the answer takes some CPU."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.ops_port}/metrics", timeout=60) as it:
+        """How many cycles have ended; the whole page of metrics would take half a second of CPU."""
+        named = [f"vpa_{name}_execution_latency_seconds_count" for name in _CYCLING]
+        query = urllib.parse.urlencode({"name[]": named}, doseq=True)
+        url = f"http://127.0.0.1:{self.ops_port}/metrics?{query}"
+        with urllib.request.urlopen(url, timeout=60) as it:
             text = it.read().decode()
         found = re.search(r'execution_latency_seconds_count\{step="total"\} (\d+)', text)
         return int(found[1]) if found else 0

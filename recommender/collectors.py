@@ -1,4 +1,7 @@
-"""Prometheus metrics that the client library doesn't have."""
+"""Prometheus metrics that the client library doesn't have.
+
+They are collected in another thread than they are counted in: what is iterated over is a copy.
+"""
 
 from collections import Counter as Tally
 from collections.abc import Iterable, Sequence
@@ -35,7 +38,7 @@ class PlainCounter:
 
     def collect(self) -> Iterable[Metric]:
         metric = Metric(self.name, self._text, "unknown")
-        for values, count in self._values.items():
+        for values, count in self._values.copy().items():
             metric.add_sample(self.name, dict(zip(self.labels, values, strict=True)), float(count))
         yield metric
 
@@ -73,7 +76,7 @@ class BatchHistogram:
     def collect(self) -> Iterable[Metric]:
         metric = Metric(self.name, self._text, "histogram")
         bounds = [*map(str, map(float, self.bounds)), "+Inf"]
-        for values, counts in self._counts.items():
+        for values, counts in self._counts.copy().items():
             labels = dict(zip(self.labels, values, strict=True))
             below = np.cumsum(counts).tolist()
             for bound, count in zip(bounds, below, strict=True):

@@ -5,16 +5,19 @@ import contextlib
 import functools
 import json
 import socket
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime, timedelta
 
 import aiohttp
 import prometheus_client
 import pytest
+from prometheus_client.core import CounterMetricFamily, Metric
 
 from common.errors import ConfigError
 from common.runtime.health import Checks, Health, OpsServer
 from common.runtime.web import listen, parse_address
+from fake_api import PATIENCE
 
 START = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 
@@ -82,9 +85,39 @@ async def test_the_ops_address_answers() -> None:
         status, text = await answer(session, "/metrics")
         assert status == 200
         assert "vpa_things_total 1.0" in text
+        assert "vpa_things" not in (await answer(session, "/metrics?name[]=vpa_others"))[1]
+        text = (await answer(session, "/metrics?name[]=vpa_others&name[]=vpa_things_total"))[1]
+        assert "vpa_things_total 1.0" in text
         health.arm()
         clock.pass_(minutes=6)
         assert (await answer(session, "/health-check"))[0] == 500
+
+
+class SlowCollector:
+    """Has no answer before it is given leave."""
+
+    def __init__(self) -> None:
+        self.asked, self.leave = threading.Event(), threading.Event()
+
+    def collect(self) -> Iterable[Metric]:
+        self.asked.set()
+        assert self.leave.wait(PATIENCE)
+        yield CounterMetricFamily("vpa_things", "Things.", value=1)
+
+
+async def test_a_scrape_holds_up_nobody() -> None:
+    registry, slow = prometheus_client.CollectorRegistry(), SlowCollector()
+    slow.leave.set()
+    registry.register(slow)
+    slow.leave.clear()
+    server = OpsServer(Health(HandClock(), timedelta(minutes=5)), "127.0.0.1:0", registry=registry)
+    async with serving(server) as session, asyncio.TaskGroup() as group:
+        scrape = group.create_task(answer(session, "/metrics"))
+        await asyncio.to_thread(slow.asked.wait, PATIENCE)
+        assert await answer(session, "/health-check") == (200, "OK")
+        assert not scrape.done()
+        slow.leave.set()
+    assert "vpa_things_total 1.0" in scrape.result()[1]
 
 
 async def test_a_page_tells_what_the_ops_address_serves() -> None:
@@ -96,7 +129,7 @@ async def test_a_page_tells_what_the_ops_address_serves() -> None:
     assert {path: sorted(methods["get"]["responses"]) for path, methods in described.items()} == {
         "/health-check": ["200", "500"],
         "/readyz": ["200", "503"],
-        "/metrics": ["200"],
+        "/metrics": ["200", "422"],
         "/debug/pprof/profile": ["200", "422"],
         "/debug/pprof/heap": ["200", "422"],
     }
