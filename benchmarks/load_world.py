@@ -20,7 +20,7 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -188,15 +188,21 @@ class Pings:
             self.longest = max(self.longest, time.perf_counter() - began)
         connection.close()
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        thread = threading.Thread(target=self._run)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._stop.set()
-            thread.join()
+    def running(self) -> AbstractContextManager[None]:
+        """Ask until the block ends."""
+        return meanwhile(self._run, self._stop)
+
+
+@contextmanager
+def meanwhile(run: Callable[[], None], stop: threading.Event) -> Iterator[None]:
+    """Let ``run`` work in a thread until the block ends, which sets ``stop``."""
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
 
 
 @contextmanager

@@ -17,8 +17,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from benchmarks.load_world import (
     await_that,
     load_mode,
     machine,
+    meanwhile,
     medians,
     started,
 )
@@ -215,15 +216,9 @@ class Rollout:
                 return
             self.load.evict(layout.namespace(slot // PODS), layout.pod_name(slot, 0))
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        thread = threading.Thread(target=self._run)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._stop.set()
-            thread.join()
+    def running(self) -> AbstractContextManager[None]:
+        """Replace pods until the block ends."""
+        return meanwhile(self._run, self._stop)
 
 
 def _tell(name: str, text: str) -> None:

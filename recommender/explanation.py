@@ -3,14 +3,13 @@
 Nothing is decided here: it is all told by the functions that make the numbers.
 """
 
-import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Self
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.base import Wire
+from common.codes import Code
 from common.labels import NOTHING
 from common.recommendation.processing import ContainerAmounts
 from common.resources import RESOURCES
@@ -20,17 +19,8 @@ from recommender.status import LATEST, published
 from recommender.trail import Amount, Cause, Evidence, Step, Trail
 
 
-class Neglect(enum.StrEnum):
+class Neglect(Code):
     """Why a container that something is known of gets no recommendation."""
-
-    why: str
-
-    def __new__(cls, value: str, why: str = "") -> Self:
-        """The code is the value; nothing but this says why."""
-        made = str.__new__(cls, value)
-        made._value_ = value
-        made.why = why
-        return made
 
     OFF = "off", "its policy has mode Off"
     EXPIRED = "expired", "no pod has it, and its checkpoint is older than history is kept"
@@ -157,7 +147,7 @@ def explanation(account: Account, *, held_up: str = "") -> Explanation:
             for name in trail.containers
         ),
         left_out=tuple(
-            LeftOut(name=name, reason=reason, why=reason.why)
+            LeftOut(name=name, reason=reason, why=reason.meaning)
             for name, reason in sorted(account.neglected.items())
         ),
     )

@@ -7,8 +7,8 @@ people are shown is what was published, and never a second opinion.
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
 
+from common.codes import Code
 from common.quantity import Quantity
 from common.recommendation.processing import ContainerAmounts
 from common.resources import CPU, ResourceQuantities, cpu_quantity, in_order, memory_quantity
@@ -35,17 +35,8 @@ class Amount(enum.StrEnum):
         }[self]
 
 
-class Cause(enum.StrEnum):
+class Cause(Code):
     """A step; beside each stands what it means, in the words of ``GET /debug/vpa``."""
-
-    meaning: str
-
-    def __new__(cls, value: str, meaning: str = "") -> Self:
-        """The code is the value; nothing but this says what it means."""
-        made = str.__new__(cls, value)
-        made._value_ = value
-        made.meaning = meaning
-        return made
 
     PERCENTILE = "percentile", "The usage that this part of the samples' weight stays within."
     MARGIN = "margin", "--recommendation-margin-fraction is added."

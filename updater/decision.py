@@ -3,7 +3,8 @@
 import enum
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Self
+
+from common.codes import Code
 
 
 class Action(enum.StrEnum):
@@ -15,21 +16,12 @@ class Action(enum.StrEnum):
     LEAVE = "leave"  # it need not, or must not, change
 
 
-class Reason(enum.StrEnum):
+class Reason(Code):
     """Why; the closed list. Log key, metric label, and the end of an event's message.
 
     The values of ``update_order.Verdict`` come back here word for word. Beside each stands what
     it means, in the words of the documentation and of ``GET /debug/plan``.
     """
-
-    meaning: str
-
-    def __new__(cls, value: str, meaning: str = "") -> Self:
-        """The code is the value; nothing but this says what it means."""
-        made = str.__new__(cls, value)
-        made._value_ = value
-        made.meaning = meaning
-        return made
 
     # Worth an update.
     OUTSIDE_RANGE = "outside_range", "A request is outside lower and upper bound."

@@ -59,7 +59,7 @@ WEB = Explanation(
     due=AT,
     held_up=None,
     containers=(APP,),
-    left_out=(LeftOut(name="old", reason=Neglect.EXPIRED, why=Neglect.EXPIRED.why),),
+    left_out=(LeftOut(name="old", reason=Neglect.EXPIRED, why=Neglect.EXPIRED.meaning),),
 )
 
 
@@ -90,7 +90,7 @@ async def test_each_step_of_each_number_is_told() -> None:
         "status": "waits",
         "due": "2026-03-01T12:00:00.000005Z",
         "heldUp": None,
-        "leftOut": [{"name": "old", "reason": "expired", "why": Neglect.EXPIRED.why}],
+        "leftOut": [{"name": "old", "reason": "expired", "why": Neglect.EXPIRED.meaning}],
     }
     (number,) = app.pop("numbers")
     assert app["weight"] == {"cpu": 1.25}
@@ -118,7 +118,7 @@ async def test_it_can_be_read() -> None:
         f"cpu       target  margin       0.15  49m    {Cause.MARGIN.meaning}\n"
         f"cpu       target  max_allowed  45m   45m    {Cause.MAX_ALLOWED.meaning}\n"
         "\n"
-        f"Container old is left out: {Neglect.EXPIRED.why}.\n"
+        f"Container old is left out: {Neglect.EXPIRED.meaning}.\n"
     )
 
 

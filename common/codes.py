@@ -1,0 +1,20 @@
+"""Closed lists of codes, each with what it means."""
+
+import enum
+from typing import Self
+
+
+class Code(enum.StrEnum):
+    """A code of a closed list, such as the value of a label; ``meaning`` is for the reader.
+
+    Members are written as ``NAME = "code", "What it means."``.
+    """
+
+    meaning: str
+
+    def __new__(cls, value: str, meaning: str = "") -> Self:
+        """The code is the value; nothing but this says what it means."""
+        made = str.__new__(cls, value)
+        made._value_ = value
+        made.meaning = meaning
+        return made
