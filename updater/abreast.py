@@ -5,6 +5,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Hashable, Iterable
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from common.runtime.pausing import pausing
 from updater.decision import Decision, Reason
 
 T = TypeVar("T")
@@ -14,6 +15,8 @@ Begin: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 That gives the part back, if nothing comes of it.
 """
+
+_SLICE = 200  # items before other tasks get their turn
 
 # What may end when something that is under way comes back: in the same lane, or in any.
 _USED_UP_BY_LANE = frozenset({Reason.BUDGET_EXHAUSTED})
@@ -38,7 +41,7 @@ async def act_abreast(
     """
     async with asyncio.TaskGroup() as tasks:
         abreast = _Abreast(tasks, lane, decide, settle)
-        for item in items:
+        async for item in pausing(items, every=_SLICE):
             abreast.take(item)
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from common.annotations import is_boosted
 from common.api.autoscaling import UpdateMode
 from common.api.core import Pod
+from common.runtime.pausing import pausing
 from common.target.owners import Controller
 from updater.attempts import PodMemory, Rest
 from updater.candidate import Candidate, is_out, judge_pod, last_resize, note_resizing
@@ -24,6 +25,7 @@ from updater.update_order import rank
 from updater.work import Rules
 
 _NEW_PODS_ONLY = (UpdateMode.OFF, UpdateMode.INITIAL)
+_SLICE = 500  # pods before other tasks get their turn
 
 
 class Judge:
@@ -89,10 +91,10 @@ class Judge:
             return True
         return bool(pace) and is_settling(pod, memory, within=pace, now=self._now)
 
-    def candidates(self, pods: Iterable[LivePod]) -> list[Candidate]:
+    async def candidates(self, pods: Iterable[LivePod]) -> list[Candidate]:
         """The pods that are worth an update, best first; the others are settled at once."""
         fits, candidates = self._ledger.fits(self._scaled), []
-        for pod in pods:
+        async for pod in pausing(pods, every=_SLICE):
             memory = note_resizing(self._ledger.memory(pod), resize_status(pod), now=self._now)
             if not memory.shows(pod):
                 self._ledger.settle(pod, wait(Reason.RESIZE_SENT), memory)

@@ -8,6 +8,7 @@ from functools import partial
 from common.annotations import boosted_containers
 from common.api.autoscaling import UpdateMode
 from common.api.core import Pod
+from common.runtime.pausing import pausing
 from updater.abreast import Begin, act_abreast
 from updater.candidate import (
     Candidate,
@@ -41,6 +42,7 @@ from updater.startup_boost import (
 from updater.work import Hands, Rules, Work
 
 _IN_PLACE = (UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE)
+_SLICE = 500  # pods before other tasks get their turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,11 +116,12 @@ class VpaPass:
             self._work.count_groups()
         others = await self._unboost_all()
         if self._judge.acts_on_running_pods:
-            candidates = self._judge.candidates(others)
+            candidates = await self._judge.candidates(others)
             if mode in _IN_PLACE:
                 self._due = await self._resize_all(candidates)
             else:
-                self._due = [self._is_due(candidate, candidate.why) for candidate in candidates]
+                unhurried = pausing(candidates, every=_SLICE)
+                self._due = [self._is_due(each, each.why) async for each in unhurried]
                 self._count_evictable()
         if not self._due:
             self._count_done()
@@ -194,7 +197,7 @@ class VpaPass:
 
     async def _resize_all(self, candidates: Iterable[Candidate]) -> list[Due]:
         """Resize what can be resized; what is to be evicted instead, and why."""
-        plans = self._plans(candidates)
+        plans = await self._plans(candidates)
         self._count_updatable(plans)
         evictions: dict[str, Reason] = {}  # by UID
 
@@ -240,9 +243,9 @@ class VpaPass:
                 self._hands.tell_skipped(pod, decision.reason)
         self._settle(pod, decision)
 
-    def _plans(self, candidates: Iterable[Candidate]) -> list[tuple[Candidate, ResizePlan]]:
+    async def _plans(self, candidates: Iterable[Candidate]) -> list[tuple[Candidate, ResizePlan]]:
         plans, planner = [], Planner(self._scaled.vpa, self._scaled.limit_ranges)
-        for candidate in candidates:
+        async for candidate in pausing(candidates, every=_SLICE):
             planned = planner.plan(candidate)
             if isinstance(planned, Decision):
                 self._settle(candidate.pod, planned)

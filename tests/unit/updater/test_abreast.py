@@ -1,6 +1,7 @@
 """Acting on several items at a time: order, budgets, and who waits for whom."""
 
 import asyncio
+import itertools
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
@@ -107,6 +108,23 @@ async def test_a_better_one_that_waits_is_not_overtaken_in_its_lane() -> None:
         slow.set()
     assert stage.begun == ["a1", "a2"]
     assert stage.settled == {"a3": Reason.NOTHING_TO_DO, "a4": Reason.BUDGET_EXHAUSTED}
+
+
+async def test_others_have_their_turn_while_many_are_looked_at() -> None:
+    """A VPA of a large DaemonSet has thousands of pods, and health is asked for meanwhile."""
+    items = [f"a{number}" for number in range(2000)]
+    stage = Stage({"a": 0}, unasked=frozenset(items))
+    turns = []
+
+    async def others() -> None:
+        while len(stage.settled) < len(items):
+            turns.append(len(stage.settled))
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(others())
+        group.create_task(stage.play(" ".join(items)))
+    assert max(after - before for before, after in itertools.pairwise(turns)) <= 200
 
 
 async def test_nothing_to_do_is_settled_at_once() -> None:

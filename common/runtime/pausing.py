@@ -1,0 +1,15 @@
+"""Long loops, in which other tasks have their turn now and then."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def pausing(items: Iterable[T], *, every: int) -> AsyncIterator[T]:
+    """The items, with a pause after so many of them: what each takes adds up."""
+    for number, item in enumerate(items):
+        if number % every == every - 1:
+            await asyncio.sleep(0)
+        yield item
