@@ -1,6 +1,5 @@
 """The picture that a pass decides on; what is the same as in the last one is the same object."""
 
-import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -9,6 +8,7 @@ from operator import is_
 from common.api.core import LimitRange, LimitRangeSpec
 from common.kube.cache import Snapshot
 from common.kube.targets import ControllerCaches
+from common.runtime.pausing import pausing
 from common.target.controlling import SelectedVpa
 from common.target.owners import Controller
 from updater.group_size import group_size
@@ -57,9 +57,7 @@ class Freezer:
         limits = self._limits_of(limit_ranges)
         after: dict[tuple[str, str], _Frozen] = {}
         autoscaled = []
-        for number, candidate in enumerate(selected):
-            if number % _SLICE == _SLICE - 1:
-                await asyncio.sleep(0)
+        async for candidate in pausing(selected, every=_SLICE):
             vpa = candidate.vpa
             key = key_of(vpa)
             groups = matched.get(key, {})

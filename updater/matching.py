@@ -1,12 +1,12 @@
 """Which VPA controls which pods; of what stays the same it is found out once."""
 
-import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from common.api.meta import OwnerReference
 from common.kube.targets import ControllerCaches, Targets
+from common.runtime.pausing import pausing
 from common.target.controlling import SelectedVpa, controlling, target_key
 from common.target.owners import Controller, TargetKey, controller_of
 from updater.lineage import Lineage, Lineages
@@ -69,9 +69,7 @@ class Matcher:
         kin = await self._gather(pods, {namespace for namespace, _, _ in candidates})
         lineages: dict[Controller, Lineage | None] = {}  # of this pass
         matched: dict[tuple[str, str], dict[Controller, Group]] = {}
-        for number, each in enumerate(kin):
-            if number % _SLICE == _SLICE - 1:
-                await asyncio.sleep(0)
+        async for each in pausing(kin, every=_SLICE):
             controller = each.controller
             if controller is None:
                 continue
@@ -99,9 +97,7 @@ class Matcher:
     ) -> Collection[_Kin]:
         """The pods of these namespaces, with their kin; those without pods are forgotten."""
         before, after = self._kin, dict[KinKey, _Kin]()
-        for number, pod in enumerate(pods):
-            if number % _SMALL_LOOKS == _SMALL_LOOKS - 1:
-                await asyncio.sleep(0)
+        async for pod in pausing(pods, every=_SMALL_LOOKS):
             meta = pod.metadata
             if meta.namespace not in namespaces:
                 continue

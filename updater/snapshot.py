@@ -16,6 +16,7 @@ from common.kube.client import KubeClient
 from common.kube.endpoints import LIMIT_RANGES, VPAS, Endpoint
 from common.kube.targets import ControllerCaches, TargetError, Targets
 from common.labels import Selector
+from common.runtime.pausing import pausing
 from common.target.controlling import SelectedVpa, target_key
 from common.target.owners import Controller
 from updater.group_size import GroupSize
@@ -184,9 +185,7 @@ async def select_vpas(
     selected = []
     unresolved = {}
     targeted = {target_key(vpa) for vpa in vpas if acts(vpa)}
-    for number, vpa in enumerate(sorted(vpas, key=key_of)):
-        if number % _SLICE == _SLICE - 1:
-            await asyncio.sleep(0)
+    async for vpa in pausing(sorted(vpas, key=key_of), every=_SLICE):
         if target_key(vpa) not in targeted:
             continue
         if update_mode(vpa) is UpdateMode.OFF and not has_startup_boost(vpa):
@@ -226,9 +225,7 @@ async def sorted_out(pods: Snapshot[LivePod], namespaces: Iterable[str] | None =
         else chain.from_iterable(map(pods.in_namespace, namespaces))
     )
     live, terminating = [], []
-    for number, pod in enumerate(there):
-        if number % _LARGE_SLICE == _LARGE_SLICE - 1:
-            await asyncio.sleep(0)
+    async for pod in pausing(there, every=_LARGE_SLICE):
         if pod.metadata.deletion_timestamp is None:
             live.append(pod)
         else:

@@ -13,6 +13,7 @@ from common.errors import DecodeError, GoneError, KubeError, UnreachableError
 from common.kube.client import KubeClient
 from common.kube.endpoints import Endpoint
 from common.kube.watch import EventType, WatchEvent, identity
+from common.runtime.pausing import pausing
 
 logger = logging.getLogger(__name__)
 
@@ -358,9 +359,7 @@ class Pauses:
 async def _indexed(items: Sequence[T], before: Objects[T]) -> Objects[T]:
     """By namespace and name; an object that didn't change stays the very same one."""
     objects: Objects[T] = {}
-    for number, item in enumerate(items):
-        if number % _SLICE == _SLICE - 1:
-            await asyncio.sleep(0)
+    async for item in pausing(items, every=_SLICE):
         namespace, name, version = identity(item)
         known = before.get(namespace, {}).get(name)
         same = known is not None and version and identity(known)[2] == version

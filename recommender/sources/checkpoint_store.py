@@ -8,7 +8,6 @@ become less is read again first.
 Source: recommender.md section 11.
 """
 
-import asyncio
 import enum
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -30,6 +29,7 @@ from common.errors import (
 from common.kube.client import UNDECODABLE, KubeClient, PatchType
 from common.kube.endpoints import CHECKPOINTS
 from common.patches import Operation, add, pointer, remove
+from common.runtime.pausing import pausing
 from recommender.checkpoints import (
     Extent,
     decode,
@@ -135,9 +135,9 @@ class CheckpointStore:
             DecodeError: the answer is no list.
         """
         found = []
-        for number, checkpoint in enumerate(await self._list(namespace or self._namespace)):
-            if number % _SLICE == _SLICE - 1:
-                await asyncio.sleep(0)
+        async for checkpoint in pausing(
+            await self._list(namespace or self._namespace), every=_SLICE
+        ):
             if place_of(checkpoint)[0] in vpas:
                 read = self._take_note(checkpoint)
                 if read is not None:
