@@ -39,8 +39,10 @@ types: venv ## mypy, strict
 contracts: venv ## who may import whom
 	$(BIN)/lint-imports
 
-unit: venv ## all tests but the end-to-end ones, with coverage
-	$(PY) -m pytest --ignore=tests/e2e --numprocesses=auto --dist=worksteal --cov --cov-report=term
+# The slowest are told: all of it is to take less than a quarter of an hour on two cores.
+unit: venv ## all tests but the end-to-end ones and the longest proof, with coverage
+	$(PY) -m pytest --ignore=tests/e2e --ignore=tests/shell/test_history_survives.py --durations=20 \
+	  --numprocesses=auto --dist=worksteal --cov --cov-report=term
 
 # PROOF_SEED=7 make proofs: other storms; the seed of a failure is printed
 proofs: venv ## 1,000 stormy cycles without a forbidden eviction, a day of rollouts in steady memory, the model
