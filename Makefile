@@ -56,7 +56,7 @@ record: venv ## record anew what a real API server answers (tests/conformance/re
 	PYTHONPATH=tests $(PY) -m recorded_requests
 
 docs: venv ## write the generated pages of docs/ anew from the code
-	$(PY) docs/build.py
+	PYTHONPATH=docs $(PY) docs/build.py
 
 controlplane: ## build etcd and Kubernetes' own servers, unless they are there
 	@tests/controlplane/build.sh

@@ -3,7 +3,7 @@
 
 The settings classes and the metrics registries are the source; the lists of the reference in
 tests/golden/data tell what is ours beyond it. What a declaration can't say (values of labels,
-flags that wait for their feature) stands in tables here; tests/unit/test_docs.py keeps them true.
+flags that wait for their feature) stands in docs/wording.py.
 """
 
 import dataclasses
@@ -17,6 +17,21 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
+from wording import (
+    COMMON,
+    ELECTION,
+    FEATURE_GATES,
+    FLAGS,
+    GATES,
+    KLOG,
+    LABELS,
+    METRICS,
+    MISSING,
+    OOMS,
+    PARTS,
+    REASONS,
+    UNTIL,
+)
 
 import admission.metrics
 import admission.settings
@@ -29,17 +44,13 @@ import sandbox.metrics_server.settings
 import sandbox.settings
 import updater.metrics
 import updater.settings
-from admission.metrics import AskedGauge, Outcome, Step
-from admission.review import Subject
-from common.api.autoscaling import UpdateMode
+from admission.metrics import AskedGauge
 from common.features import FeatureGates
 from common.flags import ACCEPTED_WITHOUT_EFFECT, declared, show
 from common.runtime.settings import CommonSettings, LeaderElectionSettings
 from recommender.collectors import BatchHistogram, PlainCounter
-from recommender.metrics import RequestSource
 from recommender.model.oom_outcome import OomOutcome
-from updater.decision import Action, Reason
-from updater.sighting import Sighting
+from updater.decision import Reason
 
 FOLDER = Path(__file__).resolve().parent
 DATA = FOLDER.parent / "tests" / "golden" / "data"
@@ -65,75 +76,6 @@ PROGRAMS: Mapping[str, type] = {
     "controlplane": controlplane.settings.Settings,
     "demo": demo.settings.Settings,
 }
-GATES: Mapping[str, str] = {
-    "CPUStartupBoost": "`spec.startupBoost`: more CPU while a pod starts.",
-    "InPlace": "The update mode `InPlace`: resize running pods, never evict them.",
-    "PerVPAConfig": "Per VPA instead of by flag: `evictAfterOOMSeconds`, `oomBumpUpRatio`, "
-    "`oomMinBumpUp`, `memoryAggregationIntervalSeconds` and `memoryAggregationIntervalCount`.",
-}
-
-FLAGS = """\
-Flags are written with one or two dashes, and underscores count as dashes. A Boolean is `--x`,
-`--x=true` or `--x=false`. Durations are Go's: `90s`, `1h30m`. A flag that can't be used is one
-line on standard error and exit code 2.
-
-Names and defaults are the reference's. A flag of origin *ours* is unknown to the reference.
-"""
-COMMON = """\
-## All three components
-
-recommender, updater and admission have these.
-"""
-FEATURE_GATES = """\
-### Feature gates
-
-All are off by default. `AllAlpha` sets every gate that is not named itself. `AllBeta`, and
-`InPlaceOrRecreate` of old manifests, change nothing.
-"""
-KLOG = """\
-### klog's flags
-
-Manifests written for the reference pass them. They are accepted and have no effect: log lines go
-to standard error.
-"""
-ELECTION = """\
-## Leader election
-
-recommender and updater have these, and each its own `--leader-elect-resource-name`.
-"""
-METRICS = """\
-Each component serves its metrics at `/metrics` on its ops address, as Prometheus text or as
-OpenMetrics. Names, labels and buckets are the reference's. A metric of origin *ours* is unknown
-to the reference. A counter *as untyped* has a name that does not end in `_total`, and the text
-formats allow that for no typed counter. Each component also serves the client library's
-`process_*` and `python_*` metrics. With admission's `--workers` above 1 these are of the first
-worker, and counters and histograms are sums over all workers.
-"""
-REASONS = """\
-In each pass the updater decides about each pod that a VPA controls: `evict`, `resize`, `wait` (it
-should change, and something holds that up) or `leave` (it need not change, or must not). The reason
-for it is one of this list. There are four places to meet it:
-
-- the log: `pod decided`, once for each change, with `until` where the time is known before which
-  nothing changes by itself. That a pod needs nothing is told with `--v=5`;
-- Events: in brackets at the end of the message, as in `[outside_range]`;
-- metrics: the label `reason` of `vpa_updater_candidate_pods`;
-- `GET /debug/plan`: what the next pass would decide about each pod, see
-  [operations.md](operations.md#why-does-the-updater-touch-this-pod-or-not).
-"""
-OOMS = """\
-## OOM kills
-
-Each kill is told once: by its pod, whose every version is looked at, the first and the last
-included, or by the Event of an eviction. It counts as seen when it is known what becomes of it, so
-at every scrape
-
-    vpa_recommender_oom_seen_total = vpa_recommender_oom_recorded_total
-                                     + sum(vpa_recommender_oom_discarded_total)
-
-It is discarded for one of these reasons; each has a series from the start.
-"""
-MISSING = "## Metrics of the reference that are not exposed\n"
 
 
 def table(head: Row, rows: Iterable[Row]) -> str:
@@ -288,105 +230,6 @@ def _metric_rows(metrics: Iterable[Exposed], theirs: Mapping[str, Any]) -> Itera
         labels = ", ".join(f"`{label}`" for label in metric.labels)
         origin = "" if metric.name in theirs else OURS
         yield f"`{metric.name}`", metric.type, labels, metric.meaning, origin
-
-
-def _values(values: Iterable[str]) -> str:
-    return ", ".join(f"`{value}`" for value in values)
-
-
-_BOOLEAN = _values(("true", "false"))
-_SIZE = "Pods of the VPA as a power of two, rounded down: `0` for none or one, at most `20`."
-_MODE = f"As written in the VPA: {_values(UpdateMode)}"
-
-# By component and label.
-LABELS: Mapping[tuple[str, str], str] = {
-    ("recommender", "update_mode"): f"{_MODE}. Without a mode `Recreate`, in `vpa_quality_*` "
-    "empty.",
-    ("recommender", "has_recommendation"): _BOOLEAN,
-    ("recommender", "api"): f"{_values(('v1', 'v1beta2', 'v1beta1'))}; only `v1` is ever above 0.",
-    ("recommender", "matches_pods"): _BOOLEAN,
-    ("recommender", "unsupported_config"): f"Condition ConfigUnsupported: {_BOOLEAN}",
-    ("recommender", "step"): _values(
-        (
-            *("LoadVPAs", "LoadPods", "LoadMetrics", "DeleteRemovedPods", "UpdateVPAs"),
-            *("MaintainCheckpoints", "GarbageCollect", "total"),
-        )
-    ),
-    ("recommender", "is_error"): _BOOLEAN,
-    ("recommender", "client_name"): "`default-metrics-client`",
-    ("recommender", "resource"): _values(("cpu", "memory")),
-    ("recommender", "is_oom"): f"Whether an OOM kill is what was observed: {_BOOLEAN}",
-    ("recommender", "recommendation_missing"): _BOOLEAN,
-    ("recommender", "vpa_size_log2"): _SIZE,
-    ("recommender", "kind"): f"What was to be written: {_values(('status', 'checkpoint'))}",
-    (
-        "recommender",
-        "api_resource",
-    ): "As in its path, such as `pods`; of usage `pods.metrics.k8s.io`.",
-    ("recommender", "reason"): "Of failed writes and reads the API server's word, such as "
-    "`Forbidden` or `Expired`, or `Unreachable`; of objects that can't be used "
-    f"{_values(('undecodable', 'policy'))}; of "
-    "discarded OOM kills see [below](#oom-kills); of checkpoints "
-    "see [operations.md](operations.md#checkpoints); "
-    "of history Prometheus' word, such as `execution`, or the HTTP status, or "
-    f"{_values(('unreachable', 'undecodable', 'no_token'))}.",
-    ("recommender", "code"): "The HTTP status.",
-    ("recommender", "method"): _values(("post", "get")),
-    ("recommender", "scope"): "`cluster`: the one list of everything; `part`: a namespace, or with "
-    "external metrics a metric of a pod.",
-    ("recommender", "outcome"): "`ok`, or the API server's word, such as `Forbidden`, or "
-    "`DecodeError`.",
-    ("recommender", "state"): _values(("loaded", "pending")),
-    ("recommender", "source"): f"{_values(RequestSource)}; those of init containers are not read, "
-    "and stay 0.",
-    ("updater", "vpa_size_log2"): _SIZE,
-    ("updater", "update_mode"): _values(UpdateMode),
-    ("updater", "vpa_name"): "The VPA.",
-    ("updater", "vpa_namespace"): "The VPA's.",
-    ("updater", "step"): _values(
-        ("ListVPAs", "ListPods", "FilterPods", "AdmissionInit", "EvictPods", "total")
-    ),
-    ("updater", "decision"): _values(Action),
-    ("updater", "came"): _values(Sighting),
-    ("updater", "reason"): "Of evictions `EvictionError`, `EvictionRateLimiterWaitFailed`; of "
-    "resizes `InPlaceUpdateError`, `InPlaceUpdateInfeasible`, `UnboostError`, "
-    "`InPlaceUpdateRateLimiterWaitFailed`; of candidates one of [reasons.md](reasons.md).",
-    ("admission", "result"): _values(("right", "wrong")),
-    ("admission", "applied"): f"Whether the pod got a patch: {_BOOLEAN}",
-    ("admission", "status"): _values(dict.fromkeys(outcome.status for outcome in Outcome)),
-    ("admission", "resource"): _values(Subject),
-    ("admission", "step"): _values(Step),
-    ("admission", "outcome"): _values(Outcome),
-    ("admission", "certificate"): "`serving`: what is shown; `authority`: what signed that.",
-}
-
-# Reasons
-
-# Where a part of the list begins; Reason is sorted by parts.
-PARTS: Mapping[Reason, str] = {
-    Reason.OUTSIDE_RANGE: "Worth an update",
-    Reason.RESIZE_INFEASIBLE: "In place did not work",
-    Reason.NO_CHANGE: "Not worth an update",
-    Reason.NO_CONTROLLER: "Held up",
-    Reason.QUOTA_EXCEEDED: "Tried without success",
-    Reason.RESIZE_SENT: "Done",
-}
-_DEFERRED = "`--in-place-deferred-timeout` after the resize began, unless the mode is `InPlace`"
-_BACK_OFF = "the next try: an interval later, then two, and so on up to thirty-two"
-UNTIL: Mapping[Reason, str] = {
-    Reason.TOO_YOUNG: "`--in-recommendation-bounds-eviction-lifetime-threshold` after its start "
-    "or its last resize",
-    Reason.RESIZE_DEFERRED: _DEFERRED,
-    Reason.RESIZE_ERROR: _DEFERRED,
-    Reason.RESIZE_UNKNOWN: _DEFERRED,
-    Reason.RESIZE_IN_PROGRESS: "`--in-place-in-progress-timeout` after the resize began, unless "
-    "the mode is `InPlace`",
-    Reason.STARTUP_BOOSTED: "the boost's `durationSeconds` after the pod became Ready",
-    Reason.QUOTA_EXCEEDED: _BACK_OFF,
-    Reason.RESIZE_REFUSED: f"{_BACK_OFF}, in mode `InPlace`",
-    Reason.RESIZE_RETRY: f"after more than three in a row {_BACK_OFF}, in mode `InPlace`",
-    Reason.ACTUATION_SUSPENDED: "the next probe",
-}
 
 
 def reasons_page() -> str:
