@@ -72,7 +72,9 @@ class _Abreast(Generic[T]):
         if not isinstance(decided, Decision):
             self._held_by_all.pop(where, None)
             self._under_way[where] += 1
-            self._tasks.create_task(self._finish(decided(), where))
+            acting = decided()
+            finishing = self._tasks.create_task(self._finish(acting, where))
+            finishing.add_done_callback(lambda _: acting.close())  # it may end before its begin
             return True
         if decided.reason in _USED_UP_BY_ALL and self._under_way:
             self._held_by_all.setdefault(where)

@@ -1,6 +1,7 @@
 """Acting on several items at a time: order, budgets, and who waits for whom."""
 
 import asyncio
+import gc
 import itertools
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
@@ -191,3 +192,16 @@ async def test_everything_ends_whatever_is_short() -> None:
         assert {*stage.begun, *stage.settled} == {*items}
         assert len(stage.begun) + len(stage.settled) == len(items)
         assert len(set(stage.begun) - refused) == allowance
+
+
+async def test_the_end_may_come_between_a_decision_and_its_call() -> None:
+    """Nothing is left that was made up and never begun: Python would warn of it."""
+    answer = asyncio.Event()
+    stage = Stage({"a": 1}, refused=frozenset({"a1"}), answers={"a1": answer})
+    playing = asyncio.create_task(stage.play("a1 a2"))
+    await settled_down()
+    answer.set()
+    playing.cancel()  # a2 is decided on as the answer comes, and the end is before its begin
+    await asyncio.wait((playing,))
+    gc.collect()
+    assert stage.begun == ["a1"]

@@ -1,27 +1,31 @@
-"""The token bucket."""
+"""The token bucket, and who waits for it."""
 
 import asyncio
 
 import pytest
 
 from common.runtime.rate_limit import RateLimiter, TokenBucket
+from sandbox import virtual_time
+from sandbox.virtual_time import VirtualClock
+
+# The bucket
 
 
-def test_the_burst_goes_through_and_then_it_is_the_rate() -> None:
+def test_the_burst_is_there_at_once_and_then_comes_the_rate() -> None:
     bucket = TokenBucket(rate=10.0, burst=3.0)
-    waits = [bucket.reserve(100.0) for _ in range(5)]
-    assert waits == pytest.approx([0.0, 0.0, 0.0, 0.1, 0.2])
+    assert [bucket.try_take(100.0) for _ in range(4)] == [True, True, True, False]
+    assert bucket.seconds_until(1, 100.0) == pytest.approx(0.1)
+    assert bucket.seconds_until(3, 100.1) == pytest.approx(0.2)
 
 
 def test_tokens_come_back_up_to_the_burst() -> None:
     bucket = TokenBucket(rate=10.0, burst=2.0)
-    for _ in range(4):
-        bucket.reserve(100.0)
-    assert bucket.reserve(100.3) == pytest.approx(0.0)
-    assert [bucket.reserve(1000.0) for _ in range(3)] == pytest.approx([0.0, 0.0, 0.1])
+    for _ in range(2):
+        bucket.try_take(100.0)
+    assert [bucket.try_take(1000.0) for _ in range(3)] == [True, True, False]
 
 
-def test_try_take_does_not_go_into_debt() -> None:
+def test_a_token_is_there_when_it_is_whole() -> None:
     bucket = TokenBucket(rate=1.0, burst=1.0)
     assert bucket.try_take(0.0)
     assert not bucket.try_take(0.99)
@@ -31,21 +35,115 @@ def test_try_take_does_not_go_into_debt() -> None:
 @pytest.mark.parametrize("rate", [0.0, -1.0])
 def test_a_rate_of_zero_or_below_is_no_limit(rate: float) -> None:
     bucket = TokenBucket(rate=rate, burst=1.0)
-    assert [bucket.reserve(0.0) for _ in range(100)] == [0.0] * 100
-    assert bucket.try_take(0.0)
+    assert all(bucket.try_take(0.0) for _ in range(100))
+    assert bucket.seconds_until(1, 0.0) == 0.0
 
 
 def test_a_burst_below_one_still_lets_one_through() -> None:
-    assert TokenBucket(rate=1.0, burst=0.0).reserve(0.0) == 0.0
+    assert TokenBucket(rate=1.0, burst=0.0).try_take(0.0)
 
 
-async def test_who_leaves_the_queue_gives_the_token_back() -> None:
-    limiter = RateLimiter(rate=0.001, burst=1.0)
-    await limiter.acquire()
-    for _ in range(3):
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.001):
+# The queue
+
+
+def passed(limiter: RateLimiter, callers: int) -> list[float]:
+    """When each of them is through, in seconds; they all come at once."""
+    return virtual_time.run(lambda clock: all_at_once(clock, limiter, callers))
+
+
+async def all_at_once(_clock: VirtualClock, limiter: RateLimiter, callers: int) -> list[float]:
+    loop = asyncio.get_running_loop()
+    through: list[tuple[int, float]] = []
+
+    async def call(number: int) -> None:
+        await limiter.acquire()
+        through.append((number, round(loop.time(), 3)))
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(callers):
+            group.create_task(call(number))
+    assert [number for number, _ in through] == list(range(callers)), "first come, first"
+    return [when for _, when in through]
+
+
+@pytest.mark.parametrize(
+    ("rate", "burst", "expected"),
+    [
+        pytest.param(50, 2, [0, 0, 0.04, 0.04, 0.08], id="no lot is larger than the burst"),
+        pytest.param(50, 100, [0] * 100 + [0.1] * 5 + [0.2] * 5 + [0.3], id="a tenth of a second"),
+        pytest.param(2, 3, [0, 0, 0, 0.5, 1.0], id="slower than one in a tenth of a second"),
+        pytest.param(100, 1, [0, 0.01, 0.02, 0.03], id="never more than one at once"),
+        pytest.param(0, 1, [0, 0, 0, 0], id="no limit"),
+    ],
+)
+def test_who_waits_goes_in_lots(rate: float, burst: float, expected: list[float]) -> None:
+    assert passed(RateLimiter(rate, burst), len(expected)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("callers", [1, 3, 10])
+@pytest.mark.parametrize(("rate", "burst"), [(50, 100), (30, 7), (1000 / 3, 50), (0.7, 1)])
+def test_waiting_in_lots_costs_nobody_a_turn(rate: float, burst: float, callers: int) -> None:
+    """Each asks anew once it was through, so that few wait at a time."""
+    calls = round(burst + 20 * rate)
+
+    async def work(_clock: VirtualClock) -> float:
+        limiter = RateLimiter(rate, burst)
+        left = iter(range(calls))
+
+        async def call() -> None:
+            for _ in left:
                 await limiter.acquire()
-    assert limiter._bucket.reserve(asyncio.get_running_loop().time()) == pytest.approx(
-        1000.0, rel=0.01
-    )
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(callers):
+                group.create_task(call())
+        return asyncio.get_running_loop().time()
+
+    assert virtual_time.run(work) == pytest.approx((calls - burst) / rate, rel=0.02)
+
+
+def test_who_leaves_the_queue_takes_nothing_with_it() -> None:
+    async def work(_clock: VirtualClock) -> float:
+        limiter = RateLimiter(rate=0.01, burst=1)
+        await limiter.acquire()
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1):
+                    await limiter.acquire()
+        await limiter.acquire()
+        return asyncio.get_running_loop().time()
+
+    assert virtual_time.run(work) == pytest.approx(100)
+
+
+def test_who_is_cancelled_as_the_turn_comes_gives_it_to_the_next() -> None:
+    async def work(_clock: VirtualClock) -> float:
+        loop = asyncio.get_running_loop()
+        limiter = RateLimiter(rate=0.1, burst=1)
+        await limiter.acquire()
+        first = asyncio.create_task(limiter.acquire())
+        second = asyncio.create_task(limiter.acquire())
+        for late in (9.5, 10, 10, 10):  # before the timer, and behind it in the same round
+            loop.call_at(late, first.cancel)
+        await asyncio.wait((first,))
+        await second
+        assert first.cancelled()
+        return loop.time()
+
+    assert virtual_time.run(work) == pytest.approx(10, abs=0.01)
+
+
+def test_a_turn_that_came_for_nobody_is_given_back() -> None:
+    async def work(_clock: VirtualClock) -> float:
+        loop = asyncio.get_running_loop()
+        limiter = RateLimiter(rate=0.1, burst=1)
+        await limiter.acquire()
+        waiting = asyncio.create_task(limiter.acquire())
+        await asyncio.sleep(0)  # its timer is older than ours, and goes off first
+        loop.call_at(10, waiting.cancel)
+        await asyncio.wait((waiting,))
+        assert waiting.cancelled()
+        await limiter.acquire()
+        return loop.time()
+
+    assert virtual_time.run(work) == pytest.approx(10)
