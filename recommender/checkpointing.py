@@ -27,7 +27,7 @@ from recommender.refusals import Refusals
 from recommender.running_windows import NONE, decode_windows, encode_windows
 from recommender.sources.checkpoint_garbage import CheckpointGarbage
 from recommender.sources.checkpoint_store import CheckpointStore, Draft, Found, Outcome
-from recommender.workers import sliced, spread
+from recommender.workers import MOST_ROWS, sliced, sliced_by_weight, spread
 
 logger = logging.getLogger(__name__)
 
@@ -221,7 +221,7 @@ class Checkpointing:
         """What the checkpoints of these VPAs would be; made up only as far as it is asked for."""
         now = instant(self._clock.now())
         peaks = self._usage.open_peaks(now)
-        for part in sliced(keys, _SLICE):
+        for part in sliced_by_weight(keys, _SLICE, weight=self._usage.breadth, most=MOST_ROWS):
             living_ones = {key: living(self._usage, key, now) for key in part}
             groups = [group for mine in living_ones.values() for group in mine]
             drafts = iter(self._drafted(groups, peaks))

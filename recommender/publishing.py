@@ -10,17 +10,17 @@ from array import array
 from collections import Counter as Tally
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 
 import numpy as np
 
-from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
+from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler, VpaStatus
 from common.errors import DecodeError, KubeError, NotFoundError
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import VPAS
-from common.patches import Operation, add
+from common.patches import add
 from common.quantity import ZERO, QuantityError
 from common.recommendation.processing import ContainerAmounts
 from common.resources import CPU, RESOURCES
@@ -44,9 +44,9 @@ from recommender.refusals import Refusals
 from recommender.sources.cluster import LoadedVpa
 from recommender.sources.facts import vpa_key, written_mode
 from recommender.standing import Grounds, Standing, room
-from recommender.status import LATEST, ConditionType, is_provided, is_true
+from recommender.status import LATEST, ConditionType, is_provided, is_true, moved
 from recommender.trail import Trail
-from recommender.workers import sliced, spread_as_made
+from recommender.workers import MOST_ROWS, sliced_by_weight, spread_as_made
 
 logger = logging.getLogger(__name__)
 
@@ -69,8 +69,11 @@ class Routine:
 class _Write:
     key: VpaKey
     vpa: VerticalPodAutoscaler
-    operations: tuple[Operation, ...]
+    wanted: VpaStatus
     is_first: bool  # there was no recommendation before
+    grounds: Grounds
+    compared: Mapping[str, int]  # by resource, see Standing
+    stands: bool  # once it is written, nothing is decided anew on the same grounds
 
 
 class Publisher:
@@ -153,7 +156,7 @@ class Publisher:
         self, vpas: Mapping[VpaKey, LoadedVpa], keys: Sequence[VpaKey]
     ) -> AsyncGenerator[_Write, None]:
         """The status patches that are due, slice by slice as they are asked for."""
-        for part in sliced(keys, _SLICE):
+        for part in sliced_by_weight(keys, _SLICE, weight=self._usage.breadth, most=MOST_ROWS):
             now = self._clock.now()
             estimation = self._routine.estimation
             found = estimates(self._usage, part, estimation, instant(now), known=self._recall)
@@ -191,7 +194,7 @@ class Publisher:
         place = found.place(key)
         pods = self._usage.pod_count(key)
         grounds = Grounds(
-            vpa=loaded.vpa,
+            version=loaded.vpa.metadata.resource_version,
             unsupported=loaded.resolution.message,
             groups=found.groups[key],
             has_pods=pods > 0,
@@ -234,22 +237,38 @@ class Publisher:
         self._vpas[labels] += 1
         compared = self._compare_with_last(key, vpa, recommendation, pods)
         self._watch_absence(key, vpa, present=bool(recommendation), now=now)
+        stands = bool(recommendation) and not circumstances.fetching
         if reached.writing is Writing.WRITTEN:
             return _Write(
                 key=key,
                 vpa=vpa,
-                operations=(add("/status", reached.wanted),),
+                wanted=reached.wanted,
                 is_first=is_provided(reached.wanted) and not is_provided(vpa.status),
-            )
-        if recommendation and not circumstances.fetching:
-            self._standing[key] = Standing(
                 grounds=grounds,
-                room=room(reached.by) if publication.is_plain else 0.0,
-                due=since + LATEST - self._routine.interval,
-                is_equal=reached.writing is Writing.EQUAL,
                 compared=compared,
+                stands=stands,
             )
+        if stands:
+            self._let_stand(key, grounds, compared, by=reached.by, since=since)
         return None
+
+    def _let_stand(
+        self,
+        key: VpaKey,
+        grounds: Grounds,
+        compared: Mapping[str, int],
+        *,
+        by: float,
+        since: datetime,
+    ) -> None:
+        """Nothing is to be written: the status has ``moved`` so far from what was written."""
+        self._standing[key] = Standing(
+            grounds=grounds,
+            room=room(by) if self._routine.publication.is_plain else 0.0,
+            due=since + LATEST - self._routine.interval,
+            is_equal=not by,
+            compared=compared,
+        )
 
     def _circumstances(self, loaded: LoadedVpa, since: datetime, now: datetime) -> Circumstances:
         key = vpa_key(loaded.vpa)
@@ -309,10 +328,10 @@ class Publisher:
     async def _write(self, write: _Write) -> None:
         key = write.key
         try:
-            await self._client.patch(
+            written = await self._client.patch(
                 VPAS,
                 key.name,
-                write.operations,
+                (add("/status", write.wanted),),
                 patch_type=PatchType.JSON,
                 namespace=key.namespace,
                 subresource="status",
@@ -325,6 +344,9 @@ class Publisher:
         now = self._clock.now()
         self._since[key] = now - _phase(key) if key in self._unwritten else now
         self._unwritten.discard(key)
+        if write.stands and not moved(written.status, write.wanted):
+            grounds = replace(write.grounds, version=written.metadata.resource_version)
+            self._let_stand(key, grounds, write.compared, by=0.0, since=self._since[key])
         created = write.vpa.metadata.creation_timestamp
         if write.is_first and created is not None:
             self._metrics.first_recommendation((now - created).total_seconds())

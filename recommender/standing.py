@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from common.api.autoscaling import VerticalPodAutoscaler
 from recommender.model.usage import Group
 from recommender.status import NOTICED
 
@@ -16,7 +15,7 @@ _ROUNDING = 1e-9  # of the room for a bound: so much is lost in computing it
 class Grounds:
     """All that a decision about a status depends on, but time."""
 
-    vpa: VerticalPodAutoscaler
+    version: str  # of the VPA in the API server; without one it may be any
     unsupported: str
     groups: Sequence[Group]
     has_pods: bool
@@ -27,7 +26,8 @@ class Grounds:
     def are_those_of(self, then: "Grounds") -> bool:
         """Whether they are the same but for the bounds."""
         return (
-            self.vpa is then.vpa
+            bool(self.version)
+            and self.version == then.version
             and self.groups == then.groups
             and self.has_pods == then.has_pods
             and self.is_sure == then.is_sure

@@ -6,6 +6,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+MOST_ROWS = 20_000
+"""Aggregates that are merged before other tasks get their turn; a slice holds no more."""
+
 
 async def spread(
     things: Iterable[T],
@@ -74,3 +77,18 @@ def sliced(things: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     """The things in slices, after each of which other tasks may get their turn."""
     for start in range(0, len(things), size):
         yield things[start : start + size]
+
+
+def sliced_by_weight(
+    things: Sequence[T], size: int, *, weight: Callable[[T], int], most: int
+) -> Iterator[Sequence[T]]:
+    """The same, where a slice that weighs more than ``most`` is a single thing."""
+    begin, total = 0, 0
+    for end, thing in enumerate(things):
+        own = weight(thing)
+        if end > begin and (end - begin == size or total + own > most):
+            yield things[begin:end]
+            begin, total = end, 0
+        total += own
+    if begin < len(things):
+        yield things[begin:]

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections import deque
 
-_LOT_SECONDS = 0.1
+_LOT_SECONDS = 0.2
 _SHORTEST = 0.001  # seconds; event loops know no shorter waits
 _ROUNDING = 1e-6  # of a token, which sums of differences of times are wrong by at most
 
@@ -48,7 +48,7 @@ class TokenBucket:
 class RateLimiter:
     """Lets callers through at ``rate`` per second, ``burst`` of them at once, first come first.
 
-    Whoever has to wait goes together with all that a tenth of a second lets through: a process
+    Whoever has to wait goes together with all that a fifth of a second lets through: a process
     that wakes up for each of fifty calls a second spends three times the CPU on them, because
     nothing of it is in the caches of the machine any more (benchmarks/README.md).
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from common.resources import CPU
 from recommender import buckets
-from recommender.histograms import Histograms, Saved
+from recommender.histograms import Histograms, Saved, merge_members
 from recommender.instants import NEVER, span
 from recommender.rows import Floats, Ints, Mask, Rows
 
@@ -163,10 +163,7 @@ class Aggregates(Rows):
         """
         merged = Aggregates(self.half_lives, capacity=len(members))
         merged.new_rows(len(members))
-        for place in range(max(map(len, members), default=0)):
-            rows = [row for row, group in enumerate(members) if len(group) > place]
-            sources = [members[row][place] for row in rows]
-            merged.merge(np.array(rows), self, np.array(sources))
+        merge_members(merged, self, members)
         return merged
 
     def is_empty(self, rows: Ints) -> Mask:
@@ -191,3 +188,13 @@ class Aggregates(Rows):
         last = np.maximum(self.last_sample[rows], other.last_sample[other_rows])
         self.last_sample[rows] = last
         self.samples[rows] += other.samples[other_rows]
+
+    def fold(self, row: int, other: "Aggregates", other_rows: Ints) -> None:
+        """Merge many rows into one, in their order."""
+        self.cpu.fold(row, other.cpu, other_rows)
+        self.memory.fold(row, other.memory, other_rows)
+        firsts = np.append(other.first_sample[other_rows], self.first_sample[row])
+        firsts = firsts[firsts != NEVER]
+        self.first_sample[row] = firsts.min() if firsts.size else NEVER
+        self.last_sample[row] = max(self.last_sample[row], other.last_sample[other_rows].max())
+        self.samples[row] += other.samples[other_rows].sum()

@@ -159,8 +159,9 @@ class CheckpointStore:
         stored = self._stored.get(place)
         history, status = draft.history, encode(draft.history, draft.at)
         drafted = _digest(status, draft.windows)
+        content = _Content(history, status, draft.windows, drafted, drafted)
         if stored is None:
-            return await self._create(place, _Content(history, status, draft.windows, drafted))
+            return await self._create(place, content)
         if drafted in (stored.drafted, stored.digest):
             return Written(outcome=Outcome.WRITTEN)
         if stored.extent is not None and not draft.forgets:
@@ -172,8 +173,10 @@ class CheckpointStore:
                 history = since(joined(history, there.history, self._half_lives), stored.extent)
                 stored = self._stored[place]
                 self._say(place, "less")
-            status = encode(history, draft.at)
-        content = _Content(history, status, draft.windows, drafted)
+            if history is not draft.history:
+                status = encode(history, draft.at)
+                digest = _digest(status, draft.windows)
+                content = _Content(history, status, draft.windows, drafted, digest)
         return await self._replace(place, stored, content)
 
     def forget(self, vpas: Collection[VpaKey]) -> None:
@@ -324,11 +327,8 @@ class _Content(NamedTuple):
     history: History
     status: CheckpointStatus
     windows: bytes
-    drafted: int
-
-    @property
-    def digest(self) -> int:
-        return _digest(self.status, self.windows)
+    drafted: int  # digest of the draft
+    digest: int
 
     @property
     def annotations(self) -> dict[str, str]:

@@ -176,9 +176,10 @@ def usage_of(usage: Mapping[str, str | int | float | None]) -> dict[str, int]:
     Raises:
         QuantityError: one of them is no quantity.
     """
+    cpu, memory = usage.get(CPU), usage.get(MEMORY)
     found = {}
-    if usage.get(CPU) is not None:
-        found[CPU] = parse_milli(usage[CPU])
-    if usage.get(MEMORY) is not None:
-        found[MEMORY] = parse_value(usage[MEMORY])
+    if cpu is not None:
+        found[CPU] = parse_milli(cpu)
+    if memory is not None:
+        found[MEMORY] = parse_value(memory)
     return found

@@ -191,6 +191,64 @@ def test_the_order_of_merging_does_not_matter(parts: list[list[tuple[int, int]]]
     assert merged[0].reference[0] == merged[1].reference[0]
 
 
+# Few and many reference times; runs of the same one as they are in life, and some out of step.
+Histories = st.lists(
+    st.tuples(st.sampled_from([0, 1440, 2880, 14_400]), Samples, st.booleans()),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(Histories, Histories)
+def test_folding_is_merging_one_after_the_other(
+    others: list[tuple[int, list[tuple[int, int]], bool]],
+    mine: list[tuple[int, list[tuple[int, int]], bool]],
+) -> None:
+    table = Histograms(buckets.CPU, DAY)
+    for day, samples, is_loaded in (*others, *mine):
+        row = table.new()
+        for amount, minute in samples:
+            when = ints(at(minutes=day + minute % 1440))
+            table.add(ints(row), ints(amount), when, 0.1)
+        if is_loaded:  # the reference time of a checkpoint is taken as it is
+            table.reference[row] += 12_345_678
+    rows = ints(*range(len(others)))
+    merged = [Histograms(buckets.CPU, DAY) for _ in range(2)]
+    for found in merged:
+        found.new()
+        for number in range(len(others), len(table)):
+            found.merge(ints(0), table, ints(number))
+    one_by_one, folded = merged
+    for number in range(len(others)):
+        one_by_one.merge(ints(0), table, ints(number))
+    folded.fold(0, table, rows)
+    for mine_there, folded_there in zip(one_by_one.columns, folded.columns, strict=True):
+        if mine_there is not one_by_one.version:
+            assert np.array_equal(mine_there[:1], folded_there[:1])
+
+
+@pytest.mark.parametrize("sizes", [(99, 100, 101), (101, 0, 1), (300, 300)])
+def test_rows_of_very_many_members_are_no_others(sizes: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(sum(sizes))
+    table = Histograms(buckets.CPU, DAY)
+    rows = table.new_rows(sum(sizes))
+    times = np.array([at(days=int(day)) for day in rng.integers(0, 9, rows.size)])
+    table.add(rows, rng.integers(1, 9000, rows.size), times, 0.1)
+    ends = np.cumsum(sizes)
+    members = [
+        rows[end - size : end].tolist() for size, end in zip(sizes, ends.tolist(), strict=True)
+    ]
+    merged = table.merged(members)
+    for row, group in enumerate(members):
+        expected = histogram()
+        for member in group:
+            expected.merge(ints(0), table, ints(member))
+        assert np.array_equal(merged.weights[row], expected.weights[0])
+        assert merged.total[row] == expected.total[0]
+        assert merged.reference[row] == expected.reference[0]
+
+
 def both(one: Histograms, other: Histograms) -> Histograms:
     """What both know together."""
     found = one.copy(ints(0))

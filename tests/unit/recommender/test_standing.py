@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from builders import vpa
 from recommender.model.keys import VpaKey
 from recommender.model.usage import Group
 from recommender.standing import Grounds, Standing, room
@@ -15,7 +14,7 @@ from recommender.status import NOTICED
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 WEB = Group(vpa=VpaKey("shop", "web"), container="app", rows=(0,), has_pods=True)
 GROUNDS = Grounds(
-    vpa=vpa(),
+    version="7",
     unsupported="",
     groups=(WEB,),
     has_pods=True,
@@ -40,7 +39,7 @@ def bounds(*amounts: int) -> Grounds:
     ("now", "want"),
     [
         pytest.param(GROUNDS, True, id="nothing is new"),
-        pytest.param(replace(GROUNDS, vpa=vpa()), False, id="another version of the VPA"),
+        pytest.param(replace(GROUNDS, version="8"), False, id="another version of the VPA"),
         pytest.param(replace(GROUNDS, unsupported="why"), False, id="its target can't be used"),
         pytest.param(replace(GROUNDS, groups=(WEB, WEB)), False, id="another container"),
         pytest.param(replace(GROUNDS, has_pods=False), False, id="no pods any more"),
@@ -54,6 +53,11 @@ def bounds(*amounts: int) -> Grounds:
 )
 def test_what_a_decision_stands_on(*, now: Grounds, want: bool) -> None:
     assert STANDING.holds(now, NOW) is want
+
+
+def test_a_vpa_without_a_version_may_be_any() -> None:
+    unknown = replace(GROUNDS, version="")
+    assert not replace(STANDING, grounds=unknown).holds(unknown, NOW)
 
 
 @pytest.mark.parametrize(

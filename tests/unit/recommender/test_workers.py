@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from recommender.workers import sliced, spread, spread_as_made
+from recommender.workers import sliced, sliced_by_weight, spread, spread_as_made
 
 
 class Work:
@@ -95,3 +95,19 @@ async def test_a_bug_ends_everything() -> None:
 
 def test_sliced() -> None:
     assert list(sliced([1, 2, 3, 4, 5], 2)) == [[1, 2], [3, 4], [5]]
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        pytest.param([], [], id="nothing"),
+        pytest.param([1] * 7, [[1] * 3, [1] * 3, [1]], id="three at a time"),
+        pytest.param([4, 6, 1], [[4, 6], [1]], id="as much as may be"),
+        pytest.param([4, 7, 1], [[4], [7, 1]], id="more than may be"),
+        pytest.param([2, 50, 2], [[2], [50], [2]], id="one alone is too heavy"),
+        pytest.param([50, 60], [[50], [60]], id="and another one"),
+        pytest.param([0, 0, 0, 0], [[0, 0, 0], [0]], id="weightless"),
+    ],
+)
+def test_sliced_by_weight(weights: list[int], expected: list[list[int]]) -> None:
+    assert list(sliced_by_weight(weights, 3, weight=lambda own: own, most=10)) == expected

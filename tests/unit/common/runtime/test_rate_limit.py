@@ -70,8 +70,10 @@ async def all_at_once(_clock: VirtualClock, limiter: RateLimiter, callers: int) 
     ("rate", "burst", "expected"),
     [
         pytest.param(50, 2, [0, 0, 0.04, 0.04, 0.08], id="no lot is larger than the burst"),
-        pytest.param(50, 100, [0] * 100 + [0.1] * 5 + [0.2] * 5 + [0.3], id="a tenth of a second"),
-        pytest.param(2, 3, [0, 0, 0, 0.5, 1.0], id="slower than one in a tenth of a second"),
+        pytest.param(
+            50, 100, [0] * 100 + [0.2] * 10 + [0.4] * 10 + [0.6], id="a fifth of a second"
+        ),
+        pytest.param(2, 3, [0, 0, 0, 0.5, 1.0], id="slower than one in a fifth of a second"),
         pytest.param(100, 1, [0, 0.01, 0.02, 0.03], id="never more than one at once"),
         pytest.param(0, 1, [0, 0, 0, 0], id="no limit"),
     ],
