@@ -201,6 +201,15 @@ class Recommender:
 
     # Forget
 
+    def _usage_is_of(self, now: datetime) -> int:
+        """The instant by which usage expires: what is newest is never too old (X98).
+
+        A clock that is days ahead, or a source that has nothing for days, would else cost
+        everything that was ever learnt.
+        """
+        newest = self._ingestion.newest
+        return 0 if newest is None else instant(min(now, newest))
+
     async def _collect_usage(self) -> None:
         now = self._clock.now()
         before = self._collected
@@ -211,7 +220,7 @@ class Recommender:
             key for key, loaded in self._loaded.items() if not loaded.resolution.unsupported
         }
         collected = 0
-        for count in self._usage.collecting(instant(now), contributive):
+        for count in self._usage.collecting(self._usage_is_of(now), contributive):
             collected += count
             await asyncio.sleep(0)
         if collected:

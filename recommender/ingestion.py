@@ -64,7 +64,7 @@ class Ingestion:
         self._clock = clock
         self._trouble = (_Supply.WHOLE, "")
         self._some_ahead = False
-        self._newest: datetime | None = None  # time of the newest usage that was seen
+        self.newest: datetime | None = None  # time of the newest usage that was seen
         self._is_old = False
 
     async def usage(self) -> None:
@@ -104,10 +104,10 @@ class Ingestion:
 
     def _watch_age(self, newest: datetime | None) -> None:
         """A source that answers may have stopped to look: nothing is learnt then, for no error."""
-        self._newest = _latest(self._newest, newest)
-        if self._newest is None:
+        self.newest = _latest(self.newest, newest)
+        if self.newest is None:
             return
-        age = self._clock.now() - self._newest
+        age = self._clock.now() - self.newest
         self._metrics.usage_is(age)
         if newest is None or (age > _OLD) == self._is_old:
             return

@@ -303,6 +303,19 @@ def test_a_clock_that_was_a_day_ahead_holds_up_no_checkpoint(told: Told) -> None
     assert ended.counted("clock_set_back_total") == 1
 
 
+def test_a_clock_that_was_a_month_ahead_forgets_nothing(told: Told) -> None:
+    """All usage seems to be older than the eight days for which it is kept (X98)."""
+
+    async def trouble(_: Town, replica: Replica) -> None:
+        replica.clock.jump(timedelta(days=30))
+        await asyncio.sleep(2 * 3600)  # usage is collected every hour
+        replica.clock.jump(-timedelta(days=30))
+
+    ended = lived_through(trouble)
+    assert ended.targets == undisturbed()
+    assert "aggregates forgotten" not in told()
+
+
 # Strange objects
 
 STRANGE: tuple[Any, ...] = (

@@ -126,6 +126,7 @@ SHOWN_IN = {
     "X33": (TROUBLE, "test_usage_from_the_future_must_not_wipe_the_past"),
     "X80": ("tests/unit/recommender/test_status.py", "test_when_a_status_is_written"),
     "X81": (RECOMMENDER, "lags_behind_by_five_minutes_at_the_most"),
+    "X98": ("tests/shell/test_recommender_faults.py", "test_a_clock_that_was_a_month_ahead"),
     "X97": ("tests/unit/recommender/test_usage.py", "test_aggregates_without_pods"),
     "X82": (
         "tests/unit/recommender/test_retirement.py",
