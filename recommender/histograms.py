@@ -135,24 +135,35 @@ class Histograms(Rows):
     def fold(self, row: int, other: "Histograms", other_rows: Ints) -> None:
         """Add many rows to one: to the last bit what merging one after the other does.
 
-        Of neighbours with one reference time only the first shifts anything; what follows are sums.
+        Ours is shifted a few times, wherever a later reference time comes; all rows in between are
+        shifted to it together, and the rest are sums.
         """
         self._note(row)
         mine = np.array([row])
         for start in range(0, len(other_rows), _SLICE):
             source = other.copy(other_rows[start : start + _SLICE])
-            changes = np.flatnonzero(np.diff(source.reference[: len(source)])) + 1
-            for run in np.split(np.arange(len(source)), changes):
-                before, reference = self.reference[mine], source.reference[run]
-                if before[0] < reference[0]:
-                    self.shift(mine, reference[:1])
-                elif before[0] > reference[0]:
-                    source.shift(run, np.repeat(before, len(run)))
-                terms = np.concatenate((self.weights[mine], source.inner(run)))
-                self.weights[row] = np.add.reduce(terms, axis=0)  # from the first to the last
-                self.total[row] = np.cumsum([self.total[row], *source.total[run]])[-1]
-                self.above_low[row] = max(self.above_low[row], source.above_low[run].max())
-                self.high[row] = max(self.high[row], source.high[run].max())
+            begin, end = 0, len(source)
+            while begin < end:
+                if source.reference[begin] > self.reference[row]:
+                    self.shift(mine, source.reference[begin : begin + 1])
+                    stop = begin + 1
+                else:
+                    later = source.reference[begin:end] > self.reference[row]
+                    stop = begin + int(later.argmax()) if later.any() else end
+                    older = begin + np.flatnonzero(
+                        source.reference[begin:stop] < self.reference[row]
+                    )
+                    source.shift(older, np.repeat(self.reference[mine], older.size))
+                self._sum_up(row, source, np.arange(begin, stop))
+                begin = stop
+
+    def _sum_up(self, row: int, source: "Histograms", part: Ints) -> None:
+        """Add rows that need no shift, from the first to the last."""
+        terms = np.concatenate((self.weights[row : row + 1], source.inner(part)))
+        self.weights[row] = np.add.reduce(terms, axis=0)
+        self.total[row] = np.cumsum([self.total[row], *source.total[part]])[-1]
+        self.above_low[row] = max(self.above_low[row], source.above_low[part].max())
+        self.high[row] = max(self.high[row], source.high[part].max())
 
     def rest(self, rows: Ints, other: "Histograms", other_rows: Ints) -> "Histograms":
         """What each other row holds that the row at the same place doesn't; new histograms.
