@@ -344,7 +344,7 @@ class Publisher:
         now = self._clock.now()
         self._since[key] = now - _phase(key) if key in self._unwritten else now
         self._unwritten.discard(key)
-        if write.stands and not moved(written.status, write.wanted):
+        if write.stands and _is_as_decided(written, write):
             grounds = replace(write.grounds, version=written.metadata.resource_version)
             self._let_stand(key, grounds, write.compared, by=0.0, since=self._since[key])
         created = write.vpa.metadata.creation_timestamp
@@ -367,6 +367,15 @@ class Publisher:
             since = self._since[key] = now - _phase(key)
             self._unwritten.add(key)
         return since
+
+
+def _is_as_decided(written: VerticalPodAutoscaler, write: _Write) -> bool:
+    """Whether a VPA is what it was when it was decided on, but for its new status."""
+    return (
+        written.spec == write.vpa.spec
+        and written.metadata.annotations == write.vpa.metadata.annotations
+        and not moved(written.status, write.wanted)
+    )
 
 
 def _phase(key: VpaKey) -> timedelta:

@@ -30,6 +30,8 @@ from recommender_harness import (
     written,
 )
 
+CAPPED = {"containerName": "app", "maxAllowed": {"cpu": "100m"}}
+INTEGER_CPU = "vpa-post-processor.kubernetes.io/app_integerCPU"
 DELETE_OLD = "DELETE /apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalercheckpoints"
 
 
@@ -174,6 +176,37 @@ async def test_a_restart_writes_no_status_that_is_equal() -> None:
             process.clock.forward(timedelta(hours=1))
             await process.cycle()
         assert api.routes.count(WEB) == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "cpu"),
+    [
+        pytest.param(
+            {"spec": {"resourcePolicy": {"containerPolicies": [CAPPED]}}}, "100m", id="its policy"
+        ),
+        pytest.param({"metadata": {"annotations": {INTEGER_CPU: "true"}}}, "1", id="an annotation"),
+    ],
+)
+async def test_a_vpa_may_change_while_its_status_is_written(changed: Any, cpu: str) -> None:
+    """The answer to the write tells the version of a VPA that nobody has decided on."""
+    async with FakeApi() as api:
+        prepare(api)
+        api.on(CHECKPOINTS, listing(checkpoint()))
+        async with running(api, integer_cpu=True) as process:
+            await process.cycle()
+            feed = protocol().feed
+            said = written(api, WEB)
+            emptied = at_version(11, vpa())
+            process.followed.vpas._apply(next(feed(watch_line("MODIFIED", emptied))))
+            other = at_version(12, {**vpa(), "status": said})
+            for part, fields in changed.items():
+                other[part] |= fields
+            api.on(WEB, Reply(body=other))
+            await process.cycle()
+            assert target(api)["cpu"] == "813m"
+            process.followed.vpas._apply(next(feed(watch_line("MODIFIED", other))))
+            await process.cycle()
+            assert target(api)["cpu"] == cpu
 
 
 async def test_a_checkpoint_is_written_only_when_something_happened() -> None:
