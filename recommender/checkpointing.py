@@ -22,16 +22,17 @@ from recommender.model.joining import take_in
 from recommender.model.keys import VpaKey
 from recommender.model.running import Left, Resuming, running_windows
 from recommender.model.usage import Group, OpenPeaks, Usage
+from recommender.parts import parts
 from recommender.recommend import living
 from recommender.refusals import Refusals
 from recommender.running_windows import NONE, decode_windows, encode_windows
 from recommender.sources.checkpoint_garbage import CheckpointGarbage
 from recommender.sources.checkpoint_store import CheckpointStore, Draft, Found, Outcome
-from recommender.workers import MOST_ROWS, sliced, sliced_by_weight, spread
+from recommender.workers import sliced, spread
 
 logger = logging.getLogger(__name__)
 
-_SLICE = 100  # VPAs, or loaded checkpoints, before other tasks get their turn
+_SLICE = 100  # VPAs to go on with, or loaded checkpoints, before other tasks get their turn
 _CALM = timedelta(minutes=10)  # without a write of somebody else
 
 
@@ -221,7 +222,7 @@ class Checkpointing:
         """What the checkpoints of these VPAs would be; made up only as far as it is asked for."""
         now = instant(self._clock.now())
         peaks = self._usage.open_peaks(now)
-        for part in sliced_by_weight(keys, _SLICE, weight=self._usage.breadth, most=MOST_ROWS):
+        for part in parts(self._usage, keys):
             living_ones = {key: living(self._usage, key, now) for key in part}
             groups = [group for mine in living_ones.values() for group in mine]
             drafts = iter(self._drafted(groups, peaks))

@@ -31,6 +31,7 @@ from recommender.metrics import Metrics, VpaLabels
 from recommender.model.keys import VpaKey
 from recommender.model.usage import Usage
 from recommender.outcome import Circumstances, Writing, outcome
+from recommender.parts import parts
 from recommender.post_processing import Publication
 from recommender.recommend import (
     ContainerEstimate,
@@ -46,11 +47,10 @@ from recommender.sources.facts import vpa_key, written_mode
 from recommender.standing import Grounds, Standing, room
 from recommender.status import LATEST, ConditionType, is_provided, is_true, moved
 from recommender.trail import Trail
-from recommender.workers import MOST_ROWS, sliced_by_weight, spread_as_made
+from recommender.workers import spread_as_made
 
 logger = logging.getLogger(__name__)
 
-_SLICE = 100  # VPAs estimated before other tasks get their turn
 _NO_RECOMMENDATION = timedelta(minutes=30)
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -156,7 +156,7 @@ class Publisher:
         self, vpas: Mapping[VpaKey, LoadedVpa], keys: Sequence[VpaKey]
     ) -> AsyncGenerator[_Write, None]:
         """The status patches that are due, slice by slice as they are asked for."""
-        for part in sliced_by_weight(keys, _SLICE, weight=self._usage.breadth, most=MOST_ROWS):
+        for part in parts(self._usage, keys):
             now = self._clock.now()
             estimation = self._routine.estimation
             found = estimates(self._usage, part, estimation, instant(now), known=self._recall)

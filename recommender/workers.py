@@ -6,9 +6,6 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-MOST_ROWS = 20_000
-"""Aggregates that are merged before other tasks get their turn; a slice holds no more."""
-
 
 async def spread(
     things: Iterable[T],

@@ -163,10 +163,6 @@ class Usage:
         """How many tracked pods the VPA's selector matches."""
         return sum(label_set.pods for label_set in self.matching.matched(key))
 
-    def breadth(self, key: VpaKey) -> int:
-        """How many aggregates the VPA sees, those of its checkpoints included."""
-        return sum(len(group.rows) for group in self.groups(key))
-
     def groups(self, key: VpaKey) -> tuple[Group, ...]:
         """The VPA's aggregates by container name, sorted by name; the same while they stay."""
         found = self._groups.get(key)
