@@ -77,6 +77,8 @@ class RateLimiter:
             with contextlib.suppress(ValueError):  # not there any more
                 self._waiting.remove(turn)
             self._end_timer()
+            if self._waiting:
+                self._set_timer(loop)
             raise
 
     def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -85,7 +87,7 @@ class RateLimiter:
             self._timer = loop.call_later(pause, self._let_through, loop)
 
     def _end_timer(self) -> None:
-        if self._timer is not None and not self._waiting:
+        if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
