@@ -122,6 +122,7 @@ class Process:
     def start(self) -> None:
         """Unless it runs already."""
         if self._task is None:
+            self.log.process_begins()
             self._task = asyncio.create_task(self._run())
 
     async def kill(self) -> None:

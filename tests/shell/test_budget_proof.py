@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import mishaps
-from disruption_log import Judge
+from disruption_judge import Judge
 from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
 from stormy_cluster import INTERVAL, LAG, Workload, storm

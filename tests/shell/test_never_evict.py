@@ -9,7 +9,7 @@ import pytest
 
 import mishaps
 from common.features import FeatureGates
-from disruption_log import Judge
+from disruption_judge import Judge
 from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
 from stormy_cluster import CPU, INTERVAL, KUBELET_FAULT, LAG, Storm, Workload, storm

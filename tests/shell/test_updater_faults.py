@@ -9,7 +9,7 @@ import pytest
 from common.errors import LeadershipLostError
 from common.features import FeatureGates
 from common.kube.endpoints import PODS, VPAS
-from disruption_log import Judge
+from disruption_judge import Judge
 from sandbox import virtual_time
 from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
 from sandbox.virtual_time import VirtualClock

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from disruption_log import Call, Entry, Judge, PassBegins, PodState, Wanted
+from disruption_judge import Judge
+from disruption_log import Call, Entry, PassBegins, PodState, ProcessBegins, Wanted
 
 BEGIN = datetime(2026, 1, 2, 12, tzinfo=UTC)
 GROUP = ("ReplicaSet", "web")
@@ -80,6 +81,33 @@ CASES: dict[str, tuple[Sequence[Entry], int]] = {
             PassBegins(at(100)),
             eviction("c", 101),
         ],
+        1,
+    ),
+    "unless its process died, and another one looks before": (
+        [
+            PASS,
+            replace(eviction("a", 60), done_at=at(118)),
+            eviction("b", 61),
+            ProcessBegins(at(70)),
+            PassBegins(at(100)),
+            eviction("c", 101),
+        ],
+        0,
+    ),
+    "once it is carried out it counts again": (
+        [
+            PASS,
+            replace(resize("a", 60, restarts=True), done_at=at(118)),
+            ProcessBegins(at(70)),
+            replace(pod("a", 118), restarts=True),
+            PassBegins(at(130)),
+            eviction("b", 131),
+            eviction("c", 132),
+        ],
+        1,
+    ),
+    "what was carried out is never forgotten": (
+        [PASS, eviction("a", 60), ProcessBegins(at(61)), eviction("b", 62), eviction("c", 63)],
         1,
     ),
     "resizes that restart count, too": (
