@@ -9,7 +9,7 @@ KEEP ?=
 CLUSTER ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint types contracts unit proofs record e2e docs controlplane demo bench bench-sandbox bench-decisions bench-admission bench-updater bench-recommender fuzz-admission bench-e2e bench-rotation clean
+.PHONY: help venv test lint types contracts unit proofs record e2e docs controlplane demo bench bench-sandbox bench-decisions bench-admission bench-updater bench-recommender bench-history fuzz-admission bench-e2e bench-rotation clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -84,6 +84,10 @@ bench-updater: venv ## evictions, resizes and passes without work: rates, CPU, m
 # Options: make bench-recommender BENCH='--vpas 1000 5000 --interval=15 -o json'
 bench-recommender: venv ## cycles, memory and start of the recommender with up to 15,000 VPAs
 	@PYTHONPATH=. $(PY) -m benchmarks.recommender $(BENCH)
+
+# Options: make bench-history BENCH='--vpas 1000 -o json'
+bench-history: venv ## history from Prometheus of up to 15,000 VPAs: time, CPU, memory
+	@PYTHONPATH=. $(PY) -m benchmarks.history $(BENCH)
 
 # Options: make fuzz-admission BENCH='--count=10000 --seed=7'
 fuzz-admission: venv ## 100,000 reviews that are nearly right, to a whole webhook

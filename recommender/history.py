@@ -11,7 +11,7 @@ import asyncio
 import logging
 import random
 from collections import Counter as Tally
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable
 from datetime import timedelta
 
 import msgspec
@@ -22,18 +22,18 @@ from common.runtime.clock import Clock
 from recommender.instants import instant
 from recommender.metrics import Metrics
 from recommender.model.keys import VpaKey
-from recommender.model.past import Began, KnownUntil, Past, Recorded
+from recommender.model.past import Began, KnownUntil, Past
 from recommender.model.usage import Usage
 from recommender.sources.prometheus import Prometheus, PrometheusError
-from recommender.sources.promql import Queries, Wanted, Window, chunk
-from recommender.sources.series import LastLabels, container_series, most, parts
+from recommender.sources.promql import Wanted, Window, chunk
+from recommender.sources.series import LastLabels, container_series, most, parts, slices
 
 logger = logging.getLogger(__name__)
 
 _POINTS = 200_000  # of one answer: some six megabytes
 _LEAST_POINTS = 1_000
 _SPARSE = 24  # every so many points containers are counted
-_SLICE_POINTS = 20_000  # decoded before other tasks get their turn
+_SLICE = 2**19  # bytes that are decoded before other tasks get their turn
 _FIRST_PAUSE = 5.0  # seconds before the second try; each further one is twice as long
 _LONGEST_PAUSE = 300.0
 # The live feed is that much behind: its first samples may be older than our first question.
@@ -163,11 +163,11 @@ class PastLoader:
             (CPU, queries.cpu(namespace), cpu_from_cores),
             (MEMORY, queries.memory(namespace), memory_from_bytes),
         ):
-            async for found in self._answers(namespace, query, window, series):
-                for recorded, unusable in _recorded(found, queries, amount):
-                    samples[resource] += past.add(resource, recorded, labels.of)
-                    strange += unusable
-                    await asyncio.sleep(0)
+            async for raw in self._answers(namespace, query, window, series):
+                found = list(container_series(raw, queries.container, amount))
+                recorded = [each for each in found if each is not None]
+                samples[resource] += past.add(resource, recorded, labels.of)
+                strange += len(found) - len(recorded)
         async with self._turn:
             for _ in past.join(instant(self._clock.now())):
                 await asyncio.sleep(0)
@@ -189,7 +189,6 @@ class PastLoader:
         found = LastLabels(self._wanted.queries.pod)
         async for raw in self._answers(namespace, query, window, series):
             found.add(raw)
-            await asyncio.sleep(0)
         return found
 
     async def _labels_of_all(self, window: Window) -> LastLabels:
@@ -197,19 +196,21 @@ class PastLoader:
         if self._everybody is None:
             text = self._wanted.queries.labels_metric
             found = LastLabels(self._wanted.queries.pod)
-            found.add(parts(await self._prometheus.instant(text, window.end)))
+            async for raw in _unhurried(parts(await self._prometheus.instant(text, window.end))):
+                found.add(raw)
             self._everybody = found
         return self._everybody
 
     async def _answers(
         self, namespace: str, query: str, window: Window, series: int
-    ) -> AsyncIterator[tuple[msgspec.Raw, ...]]:
-        """The series of one query, window after window."""
+    ) -> AsyncIterator[list[msgspec.Raw]]:
+        """The series of one query, window after window, and a slice after the other."""
         points = self._points.get(namespace, _POINTS)
         rest: Window | None = window
         while rest is not None:
             part = chunk(rest, series=series, points=points)
-            yield parts(await self._prometheus.range(query, part))
+            async for raw in _unhurried(parts(await self._prometheus.range(query, part))):
+                yield raw
             rest = rest.after(part)
 
     def _count(self) -> None:
@@ -229,19 +230,8 @@ class PastLoader:
             logger.info("history is fetched from Prometheus again")
 
 
-def _recorded(
-    raw: Sequence[msgspec.Raw], queries: Queries, amount: Callable[[float], int]
-) -> Iterator[tuple[list[Recorded], int]]:
-    """Usable series in slices, each with the number of those that can't be used."""
-    found: list[Recorded] = []
-    points = unusable = 0
-    for series in container_series(raw, queries.container, amount):
-        if series is None:
-            unusable += 1
-            continue
-        found.append(series)
-        points += len(series.times)
-        if points >= _SLICE_POINTS:
-            yield found, unusable
-            found, points, unusable = [], 0, 0
-    yield found, unusable
+async def _unhurried(raw: Iterable[msgspec.Raw]) -> AsyncIterator[list[msgspec.Raw]]:
+    """Slices of an answer; other tasks get their turn before each."""
+    for found in slices(raw, size=_SLICE):
+        await asyncio.sleep(0)
+        yield found
