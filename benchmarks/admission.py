@@ -30,7 +30,7 @@ from benchmarks.admission_world import Size, decision_alone, review
 from benchmarks.load_world import process
 from certs import authority
 from common.runtime.clock import SystemClock
-from common.runtime.web import listen
+from demo.processes import free_port
 
 BODIES = 500  # different pods under review, of as many VPAs where there are so many
 FIXED_RATE = 3000  # reviews per second
@@ -118,7 +118,7 @@ def webhook(size: Size, folder: Path, flags: Sequence[str]) -> Iterator[Webhook]
     port_file = folder / "port"
     counts = (f"--vpas={size.vpas}", f"--replica-sets={size.replica_sets}")
     api = ("benchmarks.admission_world", *counts, f"--port-file={port_file}")
-    port, ops_port = _free_port(), _free_port()
+    port, ops_port = free_port(), free_port()
     with process(*api, log=folder / "api.log"):
         _await(port_file.exists)
         kubeconfig = folder / "kubeconfig"
@@ -293,11 +293,6 @@ def _kubeconfig(port: int) -> str:
             "current-context": "bench",
         }
     )
-
-
-def _free_port() -> int:
-    with listen("127.0.0.1:0") as free:
-        return int(free.getsockname()[1])
 
 
 def _get(url: str) -> str:

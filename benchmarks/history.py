@@ -32,7 +32,7 @@ from benchmarks.load_world import (
     started,
 )
 from benchmarks.prometheus import REPORT
-from common.runtime.web import listen
+from demo.processes import free_port
 
 SIZES = (1000, 5000, 15_000)  # VPAs
 _STATE = "vpa_recommender_history_namespaces"
@@ -62,8 +62,7 @@ class Stub(Watched):
 @contextmanager
 def prometheus(vpas: int, pods: int, folder: Path) -> Iterator[Stub]:
     """A Prometheus that knows so many VPAs, each with so many pods, until the block ends."""
-    with listen("127.0.0.1:0") as free:
-        port = int(free.getsockname()[1])
+    port = free_port()
     flags = (f"--port={port}", f"--vpas={vpas}", f"--pods-per-vpa={pods}")
     with process("benchmarks.prometheus", *flags, log=folder / "prometheus.log") as pid:
         stub = Stub(pid, f"http://127.0.0.1:{port}")

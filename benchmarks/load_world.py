@@ -27,7 +27,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from common.runtime.web import listen
+from demo.processes import free_port
 from sandbox.load.server import REPORT
 
 PATIENCE = 600.0  # seconds for anything to happen
@@ -230,8 +230,7 @@ def component(name: str, load: Load, folder: Path, *flags: str) -> Iterator[Comp
 @contextmanager
 def started(name: str, load: Load, folder: Path, *flags: str) -> Iterator[Component]:
     """The same from the moment that the process begins."""
-    with listen("127.0.0.1:0") as free:
-        port = int(free.getsockname()[1])
+    port = free_port()
     log = folder / f"{name}.log"
     command = (
         name,

@@ -1,6 +1,6 @@
 """A Prometheus for benchmarks: days of the load mode's pods, in answers made as they are asked.
 
-    python -P -m benchmarks.prometheus --port=9090 --vpas=1000
+    python -P -m benchmarks.prometheus --port=9090 --vpas=1000 --pods-per-vpa=10
 
 Its series carry the labels that cAdvisor gives them, half a kilobyte of each, and answers are
 compressed, as a real server's. A place in a Deployment was held by several pods one after the
@@ -20,6 +20,8 @@ from sandbox.load.layout import CONTAINERS, PODS_ON_A_NODE, Layout, uid
 
 REPORT = "/report"
 _NAMESPACE = re.compile(r'amespace="([^"]*)"')
+_DAYS = 8  # of history
+_HOLDERS = 2  # of each place, one after the other
 _VARIANTS = 64  # of usage; a container has one of them
 _POD = 1  # among the kinds of UIDs
 
@@ -40,8 +42,6 @@ class Archive:
     """What the pods of a layout used, and those that held their places before."""
 
     layout: Layout
-    pods: int  # that held a place, all for the same time
-    length: float  # seconds until ``now``
     now: float  # Unix seconds
 
     def series(self, query: str, times: Sequence[float]) -> Iterator[tuple[bytes, int]]:
@@ -67,9 +67,9 @@ class Archive:
 
     def _lives(self, times: Sequence[float]) -> Iterator[tuple[int, Sequence[float]]]:
         """The points in the lives of all who held a place; who holds it now has the number 0."""
-        span = self.length / self.pods
-        for age in range(self.pods):
-            part = [at for at in times if min(int((self.now - at) / span), self.pods - 1) == age]
+        span = _DAYS * 86_400 / _HOLDERS
+        for age in range(_HOLDERS):
+            part = [at for at in times if min(int((self.now - at) / span), _HOLDERS - 1) == age]
             if part:
                 yield age, part
 
@@ -159,14 +159,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="A Prometheus for benchmarks.")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--vpas", type=int, required=True, help="as the load mode's")
-    parser.add_argument("--pods-per-vpa", type=int, default=10, help="as the load mode's")
-    parser.add_argument("--pods", type=int, default=2, help="that held each place")
-    parser.add_argument("--days", type=float, default=8.0)
+    parser.add_argument("--pods-per-vpa", type=int, required=True, help="as the load mode's")
     given = parser.parse_args()
     per_vpa = given.pods_per_vpa
     layout = Layout(vpas=given.vpas, pods_per_vpa=per_vpa, group_size=per_vpa)
-    length, now = given.days * 86_400, SystemClock().now().timestamp()
-    archive = Archive(layout=layout, pods=given.pods, length=length, now=now)
+    archive = Archive(layout=layout, now=SystemClock().now().timestamp())
     web.run_app(application(archive), host="127.0.0.1", port=given.port, print=None)
 
 

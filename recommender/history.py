@@ -11,7 +11,7 @@ import asyncio
 import logging
 import random
 from collections import Counter as Tally
-from collections.abc import AsyncIterator, Collection, Iterable
+from collections.abc import AsyncIterator, Collection, Sequence
 from datetime import timedelta
 
 import msgspec
@@ -26,7 +26,8 @@ from recommender.model.past import Began, KnownUntil, Past
 from recommender.model.usage import Usage
 from recommender.sources.prometheus import Prometheus, PrometheusError
 from recommender.sources.promql import Wanted, Window, chunk
-from recommender.sources.series import LastLabels, container_series, most, parts, slices
+from recommender.sources.series import LastLabels, container_series, most, parts
+from recommender.workers import sliced_by_weight
 
 logger = logging.getLogger(__name__)
 
@@ -203,7 +204,7 @@ class PastLoader:
 
     async def _answers(
         self, namespace: str, query: str, window: Window, series: int
-    ) -> AsyncIterator[list[msgspec.Raw]]:
+    ) -> AsyncIterator[Sequence[msgspec.Raw]]:
         """The series of one query, window after window, and a slice after the other."""
         points = self._points.get(namespace, _POINTS)
         rest: Window | None = window
@@ -230,8 +231,11 @@ class PastLoader:
             logger.info("history is fetched from Prometheus again")
 
 
-async def _unhurried(raw: Iterable[msgspec.Raw]) -> AsyncIterator[list[msgspec.Raw]]:
-    """Slices of an answer; other tasks get their turn before each."""
-    for found in slices(raw, size=_SLICE):
+async def _unhurried(raw: Sequence[msgspec.Raw]) -> AsyncIterator[Sequence[msgspec.Raw]]:
+    """Slices of an answer; other tasks get their turn before each.
+
+    A series costs by its labels as well as by its points, and its length tells of both.
+    """
+    for found in sliced_by_weight(raw, len(raw), weight=len, most=_SLICE):
         await asyncio.sleep(0)
         yield found

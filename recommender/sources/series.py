@@ -63,23 +63,6 @@ def parts(body: bytes) -> tuple[msgspec.Raw, ...]:
     return answer.data.result
 
 
-def slices(raw: Iterable[msgspec.Raw], *, size: int) -> Iterator[list[msgspec.Raw]]:
-    """Undecoded series in lots of about ``size`` bytes, in their order.
-
-    A series costs by its labels as well as by its points, and its length tells of both.
-    """
-    found: list[msgspec.Raw] = []
-    left = size
-    for each in raw:
-        found.append(each)
-        left -= len(each)
-        if left <= 0:
-            yield found
-            found, left = [], size
-    if found:
-        yield found
-
-
 def container_series(
     raw: Iterable[msgspec.Raw], labels: ContainerLabels, amount: Callable[[float], int]
 ) -> Iterator[Recorded | None]:

@@ -19,7 +19,6 @@ from recommender.sources.series import (
     instant_of,
     most,
     parts,
-    slices,
     unix_seconds,
 )
 
@@ -39,21 +38,6 @@ def series(metric: Any, *values: str, first: float = SECONDS) -> Any:
 
 def recorded(*result: Any, of: Any = cpu_from_cores) -> list[Recorded | None]:
     return list(container_series(parts(answer(*result)), ContainerLabels(), of))
-
-
-@pytest.mark.parametrize(
-    ("sizes", "lots"),
-    [
-        pytest.param([], [], id="nothing"),
-        pytest.param([99], [[99]], id="less than a lot"),
-        pytest.param([40, 60, 1], [[40, 60], [1]], id="a lot is full"),
-        pytest.param([40, 59, 1, 1], [[40, 59, 1], [1]], id="a lot is nearly full"),
-        pytest.param([1, 500, 500], [[1, 500], [500]], id="series larger than a lot"),
-    ],
-)
-def test_series_come_in_lots_of_so_many_bytes(sizes: list[int], lots: list[list[int]]) -> None:
-    found = slices((msgspec.Raw(b" " * size) for size in sizes), size=100)
-    assert [[len(one) for one in lot] for lot in found] == lots
 
 
 def test_cores_become_millicores_without_their_fraction() -> None:
