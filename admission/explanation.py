@@ -19,6 +19,7 @@ from common.api.core import Pod
 from common.patches import Operation, pointer
 from common.recommendation.actual import actual_resources
 from common.recommendation.policy import container_policy
+from common.recommendation.scaled_containers import scaled_containers, scaled_specs
 from common.recommendation.startup_boost import has_boost
 from common.recommendation.trail import Amount, Trail
 from common.target.owners import Controller, controller_of
@@ -203,15 +204,15 @@ def _containers(pod: Pod, verdict: Verdict, trail: Trail) -> tuple[ContainerWay,
     if vpa is None:
         return ()
     values = {each.path: each.value for each in verdict.patches}
-    names = [container.name for container in pod.spec.containers]
-    indexes = {name: index for index, name in enumerate(names)}
-    names += (name for name in trail.containers if name not in indexes)
+    paths = {each.spec.name: each.resources_path for each in scaled_containers(pod)}
+    names = [container.name for container in scaled_specs(pod)]
+    names += (name for name in trail.containers if name not in paths)
     found: list[ContainerWay] = []
     for name in names:
-        index = indexes.get(name)
-        numbers = tuple(_numbers(name, index, trail, values))
+        at = paths.get(name)
+        numbers = tuple(_numbers(name, at, trail, values))
         asked = any(number.amount == Amount.REQUEST for number in numbers)
-        note = _NO_CONTAINER if index is None else "" if asked else _NO_ADVICE
+        note = _NO_CONTAINER if at is None else "" if asked else _NO_ADVICE
         found.append(_container(name, numbers, note, pod=pod, vpa=vpa))
     return tuple(found)
 
@@ -236,7 +237,7 @@ def _container(
 
 
 def _numbers(
-    name: str, index: int | None, trail: Trail, values: Mapping[str, Any]
+    name: str, at: str | None, trail: Trail, values: Mapping[str, Any]
 ) -> Iterable[Number]:
     ways: dict[tuple[Amount, str], list[Stage]] = {}
     for step in trail.of(name):
@@ -245,7 +246,7 @@ def _numbers(
         ways.setdefault((step.amount, step.resource), []).append(stage)
     order = list(Amount)
     for amount, resource in sorted(ways, key=lambda way: order.index(way[0])):
-        path = _path(index, amount, resource)
+        path = _path(at, amount, resource)
         written = path is not None and path in values
         yield Number(
             amount=amount,
@@ -256,10 +257,10 @@ def _numbers(
         )
 
 
-def _path(index: int | None, amount: Amount, resource: str) -> str | None:
-    if index is None or amount not in _PLACES:
+def _path(at: str | None, amount: Amount, resource: str) -> str | None:
+    if at is None or amount not in _PLACES:
         return None
-    return pointer("spec", "containers", index, "resources", _PLACES[amount], resource)
+    return at + pointer(_PLACES[amount], resource)
 
 
 def _texts(quantities: Mapping[str, QuantityJson] | None) -> dict[str, str]:

@@ -23,6 +23,7 @@ from common.features import FeatureGates
 from common.labels import Selector
 from common.patches import Operation
 from common.quantity import ZERO, Quantity
+from common.recommendation.scaled_containers import scaled_specs
 from common.recommendation.trail import Trail
 from common.target.owners import Controller
 
@@ -139,7 +140,7 @@ async def judge(
         pod = _pod_decoder.decode(request.object)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         return Verdict(outcome=Outcome.BAD_OBJECT, problem="undecodable pod", error=str(error))
-    if (count := len(pod.spec.containers)) > _MOST_CONTAINERS:
+    if (count := len(scaled_specs(pod))) > _MOST_CONTAINERS:
         problem = "pod with too many containers"
         return Verdict(outcome=Outcome.BAD_OBJECT, pod=pod, problem=problem, error=str(count))
     meta = _in_namespace(pod.metadata, request.namespace)

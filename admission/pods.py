@@ -14,7 +14,7 @@ from common.annotations import (
 )
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.base import QuantityJson
-from common.api.core import Container, LimitRangeSpec, Pod
+from common.api.core import LimitRangeSpec, Pod
 from common.errors import DecodeError
 from common.features import FeatureGates
 from common.patches import Operation, add, pointer
@@ -23,6 +23,7 @@ from common.recommendation.boosts import before_boost
 from common.recommendation.container_resources import WantedResources, wanted_resources
 from common.recommendation.policy import container_policy, is_off
 from common.recommendation.processing import process
+from common.recommendation.scaled_containers import ScaledContainer, scaled_containers, scaled_specs
 from common.recommendation.settling import Written
 from common.recommendation.startup_boost import (
     Boosted,
@@ -76,13 +77,15 @@ def admit_pod(
     bare = before_boost(pod) if features.cpu_startup_boost else pod
     written = None if bare is pod else written_before_boosts(pod, bare, vpa, most=most_boost)
     wanted = _wanted(bare, vpa, limit_ranges, trail, written)
-    for index, (container, resources) in enumerate(zip(pod.spec.containers, wanted, strict=True)):
+    before = scaled_specs(bare)
+    for scaled, original, resources in zip(scaled_containers(pod), before, wanted, strict=True):
+        container = scaled.spec
         if features.cpu_startup_boost:
             policy = container_policy(vpa, container.name)
             if is_off(policy):
                 continue
             boost = boosted(
-                bare.spec.containers[index],
+                original,
                 vpa,
                 policy,
                 requests=resources.requests,
@@ -97,14 +100,14 @@ def admit_pod(
                 resources = WantedResources(  # noqa: PLW2901 - the boost builds on the rest
                     requests=boost.requests, limits=boost.limits, notes=resources.notes
                 )
-        changes = tuple(_container_operations(index, container, resources))
+        changes = tuple(_container_operations(scaled, resources))
         if changes:
             operations += changes
-            told.append(f"container {index}: {', '.join(_items(resources))}")
+            told.append(f"{scaled.kind} {scaled.index}: {', '.join(_items(resources))}")
     if told:
         text = f"Pod resources updated by {vpa.metadata.name}: {'; '.join(told)}"
         operations.append(_annotation(VPA_UPDATES, text))
-    names = observed_containers_value(container.name for container in pod.spec.containers)
+    names = observed_containers_value(container.name for container in scaled_specs(pod))
     operations.append(_annotation(OBSERVED_CONTAINERS, names))
     return tuple(operations)
 
@@ -130,13 +133,11 @@ def _wanted(
     return wanted_resources(pod, vpa, processed, limit_ranges, trail)
 
 
-def _container_operations(
-    index: int, container: Container, wanted: WantedResources
-) -> Iterator[Operation]:
-    resources = container.resources
+def _container_operations(scaled: ScaledContainer, wanted: WantedResources) -> Iterator[Operation]:
+    resources = scaled.spec.resources
     requests = resources.requests if resources is not None else None
     limits = resources.limits if resources is not None else None
-    root = f"/spec/containers/{index}/resources"
+    root = scaled.resources_path
     if requests is None and limits is None:
         yield add(root, {})
     yield from _map_operations(f"{root}/requests", requests, wanted.requests)

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from common.api.core import ContainerStateTerminated, ContainerStatus, Event, Pod
 from common.quantity import QuantityError, parse_value
 from common.recommendation.actual import actual_requests
+from common.recommendation.scaled_containers import scaled_statuses
 from common.resources import MEMORY
 from recommender.model.keys import PodKey
 
@@ -43,9 +44,9 @@ def kills_between(old: Pod, new: Pod, *, initial: bool = False) -> tuple[OomKill
     and runs again. The request that counts is the one it was killed with: for the latter
     that of the old version.
     """
-    before = {status.name: status for status in old.status.container_statuses or ()}
+    before = {status.name: status for status in scaled_statuses(old)}
     found = []
-    for status in new.status.container_statuses or ():
+    for status in scaled_statuses(new):
         previous = before.get(status.name)
         if previous is None:
             continue
@@ -66,7 +67,7 @@ def kills_in(pod: Pod, *, initial: bool) -> tuple[OomKill, ...]:
     """
     return tuple(
         _kill(status.name, terminated, requested_by=pod, initial=initial)
-        for status in pod.status.container_statuses or ()
+        for status in scaled_statuses(pod)
         for terminated in _terminations(status)
         if terminated.reason == OOM_KILLED
     )

@@ -10,6 +10,7 @@ from common.api.core import ContainerStatus, LimitRangeSpec, Pod, PodSpec
 from common.quantity import QuantityError
 from common.recommendation.actual import actual_requests
 from common.recommendation.processing import Processed, process
+from common.recommendation.scaled_containers import scaled_specs
 from common.resources import ResourceQuantities
 from updater.decision import Decision, Reason, leave
 from updater.update_order import Drift, forgive_rounding, looked_at, measure
@@ -40,7 +41,7 @@ def measure_pod(
         present = {name: actual_requests(pod, name) for name in processed.containers}
     except QuantityError:
         return leave(Reason.UNREADABLE)
-    requests = forgive_rounding(present, processed.containers, slack=len(pod.spec.containers))
+    requests = forgive_rounding(present, processed.containers, slack=len(scaled_specs(pod)))
     drift = measure(requests, looked_at(pod, processed.containers))
     return Measured(processed=processed, requests=requests, drift=drift)
 

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from common.api.autoscaling import UpdateMode
 from common.api.core import Pod, PodCondition
+from common.recommendation.scaled_containers import scaled_specs
 from common.resources import ResourceQuantities, parse_quantities
 from updater.decision import Decision, Reason, ending, evict, leave, resize, wait
 from updater.disruption import ReplicaGroup, Standing
@@ -152,7 +153,7 @@ def spec_requests(pod: Pod) -> dict[str, ResourceQuantities]:
         container.name: parse_quantities(
             None if container.resources is None else container.resources.requests
         )
-        for container in pod.spec.containers
+        for container in scaled_specs(pod)
     }
 
 

@@ -10,6 +10,12 @@ from common.patches import Operation, add, pointer, remove
 from common.recommendation.container_resources import WantedResources
 from common.recommendation.processing import ContainerAmounts
 from common.recommendation.qos import qos_after, qos_class
+from common.recommendation.scaled_containers import (
+    ScaledContainer,
+    scaled_containers,
+    scaled_specs,
+    scaled_statuses,
+)
 from common.resources import ResourceQuantities, in_order, parse_quantities
 from updater.update_order import OomKill, Verdict, is_outside
 
@@ -61,7 +67,7 @@ def plan_resize(
 ) -> ResizePlan:
     """Plan to give the ``chosen`` containers what is ``wanted`` for them.
 
-    ``wanted`` has one entry per container of the spec, in its order. Chosen containers whose
+    ``wanted`` has one entry per scaled container, in their order. Chosen containers whose
     spec says so already are left out.
     """
     changes = frozenset(_changes(pod, wanted, chosen))
@@ -72,7 +78,7 @@ def plan_resize(
         restarts=any(
             (container.name, policy.resource_name) in changes
             and policy.restart_policy == "RestartContainer"
-            for container in pod.spec.containers
+            for container in scaled_specs(pod)
             for policy in container.resize_policy or ()
         ),
         keeps_qos=_keeps_qos(pod, wanted, changing),
@@ -83,7 +89,7 @@ def plan_resize(
 def _changes(
     pod: Pod, wanted: Collection[WantedResources], chosen: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    for container, want in zip(pod.spec.containers, wanted, strict=True):
+    for container, want in zip(scaled_specs(pod), wanted, strict=True):
         if container.name not in chosen:
             continue
         spec = container.resources or _NOTHING
@@ -98,7 +104,7 @@ def _keeps_qos(pod: Pod, wanted: Collection[WantedResources], changing: Collecti
     """Compare the class that the API server would compute with the one on record."""
     after = {
         container.name: want
-        for container, want in zip(pod.spec.containers, wanted, strict=True)
+        for container, want in zip(scaled_specs(pod), wanted, strict=True)
         if container.name in changing
     }
     return qos_after(pod, after) == (pod.status.qos_class or qos_class(pod))
@@ -115,27 +121,25 @@ def resize_operations(
     vertical-pod-autoscaler/pkg/updater/inplace/resource_updates.go.
     """
     operations: list[Operation] = []
-    for index, (container, want) in enumerate(zip(pod.spec.containers, wanted, strict=True)):
-        if container.name in containers:
-            operations += _container_operations(index, container, want)
+    for scaled, want in zip(scaled_containers(pod), wanted, strict=True):
+        if scaled.spec.name in containers:
+            operations += _container_operations(scaled, want)
     return tuple(operations)
 
 
-def _container_operations(
-    index: int, container: Container, want: WantedResources
-) -> Iterator[Operation]:
-    at = ("spec", "containers", index, "resources")
-    spec = container.resources or _NOTHING
+def _container_operations(scaled: ScaledContainer, want: WantedResources) -> Iterator[Operation]:
+    at = scaled.resources_path
+    spec = scaled.spec.resources or _NOTHING
     if spec.requests is None and spec.limits is None:
-        yield add(pointer(*at), {})
+        yield add(at, {})
     for kind, present, values in (
         ("requests", spec.requests, want.requests),
         ("limits", spec.limits, want.limits),
     ):
         if values and present is None:
-            yield add(pointer(*at, kind), {})
+            yield add(at + pointer(kind), {})
         for resource in in_order(values):
-            yield add(pointer(*at, kind, resource), str(values[resource]))
+            yield add(at + pointer(kind, resource), str(values[resource]))
 
 
 def annotation_operations(pod: Pod, unboosted: Collection[str] = ()) -> tuple[Operation, ...]:
@@ -167,13 +171,13 @@ def unfinished_restarts(pod: Pod, *, resizing: bool) -> bool:
     """
     restarting = [
         (container, policy.resource_name)
-        for container in pod.spec.containers
+        for container in scaled_specs(pod)
         for policy in container.resize_policy or ()
         if policy.restart_policy == "RestartContainer"
     ]
     if not restarting:
         return False
-    statuses = {status.name: status for status in pod.status.container_statuses or ()}
+    statuses = {status.name: status for status in scaled_statuses(pod)}
     return any(
         _is_unfinished(container, statuses.get(container.name), resource, resizing=resizing)
         for container, resource in restarting

@@ -11,6 +11,7 @@ from common.quantity import Quantity, QuantityError
 from common.recommendation.actual import actual_requests
 from common.recommendation.boosts import before_boost
 from common.recommendation.processing import ContainerAmounts, process
+from common.recommendation.scaled_containers import scaled_specs
 from common.resources import CPU, ResourceQuantities
 from updater.update_order import forgive_rounding, is_outside, looked_at
 
@@ -60,7 +61,7 @@ def sighting(
     bounds = now
     for each in (now, before or now):
         bounds = {name: _hull(bounds[name], each[name]) for name in bounds if name in each}
-        requests.update(forgive_rounding(requests, each, slack=len(pod.spec.containers)))
+        requests.update(forgive_rounding(requests, each, slack=len(scaled_specs(pod))))
     outside = any(is_outside(requests[name], amounts) for name, amounts in bounds.items())
     return Sighting.OUTSIDE_RANGE if outside else Sighting.RIGHT
 

@@ -10,6 +10,7 @@ from common.api.core import Pod
 from common.recommendation.actual import containers_of
 from common.recommendation.container_resources import WantedResources
 from common.recommendation.policy import container_policy
+from common.recommendation.scaled_containers import scaled_specs
 from common.resources import CPU, ResourceQuantities
 from updater.decision import Decision, Reason, ending, resize, wait
 from updater.disruption import ReplicaGroup, Standing
@@ -135,7 +136,7 @@ def _cpu(amounts: ResourceQuantities) -> ResourceQuantities:
 class Unboosted:
     """What the containers of a pod get when boosts end."""
 
-    wanted: tuple[WantedResources, ...]  # one for each container of the spec
+    wanted: tuple[WantedResources, ...]  # one for each scaled container
     containers: frozenset[str]  # those that the resize is about
     annotations: tuple[str, ...]  # that go with the boosts
 
@@ -145,7 +146,7 @@ def unboosted(
 ) -> Unboosted | None:
     """What to resize to, now that the boosts of ``expired`` are over.
 
-    ``recommended`` is what each container of the spec should have without a boost, and nothing
+    ``recommended`` is what each scaled container should have without a boost, and nothing
     in mode Off. An expired container gets that, even if it is above the boost, or what it had
     before where nothing is recommended. A container whose boost goes on is left alone. None
     if an annotation with the original resources can't be read.
@@ -155,7 +156,7 @@ def unboosted(
     annotations = pod.metadata.annotations or {}
     boosted = boosted_containers(annotations)
     wanted: list[WantedResources] = []
-    for container, want in zip(pod.spec.containers, recommended, strict=True):
+    for container, want in zip(scaled_specs(pod), recommended, strict=True):
         name = container.name
         if name in boosted and name not in expired:
             wanted.append(_NOTHING)
@@ -170,7 +171,7 @@ def unboosted(
         wanted=tuple(wanted),
         containers=frozenset(
             container.name
-            for container, want in zip(pod.spec.containers, wanted, strict=True)
+            for container, want in zip(scaled_specs(pod), wanted, strict=True)
             if want.requests or want.limits
         ),
         annotations=tuple(startup_boost_key(name) for name in expired),

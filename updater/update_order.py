@@ -11,6 +11,7 @@ from common.api.core import ContainerStateTerminated, Pod
 from common.quantity import Quantity
 from common.recommendation.policy import container_policy, is_off
 from common.recommendation.processing import ContainerAmounts
+from common.recommendation.scaled_containers import scaled_specs, scaled_statuses
 from common.resources import CPU, MEMORY, ResourceQuantities
 
 _NO_REQUESTS: ResourceQuantities = {}
@@ -70,7 +71,7 @@ def looked_at(pod: Pod, containers: Mapping[str, ContainerAmounts]) -> dict[str,
     observed = observed_containers(pod)
     return {
         container.name: containers[container.name]
-        for container in pod.spec.containers
+        for container in scaled_specs(pod)
         if container.name in containers and (observed is None or container.name in observed)
     }
 
@@ -178,7 +179,7 @@ def quick_ooms(
     Source: updater.md 7 and D28; ``UpdatePriorityCalculator.AddPod``.
     """
     found = []
-    for status in pod.status.container_statuses or ():
+    for status in scaled_statuses(pod):
         ended = None if status.last_state is None else status.last_state.terminated
         if ended is None or not _is_quick(ended, threshold):
             continue

@@ -9,6 +9,7 @@ from typing import TypeVar
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
 from common.kube.cache import Change
+from common.recommendation.scaled_containers import scaled_statuses
 from common.runtime import service
 from updater.resize import ResizeStatus, resize_status
 from updater.settling import is_ready
@@ -59,7 +60,7 @@ def _was_killed(old: Pod | None, new: Pod) -> bool:
 
 def _kills(pod: Pod) -> frozenset[OomKill]:
     found = []
-    for status in pod.status.container_statuses or ():
+    for status in scaled_statuses(pod):
         ended = None if status.last_state is None else status.last_state.terminated
         if ended is not None and ended.reason == "OOMKilled":
             found.append(OomKill(status.name, ended.finished_at))
@@ -78,10 +79,10 @@ def _has_others(old: Pod, new: Pod) -> bool:
     """Whether some container has other resources now, by the kubelet's report."""
     if old.status.container_statuses is new.status.container_statuses:
         return False
-    before = {each.name: each.resources for each in old.status.container_statuses or ()}
+    before = {each.name: each.resources for each in scaled_statuses(old)}
     return any(
         before.get(each.name) is not None and before[each.name] != each.resources
-        for each in new.status.container_statuses or ()
+        for each in scaled_statuses(new)
     )
 
 

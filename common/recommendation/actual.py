@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from common.api.core import Pod, ResourceRequirements
 from common.quantity import Quantity
+from common.recommendation.scaled_containers import scaled_specs, scaled_statuses
 from common.resources import ResourceQuantities, parse_quantities
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerResources:
-    """A regular container of a pod, with its present requests and limits."""
+    """A scaled container of a pod, with its present requests and limits."""
 
     name: str
     requests: ResourceQuantities
@@ -23,10 +24,10 @@ class ContainerResources:
 
 def actual_resources(pod: Pod, name: str) -> ResourceRequirements | None:
     """The kubelet's report where there is one, else the spec; None for an unknown container."""
-    for status in pod.status.container_statuses or ():
+    for status in scaled_statuses(pod):
         if status.name == name and status.resources is not None:
             return status.resources
-    for container in pod.spec.containers:
+    for container in scaled_specs(pod):
         if container.name == name:
             return container.resources
     return None
@@ -43,19 +44,19 @@ def actual_requests(pod: Pod, name: str) -> dict[str, Quantity]:
 
 
 def containers_of(pod: Pod) -> tuple[ContainerResources, ...]:
-    """The regular containers of a pod, in order; init containers are none of ours.
+    """The scaled containers of a pod, in the order of ``scaled_specs``.
 
     Raises:
         QuantityError: a request or a limit is no quantity.
     """
     reported = {
         status.name: status.resources
-        for status in pod.status.container_statuses or ()
+        for status in scaled_statuses(pod)
         if status.resources is not None
     }
     return tuple(
         _container(container.name, reported.get(container.name, container.resources))
-        for container in pod.spec.containers
+        for container in scaled_specs(pod)
     )
 
 

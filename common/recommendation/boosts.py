@@ -15,6 +15,7 @@ from common.annotations import (
 )
 from common.api.base import QuantityJson
 from common.api.core import Container, ContainerStatus, Pod, ResourceRequirements
+from common.recommendation.scaled_containers import with_changed_scaled
 from common.resources import RESOURCES, ResourceQuantities
 
 
@@ -33,18 +34,10 @@ def before_boost(pod: Pod, names: Collection[str] | None = None) -> Pod:
     originals = {name: original for name, original in read.items() if original is not None}
     if not originals:
         return pod
-    containers = tuple(
-        _as_before(each, originals[each.name]) if each.name in originals else each
-        for each in pod.spec.containers
-    )
-    statuses = tuple(
-        _unreported(each) if each.name in originals else each
-        for each in pod.status.container_statuses or ()
-    )
-    return replace(
+    return with_changed_scaled(
         pod,
-        spec=replace(pod.spec, containers=containers),
-        status=replace(pod.status, container_statuses=statuses),
+        lambda each: _as_before(each, originals[each.name]) if each.name in originals else each,
+        lambda each: _unreported(each) if each.name in originals else each,
     )
 
 

@@ -37,7 +37,7 @@ def wanted_resources(
     limit_ranges: Sequence[LimitRangeSpec],
     trail: Trail | None = None,
 ) -> tuple[WantedResources, ...]:
-    """Requests and limits for each container of ``spec.containers``, in that order.
+    """Requests and limits for each scaled container, in the order of ``scaled_specs``.
 
     A container without a recommendation gets nothing. Limits follow the capped requests,
     from the present ones, and only where the policy controls limits. ``trail`` is told about

@@ -28,6 +28,7 @@ from common.recommendation.container_resources import WantedResources, wanted_re
 from common.recommendation.limit_range import LimitType
 from common.recommendation.policy import container_policy, is_off
 from common.recommendation.processing import process
+from common.recommendation.scaled_containers import scaled_specs
 from common.recommendation.startup_boost import boosted
 from common.resources import RESOURCES, ResourceQuantities, in_order, parse_quantities
 
@@ -162,7 +163,7 @@ def _boosted(
     """What admission asks for while the containers start."""
     found = []
     try:
-        for container, want in zip(template.spec.containers, wanted, strict=True):
+        for container, want in zip(scaled_specs(template), wanted, strict=True):
             policy = container_policy(vpa, container.name)
             boost = None
             if not is_off(policy):

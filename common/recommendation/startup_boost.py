@@ -15,6 +15,7 @@ from common.errors import DecodeError
 from common.quantity import ZERO, Quantity
 from common.recommendation.limit_scaling import proportional_limit
 from common.recommendation.policy import ControlledValues, container_policy, controlled_values
+from common.recommendation.scaled_containers import scaled_specs
 from common.recommendation.trail import Change
 from common.resources import CPU, ResourceQuantities, parse_quantities
 
@@ -125,7 +126,7 @@ def written_before_boosts(
         QuantityError: a quantity of a container or of the boost is none.
     """
     written: dict[str, dict[str, Quantity | None]] = {}
-    for now, before in zip(pod.spec.containers, bare.spec.containers, strict=True):
+    for now, before in zip(scaled_specs(pod), scaled_specs(bare), strict=True):
         if now is before:
             continue
         requests: dict[str, Quantity | None] = dict(_requests(now))

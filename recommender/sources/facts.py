@@ -7,6 +7,7 @@ from common.api.autoscaling import ContainerPolicy, VerticalPodAutoscaler
 from common.api.base import QuantityJson
 from common.api.core import Pod
 from common.quantity import Quantity
+from common.recommendation.scaled_containers import scaled_specs
 from common.resources import CPU, MEMORY, parse_quantities
 from recommender.metrics import RequestSource
 from recommender.model.autoscalers import ContainerRule
@@ -54,7 +55,7 @@ def pod_facts(pod: Pod) -> PodFacts:
         uid=pod.metadata.uid,
         labels=pod.metadata.labels or {},
         active=pod.status.phase not in _FINISHED,
-        containers=tuple(container.name for container in pod.spec.containers),
+        containers=tuple(container.name for container in scaled_specs(pod)),
     )
 
 
