@@ -280,6 +280,7 @@ class VpaPass:
                 None if policy is None else policy.eviction_requirements or (),
                 requests=candidate.requests,
                 containers=candidate.processed.containers,
+                policy=self._scaled.vpa.spec.resource_policy,
             ),
         )
 

@@ -42,6 +42,39 @@ async def test_evicts_only_when_all_hold(case: Case) -> None:
     assert await case.uids("memory") == before["memory"]
 
 
+async def test_judges_only_resources_that_it_controls_and_has_a_target_for(case: Case) -> None:
+    """KEP-4831: a resource without a target admits no pod, whether it is requested or not."""
+    memory_alone = {
+        "containerPolicies": [{"containerName": "*", "controlledResources": ["memory"]}]
+    }
+    before = {}
+    for app, requests, required, target in (
+        ("unrequested", {"memory": "1Gi"}, ("Higher", "memory"), {"memory": "512Mi"}),
+        ("untargeted", LARGE, ("Lower", "cpu"), {"memory": "512Mi"}),
+        ("requested", {"cpu": "800m"}, ("Lower", "memory"), {"memory": "512Mi"}),
+    ):
+        await case.deploy(app, requests=requests)
+        before[app] = await case.ready(app)
+        await case.autoscale(
+            app,
+            updatePolicy={
+                "updateMode": "Recreate",
+                "evictionRequirements": [_requirement(*required)],
+            },
+            resourcePolicy=memory_alone,
+            recommenders=BY_HAND,
+        )
+        await case.advise(app, app=target)
+    await case.fits("requested")  # a request that the recommendation adds is a change
+    assert not await case.uids("requested") & before["requested"]
+    await case.world.passes(UPDATER, 6)
+    for app in ("unrequested", "untargeted"):
+        assert await case.uids(app) == before[app]
+    await case.advise("unrequested", app={"memory": "2Gi"})
+    await case.fits("unrequested")
+    assert await case.uids("untargeted") == before["untargeted"]
+
+
 @pytest.mark.parametrize(
     "policy",
     [

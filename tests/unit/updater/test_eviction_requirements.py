@@ -1,8 +1,8 @@
-"""Directions of change without which nothing is evicted: updater.md 8, D14; KEP-4831."""
+"""Directions of change without which nothing is evicted: updater.md 8, D14, D34; KEP-4831."""
 
 import pytest
 
-from common.api.autoscaling import EvictionRequirement
+from common.api.autoscaling import ContainerPolicy, EvictionRequirement, ResourcePolicy
 from common.recommendation.processing import ContainerAmounts
 from common.resources import parse_quantities
 from updater.eviction_requirements import requirements_met
@@ -41,10 +41,39 @@ CASES = {
         [(PRESENT, GROWS), (PRESENT, {"cpu": "50m", "memory": "50Mi"})],
         True,
     ),
-    "a request is missing": ((rule(LOWER, "cpu"),), [({"cpu": "100m"}, GROWS)], True),
-    "a target is missing and counts as zero": (
+    "a request for a targeted resource is missing": (
+        (rule(LOWER, "cpu"),),
+        [({"cpu": "100m"}, GROWS)],
+        True,
+    ),
+    "a request is missing, and its container has no target for it (D34)": (
+        (rule(LOWER, "cpu"),),
+        [({"cpu": "100m"}, {"cpu": "200m"})],
+        False,
+    ),
+    "both requests are missing, and another container's target is too low (D34)": (
+        (rule(HIGHER, "cpu"),),
+        [({}, {}), (PRESENT, {"cpu": "50m"})],
+        False,
+    ),
+    "a resource without a target doesn't fall (D34)": (
         (rule(LOWER, "memory"),),
         [(PRESENT, {"cpu": "200m"})],
+        False,
+    ),
+    "a resource without a target in a pair: the other one decides (D34)": (
+        (rule(LOWER, "cpu", "memory"),),
+        [(PRESENT, {"cpu": "50m"})],
+        True,
+    ),
+    "a resource without a target doesn't fall from a missing request (D34)": (
+        (rule(LOWER, "memory"),),
+        [({"cpu": "100m"}, {"cpu": "50m"})],
+        False,
+    ),
+    "a target of zero falls": (
+        (rule(LOWER, "memory"),),
+        [(PRESENT, {"memory": "0"})],
         True,
     ),
     "unknown change": ((rule("TargetOther", "cpu"),), [(PRESENT, GROWS)], False),
@@ -71,5 +100,38 @@ def test_requirements_met(
             name: ContainerAmounts(name=name, target=parse_quantities(target))
             for name, (_, target) in zip(names, containers, strict=True)
         },
+    )
+    assert met is want
+
+
+# Which policy, and whether a target that only the other resource's change admits is one.
+CPU_ALONE = ContainerPolicy(container_name="app", controlled_resources=("cpu",))
+ANY_CPU_ALONE = ContainerPolicy(container_name="*", controlled_resources=("cpu",))
+NEITHER = ContainerPolicy(container_name="app", controlled_resources=())
+UNSAID = ContainerPolicy(container_name="app")
+OF_ANOTHER = ContainerPolicy(container_name="other", controlled_resources=("cpu",))
+
+
+@pytest.mark.parametrize(
+    ("present", "policies", "want"),
+    [
+        pytest.param(PRESENT, (UNSAID,), True, id="both are controlled"),
+        pytest.param(PRESENT, (OF_ANOTHER,), True, id="a policy of another container"),
+        pytest.param(PRESENT, (CPU_ALONE,), False, id="memory isn't controlled"),
+        pytest.param(PRESENT, (ANY_CPU_ALONE,), False, id="memory isn't controlled anywhere"),
+        pytest.param(PRESENT, (NEITHER,), False, id="nothing is controlled"),
+        pytest.param({"cpu": "200m"}, (UNSAID,), True, id="a request comes"),
+        pytest.param({"cpu": "200m"}, (CPU_ALONE,), False, id="no request comes"),
+    ],
+)
+def test_a_target_left_for_a_resource_that_is_not_controlled_counts_for_nothing(
+    present: dict[str, str], policies: tuple[ContainerPolicy, ...], *, want: bool
+) -> None:
+    """D34: the status keeps such a target until the recommender has read the policy."""
+    met = requirements_met(
+        (rule(HIGHER, "memory"),),
+        requests={"app": parse_quantities(present)},
+        containers={"app": ContainerAmounts(name="app", target=parse_quantities(GROWS))},
+        policy=ResourcePolicy(container_policies=policies),
     )
     assert met is want
