@@ -153,20 +153,22 @@ def judge_too_big(start: WorkloadState, now: WorkloadState) -> Progress:
 
 
 def judge_leaker(start: WorkloadState, now: WorkloadState) -> Progress:
-    """One OOM kill raises the memory target, and a pod with more memory lives."""
+    """One OOM kill raises the memory target, and one eviction brings a pod that lives with it."""
     if (first := _common(start, now)) is not None:
         return first
     if now.oom_kills > 1:
         return _spoiled(f"OOM-killed {now.oom_kills} times")
+    if now.evictions > 1:
+        return _spoiled(f"evicted {now.evictions} times")
     if not now.oom_kills:
         return _waiting("memory grows")
     before = start.request.memory or 0
     if (now.target.memory or 0) <= before:
         return _waiting("OOM-killed; the target must rise")
     raised = all((pod.request.memory or 0) > before for pod in now.pods)
-    if not now.pods or not raised or not now.settled:
+    if not now.pods or not raised or not now.settled or not now.evictions:
         return _waiting("OOM-killed; the target rose, the pod is replaced")
-    return _reached("OOM-killed once, came back with more memory")
+    return _reached("OOM-killed once, evicted once, came back larger")
 
 
 def judge_advice(start: WorkloadState, now: WorkloadState) -> Progress:

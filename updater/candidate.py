@@ -8,12 +8,13 @@ from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
 from common.features import FeatureGates
 from common.quantity import QuantityError
+from common.recommendation.actual import actual_requests
 from common.recommendation.boosts import before_boost
 from common.recommendation.container_resources import wanted_resources
 from common.recommendation.processing import Processed, process
-from common.resources import ResourceQuantities
+from common.resources import MEMORY, ResourceQuantities
 from updater.attempts import PodMemory
-from updater.decision import Decision, Reason, ending, leave
+from updater.decision import Decision, Reason, ending, leave, wait
 from updater.fitting import Fits
 from updater.live_pod import LivePod, resized_at
 from updater.resize import ResizeStatus, resize_status, spec_requests
@@ -24,7 +25,23 @@ from updater.resize_plan import (
     unfinished_restarts,
 )
 from updater.startup_boost import unboosted, with_earlier_cpu
-from updater.update_order import Drift, OomKill, Thresholds, Verdict, judge, quick_ooms
+from updater.unlearnt_ooms import (
+    UnlearntOom,
+    keep_memory,
+    lowered,
+    newest_kills,
+    unlearnt_ooms,
+    without_memory,
+)
+from updater.update_order import (
+    Drift,
+    OomKill,
+    Thresholds,
+    Verdict,
+    judge,
+    needs_memory,
+    quick_ooms,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +53,8 @@ class Candidate:
     requests: Mapping[str, ResourceQuantities]  # present ones, rounding forgiven
     drift: Drift
     verdict: Verdict
-    ooms: tuple[OomKill, ...]
+    ooms: tuple[OomKill, ...]  # quick ones, of containers that need more memory
+    unlearnt: tuple[UnlearntOom, ...] = ()
 
     @property
     def why(self) -> Reason:
@@ -60,7 +78,8 @@ def judge_pod(
 
     ``resized_at`` is the pod's last resize that we know of. It starts the pod's age anew and
     answers earlier OOM kills (D18, D28), unless it is still going on: then it did not
-    succeed yet, and its fallback must not wait for half a day.
+    succeed yet, and its fallback must not wait for half a day. A quick OOM kill counts where
+    the killed container gets more memory (D35).
 
     Source: updater.md 7.
     """
@@ -76,6 +95,12 @@ def judge_pod(
         updated_at=settled,
         spent=memory.spent_ooms if settled is not None else (),
     )
+    if ooms and drift.resource_diff:
+        measured = fits.measured(pod)
+        if isinstance(measured, Decision):
+            return measured
+        amounts, requests = measured.processed.containers, measured.requests
+        ooms = tuple(kill for kill in ooms if needs_memory(kill, amounts, requests=requests))
     started_at = _later(pod.status.start_time, settled)
     verdict = judge(
         drift,
@@ -100,7 +125,22 @@ def judge_pod(
         drift=measured.drift,
         verdict=verdict,
         ooms=ooms,
+        unlearnt=unlearnt_ooms(
+            pod,
+            measured.processed.containers,
+            requests=measured.requests,
+            answered=memory.spent_ooms,
+            now=now,
+        ),
     )
+
+
+def answered_ooms(candidate: Candidate, plan: ResizePlan) -> frozenset[OomKill]:
+    """Return the OOM kills that the resize of a candidate answers (D28, D36)."""
+    changed = (
+        kill for kill in newest_kills(candidate.pod) if (kill.container, MEMORY) in plan.changes
+    )
+    return frozenset((*candidate.ooms, *changed))
 
 
 def oom_threshold(
@@ -127,8 +167,14 @@ def plan_candidate(
     A container whose spec asks for the target already is left out, its limits too: it is the
     kubelet's turn. Its report may be half new and half old for a while, a new memory request
     beside the old limit, and a limit in proportion to that would be the wrong one.
+
+    A container whose OOM kill isn't learnt yet keeps its memory (D36); the rest goes on.
     """
-    pod, containers = candidate.pod, candidate.processed.containers
+    pod, keeps = candidate.pod, lowered(candidate.unlearnt)
+    containers = {
+        name: without_memory(amounts) if name in keeps else amounts
+        for name, amounts in candidate.processed.containers.items()
+    }
     try:
         asked = spec_requests(pod)
         chosen = containers_to_patch(
@@ -142,9 +188,17 @@ def plan_candidate(
             ooms=candidate.ooms,
         )
         wanted = wanted_resources(pod, vpa, candidate.processed, limit_ranges)
-        return plan_resize(pod, wanted, chosen, containers=containers)
+        wanted = keep_memory(wanted, _names(pod), of=keeps)
+        plan = plan_resize(pod, wanted, chosen, containers=containers)
     except QuantityError:  # in the spec, or in an init container: the status was readable
         return leave(Reason.UNREADABLE)
+    if keeps and not plan.changes:
+        return wait(Reason.OOM_NOT_LEARNT_YET, until=min(keeps.values()))
+    return plan
+
+
+def _names(pod: Pod) -> list[str]:
+    return [container.name for container in pod.spec.containers]
 
 
 @dataclass(slots=True)
@@ -175,6 +229,7 @@ def _alike(one: Candidate, other: Candidate) -> bool:
         and one.requests is other.requests
         and one.verdict is other.verdict
         and one.ooms == other.ooms
+        and one.unlearnt == other.unlearnt
     )
 
 
@@ -226,11 +281,14 @@ def plan_unboost(
     *,
     mode: UpdateMode,
     expired: Collection[str],
+    answered: Collection[OomKill],
+    now: datetime,
 ) -> tuple[ResizePlan, tuple[str, ...]] | Decision:
     """The resize that takes back the ``expired`` boosts, and the annotations that go with them.
 
     What is recommended is fitted to the pod as it will be without them, as admission did: under
     a LimitRange for pods the boost of one container would count against the others (A21).
+    A container whose OOM kill isn't learnt yet keeps its memory (D36).
     """
     try:
         bare = before_boost(pod, expired)
@@ -240,7 +298,13 @@ def plan_unboost(
         ended = unboosted(pod, recommended, expired=expired)
         if ended is None:
             return leave(Reason.UNREADABLE)
-        plan = plan_resize(pod, ended.wanted, ended.containers, containers={})
+        wanted = ended.wanted
+        if processed is not None:
+            amounts = processed.containers
+            requests = {name: actual_requests(pod, name) for name in amounts}
+            kills = unlearnt_ooms(pod, amounts, requests=requests, answered=answered, now=now)
+            wanted = keep_memory(wanted, _names(pod), of=lowered(kills))
+        plan = plan_resize(pod, wanted, ended.containers, containers={})
     except QuantityError:
         return leave(Reason.UNREADABLE)
     if not plan.keeps_qos:

@@ -84,6 +84,10 @@ class Reason(Code):
         "admission_not_ready",
         "Admission shows no sign of life: a replacement would stay as is.",
     )
+    OOM_NOT_LEARNT_YET = (
+        "oom_not_learnt_yet",
+        "OOM-killed, and the memory target is not above what killed it: for a day at most.",
+    )
     REPLACEMENT_WOULD_BE_REFUSED = (
         "replacement_would_be_refused",
         "A LimitRange would refuse the pod that follows.",

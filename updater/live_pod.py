@@ -12,6 +12,7 @@ from common.api.base import Wire
 from common.api.core import ContainerState, ContainerStatus, Pod, PodSpec, PodStatus
 from common.api.meta import ObjectMeta, OwnerReference
 from common.api.sharing import Pool
+from updater.update_order import is_oom_kill
 
 # The API server takes the manager's name from the User-Agent, up to the slash.
 MANAGER = "vpa-updater"
@@ -100,8 +101,11 @@ def _kept_status(status: PodStatus) -> PodStatus:
 
 def _kept_container(status: ContainerStatus) -> ContainerStatus:
     ended = None if status.last_state is None else status.last_state.terminated
+    now = None if status.state is None else status.state.terminated
+    killed = now is not None and is_oom_kill(now)
     return ContainerStatus(
         name=status.name,
+        state=ContainerState(terminated=now) if killed else None,
         last_state=None if ended is None else ContainerState(terminated=ended),
         resources=status.resources,
         allocated_resources=status.allocated_resources,

@@ -195,14 +195,40 @@ def quick_ooms(
     return tuple(found)
 
 
+def is_oom_kill(ended: ContainerStateTerminated) -> bool:
+    """Whether the container was killed because its memory ran out."""
+    return ended.reason == "OOMKilled"
+
+
 def _is_quick(ended: ContainerStateTerminated, threshold: timedelta) -> bool:
-    if ended.reason != "OOMKilled":
+    if not is_oom_kill(ended):
         return False
     if ended.started_at is None or ended.finished_at is None:
         # The reference subtracts zero times: without a start the run was endless, otherwise
         # it was none.
         return ended.started_at is not None or ended.finished_at is None
     return ended.finished_at - ended.started_at < threshold
+
+
+def needs_memory(
+    kill: OomKill,
+    containers: Mapping[str, ContainerAmounts],
+    *,
+    requests: Mapping[str, ResourceQuantities],
+) -> bool:
+    """Whether the killed container's memory target is above its request, or adds one.
+
+    Only then does a quick OOM kill bring an update forward. The limit doesn't count: it is the
+    request that an update is sure to change.
+
+    Source: updater.md 13, D35.
+    """
+    amounts = containers.get(kill.container)
+    target = None if amounts is None else amounts.target.get(MEMORY)
+    if target is None:
+        return False
+    request = requests[kill.container].get(MEMORY)
+    return request is None or target > request
 
 
 def _answered(kill: OomKill, updated_at: datetime | None) -> bool:

@@ -13,6 +13,7 @@ from updater.abreast import Begin, act_abreast
 from updater.candidate import (
     Candidate,
     Planner,
+    answered_ooms,
     plan_unboost,
 )
 from updater.daemons import Daemons
@@ -39,6 +40,8 @@ from updater.startup_boost import (
     first_expiry,
     has_startup_boost,
 )
+from updater.unlearnt_ooms import hold_eviction
+from updater.update_order import observed_containers
 from updater.work import Hands, Rules, Work
 
 _IN_PLACE = (UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE)
@@ -68,6 +71,7 @@ class Due:
     why: Reason
     unfinished: Decision | None
     requirements_met: bool
+    unlearnt: Decision | None  # the wait for an OOM kill to be learnt
 
     @property
     def pod(self) -> Pod:
@@ -180,7 +184,13 @@ class VpaPass:
         if decision.action is not Action.RESIZE:
             return decision
         planned = plan_unboost(
-            pod, scaled.vpa, scaled.limit_ranges, mode=scaled.mode, expired=expired
+            pod,
+            scaled.vpa,
+            scaled.limit_ranges,
+            mode=scaled.mode,
+            expired=expired,
+            answered=self._ledger.memory(pod).spent_ooms,
+            now=self._now,
         )
         if isinstance(planned, Decision):
             return planned
@@ -217,7 +227,12 @@ class VpaPass:
 
             async def send() -> None:
                 decision, after = await self._sender.resize(
-                    pod, plan, candidate.why, memory, self._work, ooms=candidate.ooms
+                    pod,
+                    plan,
+                    candidate.why,
+                    memory,
+                    self._work,
+                    ooms=answered_ooms(candidate, plan),
                 )
                 self._ledger.remember(pod, after)
                 settle(pod, decision)
@@ -282,6 +297,7 @@ class VpaPass:
                 containers=candidate.processed.containers,
                 policy=self._scaled.vpa.spec.resource_policy,
             ),
+            hold_eviction(candidate.unlearnt, observed=observed_containers(pod)),
         )
 
     def _evict(self, due: Due) -> Decision | Begin:
@@ -306,7 +322,7 @@ class VpaPass:
         self._settle(pod, decision)
 
     def _decide_eviction(self, due: Due) -> Decision:
-        return decide_eviction(
+        return due.unlearnt or decide_eviction(
             due.why,
             due.pod,
             group=self._work.group(due.pod),

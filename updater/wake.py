@@ -14,7 +14,7 @@ from common.runtime import service
 from updater.resize import ResizeStatus, resize_status
 from updater.settling import is_ready
 from updater.snapshot import acts
-from updater.update_order import OomKill
+from updater.update_order import OomKill, is_oom_kill
 
 V = TypeVar("V", bound=VerticalPodAutoscaler)
 P = TypeVar("P", bound=Pod)
@@ -62,7 +62,7 @@ def _kills(pod: Pod) -> frozenset[OomKill]:
     found = []
     for status in scaled_statuses(pod):
         ended = None if status.last_state is None else status.last_state.terminated
-        if ended is not None and ended.reason == "OOMKilled":
+        if ended is not None and is_oom_kill(ended):
             found.append(OomKill(status.name, ended.finished_at))
     return frozenset(found)
 

@@ -116,6 +116,8 @@ def test_a_pod_whose_boost_was_taken_back_gives_the_updater_nothing_to_do(world:
         world.limits,
         mode=UpdateMode.RECREATE,
         expired=boosted,
+        answered=(),
+        now=NOW,
     )
     for name in boosted:  # a request that the boost added stays for good: no resize removes one
         assume(("requests", CPU) in numbers(world.asked(world.pod))[name])

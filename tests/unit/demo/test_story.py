@@ -142,13 +142,25 @@ CASES = [
     Case(
         id="leaker: killed once, replaced by a larger one",
         chapter="leaker",
-        now=state(LARGE, generation="new", oom_kills=1),
+        now=state(LARGE, generation="new", oom_kills=1, evictions=1),
         want=Verdict.REACHED,
+    ),
+    Case(
+        id="leaker: killed once, and evicted twice",
+        chapter="leaker",
+        now=state(LARGE, generation="new", oom_kills=1, evictions=2),
+        want=Verdict.SPOILED,
+    ),
+    Case(
+        id="leaker: evicted, target not raised",
+        chapter="leaker",
+        now=state(generation="new", oom_kills=1, evictions=1),
+        want=Verdict.WAITING,
     ),
     Case(
         id="leaker: killed twice",
         chapter="leaker",
-        now=state(LARGE, generation="new", oom_kills=2),
+        now=state(LARGE, generation="new", oom_kills=2, evictions=1),
         want=Verdict.SPOILED,
     ),
     Case(id="advice: untouched", chapter="advice", now=state(), want=Verdict.REACHED),

@@ -1,4 +1,4 @@
-"""From a live pod to a candidate: updater.md 7 with D18, D28 and D31."""
+"""From a live pod to a candidate: updater.md 7 with D18, D28, D31, D35 and D36."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -33,6 +33,14 @@ IN_RANGE = recommendation(
     lower={"cpu": "50m", "memory": "50Mi"},
     upper={"cpu": "1", "memory": "1Gi"},
 )
+MORE_MEMORY = recommendation(
+    target={"cpu": "100m", "memory": "200Mi"},
+    lower={"cpu": "50m", "memory": "50Mi"},
+    upper={"cpu": "1", "memory": "1Gi"},
+)
+LESS_MEMORY = recommendation(target={"cpu": "200m", "memory": "60Mi"}, lower={"memory": "50Mi"})
+A_BYTE_MORE = recommendation(target={"cpu": "200m", "memory": "104857601"})
+NO_MEMORY = recommendation(target={"cpu": "200m"})
 OUT_OF_RANGE = recommendation(target={"cpu": "200m"}, lower={"cpu": "150m"}, upper={"cpu": "1"})
 BY_ONE = recommendation(target={"cpu": "101m"}, lower={"cpu": "101m"}, upper={"cpu": "101m"})
 IN_PROGRESS = PodCondition(type="PodResizeInProgress", status="True")
@@ -88,9 +96,45 @@ CASES = [
         want=Reason.OUTSIDE_RANGE,
     ),
     Case(id="a unit beside its range (D31)", recommended=BY_ONE, want=Reason.TOO_SMALL),
-    Case(id="quick OOM", age=HOUR, oomed=True, want=Reason.OOMED_QUICKLY),
+    Case(
+        id="quick OOM, more memory is recommended",
+        recommended=MORE_MEMORY,
+        age=HOUR,
+        oomed=True,
+        want=Reason.OOMED_QUICKLY,
+    ),
+    Case(id="quick OOM, the same memory (D35)", age=HOUR, oomed=True, want=Reason.TOO_YOUNG),
+    Case(
+        id="quick OOM, more memory by rounding alone (D31, D35)",
+        recommended=A_BYTE_MORE,
+        age=HOUR,
+        oomed=True,
+        want=Reason.TOO_YOUNG,
+    ),
+    Case(
+        id="quick OOM, less memory (D35)",
+        recommended=LESS_MEMORY,
+        age=HOUR,
+        oomed=True,
+        want=Reason.TOO_YOUNG,
+    ),
+    Case(
+        id="quick OOM, no memory is recommended (D35)",
+        recommended=NO_MEMORY,
+        age=HOUR,
+        oomed=True,
+        want=Reason.TOO_YOUNG,
+    ),
+    Case(
+        id="quick OOM, out of range otherwise (D35)",
+        recommended=OUT_OF_RANGE,
+        age=HOUR,
+        oomed=True,
+        want=Reason.OUTSIDE_RANGE,
+    ),
     Case(
         id="quick OOM before the last resize (D28)",
+        recommended=MORE_MEMORY,
         age=3 * HOUR,
         oomed=True,
         resized_ago=HOUR,
@@ -98,6 +142,7 @@ CASES = [
     ),
     Case(
         id="quick OOM after the last resize (D28)",
+        recommended=MORE_MEMORY,
         age=4 * HOUR,
         oomed=True,
         resized_ago=3 * HOUR,
@@ -105,6 +150,7 @@ CASES = [
     ),
     Case(
         id="quick OOM, and its resize still goes on",
+        recommended=MORE_MEMORY,
         age=3 * HOUR,
         oomed=True,
         resizing=True,

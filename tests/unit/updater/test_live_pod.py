@@ -4,7 +4,9 @@ import json
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
+from common.api.core import ContainerState, ContainerStateTerminated, ContainerStatus
 from updater.live_pod import LivePod, resized_at
 
 TIME = "2026-01-01T00:00:00Z"
@@ -74,6 +76,19 @@ def test_what_the_updater_reads_stays() -> None:
     assert status.resources is not None
     assert status.allocated_resources == {"cpu": "1"}
     assert resized_at(pod) is not None
+
+
+def test_of_the_present_state_an_oom_kill_alone_stays() -> None:
+    """The state of a container that is being restarted becomes its last state in a moment."""
+    (running,) = served("web-0").status.container_statuses or ()
+    assert running.state is None
+    for reason, kept in (("OOMKilled", True), ("Error", False)):
+        pod = served("web-0")
+        ended = ContainerState(terminated=ContainerStateTerminated(reason=reason))
+        container = ContainerStatus(name="app", state=ended)
+        given = structs.replace(pod.status, container_statuses=(container,))
+        (found,) = structs.replace(pod, status=given).status.container_statuses or ()
+        assert (found.state == ended) is kept
 
 
 def test_that_there_are_annotations_of_others_stays_known() -> None:

@@ -17,6 +17,8 @@ from common.api.autoscaling import UpdateMode
 from common.api.core import (
     Container,
     ContainerResizePolicy,
+    ContainerState,
+    ContainerStateTerminated,
     ContainerStatus,
     PodCondition,
     PodSpec,
@@ -62,6 +64,8 @@ class State:
     # By the spec; what the containers have is OLD.
     asked: Mapping[str, str] = field(default_factory=lambda: TARGET)
     memory: PodMemory = NOTHING
+    has: Mapping[str, str] = field(default_factory=lambda: OLD)  # by the kubelet's report
+    killed_ago: timedelta | None = None  # an OOM kill
 
 
 def pending(reason: str, *, minutes: float = 0) -> PodCondition:
@@ -88,6 +92,17 @@ def stored(failed: Mapping[str, str], *, reported: bool) -> PodMemory:
 def held(reason: Reason, asked: Mapping[str, str] = TARGET) -> PodMemory:
     until = NOW + timedelta(seconds=1)
     return PodMemory(refusal=Refusal(reason=reason, tries=1, until=until, targets=amounts(asked)))
+
+
+def killed(
+    *,
+    hours: float,
+    cpu: str = "100m",
+    memory: str = "512Mi",
+    condition: PodCondition | None = None,
+) -> State:
+    has = {"cpu": cpu, "memory": memory}
+    return State(condition=condition, asked=has, has=has, killed_ago=timedelta(hours=hours))
 
 
 STATES = {
@@ -118,6 +133,17 @@ STATES = {
     "refused: node, less wanted": State(asked=OLD, memory=held(Reason.RESIZE_INFEASIBLE, MORE)),
     "refused: quota, less wanted": State(asked=OLD, memory=held(Reason.QUOTA_EXCEEDED, MORE)),
     "refused for good": State(asked=OLD, memory=held(Reason.RESIZE_REFUSED)),
+}
+
+# 13, D36; in tables with `any` there are none of these
+KILLED = {
+    "OOM-killed, less memory wanted": killed(hours=1),
+    "OOM-killed, less memory wanted, and Infeasible": killed(
+        hours=1, condition=pending("Infeasible")
+    ),
+    "OOM-killed, nothing but less memory wanted": killed(hours=1, cpu="250m"),
+    "OOM-killed a day ago, less memory wanted": killed(hours=24),
+    "OOM-killed an hour ago, more memory wanted": killed(hours=1, memory="128Mi"),
 }
 
 
@@ -205,8 +231,12 @@ def pod(name: str, state: State, budget: Budget) -> LivePod:
         resources=ResourceRequirements(requests=asked),
         resize_policy=(ContainerResizePolicy(resource_name="cpu", restart_policy=policy),),
     )
-    has = asked if asked is None or state is GOOD else OLD
-    status = ContainerStatus(name="app", resources=ResourceRequirements(requests=has))
+    has = asked if asked is None or state is GOOD else state.has
+    status = ContainerStatus(
+        name="app",
+        resources=ResourceRequirements(requests=has),
+        last_state=None if state.killed_ago is None else _oom_killed(NOW - state.killed_ago),
+    )
     return LivePod(
         metadata=LivePodMeta(name=name, namespace="default", uid=f"uid-{name}", generation=1),
         spec=PodSpec(containers=(container,)),
@@ -218,6 +248,11 @@ def pod(name: str, state: State, budget: Budget) -> LivePod:
             container_statuses=(status,),
         ),
     )
+
+
+def _oom_killed(at: datetime) -> ContainerState:
+    ended = ContainerStateTerminated(reason="OOMKilled", started_at=NOW, finished_at=at)
+    return ContainerState(terminated=ended)
 
 
 GOOD = State()  # has what it should have
@@ -242,7 +277,7 @@ def cluster(state: State, budget: Budget, mode: UpdateMode) -> ClusterSnapshot:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 async def test_matrix(case: Case) -> None:
-    state, budget = STATES[case.state], BUDGETS[case.budget]
+    state, budget = (STATES | KILLED)[case.state], BUDGETS[case.budget]
     rules = Rules(
         disruption=DisruptionPolicy(in_place_skips_budget=budget.skip),
         features=FeatureGates(in_place=not case.mode.endswith("gate off")),
@@ -326,7 +361,7 @@ def test_every_answer_is_in_the_table() -> None:
 def test_no_state_and_no_budget_is_forgotten_and_no_cell_is_there_twice() -> None:
     keys = [(case.mode, case.state, case.budget) for case in CASES if case.section != "2.1"]
     assert len(keys) == len(set(keys))
-    assert {case.state for case in CASES} == set(STATES)
+    assert {case.state for case in CASES} == set(STATES) | set(KILLED)
     assert {case.budget for case in CASES} == set(BUDGETS)
     assert {case.mode for case in CASES} == set(MODES)
 

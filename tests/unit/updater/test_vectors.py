@@ -126,7 +126,8 @@ class Judged:
     diff: float
     accepted: bool
     outside: bool = False
-    oom_after: timedelta | None = None  # of c2, which is as recommended
+    oom_after: timedelta | None = None  # of c2
+    memory: str = "10M"  # what is recommended for c2, which has 10M
     policies: tuple[ContainerPolicy, ...] = ()
     observed: str = "c1, c2"
 
@@ -138,13 +139,22 @@ ACCEPTANCE = {
     "old, outside its range": Judged(hours=13, diff=0.25, outside=True, accepted=True),
     "young and drifted": Judged(hours=11, diff=4.0, accepted=False),
     "young, outside its range": Judged(hours=11, diff=0.9, outside=True, accepted=True),
-    "young, quick OOM": Judged(hours=11, diff=0.25, oom_after=QUICK, accepted=True),
+    "young, quick OOM": Judged(hours=11, diff=0.25, oom_after=QUICK, memory="20M", accepted=True),
+    "young, quick OOM, and as much memory (D35)": Judged(
+        hours=11, diff=0.25, oom_after=QUICK, accepted=False
+    ),
+    "young, quick OOM, and less memory (D35)": Judged(
+        hours=11, diff=0.25, oom_after=QUICK, memory="5M", accepted=False
+    ),
     "young, quick OOM, no change": Judged(hours=11, diff=0.0, oom_after=QUICK, accepted=False),
-    "young, late OOM": Judged(hours=11, diff=0.25, oom_after=57 * MINUTE, accepted=False),
+    "young, late OOM": Judged(
+        hours=11, diff=0.25, oom_after=57 * MINUTE, memory="20M", accepted=False
+    ),
     "young, quick OOM of a container that is Off": Judged(
         hours=11,
         diff=0.25,
         oom_after=QUICK,
+        memory="20M",
         policies=(ContainerPolicy(container_name="c2", mode="Off"),),
         accepted=False,
     ),
@@ -152,6 +162,7 @@ ACCEPTANCE = {
         hours=11,
         diff=0.25,
         oom_after=QUICK,
+        memory="20M",
         policies=(
             ContainerPolicy(container_name="c1", mode="Auto"),
             ContainerPolicy(container_name="*", mode="Off"),
@@ -159,14 +170,14 @@ ACCEPTANCE = {
         accepted=False,
     ),
     "young, quick OOM of a container that was not observed": Judged(
-        hours=11, diff=0.25, oom_after=QUICK, observed="c1", accepted=False
+        hours=11, diff=0.25, oom_after=QUICK, memory="20M", observed="c1", accepted=False
     ),
 }
 
 
 @pytest.mark.parametrize("case", ACCEPTANCE.values(), ids=ACCEPTANCE)
 def test_acceptance(case: Judged) -> None:
-    plain = asking("cpu 1", "cpu 0", annotation=case.observed)
+    plain = asking("cpu 1", "memory 10M", annotation=case.observed)
     killed = None
     if case.oom_after is not None:
         started = NOW - 10 * HOUR
@@ -187,6 +198,7 @@ def test_acceptance(case: Judged) -> None:
             recommendation(
                 "c1", target=amounts(target), lower=amounts("cpu 1100m" if case.outside else "")
             ),
+            recommendation("c2", target={"memory": case.memory}),
         ),
     )
     outcome = judge_pod(

@@ -1,0 +1,124 @@
+"""OOM kills that a recommendation doesn't reflect yet, and what they hold back (D36)."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from common.api.core import Pod
+from common.quantity import Quantity
+from common.recommendation.actual import actual_resources
+from common.recommendation.container_resources import WantedResources
+from common.recommendation.processing import ContainerAmounts
+from common.resources import MEMORY, ResourceQuantities, parse_quantities
+from updater.decision import Decision, Reason, ending, wait
+from updater.update_order import OomKill, is_oom_kill
+
+_REMEMBERED = timedelta(days=1)
+_LEARNING = timedelta(minutes=2)  # the recommender's default interval, twice
+
+
+@dataclass(frozen=True, slots=True)
+class UnlearntOom:
+    """The newest OOM kill of a container whose memory target isn't above what killed it."""
+
+    container: str
+    lowers: bool  # the target is below the request
+    until: datetime  # from then on the kill holds nothing back
+
+
+def newest_kills(pod: Pod) -> tuple[OomKill, ...]:
+    """Return the last dated OOM kill of each container that has one."""
+    found = {}
+    for status in pod.status.container_statuses or ():
+        for state in (status.last_state, status.state):  # in the order in which they happened
+            ended = None if state is None else state.terminated
+            if ended is not None and is_oom_kill(ended) and ended.finished_at is not None:
+                found[status.name] = OomKill(status.name, ended.finished_at)
+    return tuple(found.values())
+
+
+def unlearnt_ooms(
+    pod: Pod,
+    containers: Mapping[str, ContainerAmounts],
+    *,
+    requests: Mapping[str, ResourceQuantities],
+    answered: Collection[OomKill],
+    now: datetime,
+) -> tuple[UnlearntOom, ...]:
+    """Return the kills that hold back changes of the pod now.
+
+    A kill is learnt once the memory target is above the amount at which it happened: the
+    container's limit, or its request where it has no limit. A cap (a LimitRange, maxAllowed,
+    or RequestsOnly with the limit) can keep the target below that amount, so no kill counts
+    for longer than a day. One whose container keeps or gains memory counts for two minutes:
+    an eviction would otherwise be followed by a second one when the target moves.
+
+    ``containers`` and ``requests`` are processed targets and present requests, ``answered``
+    the kills after which a resize of ours has changed the memory of their container.
+
+    Raises:
+        QuantityError: a request or a limit is no quantity.
+    """
+    found = []
+    for kill in newest_kills(pod):
+        amounts = containers.get(kill.container)
+        target = None if amounts is None else amounts.target.get(MEMORY)
+        killed_at = _killed_at(pod, kill.container)
+        if target is None or killed_at is None or target > killed_at or kill in answered:
+            continue
+        request = requests[kill.container].get(MEMORY)
+        lowers = request is not None and target < request
+        until = ending(kill.finished_at, _REMEMBERED if lowers else _LEARNING)
+        if until is not None and now < until:
+            found.append(UnlearntOom(kill.container, lowers, until))
+    return tuple(found)
+
+
+def _killed_at(pod: Pod, container: str) -> Quantity | None:
+    """Return the memory that the container may use, else what it requests; None if neither."""
+    resources = actual_resources(pod, container)
+    if resources is None:
+        return None
+    return parse_quantities(resources.limits).get(MEMORY) or parse_quantities(
+        resources.requests
+    ).get(MEMORY)
+
+
+def hold_eviction(
+    unlearnt: Collection[UnlearntOom], *, observed: Collection[str] | None
+) -> Decision | None:
+    """Return the wait of a pod for which a replacement would come too early, if it has to wait.
+
+    ``observed`` are the containers that an eviction changes; None stands for all.
+    """
+    ends = [each.until for each in unlearnt if observed is None or each.container in observed]
+    return wait(Reason.OOM_NOT_LEARNT_YET, until=max(ends)) if ends else None
+
+
+def lowered(unlearnt: Iterable[UnlearntOom]) -> Mapping[str, datetime]:
+    """Return the containers whose memory a resize leaves as it is, and until when."""
+    return {each.container: each.until for each in unlearnt if each.lowers}
+
+
+def keep_memory(
+    wanted: Iterable[WantedResources], names: Iterable[str], *, of: Collection[str]
+) -> tuple[WantedResources, ...]:
+    """Return what is wanted, without the memory of some containers.
+
+    ``names`` are those of all containers of the pod's spec, in the order of ``wanted``.
+    """
+    return tuple(
+        replace(want, requests=_without_memory(want.requests), limits=_without_memory(want.limits))
+        if name in of
+        else want
+        for name, want in zip(names, wanted, strict=True)
+    )
+
+
+def without_memory(amounts: ContainerAmounts) -> ContainerAmounts:
+    """Return the amounts of a container whose memory stays as it is."""
+    return replace(amounts, target=_without_memory(amounts.target))
+
+
+def _without_memory(amounts: ResourceQuantities) -> ResourceQuantities:
+    return {name: value for name, value in amounts.items() if name != MEMORY}
