@@ -170,11 +170,13 @@ def plan_candidate(
 
     A container whose OOM kill isn't learnt yet keeps its memory (D36); the rest goes on.
     """
-    pod, keeps = candidate.pod, lowered(candidate.unlearnt)
-    containers = {
-        name: without_memory(amounts) if name in keeps else amounts
-        for name, amounts in candidate.processed.containers.items()
-    }
+    pod, containers = candidate.pod, candidate.processed.containers
+    keeps = lowered(candidate.unlearnt)
+    if keeps:
+        containers = {
+            name: without_memory(amounts) if name in keeps else amounts
+            for name, amounts in containers.items()
+        }
     try:
         asked = spec_requests(pod)
         chosen = containers_to_patch(

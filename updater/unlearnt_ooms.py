@@ -11,7 +11,7 @@ from common.recommendation.container_resources import WantedResources
 from common.recommendation.processing import ContainerAmounts
 from common.resources import MEMORY, ResourceQuantities, parse_quantities
 from updater.decision import Decision, Reason, ending, wait
-from updater.update_order import OomKill, is_oom_kill
+from updater.update_order import OomKill, is_oom_kill, observed_containers
 
 _REMEMBERED = timedelta(days=1)
 _LEARNING = timedelta(minutes=2)  # the recommender's default interval, twice
@@ -84,13 +84,14 @@ def _killed_at(pod: Pod, container: str) -> Quantity | None:
     ).get(MEMORY)
 
 
-def hold_eviction(
-    unlearnt: Collection[UnlearntOom], *, observed: Collection[str] | None
-) -> Decision | None:
+def hold_eviction(pod: Pod, unlearnt: Collection[UnlearntOom]) -> Decision | None:
     """Return the wait of a pod for which a replacement would come too early, if it has to wait.
 
-    ``observed`` are the containers that an eviction changes; None stands for all.
+    An eviction changes the memory of containers that our webhook has seen, and of no others.
     """
+    if not unlearnt:
+        return None
+    observed = observed_containers(pod)
     ends = [each.until for each in unlearnt if observed is None or each.container in observed]
     return wait(Reason.OOM_NOT_LEARNT_YET, until=max(ends)) if ends else None
 
@@ -107,6 +108,8 @@ def keep_memory(
 
     ``names`` are those of all containers of the pod's spec, in the order of ``wanted``.
     """
+    if not of:
+        return tuple(wanted)
     return tuple(
         replace(want, requests=_without_memory(want.requests), limits=_without_memory(want.limits))
         if name in of

@@ -41,7 +41,6 @@ from updater.startup_boost import (
     has_startup_boost,
 )
 from updater.unlearnt_ooms import hold_eviction
-from updater.update_order import observed_containers
 from updater.work import Hands, Rules, Work
 
 _IN_PLACE = (UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE)
@@ -297,7 +296,7 @@ class VpaPass:
                 containers=candidate.processed.containers,
                 policy=self._scaled.vpa.spec.resource_policy,
             ),
-            hold_eviction(candidate.unlearnt, observed=observed_containers(pod)),
+            hold_eviction(pod, candidate.unlearnt),
         )
 
     def _evict(self, due: Due) -> Decision | Begin:

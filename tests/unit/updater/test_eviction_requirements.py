@@ -1,6 +1,8 @@
 """Directions of change without which nothing is evicted: updater.md 8, D14, D34; KEP-4831."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from common.api.autoscaling import ContainerPolicy, EvictionRequirement, ResourcePolicy
 from common.recommendation.processing import ContainerAmounts
@@ -135,3 +137,45 @@ def test_a_target_left_for_a_resource_that_is_not_controlled_counts_for_nothing(
         policy=ResourcePolicy(container_policies=policies),
     )
     assert met is want
+
+
+AMOUNTS = st.dictionaries(
+    st.sampled_from(["cpu", "memory"]), st.sampled_from(["100", "200", "300"])
+)
+
+
+@given(
+    containers=st.lists(st.tuples(AMOUNTS, AMOUNTS), max_size=3),
+    others=st.lists(AMOUNTS, min_size=3, max_size=3),
+    rules=st.lists(
+        st.builds(
+            rule,
+            st.sampled_from([HIGHER, LOWER, "TargetOther"]),
+            st.sampled_from(["cpu", "memory"]),
+        ),
+        max_size=2,
+    ),
+)
+def test_requests_of_resources_without_a_target_decide_nothing(
+    containers: list[tuple[dict[str, str], dict[str, str]]],
+    others: list[dict[str, str]],
+    rules: list[EvictionRequirement],
+) -> None:
+    """D34: whatever a container requests of what has no target, the answer is the same."""
+
+    def met(requests: list[dict[str, str]]) -> bool:
+        return requirements_met(
+            rules,
+            requests={str(i): parse_quantities(each) for i, each in enumerate(requests)},
+            containers={
+                str(i): ContainerAmounts(name=str(i), target=parse_quantities(target))
+                for i, (_, target) in enumerate(containers)
+            },
+        )
+
+    changed = [
+        {name: value for name, value in requests.items() if name in target}
+        | {name: value for name, value in other.items() if name not in target}
+        for (requests, target), other in zip(containers, others, strict=False)
+    ]
+    assert met(changed) is met([requests for requests, _ in containers])
