@@ -190,17 +190,13 @@ def plan_candidate(
             ooms=candidate.ooms,
         )
         wanted = wanted_resources(pod, vpa, candidate.processed, limit_ranges)
-        wanted = keep_memory(wanted, _names(pod), of=keeps)
+        wanted = keep_memory(pod, wanted, of=keeps)
         plan = plan_resize(pod, wanted, chosen, containers=containers)
     except QuantityError:  # in the spec, or in an init container: the status was readable
         return leave(Reason.UNREADABLE)
     if keeps and not plan.changes:
         return wait(Reason.OOM_NOT_LEARNT_YET, until=min(keeps.values()))
     return plan
-
-
-def _names(pod: Pod) -> list[str]:
-    return [container.name for container in pod.spec.containers]
 
 
 @dataclass(slots=True)
@@ -305,7 +301,7 @@ def plan_unboost(
             amounts = processed.containers
             requests = {name: actual_requests(pod, name) for name in amounts}
             kills = unlearnt_ooms(pod, amounts, requests=requests, answered=answered, now=now)
-            wanted = keep_memory(wanted, _names(pod), of=lowered(kills))
+            wanted = keep_memory(pod, wanted, of=lowered(kills))
         plan = plan_resize(pod, wanted, ended.containers, containers={})
     except QuantityError:
         return leave(Reason.UNREADABLE)

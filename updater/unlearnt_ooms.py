@@ -9,6 +9,7 @@ from common.quantity import Quantity
 from common.recommendation.actual import actual_resources
 from common.recommendation.container_resources import WantedResources
 from common.recommendation.processing import ContainerAmounts
+from common.recommendation.scaled_containers import scaled_specs, scaled_statuses
 from common.resources import MEMORY, ResourceQuantities, parse_quantities
 from updater.decision import Decision, Reason, ending, wait
 from updater.update_order import OomKill, is_oom_kill, observed_containers
@@ -29,7 +30,7 @@ class UnlearntOom:
 def newest_kills(pod: Pod) -> tuple[OomKill, ...]:
     """Return the last dated OOM kill of each container that has one."""
     found = {}
-    for status in pod.status.container_statuses or ():
+    for status in scaled_statuses(pod):
         for state in (status.last_state, status.state):  # in the order in which they happened
             ended = None if state is None else state.terminated
             if ended is not None and is_oom_kill(ended) and ended.finished_at is not None:
@@ -102,19 +103,16 @@ def lowered(unlearnt: Iterable[UnlearntOom]) -> Mapping[str, datetime]:
 
 
 def keep_memory(
-    wanted: Iterable[WantedResources], names: Iterable[str], *, of: Collection[str]
+    pod: Pod, wanted: Iterable[WantedResources], *, of: Collection[str]
 ) -> tuple[WantedResources, ...]:
-    """Return what is wanted, without the memory of some containers.
-
-    ``names`` are those of all containers of the pod's spec, in the order of ``wanted``.
-    """
+    """Return what is wanted for the scaled containers, without the memory of some."""
     if not of:
         return tuple(wanted)
     return tuple(
         replace(want, requests=_without_memory(want.requests), limits=_without_memory(want.limits))
-        if name in of
+        if container.name in of
         else want
-        for name, want in zip(names, wanted, strict=True)
+        for container, want in zip(scaled_specs(pod), wanted, strict=True)
     )
 
 
