@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from common.api.core import Pod
+from common.quantity import Quantity
 from common.target.owners import Controller
 from updater.daemons import Turnout
 from updater.decision import Decision, Reason
@@ -48,6 +49,7 @@ class PodMemory:
     resizing_seen_at: datetime | None = None  # when we first saw the present resize
     unanswered_until: datetime | None = None  # a call may be carried out as late as that
     spent_ooms: frozenset[OomKill] = frozenset()  # that an update of ours answered
+    killed_at: Mapping[OomKill, Quantity] = field(default_factory=dict)  # see unlearnt_ooms
     decision: Decision | None = None  # of the last cycle, so that only changes are told
 
     def shows(self, pod: Pod) -> bool:

@@ -7,12 +7,12 @@ from datetime import datetime, timedelta
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
 from common.features import FeatureGates
-from common.quantity import QuantityError
+from common.quantity import Quantity, QuantityError
 from common.recommendation.actual import actual_requests
 from common.recommendation.boosts import before_boost
 from common.recommendation.container_resources import wanted_resources
 from common.recommendation.processing import Processed, process
-from common.resources import MEMORY, ResourceQuantities
+from common.resources import ResourceQuantities
 from updater.attempts import PodMemory
 from updater.decision import Decision, Reason, ending, leave, wait
 from updater.fitting import Fits
@@ -27,9 +27,9 @@ from updater.resize_plan import (
 from updater.startup_boost import unboosted, with_earlier_cpu
 from updater.unlearnt_ooms import (
     UnlearntOom,
+    amounts_at_kills,
     keep_memory,
     lowered,
-    newest_kills,
     unlearnt_ooms,
     without_memory,
 )
@@ -126,21 +126,18 @@ def judge_pod(
         verdict=verdict,
         ooms=ooms,
         unlearnt=unlearnt_ooms(
-            pod,
             measured.processed.containers,
             requests=measured.requests,
-            answered=memory.spent_ooms,
+            killed_at=amounts_at_kills(pod, memory.killed_at),
             now=now,
         ),
     )
 
 
-def answered_ooms(candidate: Candidate, plan: ResizePlan) -> frozenset[OomKill]:
-    """Return the OOM kills that the resize of a candidate answers (D28, D36)."""
-    changed = (
-        kill for kill in newest_kills(candidate.pod) if (kill.container, MEMORY) in plan.changes
-    )
-    return frozenset((*candidate.ooms, *changed))
+def note_kills(memory: PodMemory, pod: Pod) -> PodMemory:
+    """Remember at how much memory a candidate's containers were killed, whatever they get."""
+    killed_at = amounts_at_kills(pod, memory.killed_at)
+    return memory if killed_at == memory.killed_at else replace(memory, killed_at=killed_at)
 
 
 def oom_threshold(
@@ -279,7 +276,7 @@ def plan_unboost(
     *,
     mode: UpdateMode,
     expired: Collection[str],
-    answered: Collection[OomKill],
+    killed_at: Mapping[OomKill, Quantity],
     now: datetime,
 ) -> tuple[ResizePlan, tuple[str, ...]] | Decision:
     """The resize that takes back the ``expired`` boosts, and the annotations that go with them.
@@ -300,7 +297,8 @@ def plan_unboost(
         if processed is not None:
             amounts = processed.containers
             requests = {name: actual_requests(pod, name) for name in amounts}
-            kills = unlearnt_ooms(pod, amounts, requests=requests, answered=answered, now=now)
+            known = amounts_at_kills(pod, killed_at)
+            kills = unlearnt_ooms(amounts, requests=requests, killed_at=known, now=now)
             wanted = keep_memory(pod, wanted, of=lowered(kills))
         plan = plan_resize(pod, wanted, ended.containers, containers={})
     except QuantityError:

@@ -11,7 +11,14 @@ from common.api.core import Pod
 from common.runtime.pausing import pausing
 from common.target.owners import Controller
 from updater.attempts import PodMemory, Rest
-from updater.candidate import Candidate, is_out, judge_pod, last_resize, note_resizing
+from updater.candidate import (
+    Candidate,
+    is_out,
+    judge_pod,
+    last_resize,
+    note_kills,
+    note_resizing,
+)
 from updater.daemons import Daemons
 from updater.decision import Decision, Reason, wait
 from updater.disruption import ReplicaGroup, groups_of, replica_group
@@ -111,7 +118,7 @@ class Judge:
             if isinstance(judged, Decision):
                 self._leave(pod, judged, memory)
             else:
-                self._ledger.remember(pod, memory)
+                self._ledger.remember(pod, note_kills(memory, pod))
                 candidates.append(judged)
         if len(candidates) > 1:
             candidates.sort(key=lambda candidate: rank(candidate.drift, candidate.pod))

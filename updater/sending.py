@@ -206,7 +206,10 @@ class Sender:
             restarts=plan.restarts,
         )
         return PodMemory(
-            sent=sent, spent_ooms=spent_ooms or memory.spent_ooms, decision=memory.decision
+            sent=sent,
+            spent_ooms=spent_ooms or memory.spent_ooms,
+            killed_at=memory.killed_at,
+            decision=memory.decision,
         )
 
     def _unanswered(self, memory: PodMemory) -> PodMemory:

@@ -38,34 +38,44 @@ def newest_kills(pod: Pod) -> tuple[OomKill, ...]:
     return tuple(found.values())
 
 
-def unlearnt_ooms(
-    pod: Pod,
-    containers: Mapping[str, ContainerAmounts],
-    *,
-    requests: Mapping[str, ResourceQuantities],
-    answered: Collection[OomKill],
-    now: datetime,
-) -> tuple[UnlearntOom, ...]:
-    """Return the kills that hold back changes of the pod now.
+def amounts_at_kills(pod: Pod, known: Mapping[OomKill, Quantity]) -> Mapping[OomKill, Quantity]:
+    """Return the memory at which the newest kills happened, by what is known or what there is now.
 
-    A kill is learnt once the memory target is above the amount at which it happened: the
-    container's limit, or its request where it has no limit. A cap (a LimitRange, maxAllowed,
-    or RequestsOnly with the limit) can keep the target below that amount, so no kill counts
-    for longer than a day. One whose container keeps or gains memory counts for two minutes:
-    an eviction would otherwise be followed by a second one when the target moves.
-
-    ``containers`` and ``requests`` are processed targets and present requests, ``answered``
-    the kills after which a resize of ours has changed the memory of their container.
+    The amount is the container's limit, or its request where it has no limit. To be remembered
+    from the first pass that could change it; a container with neither has no amount.
 
     Raises:
         QuantityError: a request or a limit is no quantity.
     """
+    kills = newest_kills(pod)
+    if all(kill in known for kill in kills) and len(kills) == len(known):
+        return known
+    amounts = {kill: known.get(kill) or _may_use(pod, kill.container) for kill in kills}
+    return {kill: amount for kill, amount in amounts.items() if amount is not None}
+
+
+def unlearnt_ooms(
+    containers: Mapping[str, ContainerAmounts],
+    *,
+    requests: Mapping[str, ResourceQuantities],
+    killed_at: Mapping[OomKill, Quantity],
+    now: datetime,
+) -> tuple[UnlearntOom, ...]:
+    """Return the kills that hold back changes of the pod now.
+
+    A kill is learnt once the memory target is above the amount at which it happened, which
+    ``killed_at`` says. A cap (a LimitRange, maxAllowed, or RequestsOnly with the limit) can keep
+    the target below that amount, so no kill counts for longer than a day. One whose container
+    keeps or gains memory counts for two minutes: an eviction would otherwise be followed by a
+    second one when the target moves.
+
+    ``containers`` and ``requests`` are processed targets and present requests.
+    """
     found = []
-    for kill in newest_kills(pod):
+    for kill, amount in killed_at.items():
         amounts = containers.get(kill.container)
         target = None if amounts is None else amounts.target.get(MEMORY)
-        killed_at = _killed_at(pod, kill.container)
-        if target is None or killed_at is None or target > killed_at or kill in answered:
+        if target is None or target > amount:
             continue
         request = requests[kill.container].get(MEMORY)
         lowers = request is not None and target < request
@@ -75,8 +85,7 @@ def unlearnt_ooms(
     return tuple(found)
 
 
-def _killed_at(pod: Pod, container: str) -> Quantity | None:
-    """Return the memory that the container may use, else what it requests; None if neither."""
+def _may_use(pod: Pod, container: str) -> Quantity | None:
     resources = actual_resources(pod, container)
     if resources is None:
         return None

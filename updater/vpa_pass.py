@@ -13,7 +13,7 @@ from updater.abreast import Begin, act_abreast
 from updater.candidate import (
     Candidate,
     Planner,
-    answered_ooms,
+    note_kills,
     plan_unboost,
 )
 from updater.daemons import Daemons
@@ -188,7 +188,7 @@ class VpaPass:
             scaled.limit_ranges,
             mode=scaled.mode,
             expired=expired,
-            answered=self._ledger.memory(pod).spent_ooms,
+            killed_at=self._ledger.memory(pod).killed_at,
             now=self._now,
         )
         if isinstance(planned, Decision):
@@ -196,7 +196,7 @@ class VpaPass:
         plan, annotations = planned
 
         async def unboost() -> None:
-            memory = self._ledger.memory(pod)
+            memory = note_kills(self._ledger.memory(pod), pod)
             ended = await self._sender.unboost(pod, plan, annotations, memory, self._work)
             self._ledger.settle(pod, *ended)
 
@@ -226,12 +226,7 @@ class VpaPass:
 
             async def send() -> None:
                 decision, after = await self._sender.resize(
-                    pod,
-                    plan,
-                    candidate.why,
-                    memory,
-                    self._work,
-                    ooms=answered_ooms(candidate, plan),
+                    pod, plan, candidate.why, memory, self._work, ooms=candidate.ooms
                 )
                 self._ledger.remember(pod, after)
                 settle(pod, decision)

@@ -116,7 +116,7 @@ def test_a_pod_whose_boost_was_taken_back_gives_the_updater_nothing_to_do(world:
         world.limits,
         mode=UpdateMode.RECREATE,
         expired=boosted,
-        answered=(),
+        killed_at={},
         now=NOW,
     )
     for name in boosted:  # a request that the boost added stays for good: no resize removes one

@@ -358,8 +358,8 @@ async def test_a_container_that_no_eviction_changes_holds_none_back() -> None:
     assert decision.action is Action.EVICT
 
 
-async def test_a_resize_that_gave_memory_answers_the_kill() -> None:
-    """What the container has from then on isn't what it was killed at."""
+async def test_what_a_resize_gave_is_not_what_killed() -> None:
+    """The container was killed at 300Mi, and has had 488Mi since."""
     mode = UpdateMode.IN_PLACE
     killed = live_pod({"app": Killed(ago=2 * MINUTE)})
     decision, operations, attempts = await one_pass(
@@ -377,6 +377,9 @@ async def test_a_resize_that_gave_memory_answers_the_kill() -> None:
     given = cluster(grew, {"app": {"cpu": "100m", "memory": "400Mi"}}, mode=mode)
     decision, _, _ = await one_pass(given, attempts=attempts)
     assert decision.action is Action.RESIZE
+    as_before = cluster(grew, {"app": {"cpu": "100m", "memory": "300Mi"}}, mode=mode)
+    decision, _, _ = await one_pass(as_before, attempts=attempts)
+    assert decision.reason is Reason.OOM_NOT_LEARNT_YET
     decision, _, _ = await one_pass(given)  # by an updater that doesn't remember: after a restart
     assert decision.reason is Reason.OOM_NOT_LEARNT_YET
 
