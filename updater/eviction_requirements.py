@@ -43,7 +43,7 @@ def requirements_met(
     if requirements is None:
         return True
     changes = [
-        _Change(requests.get(name, _NO_REQUESTS), controlled_targets(amounts, policy=policy))
+        _Change(requests.get(name, _NO_REQUESTS), _controlled_targets(amounts, policy=policy))
         for name, amounts in containers.items()
     ]
     if any(change.adds_request for change in changes):
@@ -53,7 +53,7 @@ def requirements_met(
     )
 
 
-def controlled_targets(
+def _controlled_targets(
     amounts: ContainerAmounts, *, policy: ResourcePolicy | None
 ) -> ResourceQuantities:
     """Return the targets of a container for the resources that the VPA controls.
