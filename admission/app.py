@@ -23,6 +23,7 @@ from admission.metrics import Metrics, Outcome, Step
 from admission.pod_reviews import Cluster, LookupFailedError, Match, Policy, Verdict, judge
 from admission.remembered import PatchMemory
 from admission.review import AdmissionRequest, Subject
+from admission.vpa_decoding import BadQuantityError
 from common.errors import DecodeError
 from common.recommendation.trail import Trail
 
@@ -159,6 +160,8 @@ class Webhook:
             else:
                 async with self._one_by_one:  # of many threads each would take its share of time
                     verdict = await asyncio.to_thread(self._verdict, request)
+        except BadQuantityError as error:
+            return review.deny(request, [undecodable(error)], [error.warning]), Outcome.DENIED
         except DecodeError as error:
             return review.deny(request, [undecodable(error)]), Outcome.DENIED
         if verdict.errors:

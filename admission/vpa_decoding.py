@@ -5,11 +5,12 @@ admission.md 8.
 """
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
 
 import msgspec
 
+from admission.field_errors import brief, quoted
 from common.api.autoscaling import (
     ContainerPolicy,
     StartupBoost,
@@ -19,7 +20,7 @@ from common.api.autoscaling import (
 from common.api.base import QuantityJson, Wire
 from common.api.meta import ObjectMeta
 from common.errors import DecodeError
-from common.quantity import Quantity
+from common.quantity import Quantity, QuantityError
 
 LARGEST_VPA = 1024 * 1024  # bytes; etcd stores objects of at most one and a half times this
 
@@ -31,6 +32,42 @@ _PLAIN_QUANTITY = re.compile(
     r"(?!\Z)[+-]?[0-9]{0,100}(?:\.[0-9]{0,100})?(?:[numkMGTPE]|[KMGTPE]i|[eE][+-]?1?[0-9]{1,2})?"
 )
 _PLAIN_NUMBER = 1e15  # larger ones are written with an exponent
+_LONGEST_VALUE = 100  # characters of a bad value in a warning; API servers cut long warnings
+
+_Shape: TypeAlias = "Mapping[str, _Shape] | tuple[_Shape] | None"
+"""Members by name, or the items of a list; None stands for a quantity."""
+_ANY_NAME = "*"
+_AMOUNTS: _Shape = {_ANY_NAME: None}
+_BOOST: _Shape = {"cpu": {"quantity": None}}
+_QUANTITIES: _Shape = {
+    "resourcePolicy": {
+        "containerPolicies": (
+            {
+                "minAllowed": _AMOUNTS,
+                "maxAllowed": _AMOUNTS,
+                "oomBumpUpRatio": None,
+                "oomMinBumpUp": None,
+                "startupBoost": _BOOST,
+            },
+        )
+    },
+    "startupBoost": _BOOST,
+}
+
+
+class BadQuantityError(DecodeError):
+    """A field of a VPA should be a quantity and is none.
+
+    The text is the reference's sentence, which names neither field nor value; ``warning`` names
+    both (X113).
+    """
+
+    def __init__(self, field: str, value: object, problem: str) -> None:
+        super().__init__(problem)
+        shown = quoted(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
+        if len(shown) > _LONGEST_VALUE:
+            shown = f"{shown[:_LONGEST_VALUE]}..."
+        self.warning = brief(f"{field}: {shown} is not a quantity")
 
 
 class _Written(Wire, frozen=True, kw_only=True):
@@ -61,8 +98,19 @@ def decode(raw: bytes) -> VerticalPodAutoscaler:
     quantity that is an object, or a list in place of a map, has to be found.
 
     Raises:
+        BadQuantityError: a quantity is none; of several, and of other trouble, the first of these.
         DecodeError: with a sentence that names the place.
     """
+    try:
+        return _decoded(raw)
+    except DecodeError:
+        bad = _first_bad_quantity(raw)
+        if bad is None:
+            raise
+        raise bad from None
+
+
+def _decoded(raw: bytes) -> VerticalPodAutoscaler:
     try:
         written = _written(raw)
     except RecursionError as error:
@@ -148,8 +196,43 @@ def _check_boost(path: str, boost: StartupBoost) -> None:
 def _check_quantity(path: str, value: QuantityJson) -> None:
     try:
         Quantity.from_json(value)
-    except DecodeError as error:
-        raise DecodeError(f"{path}: {error}") from error
+    except QuantityError as error:
+        raise BadQuantityError(path, value, error.problem) from error
+
+
+def _first_bad_quantity(raw: bytes) -> BadQuantityError | None:
+    """Find the first bad quantity of the document, which ends decoding in the reference.
+
+    Values of a wrong type don't: they are reported only where all quantities are good.
+
+    Source: ``Quantity.UnmarshalJSON`` under ``encoding/json``, which returns its error at once.
+    """
+    try:
+        document = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return None
+    spec = document.get("spec") if isinstance(document, dict) else None
+    for field, value in _quantities("spec", spec, _QUANTITIES):
+        try:
+            Quantity.from_json(value)
+        except QuantityError as error:
+            return BadQuantityError(field, value, error.problem)
+    return None
+
+
+def _quantities(path: str, value: Any, shape: _Shape) -> Iterator[tuple[str, Any]]:
+    """Yield what should be a quantity, with its path, in the order of the document."""
+    if shape is None:
+        yield path, value
+    elif isinstance(shape, tuple):
+        for index, item in enumerate(value if isinstance(value, list) else ()):
+            yield from _quantities(f"{path}[{index}]", item, shape[0])
+    elif isinstance(value, dict):
+        for name, member in value.items():
+            if name in shape:
+                yield from _quantities(f"{path}.{name}", member, shape[name])
+            elif _ANY_NAME in shape:
+                yield from _quantities(f"{path}[{name}]", member, shape[_ANY_NAME])
 
 
 def _check_integer(path: str, number: int | None, most: int) -> None:

@@ -53,15 +53,23 @@ def flag(
     help: str,
     short: str = "",
     env: str = "",
+    alias: str = "",
 ) -> Any:
     """Declare a dataclass field that the flag ``name`` sets.
 
     ``parse`` turns the text into the value and raises ValueError on bad text; with
     :func:`boolean` the flag may stand without a value. ``short`` is a second name (``-v``).
     Where the flag isn't given, the environment variable ``env`` counts, if it is set and
-    not empty.
+    not empty. ``alias`` is another name of the flag; both may be given if they agree.
     """
-    metadata = {"flag": name, "parse": parse, "help": help, "short": short, "env": env}
+    metadata = {
+        "flag": name,
+        "parse": parse,
+        "help": help,
+        "short": short,
+        "env": env,
+        "alias": alias,
+    }
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -149,7 +157,8 @@ def read_flags(
     ``--help`` prints every flag with its default and leaves with exit code 0.
 
     Raises:
-        ConfigError: a flag is unknown, its value can't be parsed, or a value is missing.
+        ConfigError: a flag is unknown, its value can't be parsed, a value is missing, or a flag
+            and its alias have different values.
     """
     parser = _Parser(
         prog=program or None,
@@ -177,6 +186,27 @@ class _Formatter(argparse.HelpFormatter):
         super().__init__(prog, max_help_position=4, width=100)
 
 
+class _Aliased(argparse.Action):
+    """Stores the value of a flag with an alias; the two must not contradict each other."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._given: dict[str, Any] = {}  # by the name that was written
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        self._given[option_string or self.dest] = values
+        if len(set(self._given.values())) > 1:
+            given = " and ".join(f"{name}={show(value)}" for name, value in self._given.items())
+            parser.error(f"{given} are two names of one flag with different values")
+        setattr(namespace, self.dest, values)
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise ConfigError(message)
@@ -185,16 +215,18 @@ class _Parser(argparse.ArgumentParser):
 def _add(
     parser: argparse.ArgumentParser, field: dataclasses.Field[Any], environ: Mapping[str, str]
 ) -> None:
-    name, parse, text, short, env = (
-        field.metadata[key] for key in ("flag", "parse", "help", "short", "env")
+    name, parse, text, short, env, alias = (
+        field.metadata[key] for key in ("flag", "parse", "help", "short", "env", "alias")
     )
     default = field.default
     if env and environ.get(env):
         default = _parsed(parse, f"environment variable {env}")(environ[env])
     bare: dict[str, Any] = {"nargs": "?", "const": True} if parse is boolean else {}
     shown = show(field.default)
+    if alias:
+        bare["action"] = _Aliased
     parser.add_argument(
-        *filter(None, (short, name)),
+        *filter(None, (short, name, alias)),
         dest=field.name,
         type=_parsed(parse, ""),
         default=default,

@@ -134,8 +134,8 @@ def _flag_table(fields: Iterable[Flag], known: set[str] | None) -> str:
 
 
 def _flag_row(field: Flag, known: set[str] | None) -> Row:
-    name, short, env = (field.metadata[key] for key in ("flag", "short", "env"))
-    written = f"`{short}`, `{name}`" if short else f"`{name}`"
+    name, short, env, alias = (field.metadata[key] for key in ("flag", "short", "env", "alias"))
+    written = ", ".join(f"`{one}`" for one in (short, name, alias) if one)
     meaning = field.metadata["help"].replace("<", "&lt;")
     row = (
         written,

@@ -42,6 +42,7 @@ class ApiError(Exception):
         self.details = details
         self.retry_after = retry_after
         self.metadata = metadata
+        self.warnings: tuple[str, ...] = ()  # of webhooks, for the headers of the answer
 
     def status_object(self) -> dict[str, Any]:
         """The body of the answer, a ``v1`` Status with status ``Failure``."""

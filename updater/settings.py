@@ -77,12 +77,14 @@ class Settings(CommonSettings, LeaderElectionSettings):
     )
     in_place_deferred_timeout: timedelta = flag(
         "--in-place-deferred-timeout",
+        alias="--in-place-deferred-resize-timeout",
         default=timedelta(minutes=5),
         parse=duration,
         help="How long a resize may be deferred before mode InPlaceOrRecreate evicts.",
     )
     in_place_in_progress_timeout: timedelta = flag(
         "--in-place-in-progress-timeout",
+        alias="--in-place-resize-timeout",
         default=timedelta(hours=1),
         parse=duration,
         help="How long a resize may be in progress before mode InPlaceOrRecreate evicts.",

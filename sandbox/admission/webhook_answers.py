@@ -112,7 +112,9 @@ def read_answer(webhook: str, reply: Reply, uid: str, *, mutating: bool) -> Answ
     operations = _operations(webhook, response, mutating=mutating)
     warnings = tuple(response.get("warnings") or ())
     if not response.get("allowed"):
-        raise _denied(webhook, response.get("status") or {})
+        denied = _denied(webhook, response.get("status") or {})
+        denied.warnings = warnings
+        raise denied
     return Answer(operations=operations, warnings=warnings)
 
 

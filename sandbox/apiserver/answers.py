@@ -62,9 +62,9 @@ def text_answer(text: str, *, status: int = 200) -> Answer:
 
 def refusal(error: ApiError) -> Answer:
     """The ``Status`` of a refused request."""
-    headers: tuple[tuple[str, str], ...] = ()
+    headers = warning_headers(error.warnings)
     if error.retry_after is not None:
-        headers = (("Retry-After", str(error.retry_after)),)
+        headers.append(("Retry-After", str(error.retry_after)))
     return Answer(
         status=error.code, body=msgspec.json.encode(error.status_object()), headers=headers
     )

@@ -91,6 +91,30 @@ async def _shown(case: Case, app: str) -> Object:
     return pod
 
 
+@pytest.mark.abreast
+async def test_a_bad_quantity_is_refused_in_the_references_words(case: Case) -> None:
+    manifest = (
+        "apiVersion: autoscaling.k8s.io/v1\nkind: VerticalPodAutoscaler\n"
+        "metadata: {name: web}\nspec:\n"
+        "  targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}\n"
+        "  resourcePolicy:\n    containerPolicies:\n"
+        "    - {containerName: app, maxAllowed: {cpu: much}}\n"
+    )
+    path = case.world.kubectl.kubeconfig.with_name("bad-quantity.yaml")
+    path.write_text(manifest)
+    code, printed = await case.world.kubectl.try_(
+        "create", "-f", str(path), namespace=case.namespace
+    )
+    assert code == 1
+    assert (
+        'The VerticalPodAutoscaler "web" is invalid: .: Internal error: '
+        "quantities must match the regular expression "
+        "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'\n"
+    ) in printed
+    field = "spec.resourcePolicy.containerPolicies[0].maxAllowed[cpu]"
+    assert f'Warning: {field}: "much" is not a quantity\n' in printed
+
+
 async def _replaced(case: Case, app: str) -> Object:
     """The pod that takes the place of a Deployment's one pod."""
     await case.world.kubectl("delete", "pod", "--all", namespace=case.namespace)

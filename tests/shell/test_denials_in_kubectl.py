@@ -110,15 +110,28 @@ async def test_every_sentence_is_seen(gates: str, tmp_path: Path) -> None:
     assert (f"Warning: {AUTO}" in said) == (not gates)
 
 
-async def test_a_value_of_another_type_is_refused_with_its_place(tmp_path: Path) -> None:
+async def test_x113_a_bad_quantity_is_refused_in_the_references_words(tmp_path: Path) -> None:
     wrong = container(minAllowed={"requests": {"cpu": "50m"}})
     nothing = container(maxAllowed={"cpu": "much"})
     async with sandbox(tmp_path) as kubectl:
         said = await created(kubectl, tmp_path, vpa("wrong", wrong), vpa("nothing", nothing))
-    (typed,), (unread,) = told(said, "wrong"), told(said, "nothing")
-    assert "Internal error: Expected `int | float | str | null`, got `object`" in typed
-    assert "`$.spec.resourcePolicy.containerPolicies[0].minAllowed[...]`" in typed
-    assert "containerPolicies[0].maxAllowed[cpu]: not a quantity: 'much': quantities must" in unread
+    sentence = (
+        "is invalid: .: Internal error: quantities must match the regular expression "
+        "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+    )
+    for name in ("wrong", "nothing"):
+        assert told(said, name) == [f'VerticalPodAutoscaler.autoscaling.k8s.io "{name}" {sentence}']
+    first = "spec.resourcePolicy.containerPolicies[0]"
+    assert f"Warning: {first}.minAllowed[requests]: {{}} is not a quantity" in said
+    assert f'Warning: {first}.maxAllowed[cpu]: "much" is not a quantity' in said
+
+
+async def test_a_value_of_another_type_is_refused_with_its_place(tmp_path: Path) -> None:
+    async with sandbox(tmp_path) as kubectl:
+        said = await created(kubectl, tmp_path, vpa("wrong", update(minReplicas="two")))
+    (typed,) = told(said, "wrong")
+    assert "Internal error: Expected `int | null`, got `str`" in typed
+    assert "`$.spec.updatePolicy.minReplicas`" in typed
 
 
 async def test_several_broken_rules_are_told_at_once(tmp_path: Path) -> None:

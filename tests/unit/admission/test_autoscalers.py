@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from admission import autoscalers, vpa_decoding
+from admission.vpa_decoding import BadQuantityError
 from common.errors import DecodeError
 from common.features import FeatureGates
 from common.quantity import Quantity
@@ -90,35 +91,6 @@ def test_kep_4831_eviction_requirements_must_be_able_to_hold_together(
         pytest.param(
             {"updatePolicy": {"minReplicas": True}}, "minReplicas", id="a truth for a number"
         ),
-        pytest.param(
-            {
-                "resourcePolicy": {
-                    "containerPolicies": [{"minAllowed": {"requests": {"cpu": "50m"}}}]
-                }
-            },
-            "minAllowed",
-            id="requests below minAllowed",
-        ),
-        pytest.param(
-            {"resourcePolicy": {"containerPolicies": [{"maxAllowed": {"cpu": "much"}}]}},
-            "quantities must match the regular expression",
-            id="a quantity that is none",
-        ),
-        pytest.param(
-            {"resourcePolicy": {"containerPolicies": [{"maxAllowed": {"cpu": ""}}]}},
-            "quantities must match the regular expression",
-            id="an empty quantity",
-        ),
-        pytest.param(
-            {"startupBoost": {"cpu": {"type": "Quantity", "quantity": "x"}}},
-            "quantities must match the regular expression",
-            id="a boost's quantity that is none",
-        ),
-        pytest.param(
-            {"resourcePolicy": {"containerPolicies": [{"maxAllowed": {"cpu": "1e999999999"}}]}},
-            "spec.resourcePolicy.containerPolicies[0].maxAllowed[cpu]: not a quantity",
-            id="a quantity beyond all sense",
-        ),
         pytest.param({"recommenders": {"name": "mine"}}, "recommenders", id="a map for a list"),
         pytest.param(
             {"updatePolicy": {"minReplicas": 2**31}},
@@ -141,6 +113,114 @@ def test_types_are_strict_and_the_sentence_names_the_place(spec: Any, place: str
     with pytest.raises(DecodeError) as caught:
         read(spec)
     assert place in str(caught.value)
+
+
+def policies(*given: dict[str, Any]) -> dict[str, Any]:
+    return {"resourcePolicy": {"containerPolicies": list(given)}}
+
+
+FORMAT = (
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
+SUFFIX = "unable to parse quantity's suffix"
+FIRST = "spec.resourcePolicy.containerPolicies[0]"
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence", "warning"),
+    [
+        pytest.param(
+            policies({"maxAllowed": {"cpu": "much"}}),
+            FORMAT,
+            f'{FIRST}.maxAllowed[cpu]: "much" is not a quantity',
+            id="a text that is none",
+        ),
+        pytest.param(
+            policies({"maxAllowed": {"memory": ""}}),
+            FORMAT,
+            f'{FIRST}.maxAllowed[memory]: "" is not a quantity',
+            id="an empty text",
+        ),
+        pytest.param(
+            policies({"minAllowed": {"memory": "1Kx"}}),
+            FORMAT,
+            f'{FIRST}.minAllowed[memory]: "1Kx" is not a quantity',
+            id="a letter behind a suffix",
+        ),
+        pytest.param(
+            policies({"minAllowed": {"memory": "1kk"}}),
+            SUFFIX,
+            f'{FIRST}.minAllowed[memory]: "1kk" is not a quantity',
+            id="an unknown suffix",
+        ),
+        pytest.param(
+            policies({"minAllowed": {"requests": {"cpu": "50m"}}}),
+            FORMAT,
+            f'{FIRST}.minAllowed[requests]: {{"cpu":"50m"}} is not a quantity',
+            id="a map for a quantity",
+        ),
+        pytest.param(
+            policies({"maxAllowed": {"cpu": True}}),
+            FORMAT,
+            f"{FIRST}.maxAllowed[cpu]: true is not a quantity",
+            id="a truth for a quantity",
+        ),
+        pytest.param(
+            policies({"maxAllowed": {"cpu": "1e999999999"}}),
+            "the quantity is out of range",
+            f'{FIRST}.maxAllowed[cpu]: "1e999999999" is not a quantity',
+            id="a quantity beyond all sense",
+        ),
+        pytest.param(
+            policies({"oomMinBumpUp": "x"}),
+            FORMAT,
+            f'{FIRST}.oomMinBumpUp: "x" is not a quantity',
+            id="a bump of memory",
+        ),
+        pytest.param(
+            {"startupBoost": {"cpu": {"type": "Quantity", "quantity": "x"}}},
+            FORMAT,
+            'spec.startupBoost.cpu.quantity: "x" is not a quantity',
+            id="the boost of a VPA",
+        ),
+        pytest.param(
+            policies({"startupBoost": {"cpu": {"quantity": "x"}}}),
+            FORMAT,
+            f'{FIRST}.startupBoost.cpu.quantity: "x" is not a quantity',
+            id="the boost of a container",
+        ),
+        pytest.param(
+            policies({"oomBumpUpRatio": "x", "minAllowed": {"cpu": "1kk"}}),
+            FORMAT,
+            f'{FIRST}.oomBumpUpRatio: "x" is not a quantity',
+            id="the first of two in the document",
+        ),
+        pytest.param(
+            {"updatePolicy": {"updateMode": 3}, **policies({}, {"minAllowed": {"cpu": "x"}})},
+            FORMAT,
+            'spec.resourcePolicy.containerPolicies[1].minAllowed[cpu]: "x" is not a quantity',
+            id="rather than a value of a wrong type before it",
+        ),
+        pytest.param(
+            {"updatePolicy": {"minReplicas": 2**31}, **policies({"minAllowed": {"cpu": "x"}})},
+            FORMAT,
+            f'{FIRST}.minAllowed[cpu]: "x" is not a quantity',
+            id="rather than an integer that overflows",
+        ),
+        pytest.param(
+            policies({"minAllowed": {"cpu": "x" * 5000}}),
+            FORMAT,
+            f'{FIRST}.minAllowed[cpu]: "{"x" * 99}... is not a quantity',
+            id="a long value is cut in the warning",
+        ),
+    ],
+)
+def test_x113_a_bad_quantity_is_denied_in_the_references_words(
+    spec: Any, sentence: str, warning: str
+) -> None:
+    with pytest.raises(BadQuantityError) as caught:
+        read(spec)
+    assert (str(caught.value), caught.value.warning) == (sentence, warning)
 
 
 @pytest.mark.parametrize(
@@ -230,7 +310,7 @@ def test_the_glance_at_a_quantity_says_what_its_parser_says(value: str | float) 
     if _is_quantity(value):
         read(spec)
     else:
-        with pytest.raises(DecodeError, match=r"containerPolicies\[0\]\.minAllowed\[gpu\]"):
+        with pytest.raises(BadQuantityError):
             read(spec)
 
 

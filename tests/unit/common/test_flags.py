@@ -39,6 +39,9 @@ class Settings:
     address: str = flag(
         "--webhook-address", default="", parse=str, help="Where.", env="WEBHOOK_ADDRESS"
     )
+    patience: timedelta = flag(
+        "--patience", alias="--wait", default=timedelta(0), parse=duration, help="How long."
+    )
 
 
 def read(*argv: str, environ: dict[str, str] | None = None) -> Settings:
@@ -67,6 +70,17 @@ def read(*argv: str, environ: dict[str, str] | None = None) -> Settings:
         pytest.param(["-v=2"], {"verbosity": 2}, id="the short name with an equals sign"),
         pytest.param(["--v=2"], {"verbosity": 2}, id="the short name with two dashes"),
         pytest.param(["--webhook-address=under_score"], {"address": "under_score"}, id="a value"),
+        pytest.param(["--wait=5s"], {"patience": timedelta(seconds=5)}, id="an alias"),
+        pytest.param(
+            ["--patience=60s", "--wait=1m"],
+            {"patience": timedelta(minutes=1)},
+            id="a flag and its alias with the same value",
+        ),
+        pytest.param(
+            ["--wait=5s", "--wait=6s"],
+            {"patience": timedelta(seconds=6)},
+            id="the last one of an alias counts",
+        ),
         pytest.param(
             ["--logtostderr", "--stderrthreshold=0", "--vmodule=a=1", "--log_dir=/tmp"],
             {},
@@ -91,6 +105,11 @@ def test_command_lines(argv: list[str], want: dict[str, Any]) -> None:
         pytest.param(["--port=-1"], "-1", id="a port below zero"),
         pytest.param(["--interval=5"], "5", id="a duration without a unit"),
         pytest.param(["--leader-elect=maybe"], "maybe", id="neither true nor false"),
+        pytest.param(
+            ["--patience=5s", "--wait=6s"],
+            "--patience=5s and --wait=6s are two names of one flag with different values",
+            id="a flag and its alias with different values",
+        ),
     ],
 )
 def test_a_wrong_command_line_is_one_sentence(argv: list[str], word: str) -> None:

@@ -17,6 +17,10 @@ from updater.settings import Settings
         (["--admission-controller-status-lease-timeout=0s"], "must be positive"),
         (["--feature-gates=Nope=true"], "unknown feature gate"),
         (["--vpa-object-namespace=a", "--ignored-vpa-object-namespaces=b"], "exclude each other"),
+        (
+            ["--in-place-deferred-timeout=1m", "--in-place-deferred-resize-timeout=2m"],
+            "--in-place-deferred-timeout=1m0s and --in-place-deferred-resize-timeout=2m0s",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments: list[str], problem: str) -> None:
@@ -49,6 +53,13 @@ def test_the_decisions_get_groups_of_flags() -> None:
     assert rules.timeouts.deferred == timedelta(minutes=1)
     assert rules.timeouts.in_progress == timedelta(minutes=2)
     assert rules.features.in_place
+
+
+def test_the_references_planned_names_of_the_time_outs_are_aliases() -> None:
+    arguments = ["--in-place-deferred-resize-timeout=1m", "--in-place-resize-timeout=2m"]
+    timeouts = read_flags(Settings, arguments).rules.timeouts
+    assert timeouts.deferred == timedelta(minutes=1)
+    assert timeouts.in_progress == timedelta(minutes=2)
 
 
 @pytest.mark.parametrize(
