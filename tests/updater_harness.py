@@ -14,6 +14,7 @@ from common.api.core import Pod
 from common.errors import KubeError
 from common.features import FeatureGates
 from common.patches import Operation
+from common.recommendation.changes import Change, summary
 from common.runtime.clock import Clock
 from common.target.owners import Controller
 from updater.attempts import Attempts
@@ -47,18 +48,28 @@ class Hands:
     evicted: list[str] = field(default_factory=list)
     marked: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
+    blocked: list[tuple[str, Reason, str]] = field(default_factory=list)
+    unblocked: list[tuple[str, Reason]] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     turns: list[tuple[Turn, str]] = field(default_factory=list)
     loses: "Present | None" = None  # sight of the cluster, with the first refused eviction
 
-    async def evict(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None:
+    async def evict(
+        self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason, changes: Sequence[Change]
+    ) -> None:
         self.evicted.append(pod.metadata.name)
         if pod.metadata.name in self.eviction_errors:
             if self.loses is not None:
                 self.loses.fresh = False
             raise self.eviction_errors[pod.metadata.name]
 
-    async def resize(self, pod: Pod, operations: Sequence[Operation], reason: Reason) -> Pod:
+    async def resize(
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        operations: Sequence[Operation],
+        reason: Reason,
+    ) -> Pod:
         self.resized.append(pod.metadata.name)
         if pod.metadata.name in self.resize_errors:
             raise self.resize_errors[pod.metadata.name]
@@ -68,10 +79,25 @@ class Hands:
     async def annotate(self, pod: Pod, operations: Sequence[Operation]) -> None:
         self.marked.append(pod.metadata.name)
 
-    def tell_skipped(self, pod: Pod, reason: Reason) -> None:
-        self.skipped.append(pod.metadata.name)
+    def tell_blocked(
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        reason: Reason,
+        changes: Sequence[Change],
+        *,
+        skipped: bool,
+    ) -> None:
+        self.blocked.append((pod.metadata.name, reason, summary(changes)))
+        if skipped:
+            self.skipped.append(pod.metadata.name)
 
-    def tell_refused(self, pod: Pod, cause: str) -> None:
+    def tell_unblocked(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None:
+        self.unblocked.append((pod.metadata.name, reason))
+
+    def tell_refused(
+        self, pod: Pod, vpa: VerticalPodAutoscaler, cause: str, changes: Sequence[Change]
+    ) -> None:
         self.refused[pod.metadata.name] = cause
 
     def tell_turn(self, vpa: VerticalPodAutoscaler, turn: Turn, cause: str) -> None:

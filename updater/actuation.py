@@ -12,6 +12,7 @@ from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import PODS, VPAS
 from common.kube.events import NORMAL, WARNING, EventRecorder, reference
 from common.patches import Operation
+from common.recommendation.changes import Change, patch_changes, summary
 from updater.decision import Reason
 from updater.outcomes import Turn
 
@@ -31,7 +32,9 @@ class Actuator:
         self._client = client
         self._events = events
 
-    async def evict(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None:
+    async def evict(
+        self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason, changes: Sequence[Change]
+    ) -> None:
         """Evict this very pod through its disruption budget, with its own grace period.
 
         A StatefulSet's next pod has the same name, and a call may take its time (X61).
@@ -41,23 +44,28 @@ class Actuator:
         """
         meta = pod.metadata
         await self._client.evict(meta.namespace, meta.name, uid=meta.uid)
+        sentence = "Pod was evicted by VPA Updater to apply resource recommendation."
         self._events.event(
             reference(PODS, pod.metadata),
             NORMAL,
             "EvictedByVPA",
-            _with(reason, "Pod was evicted by VPA Updater to apply resource recommendation."),
+            _with(reason, sentence, vpa, changes),
         )
+        sentence = f"VPA Updater evicted Pod {meta.name} to apply resource recommendation."
         self._events.event(
             reference(VPAS, vpa.metadata),
             NORMAL,
             "EvictedPod",
-            _with(
-                reason,
-                f"VPA Updater evicted Pod {meta.name} to apply resource recommendation.",
-            ),
+            _with(reason, sentence, vpa, changes),
         )
 
-    async def resize(self, pod: Pod, operations: Sequence[Operation], reason: Reason) -> Pod:
+    async def resize(
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        operations: Sequence[Operation],
+        reason: Reason,
+    ) -> Pod:
         """Resize in place; the pod as it is from then on, of generation 0 if that isn't known.
 
         Raises:
@@ -74,7 +82,12 @@ class Actuator:
             reference(PODS, pod.metadata),
             NORMAL,
             "InPlaceResizedByVPA",
-            _with(reason, "Pod was resized in place by VPA Updater."),
+            _with(
+                reason,
+                "Pod was resized in place by VPA Updater.",
+                vpa,
+                patch_changes(pod, operations),
+            ),
         )
         return resized
 
@@ -95,27 +108,58 @@ class Actuator:
                 extra={"pod": f"{meta.namespace}/{meta.name}", "error": str(error)},
             )
 
-    def tell_skipped(self, pod: Pod, reason: Reason) -> None:
-        """Say that a pod waits for a smaller recommendation."""
-        self._events.event(
-            reference(PODS, pod.metadata),
-            NORMAL,
-            "InPlaceResizeSkipped",
-            _with(
-                reason,
-                "Previously recorded in-place update was infeasible, current recommendation "
-                "is not lower than previous, skipping resize",
-            ),
-        )
+    def tell_blocked(
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        reason: Reason,
+        changes: Sequence[Change],
+        *,
+        skipped: bool,
+    ) -> None:
+        """Report that a pod can't be updated in place, and why.
 
-    def tell_refused(self, pod: Pod, cause: str) -> None:
+        ``skipped`` adds the reference's Event of a pod that waits for a smaller recommendation.
+        """
+        if skipped:
+            self._events.event(
+                reference(PODS, pod.metadata),
+                NORMAL,
+                "InPlaceResizeSkipped",
+                _with(
+                    reason,
+                    "Previously recorded in-place update was infeasible, current recommendation "
+                    "is not lower than previous, skipping resize",
+                    vpa,
+                    changes,
+                ),
+            )
+        text = _with(reason, f"is blocked: {reason.meaning}", vpa, changes)
+        self._tell_both(pod, vpa, WARNING, "InPlaceResizeBlocked", text)
+
+    def tell_unblocked(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None:
+        """Report that what blocked a pod's in-place update is over."""
+        text = _with(reason, "is no longer blocked.", vpa)
+        self._tell_both(pod, vpa, NORMAL, "InPlaceResizeUnblocked", text)
+
+    def _tell_both(
+        self, pod: Pod, vpa: VerticalPodAutoscaler, type: str, name: str, text: str
+    ) -> None:
+        """Send an Event about the pod, and one about its VPA that names the pod."""
+        about = reference(VPAS, vpa.metadata)
+        self._events.event(reference(PODS, pod.metadata), type, name, f"In-place update {text}")
+        self._events.event(about, type, name, f"In-place update of Pod {pod.metadata.name} {text}")
+
+    def tell_refused(
+        self, pod: Pod, vpa: VerticalPodAutoscaler, cause: str, changes: Sequence[Change]
+    ) -> None:
         """Say that a pod is not evicted because the next one could not be created."""
         told = f"Pod is not evicted, a LimitRange would refuse its replacement: {cause}."
         self._events.event(
             reference(PODS, pod.metadata),
             NORMAL,
             "EvictionSkipped",
-            _with(Reason.REPLACEMENT_WOULD_BE_REFUSED, told),
+            _with(Reason.REPLACEMENT_WOULD_BE_REFUSED, told, vpa, changes),
         )
 
     def tell_turn(self, vpa: VerticalPodAutoscaler, turn: Turn, cause: str) -> None:
@@ -127,9 +171,15 @@ class Actuator:
             self._events.event(reference(VPAS, meta), NORMAL, "EvictionsResumed", cause)
         else:
             logger.warning("evictions suspended", extra=told)
-            text = _with(Reason.ACTUATION_SUSPENDED, cause)
+            text = _with(Reason.ACTUATION_SUSPENDED, cause, vpa)
             self._events.event(reference(VPAS, meta), WARNING, "EvictionsSuspended", text)
 
 
-def _with(reason: Reason, sentence: str) -> str:
-    return f"{sentence} [{reason.value}]"
+def _with(
+    reason: Reason, sentence: str, vpa: VerticalPodAutoscaler, changes: Sequence[Change] = ()
+) -> str:
+    """Append what the reference's sentence lacks: the reason code, the VPA, and the change."""
+    about = f"VPA {vpa.metadata.name}"
+    if changes:
+        about += f"; {summary(changes)}"
+    return f"{sentence} [{reason.value}] ({about})"

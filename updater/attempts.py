@@ -28,6 +28,16 @@ class Refusal:
     targets: Targets  # what was asked for
 
 
+@dataclass(frozen=True, slots=True)
+class RefusedCall:
+    """The last refused call about a pod; the same refusal again is no news."""
+
+    call: str  # as it is logged
+    status: int
+    reason: str
+    sentence: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentResize:
     """A resize that the API server took, until the cache shows it."""
@@ -50,6 +60,8 @@ class PodMemory:
     unanswered_until: datetime | None = None  # a call may be carried out as late as that
     spent_ooms: frozenset[OomKill] = frozenset()  # that an update of ours answered
     killed_at: Mapping[OomKill, Quantity] = field(default_factory=dict)  # see unlearnt_ooms
+    blocked: Reason | None = None  # what blocks its in-place update, as was last told
+    refused: RefusedCall | None = None  # as was last logged
     decision: Decision | None = None  # of the last cycle, so that only changes are told
 
     def shows(self, pod: Pod) -> bool:

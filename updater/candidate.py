@@ -10,6 +10,7 @@ from common.features import FeatureGates
 from common.quantity import Quantity, QuantityError
 from common.recommendation.actual import actual_requests
 from common.recommendation.boosts import before_boost
+from common.recommendation.changes import Change, request_changes
 from common.recommendation.container_resources import wanted_resources
 from common.recommendation.processing import Processed, process
 from common.resources import ResourceQuantities
@@ -59,6 +60,12 @@ class Candidate:
     @property
     def why(self) -> Reason:
         return Reason(self.verdict.value)
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """How the pod's requests differ from what is recommended."""
+        targets = {name: amounts.target for name, amounts in self.processed.containers.items()}
+        return request_changes(self.requests, targets)
 
 
 _LEFT = {verdict: leave(Reason(verdict.value)) for verdict in Verdict if not verdict.wants_update}

@@ -1,7 +1,7 @@
 """The pods of one VPA in one pass: which are worth an update, and what their groups may lose."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -23,7 +23,7 @@ from updater.daemons import Daemons
 from updater.decision import Decision, Reason, wait
 from updater.disruption import ReplicaGroup, groups_of, replica_group
 from updater.group_size import UNKNOWN
-from updater.ledger import Ledger
+from updater.ledger import Ledger, Subject
 from updater.live_pod import LivePod
 from updater.resize import ResizeStatus, resize_status, resizing_since, unfinished
 from updater.settling import is_settling
@@ -33,6 +33,9 @@ from updater.work import Rules
 
 _NEW_PODS_ONLY = (UpdateMode.OFF, UpdateMode.INITIAL)
 _SLICE = 500  # pods before other tasks get their turn
+
+NoteBlocked = Callable[[Pod, Decision, PodMemory], PodMemory]
+"""Reports a change of what blocks a pod's in-place update, and returns the memory with it."""
 
 
 class Judge:
@@ -45,9 +48,12 @@ class Judge:
         rules: Rules,
         daemons: Daemons,
         ledger: Ledger,
+        note_blocked: NoteBlocked,
         now: datetime,
     ) -> None:
         self._scaled = scaled
+        self._subject = Subject(scaled.vpa)
+        self._note_blocked = note_blocked
         self._rules = rules
         self._daemons = daemons
         self._ledger = ledger
@@ -104,7 +110,7 @@ class Judge:
         async for pod in pausing(pods, every=_SLICE):
             memory = note_resizing(self._ledger.memory(pod), resize_status(pod), now=self._now)
             if not memory.shows(pod):
-                self._ledger.settle(pod, wait(Reason.RESIZE_SENT), memory)
+                self._ledger.settle(pod, wait(Reason.RESIZE_SENT), memory, self._subject)
                 continue
             judged = judge_pod(
                 pod,
@@ -127,7 +133,11 @@ class Judge:
     def _leave(self, pod: Pod, decision: Decision, memory: PodMemory) -> None:
         if memory.refusal is not None:  # those from now on are not in a row with earlier
             memory = replace(memory, refusal=None)
-        self._ledger.settle(pod, decision, memory)
+        if memory.refused is not None:  # the next one is news
+            memory = replace(memory, refused=None)
+        if memory.blocked is not None:
+            memory = self._note_blocked(pod, decision, memory)
+        self._ledger.settle(pod, decision, memory, self._subject)
         if decision.needs_nothing:
             self._idle[decision] += 1
             until = decision.until

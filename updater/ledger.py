@@ -2,12 +2,15 @@
 
 import functools
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
+from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
+from common.recommendation.changes import summary
 from updater.attempts import NOTHING, Attempts, PodMemory, Rest
+from updater.candidate import Candidate
 from updater.decision import Decision, Reason
 from updater.fitting import Drifts, Fits
 from updater.metrics import PassFigures
@@ -16,13 +19,25 @@ from updater.snapshot import AutoscaledPods, key_of
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a decision about a pod is about: its VPA, and the change if the pod is a candidate."""
+
+    vpa: VerticalPodAutoscaler
+    candidate: Candidate | None = None
+
+
 class Tell(Protocol):
-    """Is told how a pod ended, and of the decision before that one."""
+    """Is told how a pod ended, of the decision before that one, and what both are about."""
 
-    def __call__(self, pod: Pod, decision: Decision, before: Decision | None, /) -> None: ...
+    def __call__(
+        self, pod: Pod, decision: Decision, before: Decision | None, subject: Subject | None, /
+    ) -> None: ...
 
 
-def log_change(pod: Pod, decision: Decision, before: Decision | None) -> None:
+def log_change(
+    pod: Pod, decision: Decision, before: Decision | None, subject: Subject | None = None
+) -> None:
     """Write a line where a pod's decision is another one than before.
 
     That a pod needs nothing, as before, is a line for those who ask for more of them: after a
@@ -33,14 +48,26 @@ def log_change(pod: Pod, decision: Decision, before: Decision | None) -> None:
     quiet = decision.reason is Reason.NO_TURN or (
         decision.needs_nothing and (before is None or before.needs_nothing)
     )
+    level = logging.DEBUG if quiet else logging.INFO
+    if not logger.isEnabledFor(level):
+        return
     extra = {
         "pod": f"{pod.metadata.namespace}/{pod.metadata.name}",
         "decision": decision.action.value,
         "reason": decision.reason.value,
     }
+    if subject is not None:
+        extra |= _about(subject)
     if decision.until is not None:
         extra["until"] = whole_seconds(decision.until)
-    logger.log(logging.DEBUG if quiet else logging.INFO, "pod decided", extra=extra)
+    logger.log(level, "pod decided", extra=extra)
+
+
+def _about(subject: Subject) -> dict[str, str]:
+    meta, candidate = subject.vpa.metadata, subject.candidate
+    changes = "" if candidate is None else summary(candidate.changes)
+    named = {"vpa": f"{meta.namespace}/{meta.name}"}
+    return {**named, "changes": changes} if changes else named
 
 
 def whole_seconds(moment: datetime) -> str:
@@ -105,7 +132,9 @@ class Ledger:
             self.figures.candidates[decision] += count
         return True
 
-    def settle(self, pod: Pod, decision: Decision, memory: PodMemory) -> None:
+    def settle(
+        self, pod: Pod, decision: Decision, memory: PodMemory, subject: Subject | None = None
+    ) -> None:
         """Write down how the pod ended in this pass, and tell it.
 
         That there was no turn for it says nothing about the pod: what was decided before stands.
@@ -119,7 +148,7 @@ class Ledger:
         after = memory if stands else _deciding(memory, decision)
         if after is not self.memory(pod):
             self.remember(pod, after)
-        self._tell(pod, decision, before)
+        self._tell(pod, decision, before, subject)
 
     def attempts(self, living: frozenset[str]) -> Attempts:
         """What to remember of the pods that live."""

@@ -14,10 +14,12 @@ from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
 from common.kube.lease import AdmissionStatus
 from common.patches import Operation
+from common.recommendation.changes import Change
 from common.runtime.clock import Clock
 from updater.attempts import Attempts
 from updater.cycle import Pass
 from updater.decision import Decision, Reason
+from updater.ledger import Subject
 from updater.metrics import Metrics
 from updater.outcomes import Turn
 from updater.sending import Turns
@@ -92,26 +94,48 @@ class IdleHands:
 
     calls: list[Call] = field(default_factory=list)
 
-    async def evict(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None:
+    async def evict(
+        self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason, changes: Sequence[Change]
+    ) -> None:
         """Note an eviction."""
-        self.calls.append(("evict", pod.metadata.uid, key_of(vpa), reason))
+        self.calls.append(("evict", pod.metadata.uid, key_of(vpa), reason, changes))
 
-    async def resize(self, pod: Pod, operations: Sequence[Operation], reason: Reason) -> Pod:
+    async def resize(
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        operations: Sequence[Operation],
+        reason: Reason,
+    ) -> Pod:
         """Note a resize; the pod stays as it is."""
-        self.calls.append(("resize", pod.metadata.uid, operations, reason))
+        self.calls.append(("resize", pod.metadata.uid, key_of(vpa), operations, reason))
         return pod
 
     async def annotate(self, pod: Pod, operations: Sequence[Operation]) -> None:
         """Note a change of annotations."""
         self.calls.append(("annotate", pod.metadata.uid, operations))
 
-    def tell_skipped(self, pod: Pod, reason: Reason) -> None:
+    def tell_blocked(
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        reason: Reason,
+        changes: Sequence[Change],
+        *,
+        skipped: bool,
+    ) -> None:
         """Note what would be told, and tell nobody."""
-        self.calls.append(("tell_skipped", pod.metadata.uid, reason))
+        self.calls.append(("tell_blocked", pod.metadata.uid, key_of(vpa), reason, changes, skipped))
 
-    def tell_refused(self, pod: Pod, cause: str) -> None:
+    def tell_unblocked(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None:
         """Note what would be told, and tell nobody."""
-        self.calls.append(("tell_refused", pod.metadata.uid, cause))
+        self.calls.append(("tell_unblocked", pod.metadata.uid, key_of(vpa), reason))
+
+    def tell_refused(
+        self, pod: Pod, vpa: VerticalPodAutoscaler, cause: str, changes: Sequence[Change]
+    ) -> None:
+        """Note what would be told, and tell nobody."""
+        self.calls.append(("tell_refused", pod.metadata.uid, key_of(vpa), cause, changes))
 
     def tell_turn(self, vpa: VerticalPodAutoscaler, turn: Turn, cause: str) -> None:
         """Note what would be told, and tell nobody."""
@@ -153,7 +177,7 @@ async def rehearse(
     """
     decisions: dict[str, Decision] = {}
 
-    def note(pod: Pod, decision: Decision, _: Decision | None) -> None:
+    def note(pod: Pod, decision: Decision, _: Decision | None, __: Subject | None) -> None:
         decisions[pod.metadata.uid] = decision
 
     rehearsed = Pass(

@@ -2,17 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
 from common.api.core import Pod
 from common.errors import KubeError
+from common.recommendation.changes import Change, patch_changes, summary
 from common.runtime.clock import Clock
 from common.runtime.rate_limit import RateLimiter
 from common.runtime.service import unless_stopped
-from updater.attempts import PodMemory, SentResize
+from updater.attempts import PodMemory, RefusedCall, SentResize
 from updater.decision import Decision, Reason, evict, leave, resize, wait
 from updater.failures import (
     after_refused_eviction,
@@ -84,8 +85,16 @@ class Sender:
         self._calls = asyncio.Semaphore(CALLS_ABREAST)
         self.over = ""
 
-    async def evict(self, pod: Pod, reason: Reason, memory: PodMemory, work: Work) -> Outcome:
-        """Send one eviction; a refused one costs nothing."""
+    async def evict(
+        self,
+        pod: Pod,
+        reason: Reason,
+        memory: PodMemory,
+        work: Work,
+        *,
+        changes: Sequence[Change],
+    ) -> Outcome:
+        """Send one eviction; a refused one costs nothing. ``changes`` are what it is for."""
         missed = partial(
             self._metrics.eviction_failed, work.labels, "EvictionRateLimiterWaitFailed"
         )
@@ -93,10 +102,10 @@ class Sender:
         if held is not None:
             return held, memory
         try:
-            await self._hands.evict(pod, work.scaled.vpa, reason)
+            await self._hands.evict(pod, work.scaled.vpa, reason, changes)
         except KubeError as error:
             self._metrics.eviction_failed(work.labels, "EvictionError")
-            _note_refusal("eviction refused", pod, error, work)
+            memory = _note_refusal("eviction refused", pod, error, work, memory, changes=changes)
             if may_have_happened(error):
                 work.note_eviction(pod, now=self._clock.now())
                 memory = self._unanswered(memory)
@@ -125,12 +134,14 @@ class Sender:
             return held, memory
         try:
             try:
-                resized = await self._hands.resize(pod, plan.operations, reason)
+                vpa = work.scaled.vpa
+                resized = await self._hands.resize(pod, vpa, plan.operations, reason)
             except KubeError as error:
                 mode = work.scaled.mode
                 cause = "Infeasible" if is_infeasible(error, mode=mode) else "Error"
                 self._metrics.resize_failed(work.labels, f"InPlaceUpdate{cause}")
-                _note_refusal("resize refused", pod, error, work)
+                changes = patch_changes(pod, plan.operations)
+                memory = _note_refusal("resize refused", pod, error, work, memory, changes=changes)
                 if plan.restarts and may_have_happened(error):
                     memory = self._unanswered(memory)
                 return after_refused_resize(
@@ -170,11 +181,14 @@ class Sender:
             if plan.changes:
                 try:
                     resized = await self._hands.resize(
-                        pod, plan.operations, Reason.STARTUP_BOOST_OVER
+                        pod, work.scaled.vpa, plan.operations, Reason.STARTUP_BOOST_OVER
                     )
                 except KubeError as error:
                     self._metrics.resize_failed(work.labels, "UnboostError")
-                    _note_refusal("resize refused", pod, error, work)
+                    changes = patch_changes(pod, plan.operations)
+                    memory = _note_refusal(
+                        "resize refused", pod, error, work, memory, changes=changes
+                    )
                     if plan.restarts and may_have_happened(error):
                         memory = self._unanswered(memory)
                     return wait(Reason.UNBOOST_FAILED), memory
@@ -209,6 +223,7 @@ class Sender:
             sent=sent,
             spent_ooms=spent_ooms or memory.spent_ooms,
             killed_at=memory.killed_at,
+            blocked=memory.blocked,
             decision=memory.decision,
         )
 
@@ -274,15 +289,31 @@ class Sender:
         return "" if fresh else "the caches do not follow the API server any more"
 
 
-def _note_refusal(message: str, pod: Pod, error: KubeError, work: Work) -> None:
-    logger.info(
-        message,
-        extra={
-            "pod": f"{pod.metadata.namespace}/{pod.metadata.name}",
-            "status": error.status,
-            "reason": error.reason,
-            "error": str(error),
-        },
-    )
+def _note_refusal(
+    message: str,
+    pod: Pod,
+    error: KubeError,
+    work: Work,
+    memory: PodMemory,
+    *,
+    changes: Sequence[Change],
+) -> PodMemory:
+    """Log a refusal that is another one than the last (X114), and give the budget back."""
+    refused = RefusedCall(message, error.status, error.reason, str(error))
+    if refused != memory.refused:
+        meta, vpa = pod.metadata, work.scaled.vpa.metadata
+        logger.info(
+            message,
+            extra={
+                "pod": f"{meta.namespace}/{meta.name}",
+                "vpa": f"{vpa.namespace}/{vpa.name}",
+                "changes": summary(changes),
+                "status": error.status,
+                "reason": error.reason,
+                "error": str(error),
+            },
+        )
+        memory = replace(memory, refused=refused)
     if not may_have_happened(error):
         work.release(pod)
+    return memory

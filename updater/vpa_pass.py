@@ -8,8 +8,11 @@ from functools import partial
 from common.annotations import boosted_containers
 from common.api.autoscaling import UpdateMode
 from common.api.core import Pod
+from common.recommendation.changes import Change
 from common.runtime.pausing import pausing
 from updater.abreast import Begin, act_abreast
+from updater.attempts import PodMemory
+from updater.blocking import blocked_by
 from updater.candidate import (
     Candidate,
     Planner,
@@ -21,7 +24,7 @@ from updater.decision import Action, Decision, Reason, wait
 from updater.disruption import decide_eviction
 from updater.eviction_requirements import requirements_met
 from updater.judging import Judge
-from updater.ledger import Ledger
+from updater.ledger import Ledger, Subject
 from updater.live_pod import LivePod
 from updater.metrics import Metrics, VpaLabels, size_label
 from updater.probation import Probations
@@ -29,9 +32,10 @@ from updater.replacement import Replacements
 from updater.resize import (
     ResizeDecision,
     decide_resize,
+    resize_status,
 )
 from updater.resize_plan import ResizePlan
-from updater.sending import Sender
+from updater.sending import Outcome, Sender
 from updater.snapshot import AutoscaledPods
 from updater.startup_boost import (
     boost_duration,
@@ -94,8 +98,10 @@ class VpaPass:
             rules=means.rules,
             daemons=means.daemons,
             ledger=means.ledger,
+            note_blocked=self._note_blocked,
             now=means.now,
         )
+        self._subjects: dict[str, Subject] = {}  # of candidates, by UID
         self._live = self._judge.live
         meta = scaled.vpa.metadata
         labels = VpaLabels(size_label(len(self._live)), scaled.mode, meta.name, meta.namespace)
@@ -120,6 +126,8 @@ class VpaPass:
         others = await self._unboost_all()
         if self._judge.acts_on_running_pods:
             candidates = await self._judge.candidates(others)
+            for each in candidates:
+                self._subjects[each.pod.metadata.uid] = Subject(self._scaled.vpa, each)
             if mode in _IN_PLACE:
                 self._due = await self._resize_all(candidates)
             else:
@@ -147,7 +155,11 @@ class VpaPass:
         self._count_done()
 
     def _settle(self, pod: Pod, decision: Decision) -> None:
-        self._ledger.settle(pod, decision, self._ledger.memory(pod))
+        self._settle_as(pod, (decision, self._ledger.memory(pod)))
+
+    def _settle_as(self, pod: Pod, ended: Outcome) -> None:
+        subject = self._subjects.get(pod.metadata.uid) or Subject(self._scaled.vpa)
+        self._ledger.settle(pod, *ended, subject)
 
     # Start-up boosts
 
@@ -198,7 +210,7 @@ class VpaPass:
         async def unboost() -> None:
             memory = note_kills(self._ledger.memory(pod), pod)
             ended = await self._sender.unboost(pod, plan, annotations, memory, self._work)
-            self._ledger.settle(pod, *ended)
+            self._settle_as(pod, ended)
 
         return self._begin(pod, unboost)
 
@@ -220,6 +232,8 @@ class VpaPass:
             pod = candidate.pod
             decided = self._decide_resize(candidate, plan)
             memory = replace(self._ledger.memory(pod), infeasible=decided.infeasible)
+            if decided.decision.action is not Action.RESIZE:
+                memory = self._note_blocked(pod, decided.decision, memory)
             self._ledger.remember(pod, memory)
             if decided.decision.action is not Action.RESIZE:
                 return decided.decision
@@ -228,7 +242,7 @@ class VpaPass:
                 decision, after = await self._sender.resize(
                     pod, plan, candidate.why, memory, self._work, ooms=candidate.ooms
                 )
-                self._ledger.remember(pod, after)
+                self._ledger.remember(pod, self._note_blocked(pod, decision, after))
                 settle(pod, decision)
 
             return self._begin(pod, send)
@@ -248,9 +262,25 @@ class VpaPass:
     def _settle_unresized(self, pod: Pod, decision: Decision) -> None:
         if decision.reason is Reason.INFEASIBLE_CACHED:
             self._metrics.skipped_infeasible(self._work.labels)
-            if self._ledger.memory(pod).decision != decision:
-                self._hands.tell_skipped(pod, decision.reason)
         self._settle(pod, decision)
+
+    def _note_blocked(self, pod: Pod, decision: Decision, memory: PodMemory) -> PodMemory:
+        """Report a change of what blocks the pod's in-place update; what to remember then."""
+        blocked, vpa = blocked_by(decision, resize_status(pod), memory.blocked), self._scaled.vpa
+        if blocked is memory.blocked:
+            return memory
+        if blocked is None:
+            self._hands.tell_unblocked(pod, vpa, decision.reason)
+        else:
+            mode = self._scaled.mode
+            skipped = mode is UpdateMode.IN_PLACE and blocked is Reason.RESIZE_INFEASIBLE
+            self._hands.tell_blocked(pod, vpa, blocked, self._changes(pod), skipped=skipped)
+        return replace(memory, blocked=blocked)
+
+    def _changes(self, pod: Pod) -> tuple[Change, ...]:
+        subject = self._subjects.get(pod.metadata.uid)
+        candidate = None if subject is None else subject.candidate
+        return () if candidate is None else candidate.changes
 
     async def _plans(self, candidates: Iterable[Candidate]) -> list[tuple[Candidate, ResizePlan]]:
         plans, planner = [], Planner(self._scaled.vpa, self._scaled.limit_ranges)
@@ -302,9 +332,10 @@ class VpaPass:
             return decision
 
         async def evict() -> None:
-            memory = self._ledger.memory(pod)
-            ended = await self._sender.evict(pod, decision.reason, memory, self._work)
-            self._ledger.settle(pod, *ended)
+            memory, changes = self._ledger.memory(pod), due.candidate.changes
+            reason, work = decision.reason, self._work
+            ended = await self._sender.evict(pod, reason, memory, work, changes=changes)
+            self._settle_as(pod, ended)
 
         counted = evict if self._probation is None else self._probation.counted(evict)
         return self._begin(pod, counted)
@@ -312,7 +343,8 @@ class VpaPass:
     def _settle_unevicted(self, pod: Pod, decision: Decision) -> None:
         told = self._ledger.memory(pod).decision == decision
         if decision.reason is Reason.REPLACEMENT_WOULD_BE_REFUSED and not told:
-            self._hands.tell_refused(pod, self._replacements.refusal(pod))
+            cause, vpa = self._replacements.refusal(pod), self._scaled.vpa
+            self._hands.tell_refused(pod, vpa, cause, self._changes(pod))
         self._settle(pod, decision)
 
     def _decide_eviction(self, due: Due) -> Decision:

@@ -10,6 +10,7 @@ from common.api.core import Pod
 from common.features import FeatureGates
 from common.patches import Operation
 from common.quantity import ZERO, Quantity
+from common.recommendation.changes import Change
 from common.target.owners import Controller
 from updater.abreast import Begin
 from updater.decision import Reason
@@ -25,15 +26,35 @@ from updater.update_order import Thresholds
 class Hands(Protocol):
     """Carries out decisions, and tells of some; ``actuation.Actuator`` and the fakes of tests."""
 
-    async def evict(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None: ...
+    async def evict(
+        self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason, changes: Sequence[Change]
+    ) -> None: ...
 
-    async def resize(self, pod: Pod, operations: Sequence[Operation], reason: Reason) -> Pod: ...
+    async def resize(
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        operations: Sequence[Operation],
+        reason: Reason,
+    ) -> Pod: ...
 
     async def annotate(self, pod: Pod, operations: Sequence[Operation]) -> None: ...
 
-    def tell_skipped(self, pod: Pod, reason: Reason) -> None: ...
+    def tell_blocked(
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        reason: Reason,
+        changes: Sequence[Change],
+        *,
+        skipped: bool,
+    ) -> None: ...
 
-    def tell_refused(self, pod: Pod, cause: str) -> None: ...
+    def tell_unblocked(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None: ...
+
+    def tell_refused(
+        self, pod: Pod, vpa: VerticalPodAutoscaler, cause: str, changes: Sequence[Change]
+    ) -> None: ...
 
     def tell_turn(self, vpa: VerticalPodAutoscaler, turn: Turn, cause: str) -> None: ...
 

@@ -15,6 +15,7 @@ from common.errors import InvalidError
 from common.features import FeatureGates
 from common.labels import from_label_selector
 from common.patches import Operation
+from common.recommendation.changes import Change
 from common.recommendation.policy import container_policy, is_off
 from common.target.controlling import SelectedVpa, controlling
 from golden_data import Differences, Row, rows
@@ -40,11 +41,19 @@ class RecordingHands:
     calls: list[dict[str, Any]] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
 
-    async def evict(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None:
+    async def evict(
+        self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason, changes: Sequence[Change]
+    ) -> None:
         self.calls.append({"call": "eviction", "pod": pod.metadata.name})
         self.events += ["EvictedByVPA", "EvictedPod"]
 
-    async def resize(self, pod: Pod, operations: Sequence[Operation], reason: Reason) -> Pod:
+    async def resize(
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        operations: Sequence[Operation],
+        reason: Reason,
+    ) -> Pod:
         if self.refuse_resizes:
             self.calls.append({"call": "resize", "fails": True, "pod": pod.metadata.name})
             raise InvalidError("refused", reason="Invalid")
@@ -57,10 +66,24 @@ class RecordingHands:
         patch = msgspec.to_builtins(operations)
         self.calls.append({"call": "patch", "patch": list(patch), "pod": pod.metadata.name})
 
-    def tell_skipped(self, pod: Pod, reason: Reason) -> None:
-        self.events.append("InPlaceResizeSkipped")
+    def tell_blocked(
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        reason: Reason,
+        changes: Sequence[Change],
+        *,
+        skipped: bool,
+    ) -> None:
+        if skipped:
+            self.events.append("InPlaceResizeSkipped")
 
-    def tell_refused(self, pod: Pod, cause: str) -> None:
+    def tell_unblocked(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None:
+        """The reference knows nothing of it."""
+
+    def tell_refused(
+        self, pod: Pod, vpa: VerticalPodAutoscaler, cause: str, changes: Sequence[Change]
+    ) -> None:
         """The reference knows nothing of it."""
 
     def tell_turn(self, vpa: VerticalPodAutoscaler, turn: Turn, cause: str) -> None:

@@ -66,7 +66,7 @@ def test_three_evictions_of_each_vpa_and_one_an_hour_until_the_webhook_patches(
         await town.live(HOUR)
         told = await town.told("EvictionsSuspended")
         assert set(told) == set(SIZES)
-        assert all(text.endswith("[actuation_suspended]") for text in told.values())
+        assert all("[actuation_suspended] (VPA " in text for text in told.values())
         assert all("was not patched" in text for text in told.values())
         await town.live(DAY - HOUR)
         for name in SIZES:

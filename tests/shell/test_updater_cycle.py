@@ -22,7 +22,7 @@ def test_recreate_evicts_within_the_budget_and_says_so() -> None:
         assert shop.calls("eviction") == [201]
         assert shop.calls("resize") == []
         (message,) = await shop.told("EvictedByVPA")
-        assert message.endswith("[outside_range]")
+        assert "[outside_range] (VPA web" in message
         assert len(await shop.told("EvictedPod")) == 1
         assert len(await shop.cpu()) == 3
 
@@ -121,7 +121,7 @@ def test_what_never_fits_is_evicted_where_that_is_allowed(version: str) -> None:
             await shop.settle()
         assert 201 in shop.calls("eviction")
         assert any(
-            message.endswith("[resize_infeasible]") for message in await shop.told("EvictedByVPA")
+            "[resize_infeasible] (VPA web" in message for message in await shop.told("EvictedByVPA")
         )
 
     in_shop(test, version=version)
@@ -143,7 +143,7 @@ def test_a_deferred_resize_waits_five_minutes_before_the_pod_is_evicted() -> Non
             assert elapsed < 1200
         assert elapsed > 300
         messages = await shop.told("EvictedByVPA")
-        assert all(message.endswith("[resize_deferred_too_long]") for message in messages)
+        assert all("[resize_deferred_too_long] (VPA web" in message for message in messages)
 
     in_shop(test)
 
@@ -235,7 +235,8 @@ def test_a_pod_stays_whose_replacement_a_limit_range_would_refuse() -> None:
             (
                 "Pod is not evicted, a LimitRange would refuse its replacement: the cpu request "
                 "of container app would be 100m, its limit 400m, and the LimitRange's "
-                "maxLimitRequestRatio for a Container is 2. [replacement_would_be_refused]"
+                "maxLimitRequestRatio for a Container is 2. [replacement_would_be_refused] "
+                "(VPA web; app cpu 500m -> 100m)"
             )
         ]
 

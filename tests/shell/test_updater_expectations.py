@@ -59,7 +59,7 @@ def test_what_no_node_has_is_no_reason_to_keep_a_pod(version: str) -> None:
             await shop.settle()
         assert 201 in shop.calls("eviction")
         told = await shop.told("EvictedByVPA")
-        assert all(message.endswith("[resize_infeasible]") for message in told)
+        assert all("[resize_infeasible] (VPA web" in message for message in told)
 
     in_shop(test, version=version)
 
@@ -83,6 +83,6 @@ def test_what_a_whole_node_has_is_waited_for_and_then_the_pod_goes(version: str)
             await asyncio.sleep(60)
         assert 201 in shop.calls("eviction")
         told = await shop.told("EvictedByVPA")
-        assert told[0].endswith("[resize_deferred_too_long]")
+        assert "[resize_deferred_too_long] (VPA web" in told[0]
 
     in_shop(test, version=version)

@@ -160,6 +160,6 @@ def test_kubernetes_1_33_refuses_that_and_the_pod_is_replaced_where_that_is_allo
         assert 422 in shop.calls("resize")
         assert shop.calls("eviction") == [201]
         (message,) = await shop.told("EvictedByVPA")
-        assert message.endswith("[resize_refused]")
+        assert "[resize_refused] (VPA web" in message
 
     in_shop(test, version="1.33")

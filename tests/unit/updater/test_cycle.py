@@ -1,6 +1,7 @@
 """One pass with hands that remember: the vectors of updater.md 16, and what may go wrong."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
@@ -17,6 +18,7 @@ from common.errors import (
     TooManyRequestsError,
     UnreachableError,
 )
+from common.recommendation.changes import Change
 from common.runtime.rate_limit import RateLimiter
 from sandbox import virtual_time
 from updater.attempts import Attempts
@@ -277,12 +279,14 @@ class Slow(Hands):
     waiting: int = 0
     most: int = 0
 
-    async def evict(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None:
+    async def evict(
+        self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason, changes: Sequence[Change]
+    ) -> None:
         self.waiting += 1
         self.most = max(self.most, self.waiting)
         await self.answers.wait()
         self.waiting -= 1
-        await Hands.evict(self, pod, vpa, reason)
+        await Hands.evict(self, pod, vpa, reason, changes)
 
 
 async def until_quiet() -> None:

@@ -14,6 +14,7 @@ from common.annotations import boosted_containers
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.core import Pod
 from common.patches import Operation
+from common.recommendation.changes import Change
 from random_cluster import RandomCluster, random_cluster
 from updater.attempts import Attempts
 from updater.decision import Decision, Reason
@@ -30,13 +31,21 @@ class SlowHands(IdleHands):
 
     random: Random = field(default_factory=lambda: Random(0))
 
-    async def evict(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None:
+    async def evict(
+        self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason, changes: Sequence[Change]
+    ) -> None:
         await self.answer()
-        await IdleHands.evict(self, pod, vpa, reason)
+        await IdleHands.evict(self, pod, vpa, reason, changes)
 
-    async def resize(self, pod: Pod, operations: Sequence[Operation], reason: Reason) -> Pod:
+    async def resize(
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        operations: Sequence[Operation],
+        reason: Reason,
+    ) -> Pod:
         await self.answer()
-        resized = await IdleHands.resize(self, pod, operations, reason)
+        resized = await IdleHands.resize(self, pod, vpa, operations, reason)
         meta = structs.replace(resized.metadata, generation=resized.metadata.generation + 1)
         return structs.replace(resized, metadata=meta)
 
