@@ -20,6 +20,7 @@ from admission import autoscalers, review, vpa_decoding
 from admission.autoscalers import VpaVerdict
 from admission.field_errors import undecodable
 from admission.metrics import Metrics, Outcome, Step
+from admission.patch_log import log_patched
 from admission.pod_reviews import Cluster, LookupFailedError, Match, Policy, Verdict, judge
 from admission.remembered import PatchMemory
 from admission.review import AdmissionRequest, Subject
@@ -145,6 +146,7 @@ class Webhook:
             logger.warning(verdict.problem, extra=_named(request) | told)
         if verdict.outcome is not Outcome.PATCHED:
             return review.allow(request.uid), verdict.outcome
+        log_patched(request, verdict)
         return self._allowed(request, verdict.patches), verdict.outcome
 
     async def judge(self, request: AdmissionRequest, trail: Trail | None = None) -> Verdict:

@@ -5,6 +5,7 @@ Source: k8s.io/api/admission/v1; admission.md 2 and kubernetes-resize.md 6.
 
 import enum
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -57,6 +58,7 @@ class AdmissionRequest(Wire, frozen=True, kw_only=True):
     operation: str = ""
     object: msgspec.Raw = _ABSENT
     old_object: msgspec.Raw = _ABSENT
+    dry_run: Any = None  # true, false or missing; anything else is as good as missing
 
     @property
     def subject(self) -> Subject:

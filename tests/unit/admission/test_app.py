@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,6 +39,46 @@ async def test_a_pod_with_a_vpa_is_patched_and_counted() -> None:
     } in response["patch"]
     assert harness.counted("Pod", "patched") == 1
     assert [meta.namespace for meta in harness.cluster.asked] == ["shop"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        pytest.param({}, {"pod": "shop/web-%"}, id="a name that is still to be made"),
+        pytest.param({"name": "web-0"}, {"pod": "shop/web-0"}, id="a name"),
+        pytest.param({"dryRun": True}, {"pod": "shop/web-%", "dry_run": True}, id="a dry run"),
+        pytest.param({"dryRun": False}, {"pod": "shop/web-%"}, id="no dry run"),
+        pytest.param({"dryRun": "yes"}, {"pod": "shop/web-%"}, id="a dry run that is no truth"),
+    ],
+)
+async def test_x114_each_patched_pod_is_one_line(
+    asked: dict[str, Any], told: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    harness = Harness(FakeCluster(Match(WEB)))
+    with caplog.at_level(logging.INFO):
+        await harness.review(pod_request(POD, namespace="shop") | asked)
+    (line,) = caplog.records
+    assert line.message == "pod patched"
+    own = {"pod", "vpa", "changes", "dry_run"} & vars(line).keys()
+    changed = {"vpa": "shop/web", "changes": "app cpu 1 -> 250m"}
+    assert {name: vars(line)[name] for name in own} == told | changed
+
+
+async def test_x114_a_strange_name_costs_no_patch(caplog: pytest.LogCaptureFixture) -> None:
+    strange = POD | {"metadata": {"generateName": 7}}
+    with caplog.at_level(logging.INFO):
+        response = await Harness(FakeCluster(Match(WEB))).review(pod_request(strange))
+    assert "patch" in response
+    (line,) = caplog.records
+    assert vars(line)["pod"] == "default/7%"
+
+
+async def test_x114_a_pod_that_passes_unchanged_is_no_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO):
+        await Harness(FakeCluster()).review(pod_request(POD))
+    assert caplog.records == []
 
 
 @pytest.mark.parametrize(
