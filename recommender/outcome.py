@@ -40,6 +40,7 @@ class Circumstances:
     """What else than usage a status depends on."""
 
     resolution: Resolution
+    controlled_by: str = ""  # another VPA
     pods: int  # that the VPA's selector matches
     fetching: bool  # some of its history is still being loaded
     now: datetime
@@ -89,6 +90,7 @@ def outcome(
         recommendation=recommendation,
         pods=circumstances.pods,
         unsupported=resolution.message,
+        controlled_by=circumstances.controlled_by,
         low_confidence=any(
             confidence < 1 for one in estimated for confidence in one.confidence.values()
         ),

@@ -196,6 +196,7 @@ class Publisher:
         grounds = Grounds(
             version=loaded.vpa.metadata.resource_version,
             unsupported=loaded.resolution.message,
+            controlled_by=loaded.controlled_by,
             groups=found.groups[key],
             has_pods=pods > 0,
             is_sure=found.is_sure(key),
@@ -274,6 +275,7 @@ class Publisher:
         key = vpa_key(loaded.vpa)
         return Circumstances(
             resolution=loaded.resolution,
+            controlled_by=loaded.controlled_by,
             pods=self._usage.pod_count(key),
             fetching=self._fetching(key),
             now=now,

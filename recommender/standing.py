@@ -17,6 +17,7 @@ class Grounds:
 
     version: str  # of the VPA in the API server; without one it may be any
     unsupported: str
+    controlled_by: str
     groups: Sequence[Group]
     has_pods: bool
     is_sure: bool  # there is enough history
@@ -32,6 +33,7 @@ class Grounds:
             and self.has_pods == then.has_pods
             and self.is_sure == then.is_sure
             and self.unsupported == then.unsupported
+            and self.controlled_by == then.controlled_by
             and self.targets == then.targets
         )
 

@@ -32,6 +32,7 @@ class ConditionType(enum.StrEnum):
 
     CONFIG_DEPRECATED = "ConfigDeprecated"  # of old versions: always taken away
     CONFIG_UNSUPPORTED = "ConfigUnsupported"
+    CONTROLLED_BY_ANOTHER = "ControlledByAnotherVPA"
     FETCHING_HISTORY = "FetchingHistory"
     LOW_CONFIDENCE = "LowConfidence"
     NO_PODS_MATCHED = "NoPodsMatched"
@@ -45,6 +46,11 @@ LATEST = timedelta(minutes=10)
 
 _NO_PODS = "No pods match this VPA object"
 _LOW_CONFIDENCE = "Less than one confidence interval of usage is known"
+_OLDER_VPA = "OlderVPA"
+_CONTROLLED = (
+    "VPA {name} has the same target and controls all its pods, because it is older or, of the "
+    "same age, comes first by name; delete one of the two, or set update mode Off in VPA {name}"
+)
 _HISTORY = "History is still being loaded"
 
 
@@ -106,6 +112,7 @@ class Findings:
     recommendation: tuple[ContainerAmounts, ...]
     pods: int  # that its selector matches
     unsupported: str = ""
+    controlled_by: str = ""  # the name of the VPA that controls the target's pods instead
     low_confidence: bool = False
     fetching_history: bool = False
 
@@ -240,6 +247,9 @@ def _set(findings: Findings) -> Iterable[_Condition]:
         yield ConditionType.NO_PODS_MATCHED, "True", no_pods, _NO_PODS
     if findings.unsupported:
         yield ConditionType.CONFIG_UNSUPPORTED, "True", "", findings.unsupported
+    if findings.controlled_by:
+        told = _CONTROLLED.format(name=findings.controlled_by)
+        yield ConditionType.CONTROLLED_BY_ANOTHER, "True", _OLDER_VPA, told
     if findings.low_confidence and findings.recommendation:
         yield ConditionType.LOW_CONFIDENCE, "True", "", _LOW_CONFIDENCE
     if findings.fetching_history:

@@ -127,7 +127,7 @@ class Actuator:
                 NORMAL,
                 "InPlaceResizeSkipped",
                 _with(
-                    reason,
+                    Reason.INFEASIBLE_CACHED,
                     "Previously recorded in-place update was infeasible, current recommendation "
                     "is not lower than previous, skipping resize",
                     vpa,

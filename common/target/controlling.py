@@ -47,9 +47,10 @@ def controlling(
         and candidate.vpa.metadata.namespace == pod_meta.namespace
         and candidate.selector.matches(pod_meta.labels)
     )
-    return min(matching, key=_age_and_name, default=None)
+    return min(matching, key=lambda candidate: precedence(candidate.vpa), default=None)
 
 
-def _age_and_name(candidate: SelectedVpa) -> tuple[datetime, str]:
-    meta = candidate.vpa.metadata
+def precedence(vpa: VerticalPodAutoscaler) -> tuple[datetime, str]:
+    """Return the sort key by which the first of several VPAs of one target controls its pods."""
+    meta = vpa.metadata
     return (meta.creation_timestamp or _ZERO_TIME, meta.name)

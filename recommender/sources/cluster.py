@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from msgspec import structs
@@ -19,6 +19,7 @@ from common.target.owners import Controller
 from recommender.metrics import Metrics
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.usage import Usage
+from recommender.rivals import Rivals
 from recommender.sources.facts import (
     container_rules,
     is_ours,
@@ -97,6 +98,7 @@ class LoadedVpa:
 
     vpa: VerticalPodAutoscaler
     resolution: Resolution
+    controlled_by: str = ""  # the VPA that controls the target's pods instead; empty: none
 
     def __eq__(self, other: object) -> bool:
         """Whether it is the very same version of the VPA, with the same outcome."""
@@ -143,14 +145,16 @@ class VpaLoader:
 
         Sorted by key, so that every cycle goes through them in the same order.
         """
+        known = tuple(vpas)
         ours = sorted(
             (
                 vpa
-                for vpa in vpas
+                for vpa in known
                 if is_ours(vpa, recommender=self._recommender, ignored=self._ignored)
             ),
             key=vpa_key,
         )
+        controlled = await self._controlled(known)
         found: dict[VpaKey, LoadedVpa] = {}
 
         async def load_one(item: tuple[int, VerticalPodAutoscaler]) -> None:
@@ -158,7 +162,9 @@ class VpaLoader:
             if number % _RESOLVED == _RESOLVED - 1:
                 await asyncio.sleep(0)
             resolution = await self._resolve(vpa)
-            found[vpa_key(vpa)] = LoadedVpa(vpa=vpa, resolution=resolution)
+            key = vpa_key(vpa)
+            by = controlled.get(key, "")
+            found[key] = LoadedVpa(vpa=vpa, resolution=resolution, controlled_by=by)
 
         await spread(enumerate(ours), load_one, workers=self._workers)
         for key in [key for key in self._usage.autoscalers if key not in found]:
@@ -172,6 +178,16 @@ class VpaLoader:
             await asyncio.sleep(0)
         self._loaded = loaded
         return loaded
+
+    @staticmethod
+    async def _controlled(vpas: Sequence[VerticalPodAutoscaler]) -> dict[VpaKey, str]:
+        """Find the VPAs whose pods another one controls, whichever recommender that one has."""
+        rivals = Rivals()
+        for part in sliced(vpas, _SLICE):
+            for vpa in part:
+                rivals.add(vpa)
+            await asyncio.sleep(0)
+        return rivals.controlled()
 
     def why_not(self, vpa: VerticalPodAutoscaler) -> str:
         """Why a VPA of the cluster was not loaded."""

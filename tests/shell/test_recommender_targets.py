@@ -107,3 +107,25 @@ async def test_a_target_that_cannot_be_asked_for_yet_wipes_nothing(trouble: Repl
             "RecommendationProvided": "",
         }
         assert found["conditions"][1]["lastTransitionTime"] == "2026-01-01T00:00:00Z"
+
+
+async def test_x115_a_vpa_names_the_older_one_of_its_target_until_that_is_gone() -> None:
+    older = vpa("older", targetRef={"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"})
+    older["spec"]["recommenders"] = [{"name": "somebody-else"}]
+    younger = vpa()
+    for hours, made in ((10, older), (11, younger)):
+        made["metadata"]["creationTimestamp"] = f"2026-01-02T{hours}:00:00Z"
+    async with FakeApi() as api:
+        prepare(api, verticalpodautoscalers=[older, younger])
+        async with running(api) as process:
+            await process.cycle()
+            assert "VPA older has the same target" in conditions(api)["ControlledByAnotherVPA"]
+            assert target(api) == {"cpu": "126m", "memory": "250Mi"}
+            (body,) = (each for each in written(api)["conditions"] if each.get("reason"))
+            assert (body["status"], body["reason"]) == ("True", "OlderVPA")
+            feed = WatchProtocol(VerticalPodAutoscaler, resource_version="10").feed
+            gone = older | {"metadata": older["metadata"] | {"resourceVersion": "11"}}
+            process.followed.vpas._apply(next(feed(watch_line("DELETED", gone))))
+            process.clock.forward(timedelta(minutes=1))
+            await process.cycle()
+            assert "ControlledByAnotherVPA" not in conditions(api)

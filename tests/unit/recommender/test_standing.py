@@ -14,6 +14,7 @@ from recommender.status import NOTICED
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 WEB = Group(vpa=VpaKey("shop", "web"), container="app", rows=(0,), has_pods=True)
 GROUNDS = Grounds(
+    controlled_by="",
     version="7",
     unsupported="",
     groups=(WEB,),
@@ -41,6 +42,7 @@ def bounds(*amounts: int) -> Grounds:
         pytest.param(GROUNDS, True, id="nothing is new"),
         pytest.param(replace(GROUNDS, version="8"), False, id="another version of the VPA"),
         pytest.param(replace(GROUNDS, unsupported="why"), False, id="its target can't be used"),
+        pytest.param(replace(GROUNDS, controlled_by="old"), False, id="an older VPA has come"),
         pytest.param(replace(GROUNDS, groups=(WEB, WEB)), False, id="another container"),
         pytest.param(replace(GROUNDS, has_pods=False), False, id="no pods any more"),
         pytest.param(replace(GROUNDS, is_sure=False), False, id="less history"),

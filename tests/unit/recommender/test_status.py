@@ -89,6 +89,11 @@ def with_conditions(*conditions: VpaCondition) -> VerticalPodAutoscaler:
             {"RecommendationProvided": "False"},
             id="no confidence needed where nothing is published",
         ),
+        pytest.param(
+            Findings(recommendation=SOMETHING, pods=1, controlled_by="old"),
+            {"ControlledByAnotherVPA": "True", "RecommendationProvided": "True"},
+            id="another VPA controls the pods",
+        ),
     ],
 )
 def test_conditions(findings: Findings, want: dict[str, str]) -> None:
@@ -120,6 +125,24 @@ def test_the_time_of_a_condition_changes_with_its_status(
     want = before.last_transition_time if kept else NOW.replace(microsecond=0)
     assert after.last_transition_time == want
     assert after.message == ""
+
+
+def test_x115_the_condition_names_the_vpa_that_controls_the_pods_and_goes() -> None:
+    findings = Findings(recommendation=SOMETHING, pods=1, controlled_by="old")
+    status = next_status(vpa(), findings, NOW)
+    (found, _) = status.conditions or ()
+    assert (found.type, found.status, found.reason) == (
+        "ControlledByAnotherVPA",
+        "True",
+        "OlderVPA",
+    )
+    assert found.message == (
+        "VPA old has the same target and controls all its pods, because it is older or, of the "
+        "same age, comes first by name; delete one of the two, or set update mode Off in VPA old"
+    )
+    before = msgspec.structs.replace(vpa(), status=status)
+    after = next_status(before, Findings(recommendation=SOMETHING, pods=1), NOW)
+    assert [one.type for one in after.conditions or ()] == ["RecommendationProvided"]
 
 
 def test_conditions_of_others_stay_and_outdated_ones_go() -> None:
