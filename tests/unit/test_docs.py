@@ -240,6 +240,15 @@ SHOWN_IN = {
     ),
     "X89": ("tests/shell/test_odd_pods.py", "its controller is being deleted"),
     "X90": ("tests/unit/updater/test_daemons.py", "with_two_out_already_one_of_six_may_go"),
+    "X113": (
+        "tests/unit/admission/test_autoscalers.py",
+        "test_x113_a_bad_quantity_is_denied_in_the_references_words",
+    ),
+    "X114": ("tests/shell/test_updater_events.py", "test_x114_a_deferred_resize_is_reported_once"),
+    "X115": (
+        "tests/shell/test_recommender_targets.py",
+        "test_x115_a_vpa_names_the_older_one_of_its_target_until_that_is_gone",
+    ),
     "X38": (CYCLE, "test_thirty_two_calls_wait_for_the_api_server_at_a_time"),
 }
 
