@@ -63,9 +63,9 @@ In each pass the updater decides about each pod that a VPA controls: `evict`, `r
 should change, and something holds that up) or `leave` (it need not change, or must not). The reason
 for it is one of this list. There are four places to meet it:
 
-- the log: `pod decided`, once for each change, with the VPA, the change that is wanted (`changes`), and
-  `until` where the time is known before which nothing changes by itself. That a pod needs nothing is
-  logged with `--v=5`;
+- the log: `pod decided`, once for each change, with the VPA, the change that is wanted (`changes`),
+  and `until` where the time is known before which nothing changes by itself. That a pod needs
+  nothing is logged with `--v=5`;
 - Events: in brackets behind the sentence, and behind that the VPA and the change, as in
   `[outside_range] (VPA web; app cpu 100m -> 250m, memory 128Mi -> 256Mi)`, see
   [operations.md](operations.md#what-is-reported-of-a-change);
