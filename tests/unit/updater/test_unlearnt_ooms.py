@@ -136,7 +136,7 @@ async def one_pass(
     after = await run(given, hands, attempts=attempts, rules=ONE)
     decision = after.of("uid-web-0").decision
     assert decision is not None
-    sent = [call[2] for call in hands.calls if call[0] == "resize"]
+    sent = [call[3] for call in hands.calls if call[0] == "resize"]
     operations: Sequence[Operation] = sent[0] if sent else ()  # type: ignore[assignment]
     return decision, operations, after
 
@@ -416,7 +416,7 @@ async def test_the_end_of_a_boost_leaves_the_memory_alone() -> None:
         hands,
         rules=replace(BOOSTING, disruption=ONE.disruption),
     )
-    (sent,) = [call[2] for call in hands.calls if call[0] == "resize"]
+    (sent,) = [call[3] for call in hands.calls if call[0] == "resize"]
     assert changed(sent) == {"cpu"}  # type: ignore[arg-type]
 
 
