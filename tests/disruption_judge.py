@@ -8,10 +8,12 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from disruption_log import Call, Entry, Group, PassBegins, PodState, ProcessBegins, Wanted
 
+_DEFERRED = "Deferred"
+_NEVER = datetime.min.replace(tzinfo=UTC)
 _BUDGET_LAG = timedelta(seconds=2)  # until a budget's status tells of a pod that has gone
 
 
@@ -46,6 +48,7 @@ class Judge:
     _views: dict[Group, list[_View]] = field(default_factory=lambda: defaultdict(list))
     _healthy: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # by app
     _waiting: dict[str, datetime] = field(default_factory=dict)  # since when, by UID
+    _deferred: dict[str, datetime] = field(default_factory=dict)  # until when, by UID
     _wanted_since: dict[str, datetime] = field(default_factory=dict)
     _gone_since: dict[str, datetime] = field(default_factory=dict)
     _out: dict[str, datetime] = field(default_factory=dict)  # by us; when it was carried out
@@ -92,6 +95,8 @@ class Judge:
             self._waiting.setdefault(state.uid, state.at)
         else:
             self._waiting.pop(state.uid, None)
+        if before is not None and before.waits == _DEFERRED:
+            self._deferred[state.uid] = state.at
         if before is None or before.wanted != state.wanted:
             self._wanted_since[state.uid] = state.at
         if not state.there:
@@ -145,7 +150,9 @@ class Judge:
         if self._gone_since.get(call.uid, call.at) < since:
             self.faults.append(f"{told}: it had gone at {self._gone_since[call.uid]:%H:%M:%S}")
         if call.kind == "resize":
-            if self._waiting.get(call.uid, call.at) < since:
+            deferred = state.waits == _DEFERRED or self._deferred.get(call.uid, _NEVER) >= since
+            replaces = deferred and call.replaces  # X100
+            if self._waiting.get(call.uid, call.at) < since and not replaces:
                 self.faults.append(f"{told}: it waits for the kubelet, {state.waits}")
             if not call.changes and self._wanted_since.get(call.uid, call.at) < since:
                 self.faults.append(f"{told}: nothing is changed by it")

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from common.quantity import Quantity
 from sandbox.apiserver.faults import NOTHING, ApiFault, Calls
 from sandbox.apiserver.requests import Place, Request
 from sandbox.cluster import Cluster
@@ -57,6 +58,7 @@ class Call:
     name: str
     restarts: bool = False  # asks for what restarts a container
     changes: bool = True  # asks for something else than what the spec says already
+    replaces: bool = False  # asks for less of something than the spec, or for what the pod has
     done_at: datetime | None = None  # when the API server carried it out
 
 
@@ -172,7 +174,9 @@ class DisruptionLog:
         elif raw is not None:
             changed = list(_changed(raw, body))
             call.changes = bool(changed)
-            call.restarts = any(_policy(raw, *one) == "RestartContainer" for one in changed)
+            new = [one for one in changed if not _has(raw, *one)]
+            call.restarts = any(_policy(raw, *one[:3]) == "RestartContainer" for one in new)
+            call.replaces = not new or any(_is_less(raw, *one) for one in changed)
         self.entries.append(call)
         _at_hand.set(call)
 
@@ -224,15 +228,33 @@ def _waits(conditions: Mapping[str, Any]) -> str:
     return ""
 
 
-def _changed(raw: dict[str, Any], operations: list[Any]) -> Iterator[tuple[int, str, str]]:
-    """Container, part and resource of what a patch sets to something else than it is."""
+def _changed(raw: dict[str, Any], operations: list[Any]) -> Iterator[tuple[int, str, str, str]]:
+    """Container, part, resource and value of what a patch sets to something else than it is."""
     for operation in operations:
         parts = operation["path"].split("/")  # "", spec, containers, 0, resources, requests, cpu
         if len(parts) == 7 and parts[1:3] == ["spec", "containers"]:
             index, part, name = int(parts[3]), parts[5], parts[6]
             resources = raw["spec"]["containers"][index].get("resources") or {}
             if (resources.get(part) or {}).get(name) != operation["value"]:
-                yield index, part, name
+                yield index, part, name, operation["value"]
+
+
+def _has(raw: dict[str, Any], index: int, part: str, resource: str, value: str) -> bool:
+    """Whether the container has this already, by the kubelet's report."""
+    name = raw["spec"]["containers"][index]["name"]
+    for one in (raw.get("status") or {}).get("containerStatuses") or ():
+        reported = (one.get("resources") or {}).get(part) or {}
+        if one["name"] == name and resource in reported:
+            return Quantity.from_json(reported[resource]) == Quantity.from_json(value)
+    return False
+
+
+def _is_less(raw: dict[str, Any], index: int, part: str, resource: str, value: str) -> bool:
+    """Whether this is less than the spec requests."""
+    resources = raw["spec"]["containers"][index].get("resources") or {}
+    asked = (resources.get("requests") or {}).get(resource)
+    less = asked is not None and Quantity.from_json(value) < Quantity.from_json(asked)
+    return part == "requests" and less
 
 
 def _policy(raw: dict[str, Any], index: int, _part: str, resource: str) -> str:

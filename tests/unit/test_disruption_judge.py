@@ -41,7 +41,14 @@ def eviction(name: str, seconds: float, *, done: bool = True) -> Call:
     return Call(at=moment, kind="eviction", uid=name, name=name, done_at=moment if done else None)
 
 
-def resize(name: str, seconds: float, *, restarts: bool = False, changes: bool = True) -> Call:
+def resize(
+    name: str,
+    seconds: float,
+    *,
+    restarts: bool = False,
+    changes: bool = True,
+    replaces: bool = False,
+) -> Call:
     moment = at(seconds)
     return Call(
         at=moment,
@@ -50,6 +57,7 @@ def resize(name: str, seconds: float, *, restarts: bool = False, changes: bool =
         name=name,
         restarts=restarts,
         changes=changes,
+        replaces=replaces,
         done_at=moment,
     )
 
@@ -150,6 +158,23 @@ CASES: dict[str, tuple[Sequence[Entry], int]] = {
     "a pod that had gone": ([gone("a", 30), PASS, eviction("a", 61)], 1),
     "a pod that waits for the kubelet": (
         [replace(pod("a", 30), waits="Deferred"), PASS, resize("a", 61)],
+        1,
+    ),
+    "a deferred resize is replaced": (
+        [replace(pod("a", 30), waits="Deferred"), PASS, resize("a", 61, replaces=True)],
+        0,
+    ),
+    "a deferred resize is replaced that began a moment ago": (
+        [
+            replace(pod("a", 30), waits="Deferred"),
+            PASS,
+            replace(pod("a", 61), waits="InProgress"),
+            resize("a", 62, replaces=True),
+        ],
+        0,
+    ),
+    "a resize that is carried out is replaced": (
+        [replace(pod("a", 30), waits="InProgress"), PASS, resize("a", 61, replaces=True)],
         1,
     ),
     "since this pass alone": (
