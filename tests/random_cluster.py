@@ -29,6 +29,7 @@ from common.api.core import (
     PodSpec,
     PodStatus,
 )
+from common.api.meta import ObjectMeta
 from common.features import FeatureGates
 from common.resources import parse_quantities
 from common.target.owners import Controller
@@ -36,9 +37,10 @@ from updater.attempts import Attempts, PodMemory, Refusal, SentResize
 from updater.decision import Reason, wait
 from updater.disruption import DisruptionPolicy
 from updater.group_size import GroupSize
+from updater.live_node import LiveNode, NodeCapacity, NodeStatus
 from updater.live_pod import LivePod, LivePodMeta
 from updater.outcomes import Eviction, Outcomes
-from updater.resize import Infeasible
+from updater.resize import Infeasible, Part, Targets
 from updater.snapshot import AutoscaledPods, ClusterSnapshot
 from updater.work import Rules
 
@@ -86,11 +88,17 @@ class _Draw:
                 autoscaled=autoscaled,
                 living=frozenset(pod.metadata.uid for pod in pods),
                 terminating=frozenset({"gone-0"} if self.often(0.5) else ()),
+                nodes=self.nodes(),
             ),
             attempts=Attempts(memories, outcomes),
             rules=self.rules(),
             admission_ready=self.often(0.9),
         )
+
+    def nodes(self) -> dict[str, LiveNode]:
+        allocatable = {"cpu": self.random.choice(("95m", "95m", "4")), "memory": "1Gi"}
+        status = NodeStatus(allocatable=allocatable)
+        return {"node": LiveNode(metadata=ObjectMeta(name="node"), status=status)}
 
     def rules(self) -> Rules:
         pick = self.random.choice
@@ -269,10 +277,16 @@ class _Draw:
         return PodMemory(
             evicted=self.often(0.05),
             sent=sent if self.often(0.3) else None,
-            infeasible=Infeasible(targets=targets, reported=self.often(0.5))
-            if self.often(0.3)
-            else None,
+            infeasible=self.infeasible(targets) if self.often(0.5) else None,
             refusal=refusal if self.often(0.5) else None,
             resizing_seen_at=self.ago(1) if self.often(0.3) else None,
             decision=wait(Reason.BUDGET_EXHAUSTED) if self.often(0.5) else None,
         )
+
+    def infeasible(self, targets: Targets) -> Infeasible:
+        node = NodeCapacity(
+            node="node", allocatable=parse_quantities({"cpu": "100m", "memory": "1Gi"})
+        )
+        part = self.random.choice(tuple(Part))
+        reported = part is Part.UNTRIED and self.often(0.5)
+        return Infeasible(targets=targets, reported=reported, node=node, part=part)

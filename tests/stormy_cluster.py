@@ -140,13 +140,14 @@ class Process:
                 client,
                 on_vpa=None if alarm is None else alarm.on_vpa,
                 on_pod=None if alarm is None else alarm.on_pod,
+                on_node=None if alarm is None else alarm.on_node,
             )
             events = EventRecorder(client, MANAGER, clock=self.clock)
             if self.elected:
                 campaign = _campaign(client, self)
                 group.create_task(campaign.run())
                 await campaign.wait_leading()
-            for run in (events.run, *(cache.run for cache in caches.all())):
+            for run in (events.run, caches.nodes.run, *(cache.run for cache in caches.all())):
                 group.create_task(run())
             for cache in caches.all():
                 await cache.wait_synced()

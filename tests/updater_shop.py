@@ -159,7 +159,7 @@ async def shop(clock: VirtualClock, *, version: str, rules: Rules) -> AsyncItera
         await asyncio.sleep(1)
         caches = Caches.following(client)
         opened = Shop(cluster, admin, client, caches, clock, rules)
-        async with following(caches.all(), opened.events.run):
+        async with following((*caches.all(), caches.nodes), opened.events.run):
             yield opened
 
 

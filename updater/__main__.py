@@ -61,6 +61,7 @@ async def serve(settings: Settings, clock: Clock, *, environ: Mapping[str, str])
             namespace=settings.vpa_object_namespace,
             on_vpa=None if alarm is None else alarm.on_vpa,
             on_pod=None if alarm is None else alarm.on_pod,
+            on_node=None if alarm is None else alarm.on_node,
         )
         events = EventRecorder(
             client.apart(qps=settings.event_qps, burst=settings.event_burst), PROGRAM, clock=clock
@@ -123,6 +124,7 @@ async def serve(settings: Settings, clock: Clock, *, environ: Mapping[str, str])
         )
         background: list[service.Background] = [ops.run, events.run]
         background += [cache.run for cache in caches.all()]
+        background.append(caches.nodes.run)
         if campaign is not None:
             background.append(campaign.run)
         await service.serve(main, background=tuple(background))

@@ -1,13 +1,14 @@
 """What the updater calls; ``deploy/rbac`` grants this and nothing more."""
 
 from common.kube import targets
-from common.kube.endpoints import EVENTS, LEASES, LIMIT_RANGES, PODS, VPAS
+from common.kube.endpoints import EVENTS, LEASES, LIMIT_RANGES, NODES, PODS, VPAS
 
 ACCESS = (
     *targets.ACCESS,
     PODS.access("list", "watch"),
     LIMIT_RANGES.access("list", "watch"),
     VPAS.access("list", "watch"),
+    NODES.access("list", "watch"),  # what a node can hold; the updater runs without it, too
     PODS.access("create", subresource="eviction"),
     PODS.access("patch", subresource="resize"),
     PODS.access("patch"),  # the annotation of a resize can't travel with it

@@ -11,6 +11,7 @@ from common.target.owners import Controller
 from updater.daemons import Turnout
 from updater.decision import Decision, Reason
 from updater.fitting import Drifts
+from updater.live_node import NodeCapacity, has_improved
 from updater.outcomes import Outcomes
 from updater.resize import Infeasible, Targets, lower_somewhere
 from updater.update_order import OomKill
@@ -26,6 +27,7 @@ class Refusal:
     tries: int
     until: datetime
     targets: Targets  # what was asked for
+    node: NodeCapacity | None = None  # on which it was refused; None: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class SentResize:
     generation: int  # of the pod in the answer; 0 where the server doesn't count
     resource_version: str  # of the pod that we decided on
     restarts: bool
+    withdraws: bool = False  # it only took a pending resize back
+    pending_since: datetime | None = None  # the start of the wait for one that it replaced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,14 +78,19 @@ class PodMemory:
             return pod.metadata.generation >= self.sent.generation
         return pod.metadata.resource_version != self.sent.resource_version
 
-    def held(self, now: datetime, targets: Targets) -> Refusal | None:
+    def held(
+        self, now: datetime, targets: Targets, node: NodeCapacity | None = None
+    ) -> Refusal | None:
         """The refusal for which it is too early to ask for ``targets``, if there is one.
 
         Where less is wanted than what a quota, a policy or the node refused, the next call may be
-        taken, and no pod has to go for what was wanted before.
+        taken, and no pod has to go for what was wanted before. The same holds once the ``node``
+        can hold more than when it refused (X101).
         """
         refusal = self.refusal
         if refusal is None or now >= refusal.until:
+            return None
+        if refusal.reason is Reason.RESIZE_INFEASIBLE and has_improved(refusal.node, node):
             return None
         if refusal.reason in _ABOUT_SIZE and lower_somewhere(targets, refusal.targets):
             return None

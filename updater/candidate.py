@@ -12,12 +12,20 @@ from common.recommendation.actual import actual_requests
 from common.recommendation.boosts import before_boost
 from common.recommendation.changes import Change, request_changes
 from common.recommendation.container_resources import wanted_resources
-from common.recommendation.processing import Processed, process
+from common.recommendation.processing import ContainerAmounts, Processed, process
 from common.resources import ResourceQuantities
 from updater.attempts import PodMemory
 from updater.decision import Decision, Reason, ending, leave, wait
-from updater.fitting import Fits
+from updater.fitting import Fits, Measured
+from updater.live_node import NodeCapacity
 from updater.live_pod import LivePod, resized_at
+from updater.partial_resize import PartialResize, plan_part
+from updater.pending_resize import (
+    granted_resources,
+    is_pending,
+    pending_containers,
+    plan_following,
+)
 from updater.resize import ResizeStatus, resize_status, spec_requests
 from updater.resize_plan import (
     ResizePlan,
@@ -47,7 +55,11 @@ from updater.update_order import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A pod that is worth an update, with what the next decisions need."""
+    """A pod that is worth an update, with what the next decisions need.
+
+    One that isn't worth an update, but has a pending resize, is ``left`` as it is unless the
+    recommendation asks for another size than that resize (X100). It is never evicted.
+    """
 
     pod: Pod
     processed: Processed
@@ -56,6 +68,7 @@ class Candidate:
     verdict: Verdict
     ooms: tuple[OomKill, ...]  # quick ones, of containers that need more memory
     unlearnt: tuple[UnlearntOom, ...] = ()
+    left: Decision | None = None  # None: it is worth an update
 
     @property
     def why(self) -> Reason:
@@ -132,12 +145,18 @@ def judge_pod(
         drift=measured.drift,
         verdict=verdict,
         ooms=ooms,
-        unlearnt=unlearnt_ooms(
-            measured.processed.containers,
-            requests=measured.requests,
-            killed_at=amounts_at_kills(pod, memory.killed_at),
-            now=now,
-        ),
+        unlearnt=_unlearnt(pod, measured, memory, now=now),
+    )
+
+
+def _unlearnt(
+    pod: Pod, measured: Measured, memory: PodMemory, *, now: datetime
+) -> tuple[UnlearntOom, ...]:
+    return unlearnt_ooms(
+        measured.processed.containers,
+        requests=measured.requests,
+        killed_at=amounts_at_kills(pod, memory.killed_at),
+        now=now,
     )
 
 
@@ -145,6 +164,30 @@ def note_kills(memory: PodMemory, pod: Pod) -> PodMemory:
     """Remember at how much memory a candidate's containers were killed, whatever they get."""
     killed_at = amounts_at_kills(pod, memory.killed_at)
     return memory if killed_at == memory.killed_at else replace(memory, killed_at=killed_at)
+
+
+def pending_candidate(
+    pod: Pod, fits: Fits, decision: Decision, *, memory: PodMemory, now: datetime
+) -> Candidate | None:
+    """Return a pod with a pending resize as a candidate, though it needs nothing (X100).
+
+    ``decision`` is why it needs nothing. None: its recommended containers request what they have.
+    """
+    if not decision.needs_nothing:
+        return None
+    measured = fits.measured(pod)
+    if isinstance(measured, Decision) or not _pending(pod, measured.processed.containers):
+        return None
+    return Candidate(
+        pod=pod,
+        processed=measured.processed,
+        requests=measured.requests,
+        drift=measured.drift,
+        verdict=Verdict(decision.reason.value),
+        ooms=(),
+        unlearnt=_unlearnt(pod, measured, memory, now=now),
+        left=decision,
+    )
 
 
 def oom_threshold(
@@ -183,24 +226,57 @@ def plan_candidate(
         }
     try:
         asked = spec_requests(pod)
-        chosen = containers_to_patch(
-            candidate.verdict,
-            {
-                name: amounts
-                for name, amounts in containers.items()
-                if not _asks(asked[name], amounts.target)
-            },
-            requests=candidate.requests,
-            ooms=candidate.ooms,
-        )
+        open_ = {
+            name: amounts
+            for name, amounts in containers.items()
+            if not _asks(asked[name], amounts.target)
+        }
+        chosen = _to_patch(candidate, open_)
         wanted = wanted_resources(pod, vpa, candidate.processed, limit_ranges)
         wanted = keep_memory(pod, wanted, of=keeps)
-        plan = plan_resize(pod, wanted, chosen, containers=containers)
+        if is_pending(pod):
+            chosen |= _pending(pod, open_)
+            plan = plan_following(pod, wanted, chosen, containers=containers)
+        else:
+            plan = plan_resize(pod, wanted, chosen, containers=containers)
     except QuantityError:  # in the spec, or in an init container: the status was readable
         return leave(Reason.UNREADABLE)
     if keeps and not plan.changes:
         return wait(Reason.OOM_NOT_LEARNT_YET, until=min(keeps.values()))
     return plan
+
+
+def _pending(pod: Pod, containers: Collection[str]) -> frozenset[str]:
+    """Return those of these containers that have a pending resize; none if it can't be read."""
+    try:
+        return pending_containers(pod, granted_resources(pod)).intersection(containers)
+    except QuantityError:
+        return frozenset()
+
+
+def _to_patch(candidate: Candidate, containers: Mapping[str, ContainerAmounts]) -> frozenset[str]:
+    if candidate.left is not None:
+        return frozenset()
+    return containers_to_patch(
+        candidate.verdict, containers, requests=candidate.requests, ooms=candidate.ooms
+    )
+
+
+def plan_candidate_part(
+    candidate: Candidate,
+    vpa: VerticalPodAutoscaler,
+    limit_ranges: Sequence[LimitRangeSpec],
+    capacity: NodeCapacity | None,
+) -> PartialResize | None:
+    """Return the part of the candidate's resize that the node can hold (X102)."""
+    pod, containers = candidate.pod, candidate.processed.containers
+    try:
+        chosen = _to_patch(candidate, containers)
+        wanted = wanted_resources(pod, vpa, candidate.processed, limit_ranges)
+        wanted = keep_memory(pod, wanted, of=lowered(candidate.unlearnt))
+        return plan_part(pod, wanted, chosen, containers=containers, capacity=capacity)
+    except QuantityError:
+        return None
 
 
 @dataclass(slots=True)
@@ -230,6 +306,8 @@ def _alike(one: Candidate, other: Candidate) -> bool:
         and one.processed is other.processed
         and one.requests is other.requests
         and one.verdict is other.verdict
+        and (one.left is None) is (other.left is None)
+        and is_pending(mine) is is_pending(its)
         and one.ooms == other.ooms
         and one.unlearnt == other.unlearnt
     )
@@ -250,10 +328,15 @@ def note_resizing(memory: PodMemory, status: ResizeStatus, *, now: datetime) -> 
 
 
 def last_resize(pod: LivePod, memory: PodMemory) -> datetime | None:
-    """When we last resized the pod, by our own memory or by that of the API server (D18)."""
+    """When we last resized the pod, by our own memory or by that of the API server (D18).
+
+    To take a pending resize back is none.
+    """
     told, sent = resized_at(pod), memory.sent
     if sent is None:
         return told
+    if sent.withdraws:
+        return None
     return sent.at if told is None else max(told, sent.at)
 
 

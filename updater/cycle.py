@@ -10,6 +10,7 @@ from common.runtime.clock import Clock
 from updater.attempts import Attempts
 from updater.daemons import Daemons
 from updater.ledger import Ledger, Tell, log_change
+from updater.live_node import NodeCapacities
 from updater.metrics import Metrics
 from updater.outcomes import Observation, Turn
 from updater.probation import Probations, sentence
@@ -79,6 +80,7 @@ class Pass:
             metrics=metrics,
             probations=self._probations,
             admission_ready=admission_ready,
+            nodes=NodeCapacities(snapshot.nodes),
             now=now,
         )
         self._evicting: asyncio.Queue[VpaPass | None] = asyncio.Queue()

@@ -53,6 +53,19 @@ class Reason(Code):
         "qos_would_change",
         "The pod's QoS class would change, which no resize may do.",
     )
+    # A pending resize is replaced, or only a part of one is sent.
+    RESIZE_WITHDRAWN = (
+        "resize_withdrawn",
+        "A pending resize is taken back: it isn't wanted any more, or is to be tried again.",
+    )
+    RESIZE_LOWERED = (
+        "resize_lowered",
+        "A pending resize asks for more than is recommended now, and is replaced.",
+    )
+    RESIZE_PARTIAL = (
+        "resize_partial",
+        "The node can't hold all that is wanted; the changes that it can hold are sent alone.",
+    )
     # Not worth an update.
     NO_CHANGE = "no_change", "Nothing differs from what is recommended."
     NOT_STARTED = "not_started", "The pod has no start time yet."

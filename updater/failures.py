@@ -18,7 +18,7 @@ from common.errors import (
 )
 from updater.attempts import PodMemory, Refusal
 from updater.decision import Action, Decision, Reason, evict, leave, wait
-from updater.resize import Infeasible, Targets
+from updater.resize import WHOLE, Attempt, Infeasible, Part, Targets
 
 
 class ResizeFailure(enum.Enum):
@@ -103,22 +103,37 @@ def after_refused_resize(
     targets: Targets,
     interval: timedelta,
     pace: timedelta = timedelta(),
+    attempt: Attempt = WHOLE,
     now: datetime,
 ) -> tuple[Decision, PodMemory]:
     """What follows from a refused resize call, and what to remember of it.
 
-    ``targets`` are what was asked for. ``pace`` is the time to leave between hiccups where
-    passes may follow each other at once: three within seconds are one.
+    ``targets`` are what was asked for. An ``attempt`` that must not lead to an eviction has the
+    consequences of mode InPlace, whatever the mode. ``pace`` is the time to leave between hiccups
+    where passes may follow each other at once: three within seconds are one.
     """
+    if not attempt.may_evict:
+        mode = UpdateMode.IN_PLACE
     tries = 1 if memory.refusal is None else memory.refusal.tries + 1
     decision = after_failure(classify(error), mode=mode, tries=tries)
     if is_infeasible(error, mode=mode):
-        infeasible = Infeasible(targets=targets, reported=False)
+        infeasible = Infeasible(
+            targets=targets,
+            reported=False,
+            node=attempt.node,
+            part=Part.UNTRIED if attempt.rest is None else Part.REFUSED,
+        )
         return decision, replace(memory, infeasible=infeasible, refusal=None)
     if decision.reason is Reason.GONE:
         return decision, replace(memory, refusal=None)  # nobody refused anything
     pause = back_off(decision, tries=tries, interval=interval) or pace
-    refusal = Refusal(reason=decision.reason, tries=tries, until=now + pause, targets=targets)
+    refusal = Refusal(
+        reason=decision.reason,
+        tries=tries,
+        until=now + pause,
+        targets=targets,
+        node=attempt.node,
+    )
     if decision.action is Action.WAIT and pause:
         decision = replace(decision, until=refusal.until)
     return decision, replace(memory, refusal=refusal)

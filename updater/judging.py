@@ -18,6 +18,7 @@ from updater.candidate import (
     last_resize,
     note_kills,
     note_resizing,
+    pending_candidate,
 )
 from updater.daemons import Daemons
 from updater.decision import Decision, Reason, wait
@@ -25,6 +26,7 @@ from updater.disruption import ReplicaGroup, groups_of, replica_group
 from updater.group_size import UNKNOWN
 from updater.ledger import Ledger, Subject
 from updater.live_pod import LivePod
+from updater.pending_resize import PENDING
 from updater.resize import ResizeStatus, resize_status, resizing_since, unfinished
 from updater.settling import is_settling
 from updater.snapshot import AutoscaledPods
@@ -32,6 +34,7 @@ from updater.update_order import rank
 from updater.work import Rules
 
 _NEW_PODS_ONLY = (UpdateMode.OFF, UpdateMode.INITIAL)
+_IN_PLACE = (UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE)
 _SLICE = 500  # pods before other tasks get their turn
 
 NoteBlocked = Callable[[Pod, Decision, PodMemory], PodMemory]
@@ -107,8 +110,10 @@ class Judge:
     async def candidates(self, pods: Iterable[LivePod]) -> list[Candidate]:
         """The pods that are worth an update, best first; the others are settled at once."""
         fits, candidates = self._ledger.fits(self._scaled), []
+        in_place = self._scaled.mode in _IN_PLACE
         async for pod in pausing(pods, every=_SLICE):
-            memory = note_resizing(self._ledger.memory(pod), resize_status(pod), now=self._now)
+            status = resize_status(pod)
+            memory = note_resizing(self._ledger.memory(pod), status, now=self._now)
             if not memory.shows(pod):
                 self._ledger.settle(pod, wait(Reason.RESIZE_SENT), memory, self._subject)
                 continue
@@ -121,6 +126,9 @@ class Judge:
                 features=self._rules.features,
                 now=self._now,
             )
+            if isinstance(judged, Decision) and status in PENDING and in_place:
+                pending = pending_candidate(pod, fits, judged, memory=memory, now=self._now)
+                judged = pending or judged
             if isinstance(judged, Decision):
                 self._leave(pod, judged, memory)
             else:
@@ -166,9 +174,19 @@ class Judge:
         status = resize_status(pod)
         if status is ResizeStatus.NONE:
             return None
-        since = resizing_since(
-            pod,
-            sent_at=None if memory.sent is None else memory.sent.at,
-            first_seen=memory.resizing_seen_at,
-        )
+        since = self.resizing_since(pod, memory)
         return unfinished(status, since=since, timeouts=self._rules.timeouts, now=self._now)
+
+    def resizing_since(self, pod: Pod, memory: PodMemory) -> datetime | None:
+        """Return when the clock of the pod's present resize started.
+
+        A resize that replaced a pending one doesn't restart it, or a recommendation that falls in
+        small steps would postpone an eviction indefinitely. The kubelet has at least an interval
+        for the new size (X100).
+        """
+        sent = memory.sent
+        sent_at = None if sent is None else sent.at
+        if sent is not None and sent.pending_since is not None:
+            grace = self._rules.interval - self._rules.timeouts.deferred
+            sent_at = min(sent.at, max(sent.pending_since, sent.at + grace))
+        return resizing_since(pod, sent_at=sent_at, first_seen=memory.resizing_seen_at)

@@ -50,9 +50,12 @@ class LivePod(Pod, frozen=True, kw_only=True):
     """
 
     metadata: LivePodMeta
+    node_name: str = ""  # from the spec, where it would keep replicas from sharing theirs
 
     def __post_init__(self) -> None:
         force_setattr(self, "metadata", _kept_meta(self.metadata))
+        if self.spec.node_name:
+            force_setattr(self, "node_name", sys.intern(self.spec.node_name))
         force_setattr(self, "spec", _specs.shared(structs.replace(self.spec, node_name="")))
         force_setattr(self, "status", _kept_status(self.status))
 

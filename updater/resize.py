@@ -11,6 +11,7 @@ from common.recommendation.scaled_containers import scaled_specs
 from common.resources import ResourceQuantities, parse_quantities
 from updater.decision import Decision, Reason, ending, evict, leave, resize, wait
 from updater.disruption import ReplicaGroup, Standing
+from updater.live_node import NodeCapacity
 from updater.resize_plan import ResizePlan
 
 _PENDING = "PodResizePending"
@@ -125,12 +126,22 @@ def unfinished(
     return wait(_WAITING[status], until=ending(since, limit))
 
 
+class Part(enum.Enum):
+    """What became of the changes that a node could hold of a resize that it couldn't (X102)."""
+
+    UNTRIED = enum.auto()
+    SENT = enum.auto()  # what is remembered is the rest
+    REFUSED = enum.auto()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Infeasible:
     """Requests that did not fit, by container."""
 
     targets: Targets
     reported: bool  # by the kubelet in the pod's status; otherwise by a refused call
+    node: NodeCapacity | None = None  # at that time; None: not known
+    part: Part = Part.UNTRIED
 
 
 def lower_somewhere(current: Targets, than: Targets) -> bool:
@@ -155,6 +166,19 @@ def spec_requests(pod: Pod) -> dict[str, ResourceQuantities]:
         )
         for container in scaled_specs(pod)
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """How a resize is sent, and what may follow from it."""
+
+    node: NodeCapacity | None = None  # on which the pod is
+    rest: Infeasible | None = None  # what it leaves out, for want of room
+    may_evict: bool = True  # a refusal may lead to an eviction
+    pending_since: datetime | None = None  # the start of the wait for a resize that it replaces
+
+
+WHOLE = Attempt()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +211,7 @@ def decide_resize(
     Source: updater.md 10.2-10.5; ``CanInPlaceUpdate``,
     vertical-pod-autoscaler/pkg/updater/restriction/pods_inplace_restriction.go.
     """
-    closed = _closed(pod, group)
+    closed = why_closed(pod, group)
     if closed is not None or group is None:
         return ResizeDecision(decision=wait(closed or Reason.NO_CONTROLLER), infeasible=infeasible)
     status = resize_status(pod)
@@ -212,7 +236,8 @@ def decide_resize(
     return ResizeDecision(decision=_or_recreate(why, plan, held=held, allowed=room or free))
 
 
-def _closed(pod: Pod, group: ReplicaGroup | None) -> Reason | None:
+def why_closed(pod: Pod, group: ReplicaGroup | None) -> Reason | None:
+    """Return why nothing may be done to the pod in place, whatever its budget; None if it may."""
     if group is None:
         return Reason.NO_CONTROLLER
     if group.standing is Standing.CONTROLLER_UNKNOWN:

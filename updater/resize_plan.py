@@ -32,6 +32,9 @@ class ResizePlan:
     restarts: bool  # some change asks for a restart of its container
     keeps_qos: bool  # the pod's QoS class would stay; the API server insists
     targets: Mapping[str, ResourceQuantities]  # processed, of all containers
+    # Of a resize that replaces a pending one:
+    lowers: bool = False  # it asks for less of something than the spec does
+    withdraws: bool = False  # it asks for what the pod has: nothing changes for its containers
 
 
 def containers_to_patch(

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Protocol
 
@@ -272,6 +272,8 @@ class Updater:
                 owing=self._attempts.owing,
             )
         skipped = passed_over(vpas, self._rules.features) | unresolved
+        nodes = self._caches.nodes.snapshot.by_namespace().get("", {})
+        snapshot = replace(snapshot, nodes=nodes)
         return Picture(vpas=vpas, skipped=skipped, snapshot=snapshot)
 
     @contextlib.contextmanager

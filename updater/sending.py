@@ -22,6 +22,7 @@ from updater.failures import (
     may_have_happened,
 )
 from updater.metrics import Metrics
+from updater.resize import WHOLE, Attempt
 from updater.resize_plan import ResizePlan, annotation_operations, is_marked
 from updater.update_order import OomKill
 from updater.work import Hands, Present, Work
@@ -126,6 +127,7 @@ class Sender:
         work: Work,
         *,
         ooms: Collection[OomKill] = (),
+        attempt: Attempt = WHOLE,
     ) -> Outcome:
         """Send one resize of a pod that is to be updated; ``ooms`` are what it answers."""
         missed = partial(self._metrics.resize_failed, work.labels, _RESIZE_MISSED)
@@ -151,6 +153,7 @@ class Sender:
                     targets=plan.targets,
                     interval=self._interval,
                     pace=self._pace,
+                    attempt=attempt,
                     now=self._now,
                 )
             if not is_marked(resized):
@@ -158,7 +161,10 @@ class Sender:
         finally:
             self._calls.release()
         spent = memory.spent_ooms.union(ooms)
-        return resize(reason), self._sent(pod, plan, resized, memory, work, spent_ooms=spent)
+        after = self._sent(pod, plan, resized, memory, work, spent_ooms=spent, attempt=attempt)
+        if plan.withdraws:
+            work.release(pod)  # its containers saw nothing of it
+        return resize(reason), after
 
     async def unboost(
         self,
@@ -210,6 +216,7 @@ class Sender:
         work: Work,
         *,
         spent_ooms: frozenset[OomKill] = frozenset(),
+        attempt: Attempt = WHOLE,
     ) -> PodMemory:
         work.resized = True
         self._metrics.resized(work.labels)
@@ -218,9 +225,12 @@ class Sender:
             generation=resized.metadata.generation,
             resource_version=pod.metadata.resource_version,
             restarts=plan.restarts,
+            withdraws=plan.withdraws,
+            pending_since=attempt.pending_since,
         )
         return PodMemory(
             sent=sent,
+            infeasible=attempt.rest,
             spent_ooms=spent_ooms or memory.spent_ooms,
             killed_at=memory.killed_at,
             blocked=memory.blocked,

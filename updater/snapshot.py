@@ -13,19 +13,21 @@ from common.errors import KubeError
 from common.features import FeatureGates
 from common.kube.cache import Cache, Change, Snapshot
 from common.kube.client import KubeClient
-from common.kube.endpoints import LIMIT_RANGES, VPAS, Endpoint
+from common.kube.endpoints import LIMIT_RANGES, NODES, VPAS, Endpoint
 from common.kube.targets import ControllerCaches, TargetError, Targets
 from common.labels import Selector
 from common.runtime.pausing import pausing
 from common.target.controlling import SelectedVpa, target_key
 from common.target.owners import Controller
 from updater.group_size import GroupSize
+from updater.live_node import LiveNode
 from updater.live_pod import LivePod
 from updater.live_vpa import LiveVpa
 from updater.patience import TOO_SLOW, Patience
 from updater.startup_boost import has_startup_boost
 
 LIVE_PODS = Endpoint("", "v1", "pods", "Pod", LivePod)
+LIVE_NODES = Endpoint("", "v1", NODES.resource, NODES.kind, LiveNode, namespaced=False)
 LIVE_VPAS = Endpoint(VPAS.group, VPAS.version, VPAS.resource, VPAS.kind, LiveVpa)
 _PODS_ON_NODES = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 _CHECK_SECONDS = 5.0
@@ -57,6 +59,7 @@ class ClusterSnapshot:
     autoscaled: tuple[AutoscaledPods, ...]
     living: frozenset[str]  # UIDs of all live pods, controlled or not
     terminating: frozenset[str] = frozenset()  # UIDs of those that somebody asked to go
+    nodes: Mapping[str, LiveNode] = field(default_factory=dict)  # by name, as far as readable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +71,7 @@ class Caches:
     pods: Cache[LivePod]
     limit_ranges: Cache[LimitRange]
     controllers: ControllerCaches
+    nodes: Cache[LiveNode]  # optional: passes go on without it (X103)
 
     @classmethod
     def following(
@@ -77,11 +81,12 @@ class Caches:
         namespace: str = "",
         on_vpa: Callable[[Change[LiveVpa]], None] | None = None,
         on_pod: Callable[[Change[LivePod]], None] | None = None,
+        on_node: Callable[[Change[LiveNode]], None] | None = None,
     ) -> Self:
         """Caches of one namespace or, by default, of all; each still has to be run.
 
-        Pods that are not on a node yet, or that have ended, are none of ours. ``on_vpa`` and
-        ``on_pod`` are told of every change.
+        Pods that are not on a node yet, or that have ended, are none of ours. Nodes belong to no
+        namespace. ``on_vpa``, ``on_pod`` and ``on_node`` are called with every change.
         """
         return cls(
             client=client,
@@ -95,10 +100,11 @@ class Caches:
             ),
             limit_ranges=Cache(client, LIMIT_RANGES, namespace=namespace),
             controllers=ControllerCaches.following(client, namespace=namespace),
+            nodes=Cache(client, LIVE_NODES, on_change=on_node),
         )
 
     def all(self) -> tuple[Cache[Any], ...]:
-        """Every cache, to be run and waited for."""
+        """Every cache that passes need, to be run and waited for; ``nodes`` is only to be run."""
         return (self.vpas, self.pods, self.limit_ranges, *self.controllers.all())
 
     @property

@@ -17,6 +17,7 @@ from updater.candidate import (
     Candidate,
     Planner,
     note_kills,
+    plan_candidate_part,
     plan_unboost,
 )
 from updater.daemons import Daemons
@@ -25,15 +26,14 @@ from updater.disruption import decide_eviction
 from updater.eviction_requirements import requirements_met
 from updater.judging import Judge
 from updater.ledger import Ledger, Subject
+from updater.live_node import NodeCapacities
 from updater.live_pod import LivePod
 from updater.metrics import Metrics, VpaLabels, size_label
+from updater.pending_resize import plan_withdrawal
 from updater.probation import Probations
 from updater.replacement import Replacements
-from updater.resize import (
-    ResizeDecision,
-    decide_resize,
-    resize_status,
-)
+from updater.resize import resize_status
+from updater.resize_choice import ChosenResize, ResizeChoice
 from updater.resize_plan import ResizePlan
 from updater.sending import Outcome, Sender
 from updater.snapshot import AutoscaledPods
@@ -63,6 +63,7 @@ class Means:
     metrics: Metrics
     probations: Probations | None  # None: what evictions come to isn't looked at
     admission_ready: bool
+    nodes: NodeCapacities
     now: datetime
 
 
@@ -75,6 +76,7 @@ class Due:
     unfinished: Decision | None
     requirements_met: bool
     unlearnt: Decision | None  # the wait for an OOM kill to be learnt
+    plan: ResizePlan | None = None  # where a resize came first
 
     @property
     def pod(self) -> Pod:
@@ -92,6 +94,7 @@ class VpaPass:
         self._hands = means.hands
         self._metrics = means.metrics
         self._admission_ready = means.admission_ready
+        self._nodes = means.nodes
         self._now = means.now
         self._judge = Judge(
             scaled,
@@ -230,20 +233,16 @@ class VpaPass:
 
         def resize(candidate: Candidate, plan: ResizePlan) -> Decision | Begin:
             pod = candidate.pod
-            decided = self._decide_resize(candidate, plan)
-            memory = replace(self._ledger.memory(pod), infeasible=decided.infeasible)
-            if decided.decision.action is not Action.RESIZE:
-                memory = self._note_blocked(pod, decided.decision, memory)
+            chosen = self._choice(candidate, plan).choose()
+            memory = replace(self._ledger.memory(pod), infeasible=chosen.infeasible)
+            if chosen.decision.action is not Action.RESIZE:
+                memory = self._note_blocked(pod, chosen.decision, memory)
             self._ledger.remember(pod, memory)
-            if decided.decision.action is not Action.RESIZE:
-                return decided.decision
+            if chosen.decision.action is not Action.RESIZE:
+                return chosen.decision
 
             async def send() -> None:
-                decision, after = await self._sender.resize(
-                    pod, plan, candidate.why, memory, self._work, ooms=candidate.ooms
-                )
-                self._ledger.remember(pod, self._note_blocked(pod, decision, after))
-                settle(pod, decision)
+                settle(pod, await self._send(candidate, chosen))
 
             return self._begin(pod, send)
 
@@ -254,8 +253,8 @@ class VpaPass:
             settle=lambda planned, decision: settle(planned[0].pod, decision),
         )
         return [
-            self._is_due(candidate, evictions[candidate.pod.metadata.uid])
-            for candidate, _ in plans
+            self._is_due(candidate, evictions[candidate.pod.metadata.uid], plan)
+            for candidate, plan in plans
             if candidate.pod.metadata.uid in evictions
         ]
 
@@ -292,24 +291,43 @@ class VpaPass:
                 plans.append((candidate, planned))
         return plans
 
-    def _decide_resize(self, candidate: Candidate, plan: ResizePlan) -> ResizeDecision:
-        pod, memory = candidate.pod, self._ledger.memory(candidate.pod)
-        refusal = memory.held(self._now, plan.targets)
-        return decide_resize(
-            candidate.why,
-            pod,
-            mode=self._scaled.mode,
-            group=self._work.group(pod),
+    def _choice(self, candidate: Candidate, plan: ResizePlan) -> ResizeChoice:
+        pod, memory, scaled = candidate.pod, self._ledger.memory(candidate.pod), self._scaled
+        node = self._nodes.of(pod.node_name) if isinstance(pod, LivePod) else None
+        refusal = memory.held(self._now, plan.targets, node)
+        return ResizeChoice(
+            candidate=candidate,
             plan=plan,
-            unfinished=self._judge.unfinished(pod, memory),
-            held=None if refusal is None else wait(refusal.reason, until=refusal.until),
+            mode=scaled.mode,
+            group=self._work.group(pod),
+            node=node,
             infeasible=memory.infeasible,
+            held=None if refusal is None else wait(refusal.reason, until=refusal.until),
+            unfinished=self._judge.unfinished(pod, memory),
+            since=self._judge.resizing_since(pod, memory),
             skip_budget=self._rules.disruption.in_place_skips_budget,
+            part=partial(plan_candidate_part, candidate, scaled.vpa, scaled.limit_ranges, node),
+            withdrawal=partial(plan_withdrawal, pod, candidate.processed.containers),
         )
+
+    async def _send(self, candidate: Candidate, chosen: ChosenResize) -> Decision:
+        """Send a resize and remember what came of it; how the pod ended."""
+        pod = candidate.pod
+        decision, after = await self._sender.resize(
+            pod,
+            chosen.plan,
+            chosen.decision.reason,
+            self._ledger.memory(pod),
+            self._work,
+            ooms=candidate.ooms,
+            attempt=chosen.attempt,
+        )
+        self._ledger.remember(pod, self._note_blocked(pod, decision, after))
+        return decision
 
     # Evictions
 
-    def _is_due(self, candidate: Candidate, why: Reason) -> Due:
+    def _is_due(self, candidate: Candidate, why: Reason, plan: ResizePlan | None = None) -> Due:
         pod, policy = candidate.pod, self._scaled.vpa.spec.update_policy
         return Due(
             candidate,
@@ -322,6 +340,7 @@ class VpaPass:
                 policy=self._scaled.vpa.spec.resource_policy,
             ),
             hold_eviction(pod, candidate.unlearnt),
+            plan,
         )
 
     def _evict(self, due: Due) -> Decision | Begin:
@@ -329,16 +348,36 @@ class VpaPass:
         if decision.action is Action.EVICT:
             decision = self._replacements.hold_up(pod) or decision
         if decision.action is not Action.EVICT:
-            return decision
+            instead = self._instead(due, decision)
+            return decision if instead is None else self._begin(pod, instead)
 
         async def evict() -> None:
             memory, changes = self._ledger.memory(pod), due.candidate.changes
             reason, work = decision.reason, self._work
             ended = await self._sender.evict(pod, reason, memory, work, changes=changes)
-            self._settle_as(pod, ended)
+            if ended[0].reason is Reason.EVICTION_REFUSED:
+                self._ledger.remember(pod, ended[1])
+                instead = self._instead(due, ended[0])
+                if instead is not None:
+                    return await self._work.reserved(pod, instead)()
+            return self._settle_as(pod, ended)
 
         counted = evict if self._probation is None else self._probation.counted(evict)
         return self._begin(pod, counted)
+
+    def _instead(self, due: Due, decision: Decision) -> Begin | None:
+        """Return the resize to send while an infeasible one leads to no eviction (X100, X102)."""
+        if due.plan is None or due.why is not Reason.RESIZE_INFEASIBLE:
+            return None
+        choice = self._choice(due.candidate, due.plan)
+        chosen = choice.instead(decision, choice.infeasible)
+        if chosen is None or chosen.decision.action is not Action.RESIZE:
+            return None
+
+        async def send() -> None:
+            self._settle(due.pod, await self._send(due.candidate, chosen))
+
+        return send
 
     def _settle_unevicted(self, pod: Pod, decision: Decision) -> None:
         told = self._ledger.memory(pod).decision == decision
@@ -371,7 +410,7 @@ class VpaPass:
 
     def _count_updatable(self, plans: Collection[tuple[Candidate, ResizePlan]]) -> None:
         count = sum(
-            self._decide_resize(candidate, plan).decision.action in (Action.RESIZE, Action.EVICT)
+            self._choice(candidate, plan).choose().decision.action in (Action.RESIZE, Action.EVICT)
             for candidate, plan in plans
         )
         self._ledger.figures.updatable[self._work.labels.size] += count

@@ -11,6 +11,7 @@ from common.api.core import Pod
 from common.kube.cache import Change
 from common.recommendation.scaled_containers import scaled_statuses
 from common.runtime import service
+from updater.live_node import LiveNode, has_improved, node_capacity
 from updater.resize import ResizeStatus, resize_status
 from updater.settling import is_ready
 from updater.snapshot import acts
@@ -50,6 +51,16 @@ def is_news_of_pod(change: Change[P]) -> bool:
         or _was_killed(old, new)
         or (old is not None and _was_resized(old, new))
     )
+
+
+def is_news_of_node(change: Change[LiveNode]) -> bool:
+    """Return whether a node can hold more than before, and may hold what it could not (X101).
+
+    A node that is new is no news: pods that come to it are judged as any others.
+    """
+    if change.old is None or change.new is None:
+        return False
+    return has_improved(node_capacity(change.old), node_capacity(change.new))
 
 
 def _was_killed(old: Pod | None, new: Pod) -> bool:
@@ -125,6 +136,11 @@ class Alarm:
             return
         namespace = change.new.metadata.namespace
         if self._acting[namespace] and namespace not in self._ignored and is_news_of_pod(change):
+            self._news.set()
+
+    def on_node(self, change: Change[LiveNode]) -> None:
+        """For ``Cache(on_change=...)``."""
+        if any(self._acting.values()) and is_news_of_node(change):
             self._news.set()
 
     def silence(self) -> None:

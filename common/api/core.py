@@ -36,6 +36,7 @@ class PodSpec(Wire, frozen=True, kw_only=True):
     init_containers: tuple[Container, ...] | None = None
     resources: ResourceRequirements | None = None  # of the pod as a whole, from 1.34 on
     node_name: str = ""
+    overhead: Mapping[str, QuantityJson] | None = None  # of the RuntimeClass; counts as requests
 
 
 class ContainerStateRunning(Wire, frozen=True, kw_only=True):

@@ -109,6 +109,30 @@ async def test_a_life_from_the_first_pass_to_sigterm(tmp_path: Path) -> None:
         assert api.routes.count(f"POST {evictions('web-b')}") == 0
 
 
+async def test_without_the_right_to_read_nodes_passes_go_on(tmp_path: Path) -> None:
+    """X103: as with roles from before there was a rule for nodes."""
+    async with FakeApi() as api:
+        prepare(api)
+        denied = {
+            "kind": "Status",
+            "status": "Failure",
+            "reason": "Forbidden",
+            "message": "nodes is forbidden",
+            "code": 403,
+        }
+        nodes = f"GET {endpoints.NODES.collection()}"
+        api.on(nodes, Reply(status=403, body=denied))
+        async with running(api, tmp_path) as process:
+            await api.asked(nodes, times=2)
+            await api.asked(f"POST {evictions('web-a')}")
+            assert await process.get("/readyz") == (200, "OK")
+            assert await process.get("/health-check") == (200, "OK")
+            told = [line for line in process.log if 'resource="nodes"' in line]
+            assert len(told) == 1
+            process.process.send_signal(signal.SIGTERM)
+            assert await process.ended() == 0
+
+
 async def test_an_api_server_that_is_away_is_waited_for(tmp_path: Path) -> None:
     async with FakeApi() as api:
         prepare(api)

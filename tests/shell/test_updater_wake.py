@@ -3,7 +3,7 @@
 import asyncio
 import gc
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import DEPLOYMENTS, PODS, REPLICA_SETS, VPAS
 from sandbox import virtual_time
 from sandbox.cluster import Cluster, running_cluster
+from sandbox.kubelet.pod_resources import Totals
 from sandbox.scenario import parse_scenario
 from sandbox.virtual_time import VirtualClock
 from updater.__main__ import PROGRAM, serve
@@ -175,6 +176,29 @@ def test_without_the_flag_each_wave_takes_an_interval(in_shop: InShop) -> None:
         assert len(shop.resizes()) == 2
 
     in_shop(test, event_driven=False)
+
+
+def test_a_node_that_grows_wakes_a_pass(in_shop: InShop) -> None:
+    """X101: what it could not hold is sent again within seconds."""
+
+    async def test(shop: Shop) -> None:
+        lower = {"resources": ["cpu"], "changeRequirement": "TargetLowerThanRequests"}
+        policy = {"updatePolicy": {"evictionRequirements": [lower]}}  # no evictions
+        await shop.patch(VPAS.as_dicts(), {"spec": policy})
+        await asyncio.sleep(INTERVAL * 1.5)
+        await shop.recommend("5")
+        await asyncio.sleep(INTERVAL * 2.5)
+        assert set(shop.resizes()) == {403}
+        kubelets = shop.cluster.kubelets
+        for node in list(kubelets.nodes.values()):
+            larger = Totals(16_000, node.shape.capacity.memory)
+            await kubelets.reshape(replace(node.shape, capacity=larger))
+        before = len(shop.resizes())
+        assert await shop.resized(before + 1) < SECONDS
+        await asyncio.sleep(SECONDS)
+        assert shop.resizes()[before] == 200
+
+    in_shop(test, event_driven=True)
 
 
 @pytest.mark.parametrize("event_driven", [False, True])

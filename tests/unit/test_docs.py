@@ -101,6 +101,7 @@ PLANNED = re.compile(r"^- ([ADQ]\d+): ", re.MULTILINE)
 CITED = re.compile(r"\b[ADQ]\d{1,2}\b")
 
 CYCLE, RESIZE = "tests/unit/updater/test_cycle.py", "tests/unit/updater/test_resize.py"
+RESIZES = "tests/shell/test_updater_resizes.py"
 RECOMMENDER, UPDATER = "tests/shell/test_recommender_cycle.py", "tests/shell/test_updater_cycle.py"
 STORE = "tests/shell/test_checkpoint_store.py"
 TROUBLE = "tests/shell/test_recommender_trouble.py"
@@ -239,6 +240,13 @@ SHOWN_IN = {
         "test_a_threshold_of_zero_takes_nobody_down_for_no_difference",
     ),
     "X89": ("tests/shell/test_odd_pods.py", "its controller is being deleted"),
+    "X100": (RESIZES, "test_a_deferred_resize_follows_the_recommendation"),
+    "X101": (RESIZES, "test_what_did_not_fit_is_tried_again_once_the_nodes_have_grown"),
+    "X102": (RESIZES, "test_a_sidecar_gets_its_memory_though_its_neighbour_wants_too_much_cpu"),
+    "X103": (
+        "tests/shell/test_updater_process.py",
+        "test_without_the_right_to_read_nodes_passes_go_on",
+    ),
     "X90": ("tests/unit/updater/test_daemons.py", "with_two_out_already_one_of_six_may_go"),
     "X113": (
         "tests/unit/admission/test_autoscalers.py",

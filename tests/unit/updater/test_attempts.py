@@ -9,6 +9,7 @@ from builders import pod
 from common.api.core import Pod
 from common.api.meta import ObjectMeta
 from updater.attempts import Attempts, PodMemory, SentResize
+from updater.candidate import last_resize
 from updater.live_pod import LivePod, LivePodMeta, ManagedFieldsEntry, resized_at
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
@@ -73,3 +74,10 @@ def test_the_last_resize_is_read_from_the_managed_fields() -> None:
     assert resized_at(managed(theirs, mark)) is None
     assert resized_at(managed(old, ours, theirs)) == NOW
     assert resized_at(managed()) is None
+
+
+def test_a_withdrawal_is_no_resize_that_starts_the_age_of_a_pod() -> None:
+    """X101: what is withdrawn to be sent again must not wait for the lifetime threshold."""
+    ours = ManagedFieldsEntry(manager="vpa-updater", subresource="resize", time=NOW)
+    assert last_resize(managed(ours), PodMemory(sent=SENT)) == NOW
+    assert last_resize(managed(ours), PodMemory(sent=replace(SENT, withdraws=True))) is None

@@ -28,6 +28,8 @@ from updater.failures import (
     classify,
     may_have_happened,
 )
+from updater.live_node import NodeCapacity
+from updater.resize import Attempt, Infeasible, Part
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -163,6 +165,54 @@ def test_less_than_was_refused_is_asked_for_at_once(
 ) -> None:
     _, memory = after(error, OR_RECREATE)
     assert (memory.held(NOW, {"app": parse_quantities(wanted)}) is not None) is held
+
+
+NODE = NodeCapacity(node="node-1", allocatable=parse_quantities({"cpu": "1"}))
+GROWN = NodeCapacity(node="node-1", allocatable=parse_quantities({"cpu": "2"}))
+
+
+@pytest.mark.parametrize(("now", "held"), [(NODE, True), (GROWN, False), (None, True)])
+def test_a_node_that_has_grown_is_asked_at_once(now: NodeCapacity | None, *, held: bool) -> None:
+    attempt = Attempt(node=NODE)
+    _, memory = after_refused_resize(
+        TOO_LARGE,
+        PodMemory(),
+        mode=OR_RECREATE,
+        targets=ONE,
+        interval=MINUTE,
+        attempt=attempt,
+        now=NOW,
+    )
+    assert (memory.held(NOW, ONE, now) is not None) is held
+
+
+REST = Infeasible(targets=ONE, reported=False, node=NODE, part=Part.SENT)
+NO_EVICTION = {
+    "the node, all of it": (TOO_LARGE, None, leave(Reason.RESIZE_INFEASIBLE), Part.UNTRIED),
+    "the node, a part": (TOO_LARGE, REST, leave(Reason.RESIZE_INFEASIBLE), Part.REFUSED),
+    "a policy": (INVALID, None, wait(Reason.RESIZE_REFUSED), None),
+    "a quota": (QUOTA, REST, wait(Reason.QUOTA_EXCEEDED), None),
+    "no answer": (AWAY, REST, wait(Reason.RESIZE_RETRY), None),
+}
+
+
+@pytest.mark.parametrize(("error", "rest", "want", "part"), NO_EVICTION.values(), ids=NO_EVICTION)
+def test_what_was_sent_instead_of_an_eviction_leads_to_none(
+    error: KubeError, rest: Infeasible | None, want: Decision, part: Part | None
+) -> None:
+    decision, memory = after_refused_resize(
+        error,
+        PodMemory(),
+        mode=OR_RECREATE,
+        targets=ONE,
+        interval=MINUTE,
+        attempt=Attempt(node=NODE, rest=rest, may_evict=False),
+        now=NOW,
+    )
+    assert decision == want
+    remembered = memory.infeasible
+    assert (None if remembered is None else remembered.part) == part
+    assert remembered is None or remembered.node is NODE
 
 
 EVICTIONS = {

@@ -65,6 +65,14 @@ def test_replicas_share_what_is_equal_in_them() -> None:
     assert (one.metadata.name, one.metadata.uid) == ("web-0", "uid-web-0")
 
 
+def test_the_name_of_the_node_stays_beside_the_shared_spec() -> None:
+    pod = served("web-0")
+    assert (pod.node_name, pod.spec.node_name) == ("node-of-web-0", "")
+    again = msgspec.structs.replace(pod, metadata=pod.metadata)
+    assert again.node_name == "node-of-web-0"
+    assert again.spec is pod.spec
+
+
 def test_what_the_updater_reads_stays() -> None:
     pod = served("web-0")
     assert pod.metadata.annotations == {"vpaObservedContainers": "app"}

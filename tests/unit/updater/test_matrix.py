@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from builders import recommendation, vpa
-from common.api.autoscaling import UpdateMode
+from common.api.autoscaling import EvictionRequirement, UpdateMode, UpdatePolicy
 from common.api.core import (
     Container,
     ContainerResizePolicy,
@@ -25,6 +26,7 @@ from common.api.core import (
     PodStatus,
     ResourceRequirements,
 )
+from common.api.meta import ObjectMeta
 from common.errors import (
     BadRequestError,
     Cause,
@@ -43,8 +45,9 @@ from common.resources import parse_quantities
 from updater.attempts import NOTHING, Attempts, PodMemory, Refusal
 from updater.decision import Reason
 from updater.disruption import DisruptionPolicy
+from updater.live_node import LiveNode, NodeCapacity, NodeStatus
 from updater.live_pod import LivePod, LivePodMeta
-from updater.resize import Infeasible, Targets
+from updater.resize import Infeasible, Part, Targets
 from updater.snapshot import AutoscaledPods, ClusterSnapshot
 from updater.work import Rules
 from updater_harness import NOW, WEB, Hands, run
@@ -61,11 +64,12 @@ MORE = {"cpu": "500m", "memory": "512Mi"}
 @dataclass(frozen=True, kw_only=True)
 class State:
     condition: PodCondition | None = None
-    # By the spec; what the containers have is OLD.
-    asked: Mapping[str, str] = field(default_factory=lambda: TARGET)
-    memory: PodMemory = NOTHING
+    asked: Mapping[str, str] = field(default_factory=lambda: TARGET)  # by the spec
     has: Mapping[str, str] = field(default_factory=lambda: OLD)  # by the kubelet's report
+    memory: PodMemory = NOTHING
     killed_ago: timedelta | None = None  # an OOM kill
+    node: Mapping[str, str] | None = None  # what the pod's node can hold; None: not known
+    lower: Mapping[str, str] = field(default_factory=lambda: TARGET)  # bound of the range
 
 
 def pending(reason: str, *, minutes: float = 0) -> PodCondition:
@@ -85,13 +89,36 @@ def amounts(written: Mapping[str, str]) -> Targets:
     return {"app": parse_quantities(written)}
 
 
-def stored(failed: Mapping[str, str], *, reported: bool) -> PodMemory:
-    return PodMemory(infeasible=Infeasible(targets=amounts(failed), reported=reported))
+def stored(
+    failed: Mapping[str, str],
+    *,
+    reported: bool,
+    node: NodeCapacity | None = None,
+    part: Part = Part.UNTRIED,
+) -> PodMemory:
+    infeasible = Infeasible(targets=amounts(failed), reported=reported, node=node, part=part)
+    return PodMemory(infeasible=infeasible)
 
 
-def held(reason: Reason, asked: Mapping[str, str] = TARGET) -> PodMemory:
+def held(
+    reason: Reason, asked: Mapping[str, str] = TARGET, node: NodeCapacity | None = None
+) -> PodMemory:
     until = NOW + timedelta(seconds=1)
-    return PodMemory(refusal=Refusal(reason=reason, tries=1, until=until, targets=amounts(asked)))
+    refusal = Refusal(reason=reason, tries=1, until=until, targets=amounts(asked), node=node)
+    return PodMemory(refusal=refusal)
+
+
+def capacity(allocatable: Mapping[str, str], name: str = "node") -> NodeCapacity:
+    return NodeCapacity(node=name, allocatable=parse_quantities(allocatable))
+
+
+FULL = {"cpu": "200m", "memory": "1Gi"}  # too little CPU for TARGET, and enough memory
+ROOMY = {"cpu": "4", "memory": "1Gi"}
+LITTLE = {"cpu": "100m", "memory": "128Mi"}
+ONE_LESS = {"cpu": "249m", "memory": "256Mi"}
+ONE_MORE = {"cpu": "251m", "memory": "256Mi"}
+PART = {"cpu": "100m", "memory": "256Mi"}
+CPU, MORE_CPU = {"cpu": "250m"}, {"cpu": "500m"}
 
 
 def killed(
@@ -133,6 +160,103 @@ STATES = {
     "refused: node, less wanted": State(asked=OLD, memory=held(Reason.RESIZE_INFEASIBLE, MORE)),
     "refused: quota, less wanted": State(asked=OLD, memory=held(Reason.QUOTA_EXCEEDED, MORE)),
     "refused for good": State(asked=OLD, memory=held(Reason.RESIZE_REFUSED)),
+    # X100
+    "Deferred 5 min, less wanted": State(condition=pending("Deferred", minutes=5), asked=MORE),
+    "Deferred longer, less wanted": State(condition=pending("Deferred", minutes=5.1), asked=MORE),
+    "Deferred, a unit less wanted": State(condition=pending("Deferred"), asked=ONE_MORE),
+    "Deferred, less wanted, refused": State(
+        condition=pending("Deferred"), asked=MORE, memory=held(Reason.RESIZE_REFUSED)
+    ),
+    "InProgress, less wanted": State(condition=progressing(minutes=1), asked=MORE),
+    "Error, less wanted": State(condition=progressing("Error", minutes=1), asked=MORE),
+    "Unknown, less wanted": State(condition=pending("Newer", minutes=1), asked=MORE),
+    "settled, Deferred": State(condition=pending("Deferred"), asked=MORE, has=TARGET),
+    "settled, Deferred to less": State(condition=pending("Deferred"), asked=LESS, has=TARGET),
+    "settled, Infeasible": State(condition=pending("Infeasible"), asked=MORE, has=TARGET),
+    "settled, Infeasible, stored": State(
+        condition=pending("Infeasible"),
+        asked=MORE,
+        has=TARGET,
+        memory=stored(MORE, reported=True),
+    ),
+    "settled, withdrawn": State(condition=pending("Deferred"), has=TARGET),
+    "settled, withdrawal refused": State(
+        condition=pending("Deferred"), asked=MORE, has=TARGET, memory=held(Reason.RESIZE_REFUSED)
+    ),
+    "settled but for a unit, Deferred": State(
+        condition=pending("Deferred"), asked=MORE, has=ONE_LESS
+    ),
+    "settled, InProgress": State(condition=progressing(minutes=1), asked=MORE, has=TARGET),
+    "close, Deferred": State(
+        condition=pending("Deferred"), asked=MORE, has={**TARGET, "cpu": "240m"}, lower=OLD
+    ),
+    "close, Deferred to less": State(
+        condition=pending("Deferred"), asked=LESS, has={**TARGET, "cpu": "240m"}, lower=OLD
+    ),
+    # X101
+    "NodeCapacity stored, node as it was": State(
+        asked=OLD, memory=stored(TARGET, reported=False, node=capacity(LITTLE)), node=LITTLE
+    ),
+    "NodeCapacity stored, node shrank": State(
+        asked=OLD, memory=stored(TARGET, reported=False, node=capacity(ROOMY)), node=LITTLE
+    ),
+    "NodeCapacity stored, node grew": State(
+        asked=OLD, memory=stored(TARGET, reported=False, node=capacity(FULL)), node=ROOMY
+    ),
+    "NodeCapacity stored, another node": State(
+        asked=OLD, memory=stored(TARGET, reported=False, node=capacity(ROOMY, "old")), node=ROOMY
+    ),
+    "NodeCapacity stored, node not known": State(
+        asked=OLD, memory=stored(TARGET, reported=False, node=capacity(ROOMY))
+    ),
+    "refused: node, node grew": State(
+        asked=OLD, memory=held(Reason.RESIZE_INFEASIBLE, node=capacity(FULL)), node=ROOMY
+    ),
+    "Infeasible, stored, node as it was": State(
+        condition=pending("Infeasible"),
+        memory=stored(TARGET, reported=True, node=capacity(LITTLE)),
+        node=LITTLE,
+    ),
+    "Infeasible, stored, node grew": State(
+        condition=pending("Infeasible"),
+        memory=stored(TARGET, reported=True, node=capacity(FULL)),
+        node=ROOMY,
+    ),
+    # X102
+    "NodeCapacity stored, a part fits": State(
+        asked=OLD, memory=stored(TARGET, reported=False, node=capacity(FULL)), node=FULL
+    ),
+    "refused: node, a part fits": State(
+        asked=OLD, memory=held(Reason.RESIZE_INFEASIBLE, node=capacity(FULL)), node=FULL
+    ),
+    "Infeasible, stored, a part fits": State(
+        condition=pending("Infeasible"),
+        memory=stored(TARGET, reported=True, node=capacity(FULL)),
+        node=FULL,
+    ),
+    "the rest stored": State(
+        asked=PART,
+        has=PART,
+        memory=stored(CPU, reported=False, node=capacity(FULL), part=Part.SENT),
+        node=FULL,
+    ),
+    "the rest stored, less wanted": State(
+        asked=PART,
+        has=PART,
+        memory=stored(MORE_CPU, reported=False, node=capacity(FULL), part=Part.SENT),
+        node=FULL,
+    ),
+    "the rest stored, node grew": State(
+        asked=PART,
+        has=PART,
+        memory=stored(CPU, reported=False, node=capacity(FULL), part=Part.SENT),
+        node=ROOMY,
+    ),
+    "a part refused": State(
+        asked=OLD,
+        memory=stored(TARGET, reported=False, node=capacity(FULL), part=Part.REFUSED),
+        node=FULL,
+    ),
 }
 
 # 13, D36; in tables with `any` there are none of these
@@ -147,6 +271,9 @@ KILLED = {
 }
 
 
+LACKING = tuple(name for name in STATES if not name.startswith(("settled", "close")))
+
+
 # 5 and 10.7: the budgets
 
 
@@ -159,6 +286,9 @@ class Budget:
     restarts: bool = False  # resizePolicy RestartContainer for cpu
     phase: str = "Running"
     best_effort: bool = False  # asks for nothing, so that a resize changes its QoS class
+    requirements: bool = False  # evictionRequirements that don't hold
+    admission: bool = True
+    refuses: bool = False  # the API server refuses evictions
 
 
 BUDGETS = {
@@ -177,6 +307,9 @@ BUDGETS = {
     "QoS class would change, exhausted": Budget(best_effort=True, live=2),
     "no controller": Budget(controlled=False),
     "controller not found": Budget(replicas=None),
+    "requirements not met": Budget(requirements=True),
+    "admission away": Budget(admission=False),
+    "eviction refused": Budget(refuses=True),
 }
 
 # 2.1: the modes
@@ -215,7 +348,7 @@ def cases(text: str) -> Iterator[Case]:
             if not modes:
                 modes = tuple(cells)
                 continue
-            for each in STATES if state == "any" else (state,):
+            for each in LACKING if state == "any" else (state,):
                 for mode, want in zip(modes, cells, strict=True):
                     yield Case(section=section, budget=budget, state=each, mode=mode, want=want)
 
@@ -239,7 +372,7 @@ def pod(name: str, state: State, budget: Budget) -> LivePod:
     )
     return LivePod(
         metadata=LivePodMeta(name=name, namespace="default", uid=f"uid-{name}", generation=1),
-        spec=PodSpec(containers=(container,)),
+        spec=PodSpec(containers=(container,), node_name="node"),
         status=PodStatus(
             phase=budget.phase,
             start_time=NOW,
@@ -258,13 +391,27 @@ def _oom_killed(at: datetime) -> ContainerState:
 GOOD = State()  # has what it should have
 
 
+SHRINKS = EvictionRequirement(
+    resources=("cpu", "memory"), change_requirement="TargetLowerThanRequests"
+)
+
+
+def node(allocatable: Mapping[str, str]) -> LiveNode:
+    return LiveNode(metadata=ObjectMeta(name="node"), status=NodeStatus(allocatable=allocatable))
+
+
 def cluster(state: State, budget: Budget, mode: UpdateMode) -> ClusterSnapshot:
     good = Budget()
     pods = [pod("web-0", state, budget)]
     pods += [pod(f"web-{number}", GOOD, good) for number in range(1, budget.live)]
-    exactly = recommendation(target=TARGET, lower=TARGET, upper=TARGET)
+    exactly = recommendation(target=TARGET, lower=state.lower, upper=TARGET)
+    autoscaler = vpa(mode=mode.value, recommendations=(exactly,))
+    if budget.requirements:
+        policy = UpdatePolicy(update_mode=mode.value, eviction_requirements=(SHRINKS,))
+        spec = msgspec.structs.replace(autoscaler.spec, update_policy=policy)
+        autoscaler = msgspec.structs.replace(autoscaler, spec=spec)
     scaled = AutoscaledPods(
-        vpa=vpa(mode=mode.value, recommendations=(exactly,)),
+        vpa=autoscaler,
         mode=mode,
         pods=tuple(pods),
         controllers={each.metadata.uid: WEB for each in pods} if budget.controlled else {},
@@ -272,7 +419,8 @@ def cluster(state: State, budget: Budget, mode: UpdateMode) -> ClusterSnapshot:
         limit_ranges=(),
     )
     living = frozenset(each.metadata.uid for each in pods)
-    return ClusterSnapshot(autoscaled=(scaled,), living=living)
+    nodes = {} if state.node is None else {"node": node(state.node)}
+    return ClusterSnapshot(autoscaled=(scaled,), living=living, nodes=nodes)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -282,15 +430,23 @@ async def test_matrix(case: Case) -> None:
         disruption=DisruptionPolicy(in_place_skips_budget=budget.skip),
         features=FeatureGates(in_place=not case.mode.endswith("gate off")),
     )
-    hands = Hands()
-    before = Attempts({"uid-web-0": state.memory})
-    after = await run(cluster(state, budget, MODES[case.mode]), hands, attempts=before, rules=rules)
+    refused = {"web-0": TooManyRequestsError("a budget")} if budget.refuses else {}
+    hands = Hands(eviction_errors=refused)
+    after = await run(
+        cluster(state, budget, MODES[case.mode]),
+        hands,
+        attempts=Attempts({"uid-web-0": state.memory}),
+        rules=rules,
+        admission_ready=budget.admission,
+    )
     decision = after.of("uid-web-0").decision
     told = "-" if decision is None else f"{decision.action.value} {decision.reason.value}"
     assert told == case.want
     verb = case.want.split()[0]
     assert hands.resized == (["web-0"] if verb == "resize" else [])
-    assert hands.evicted == (["web-0"] if verb == "evict" else [])
+    assert [name for name in hands.evicted if name not in refused] == (
+        ["web-0"] if verb == "evict" else []
+    )
 
 
 @dataclass(frozen=True, slots=True)

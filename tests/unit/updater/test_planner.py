@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from builders import container, pod, recommendation, vpa
-from common.api.core import ContainerStatus, Pod, ResourceRequirements
+from common.api.core import ContainerStatus, Pod, PodCondition, ResourceRequirements
 from updater.candidate import Candidate, Planner, plan_candidate
-from updater.decision import Decision
+from updater.decision import Decision, Reason, leave
 from updater.fitting import Measured, measure_pod
 from updater.update_order import OomKill, Verdict
 
@@ -40,6 +40,7 @@ def changed(**status: object) -> Candidate:
     return replace(FIRST, pod=msgspec.structs.replace(WEB, status=given))
 
 
+DEFERRED = PodCondition(type="PodResizePending", status="True", reason="Deferred")
 REPORTED = (ContainerStatus(name="app", resources=ResourceRequirements(limits={"cpu": "1"})),)
 
 
@@ -57,6 +58,12 @@ CASES = [
     Case(id="a replica", candidate=changed(phase="Pending"), shares=True),
     Case(id="a report", candidate=changed(container_statuses=REPORTED), shares=False),
     Case(id="a QoS class", candidate=changed(qos_class="Guaranteed"), shares=False),
+    Case(id="a resize that is pending", candidate=changed(conditions=(DEFERRED,)), shares=False),
+    Case(
+        id="one that is not worth an update",
+        candidate=replace(FIRST, left=leave(Reason.TOO_YOUNG)),
+        shares=False,
+    ),
     Case(id="a verdict", candidate=replace(FIRST, verdict=Verdict.DRIFTED), shares=False),
     Case(id="an OOM kill", candidate=replace(FIRST, ooms=(KILL,)), shares=False),
     Case(

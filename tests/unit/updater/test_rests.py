@@ -160,7 +160,7 @@ async def test_a_pass_that_leaves_vpas_alone_ends_like_one_that_looks_at_all(see
 
 
 async def test_the_clusters_are_worth_it() -> None:
-    assert sum([await rested(seed) for seed in range(10)]) > 50
+    assert sum([await rested(seed) for seed in range(12)]) > 50
 
 
 SCALED = snapshot(UpdateMode.RECREATE).autoscaled[0]

@@ -23,10 +23,11 @@ from common.kube.cache import Change
 from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
 from updater.attempts import NOTHING, Attempts, PodMemory, SentResize
+from updater.live_node import LiveNode, NodeStatus
 from updater.live_pod import LivePod
 from updater.settling import is_settling
 from updater.snapshot import ClusterSnapshot
-from updater.wake import Alarm, is_news_of_pod, is_news_of_vpa, rest_after
+from updater.wake import Alarm, is_news_of_node, is_news_of_pod, is_news_of_vpa, rest_after
 from updater_harness import HALF, NAMES, NOW, OPEN, Hands, live_pod, run, snapshot
 
 SMALL, LARGE = recommendation(target={"cpu": "100m"}), recommendation(target={"cpu": "1"})
@@ -135,6 +136,30 @@ POD_NEWS = {
 @pytest.mark.parametrize(("old", "new", "want"), POD_NEWS.values(), ids=POD_NEWS)
 def test_news_of_a_pod(old: Pod | None, new: Pod | None, *, want: bool) -> None:
     assert is_news_of_pod(Change(old, new)) is want
+
+
+# Nodes
+
+
+def node(cpu: str) -> LiveNode:
+    return LiveNode(
+        metadata=ObjectMeta(name="node-1"),
+        status=NodeStatus(allocatable={"cpu": cpu, "memory": "8Gi"}),
+    )
+
+
+NODE_NEWS = {
+    "grew": (node("4"), node("8"), True),
+    "shrank": (node("4"), node("2"), False),
+    "is as it was": (node("4"), node("4000m"), False),
+    "is new": (None, node("4"), False),
+    "gone": (node("4"), None, False),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "want"), NODE_NEWS.values(), ids=NODE_NEWS)
+def test_news_of_a_node(old: LiveNode | None, new: LiveNode | None, *, want: bool) -> None:
+    assert is_news_of_node(Change(old, new)) is want
 
 
 # Rests

@@ -1,0 +1,69 @@
+"""What the updater keeps of a node, and when a node may hold what it could not (X101)."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from common.resources import parse_quantities
+from updater.live_node import LiveNode, NodeCapacity, has_improved, node_capacity
+
+
+def served(**status: Any) -> LiveNode:
+    """A node as an API server serves it, as far as it matters here."""
+    node = {
+        "metadata": {
+            "name": "node-1",
+            "uid": "uid-1",
+            "resourceVersion": "7",
+            "labels": {"zone": "a"},
+            "annotations": {"team": "blue"},
+        },
+        "spec": {"podCIDR": "10.0.0.0/24"},
+        "status": {"images": [{"names": ["shop:1"]}], **status},
+    }
+    return msgspec.json.decode(json.dumps(node).encode(), type=LiveNode)
+
+
+def test_name_and_allocatable_stay() -> None:
+    node = served(allocatable={"cpu": "4", "memory": "8Gi", "pods": "110"})
+    assert node.status.allocatable == {"cpu": "4", "memory": "8Gi"}
+    assert (node.metadata.name, node.metadata.resource_version) == ("node-1", "7")
+    assert node.metadata.labels is node.metadata.annotations is None
+
+
+def test_a_node_whose_quantities_cannot_be_read_has_no_known_capacity() -> None:
+    assert node_capacity(served(allocatable={"cpu": "lots"})) is None
+    assert node_capacity(None) is None
+    found = node_capacity(served())
+    assert found == NodeCapacity(node="node-1", allocatable={})
+
+
+def capacity(cpu: str, memory: str = "8Gi", node: str = "node-1") -> NodeCapacity:
+    return NodeCapacity(node=node, allocatable=parse_quantities({"cpu": cpu, "memory": memory}))
+
+
+THEN = capacity("4")
+IMPROVED = {
+    "as it was": (THEN, capacity("4"), False),
+    "as it was, in other words": (THEN, capacity("4000m", "8192Mi"), False),
+    "more cpu": (THEN, capacity("4001m"), True),
+    "more memory": (THEN, capacity("4", "8193Mi"), True),
+    "less": (THEN, capacity("3", "4Gi"), False),
+    "more of one, less of the other": (THEN, capacity("8", "4Gi"), True),
+    "another node": (THEN, capacity("2", node="node-2"), True),
+    "another resource is reported": (
+        NodeCapacity(node="node-1", allocatable=parse_quantities({"cpu": "4"})),
+        THEN,
+        True,
+    ),
+    "not known any more": (THEN, None, False),
+    "not known then": (None, THEN, True),
+    "never known": (None, None, False),
+}
+
+
+@pytest.mark.parametrize(("then", "now", "want"), IMPROVED.values(), ids=IMPROVED)
+def test_has_improved(then: NodeCapacity | None, now: NodeCapacity | None, *, want: bool) -> None:
+    assert has_improved(then, now) is want

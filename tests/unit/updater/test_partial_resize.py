@@ -1,0 +1,400 @@
+"""The changes of an infeasible resize that a node can hold (X102)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+
+from common.api.core import (
+    Container,
+    ContainerStatus,
+    Pod,
+    PodSpec,
+    PodStatus,
+    ResourceRequirements,
+)
+from common.api.meta import ObjectMeta
+from common.patches import Operation
+from common.recommendation.container_resources import WantedResources
+from common.recommendation.processing import ContainerAmounts
+from common.recommendation.qos import qos_class
+from common.resources import parse_quantities
+from updater.live_node import NodeCapacity
+from updater.partial_resize import PartialResize, plan_part, total_request
+
+Amounts = Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class C:
+    """A container: what it has, what is wanted for it, and what its spec says."""
+
+    has: Amounts
+    wants: Amounts = field(default_factory=dict)
+    limits: Amounts | None = None
+    wants_limits: Amounts = field(default_factory=dict)
+    asks: Amounts | None = None  # by the spec; None: what it has
+    asks_limits: Amounts | None = None
+
+
+def pod(*containers: C, init: tuple[Container, ...] = (), overhead: Amounts | None = None) -> Pod:
+    return Pod(
+        metadata=ObjectMeta(name="web-0"),
+        spec=PodSpec(
+            containers=tuple(
+                Container(
+                    name=f"c{index}",
+                    resources=ResourceRequirements(
+                        requests=one.has if one.asks is None else one.asks,
+                        limits=one.limits if one.asks_limits is None else one.asks_limits,
+                    ),
+                )
+                for index, one in enumerate(containers)
+            ),
+            init_containers=init,
+            overhead=overhead,
+        ),
+        status=PodStatus(
+            container_statuses=tuple(
+                ContainerStatus(
+                    name=f"c{index}",
+                    resources=ResourceRequirements(requests=one.has, limits=one.limits),
+                    allocated_resources=one.has,
+                )
+                for index, one in enumerate(containers)
+            ),
+        ),
+    )
+
+
+def part(
+    *containers: C,
+    node: Amounts | None,
+    init: tuple[Container, ...] = (),
+    overhead: Amounts | None = None,
+) -> PartialResize | None:
+    given = pod(*containers, init=init, overhead=overhead)
+    wanted = tuple(
+        WantedResources(
+            requests=parse_quantities(one.wants), limits=parse_quantities(one.wants_limits)
+        )
+        for one in containers
+    )
+    names = [each.name for each in given.spec.containers]
+    amounts = {
+        name: ContainerAmounts(
+            name=name, target=each.requests, lower_bound=each.requests, upper_bound=each.requests
+        )
+        for name, each in zip(names, wanted, strict=True)
+    }
+    capacity = None
+    if node is not None:
+        capacity = NodeCapacity(node="node", allocatable=parse_quantities(node))
+    return plan_part(given, wanted, names, containers=amounts, capacity=capacity)
+
+
+def sent(found: PartialResize | None) -> dict[str, str] | None:
+    """The values that are set, by container and resource; None: nothing is sent."""
+    if found is None:
+        return None
+    return {_short(each): str(each.value) for each in found.plan.operations}
+
+
+def _short(operation: Operation) -> str:
+    _, _, index, _, kind, resource = operation.path.strip("/").split("/")
+    return f"c{index} {kind} {resource}"
+
+
+def rest(found: PartialResize | None) -> dict[str, dict[str, str]] | None:
+    if found is None:
+        return None
+    return {
+        name: {resource: str(amount) for resource, amount in amounts.items()}
+        for name, amounts in found.rest.items()
+    }
+
+
+NODE = {"cpu": "4", "memory": "8Gi"}
+SMALL = C(has={"cpu": "1", "memory": "1Gi"})
+
+
+def wants(has: Amounts, wanted: Amounts) -> C:
+    return C(has=has, wants=wanted)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    id: str
+    containers: tuple[C, ...]
+    sent: dict[str, str] | None = None  # None: there is no part to send
+    rest: dict[str, dict[str, str]] | None = None
+    node: Amounts | None = field(default_factory=lambda: NODE)
+    init: tuple[Container, ...] = ()
+    overhead: Amounts | None = None
+
+
+ONE = {"cpu": "1", "memory": "1Gi"}
+HUGE = Container(
+    name="init", resources=ResourceRequirements(requests={"cpu": "100m", "memory": "7Gi"})
+)
+SIDECAR = Container(
+    name="log",
+    restart_policy="Always",
+    resources=ResourceRequirements(requests={"cpu": "1", "memory": "1Gi"}),
+)
+CASES = [
+    Case(
+        id="too much cpu, memory that fits",
+        containers=(wants(ONE, {"cpu": "5", "memory": "2Gi"}),),
+        sent={"c0 requests cpu": "1", "c0 requests memory": "2Gi"},
+        rest={"c0": {"cpu": "5"}},
+    ),
+    Case(
+        id="a neighbour that lacks memory",
+        containers=(wants(ONE, {"cpu": "9"}), wants(ONE, {"memory": "3Gi"})),
+        sent={"c1 requests memory": "3Gi"},
+        rest={"c0": {"cpu": "9"}},
+    ),
+    Case(
+        id="a decrease",
+        containers=(wants(ONE, {"cpu": "9"}), wants(ONE, {"cpu": "500m"})),
+        sent={"c1 requests cpu": "500m"},
+        rest={"c0": {"cpu": "9"}},
+    ),
+    Case(
+        id="first come first served",
+        containers=(wants(ONE, {"cpu": "3"}), wants(ONE, {"cpu": "2"})),
+        sent={"c0 requests cpu": "3"},
+        rest={"c1": {"cpu": "2"}},
+    ),
+    Case(
+        id="one that is too large leaves room to the next",
+        containers=(wants(ONE, {"cpu": "4"}), wants(ONE, {"cpu": "3"})),
+        sent={"c1 requests cpu": "3"},
+        rest={"c0": {"cpu": "4"}},
+    ),
+    Case(
+        id="exactly the allocatable",
+        containers=(wants(ONE, {"cpu": "3"}), wants(ONE, {"cpu": "1001m"})),
+        sent={"c0 requests cpu": "3"},
+        rest={"c1": {"cpu": "1001m"}},
+    ),
+    Case(
+        id="a later decrease makes room for an earlier increase",
+        containers=(
+            wants(ONE, {"cpu": "3500m"}),
+            wants(ONE, {"cpu": "500m"}),
+            wants({"cpu": "0", "memory": "1Gi"}, {"memory": "9Gi"}),
+        ),
+        sent={"c0 requests cpu": "3500m", "c1 requests cpu": "500m"},
+        rest={"c2": {"memory": "9Gi"}},
+    ),
+    Case(id="nothing fits", containers=(wants(ONE, {"cpu": "5"}),)),
+    Case(id="all fits, so size is not the reason", containers=(wants(ONE, {"cpu": "2"}),)),
+    Case(id="nothing is wanted", containers=(SMALL,)),
+    Case(
+        id="the node is not known: only what is less",
+        node=None,
+        containers=(wants(ONE, {"cpu": "2", "memory": "512Mi"}),),
+        sent={"c0 requests cpu": "1", "c0 requests memory": "512Mi"},
+        rest={"c0": {"cpu": "2"}},
+    ),
+    Case(
+        id="a node that shrank below the pod refuses less, too",
+        node={"cpu": "500m", "memory": "8Gi"},
+        containers=(wants(ONE, {"cpu": "2", "memory": "512Mi"}),),
+    ),
+    Case(
+        id="what the spec asks for without success goes back to what is there",
+        containers=(
+            C(
+                has=ONE,
+                wants={"cpu": "9", "memory": "2Gi"},
+                asks={"cpu": "9", "memory": "2Gi"},
+            ),
+        ),
+        sent={"c0 requests cpu": "1", "c0 requests memory": "2Gi"},
+        rest={"c0": {"cpu": "9"}},
+    ),
+    Case(
+        id="the part is there already",
+        containers=(C(has={"cpu": "1", "memory": "2Gi"}, wants={"cpu": "9", "memory": "2Gi"}),),
+    ),
+    Case(
+        id="a request that was not there can't be taken back",
+        containers=(
+            C(
+                has={"memory": "1Gi"},
+                wants={"cpu": "9", "memory": "2Gi"},
+                asks={"cpu": "9", "memory": "2Gi"},
+            ),
+        ),
+    ),
+    Case(
+        id="request and limit go together",
+        containers=(
+            C(
+                has=ONE,
+                limits={"cpu": "2", "memory": "2Gi"},
+                wants={"cpu": "9", "memory": "2Gi"},
+                wants_limits={"cpu": "18", "memory": "4Gi"},
+            ),
+        ),
+        sent={
+            "c0 requests cpu": "1",
+            "c0 requests memory": "2Gi",
+            "c0 limits cpu": "2",
+            "c0 limits memory": "4Gi",
+        },
+        rest={"c0": {"cpu": "9"}},
+    ),
+    Case(
+        id="guaranteed pods stay so",
+        containers=(
+            C(
+                has=ONE,
+                limits=ONE,
+                wants={"cpu": "9", "memory": "2Gi"},
+                wants_limits={"cpu": "9", "memory": "2Gi"},
+            ),
+        ),
+        sent={
+            "c0 requests cpu": "1",
+            "c0 requests memory": "2Gi",
+            "c0 limits cpu": "1",
+            "c0 limits memory": "2Gi",
+        },
+        rest={"c0": {"cpu": "9"}},
+    ),
+    Case(
+        id="it would make the pod guaranteed",
+        containers=(
+            C(
+                has=ONE,
+                limits={"cpu": "1", "memory": "2Gi"},
+                wants={"cpu": "9", "memory": "2Gi"},
+                wants_limits={"cpu": "9", "memory": "2Gi"},
+            ),
+        ),
+    ),
+    Case(
+        id="a native sidecar runs beside the containers",
+        init=(SIDECAR,),
+        containers=(wants(ONE, {"cpu": "3001m", "memory": "2Gi"}),),
+        sent={"c0 requests cpu": "1", "c0 requests memory": "2Gi"},
+        rest={"c0": {"cpu": "3001m"}},
+    ),
+    Case(
+        id="a plain init container runs before them",
+        init=(HUGE,),
+        containers=(wants(ONE, {"cpu": "5", "memory": "8Gi"}),),
+        sent={"c0 requests cpu": "1", "c0 requests memory": "8Gi"},
+        rest={"c0": {"cpu": "5"}},
+    ),
+    Case(
+        id="the overhead of the pod counts",
+        overhead={"cpu": "1"},
+        containers=(wants(ONE, {"cpu": "3001m", "memory": "2Gi"}),),
+        sent={"c0 requests cpu": "1", "c0 requests memory": "2Gi"},
+        rest={"c0": {"cpu": "3001m"}},
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_plan_part(case: Case) -> None:
+    found = part(*case.containers, node=case.node, init=case.init, overhead=case.overhead)
+    plan_sent = sent(found)
+    assert rest(found) == case.rest
+    if plan_sent is None or case.sent is None:
+        assert plan_sent == case.sent
+        return
+    unchanged = {key: value for key, value in plan_sent.items() if key not in case.sent}
+    assert {key: plan_sent[key] for key in case.sent} == case.sent
+    assert all(_is_as_before(key, value, case.containers) for key, value in unchanged.items())
+
+
+def _is_as_before(key: str, value: str, containers: tuple[C, ...]) -> bool:
+    name, kind, resource = key.split()
+    one = containers[int(name[1:])]
+    has = one.has if kind == "requests" else one.limits or {}
+    return parse_quantities(has)[resource] == parse_quantities({"": value})[""]
+
+
+def test_a_pod_with_resources_of_its_own_has_no_part() -> None:
+    given = pod(wants(ONE, {"cpu": "5", "memory": "2Gi"}))
+    spec = PodSpec(containers=given.spec.containers, resources=ResourceRequirements(requests=ONE))
+    whole = Pod(metadata=given.metadata, spec=spec, status=given.status)
+    wanted = (WantedResources(requests=parse_quantities({"cpu": "5", "memory": "2Gi"})),)
+    capacity = NodeCapacity(node="node", allocatable=parse_quantities(NODE))
+    assert plan_part(whole, wanted, ["c0"], containers={}, capacity=capacity) is None
+
+
+@pytest.mark.parametrize("seed", range(500))
+def test_the_api_server_would_take_any_part(seed: int) -> None:
+    """Whatever is wanted: the part fits, keeps the class, and has no request above its limit."""
+    random = Random(seed)
+    containers = tuple(_drawn(random) for _ in range(random.randint(1, 4)))
+    init = tuple(each for each in (HUGE, SIDECAR) if random.random() < 0.2)
+    overhead = {"cpu": "100m"} if random.random() < 0.2 else None
+    found = part(*containers, node=NODE, init=init, overhead=overhead)
+    if found is None:
+        return
+    before, after = pod(*containers, init=init, overhead=overhead), {}
+    values = sent(found) or {}
+    for index, container in enumerate(before.spec.containers):
+        assert container.resources is not None
+        kinds = {}
+        for kind in ("requests", "limits"):
+            spec = dict(getattr(container.resources, kind) or {})
+            prefix = f"c{index} {kind} "
+            changes = {
+                key.removeprefix(prefix): value
+                for key, value in values.items()
+                if key.startswith(prefix)
+            }
+            kinds[kind] = parse_quantities(spec | changes)
+        after[container.name] = kinds
+        for resource, limit in kinds["limits"].items():
+            assert kinds["requests"][resource] <= limit
+    allocatable = parse_quantities(NODE)
+    requests = {name: each["requests"] for name, each in after.items()}
+    for resource, bound in allocatable.items():
+        assert total_request(before, requests, resource) <= bound
+    assert found.plan.keeps_qos
+    assert qos_class(before)
+    assert found.plan.changes
+    for index, one in enumerate(containers):
+        for resource, amount in parse_quantities(one.wants).items():
+            left = found.rest.get(f"c{index}", {})
+            given = requests[f"c{index}"][resource]
+            assert given == (parse_quantities(one.has)[resource] if resource in left else amount)
+
+
+def _drawn(random: Random) -> C:
+    has = {"cpu": f"{random.randint(1, 9)}00m", "memory": f"{random.randint(1, 9)}00Mi"}
+    wanted = {
+        "cpu": f"{random.randint(1, 60)}00m",
+        "memory": f"{random.randint(1, 120)}00Mi",
+    }
+    kept = [name for name in wanted if random.random() < 0.8]
+    wanted = {name: wanted[name] for name in kept}
+    factor = random.choice((0, 1, 2))
+    pending = random.random() < 0.3
+    return C(
+        has=has,
+        wants=wanted,
+        limits=_times(has, factor) if factor else None,
+        wants_limits=_times(wanted, factor) if factor else {},
+        asks=has | wanted if pending else None,
+        asks_limits=_times(has | wanted, factor) if pending and factor else None,
+    )
+
+
+def _times(amounts: Amounts, factor: int) -> dict[str, str]:
+    return {
+        name: f"{int(value.removesuffix('m').removesuffix('Mi')) * factor}"
+        + ("m" if name == "cpu" else "Mi")
+        for name, value in amounts.items()
+    }

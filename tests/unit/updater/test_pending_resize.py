@@ -1,0 +1,242 @@
+"""What is asked for instead of a pending resize, and what it takes to withdraw one (X100)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pytest
+
+from common.api.core import (
+    Container,
+    ContainerResizePolicy,
+    ContainerStatus,
+    Pod,
+    PodSpec,
+    PodStatus,
+    ResourceRequirements,
+)
+from common.api.meta import ObjectMeta
+from common.recommendation.container_resources import WantedResources
+from common.recommendation.processing import ContainerAmounts
+from common.resources import parse_quantities
+from updater.pending_resize import (
+    granted_resources,
+    pending_containers,
+    plan_following,
+    plan_withdrawal,
+)
+from updater.resize_plan import ResizePlan
+
+Amounts = Mapping[str, str]
+HAS = {"cpu": "100m", "memory": "128Mi"}
+ASKS = {"cpu": "500m", "memory": "128Mi"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class C:
+    """A container with a pending resize."""
+
+    asks: Amounts = field(default_factory=lambda: ASKS)  # by the spec
+    has: Amounts = field(default_factory=lambda: HAS)  # by the kubelet's report
+    allocated: Amounts | None = None  # None: what it has
+    asks_limits: Amounts | None = None
+    limits: Amounts | None = None
+    wants: Amounts = field(default_factory=dict)
+    wants_limits: Amounts = field(default_factory=dict)
+
+
+def pod(*containers: C) -> Pod:
+    policy = (ContainerResizePolicy(resource_name="cpu", restart_policy="RestartContainer"),)
+    return Pod(
+        metadata=ObjectMeta(name="web-0"),
+        spec=PodSpec(
+            containers=tuple(
+                Container(
+                    name=f"c{index}",
+                    resources=ResourceRequirements(requests=one.asks, limits=one.asks_limits),
+                    resize_policy=policy,
+                )
+                for index, one in enumerate(containers)
+            )
+        ),
+        status=PodStatus(
+            qos_class="Burstable",
+            container_statuses=tuple(
+                ContainerStatus(
+                    name=f"c{index}",
+                    resources=ResourceRequirements(requests=one.has, limits=one.limits),
+                    allocated_resources=one.has if one.allocated is None else one.allocated,
+                )
+                for index, one in enumerate(containers)
+            ),
+        ),
+    )
+
+
+def follow(*containers: C) -> ResizePlan:
+    given = pod(*containers)
+    wanted = tuple(
+        WantedResources(
+            requests=parse_quantities(one.wants), limits=parse_quantities(one.wants_limits)
+        )
+        for one in containers
+    )
+    names = [each.name for each in given.spec.containers]
+    amounts = {
+        name: ContainerAmounts(name=name, target=each.requests, lower_bound={}, upper_bound={})
+        for name, each in zip(names, wanted, strict=True)
+    }
+    return plan_following(given, wanted, names, containers=amounts)
+
+
+def sent(plan: ResizePlan) -> dict[str, str]:
+    """The values that are set, by path."""
+    found = {}
+    for each in plan.operations:
+        _, _, index, _, kind, resource = each.path.strip("/").split("/")
+        found[f"c{index} {kind} {resource}"] = str(each.value)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    id: str
+    containers: tuple[C, ...]
+    lowers: bool = False
+    withdraws: bool = False
+    cpu: str = ""  # that is set for the first container; empty: none is
+
+
+def wants(cpu: str, memory: str = "128Mi", **more: Amounts) -> C:
+    return C(wants={"cpu": cpu, "memory": memory}, **more)
+
+
+CASES = [
+    Case(id="the same", containers=(wants("500m"),)),
+    Case(id="more", containers=(wants("600m"),), cpu="600m"),
+    Case(id="less", containers=(wants("400m"),), cpu="400m", lowers=True),
+    Case(id="a millicore less", containers=(wants("499m"),), cpu="499m"),
+    Case(id="two millicores less", containers=(wants("498m"),), cpu="498m", lowers=True),
+    Case(
+        id="more of one and less of the other",
+        containers=(C(asks={"cpu": "500m", "memory": "1Gi"}, wants={"cpu": "1", "memory": "1Mi"}),),
+        cpu="1",
+        lowers=True,
+    ),
+    Case(
+        id="what the pod has", containers=(wants("100m"),), cpu="100m", lowers=True, withdraws=True
+    ),
+    Case(
+        id="what the pod has, but for a millicore",
+        containers=(wants("101m"),),
+        cpu="100m",
+        lowers=True,
+        withdraws=True,
+    ),
+    Case(id="nearly what it has", containers=(wants("102m"),), cpu="102m", lowers=True),
+    Case(
+        id="what was allocated goes before what is reported",
+        containers=(wants("100m", has={**HAS, "cpu": "101m"}, allocated=HAS),),
+        cpu="100m",
+        lowers=True,
+        withdraws=True,
+    ),
+    Case(
+        id="less than the pod has is pending",
+        containers=(wants("100m", asks={**HAS, "cpu": "50m"}),),
+        cpu="100m",
+        withdraws=True,
+    ),
+    Case(
+        id="one container has what is wanted, and the other one is to have more",
+        containers=(
+            wants("100m"),
+            C(asks={**HAS, "cpu": "50m"}, has={**HAS, "cpu": "50m"}, wants={"cpu": "90m"}),
+        ),
+        cpu="100m",
+        lowers=True,
+    ),
+    Case(
+        id="one container has what is wanted, and the other one's resize is still pending",
+        containers=(wants("100m"), wants("500m")),
+        cpu="100m",
+        lowers=True,
+    ),
+    Case(
+        id="less than is pending, and than is there",
+        containers=(wants("50m"),),
+        cpu="50m",
+        lowers=True,
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_plan_following(case: Case) -> None:
+    plan = follow(*case.containers)
+    assert (plan.lowers, plan.withdraws) == (case.lowers, case.withdraws)
+    assert sent(plan).get("c0 requests cpu", "") == case.cpu
+    assert plan.restarts is (bool(plan.changes) and not case.withdraws)
+    assert bool(plan.changes) is bool(plan.operations)
+
+
+def test_a_limit_goes_back_with_its_request() -> None:
+    limited = wants(
+        "101m",
+        asks_limits={"cpu": "1"},
+        limits={"cpu": "200m"},
+        wants_limits={"cpu": "202m"},
+    )
+    assert sent(follow(limited)) == {
+        "c0 requests cpu": "100m",
+        "c0 requests memory": "128Mi",
+        "c0 limits cpu": "200m",
+    }
+    assert follow(limited).withdraws
+
+
+def test_what_the_api_server_would_refuse_replaces_nothing() -> None:
+    """A limit that the pending resize adds can't be removed, and the old request is above it."""
+    given = wants("1", has={**HAS, "cpu": "1"}, asks=HAS, asks_limits={"cpu": "200m"})
+    plan = follow(given)
+    assert not plan.lowers
+    assert not plan.withdraws
+
+
+def test_pending_containers() -> None:
+    given = pod(C(), C(asks=HAS), C(asks=HAS, has=ASKS, allocated=HAS))
+    assert pending_containers(given, granted_resources(given)) == {"c0"}
+
+
+def test_where_nothing_is_reported_nothing_is_pending() -> None:
+    given = pod(C())
+    unreported = Pod(metadata=given.metadata, spec=given.spec)
+    assert pending_containers(unreported, granted_resources(unreported)) == frozenset()
+
+
+def amounts(*names: str) -> dict[str, ContainerAmounts]:
+    return {
+        name: ContainerAmounts(name=name, target={}, lower_bound={}, upper_bound={})
+        for name in names
+    }
+
+
+def test_a_withdrawal_restarts_nothing_and_is_about_recommended_containers() -> None:
+    plan = plan_withdrawal(pod(C(), C()), amounts("c0"))
+    assert plan is not None
+    assert sent(plan) == {"c0 requests cpu": "100m", "c0 requests memory": "128Mi"}
+    assert plan.withdraws
+    assert not plan.restarts
+
+
+NO_WITHDRAWAL = {
+    "the spec says so already": C(asks=HAS),
+    "a request that was not there": C(has={"memory": "128Mi"}),
+    "a limit that was not there, below the request": C(
+        has={"cpu": "1"}, asks={"cpu": "100m"}, asks_limits={"cpu": "200m"}
+    ),
+}
+
+
+@pytest.mark.parametrize("given", NO_WITHDRAWAL.values(), ids=NO_WITHDRAWAL)
+def test_what_no_withdrawal_can_say(given: C) -> None:
+    assert plan_withdrawal(pod(given), amounts("c0")) is None

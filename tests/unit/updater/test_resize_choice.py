@@ -1,0 +1,297 @@
+"""Resizes that are withdrawn, or sent in part, over whole passes: what they cost and lead to."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import msgspec
+import pytest
+
+from builders import recommendation, vpa
+from common.api.autoscaling import EvictionRequirement, UpdateMode, UpdatePolicy
+from common.api.core import (
+    Container,
+    ContainerStatus,
+    PodCondition,
+    PodSpec,
+    PodStatus,
+    ResourceRequirements,
+)
+from common.api.meta import ObjectMeta
+from common.errors import Cause, ConflictError, ForbiddenError, InvalidError
+from common.features import FeatureGates
+from common.resources import parse_quantities
+from updater.attempts import Attempts, PodMemory
+from updater.decision import Decision, Reason, evict, leave, resize, wait
+from updater.disruption import DisruptionPolicy
+from updater.live_node import LiveNode, NodeCapacity, NodeStatus
+from updater.live_pod import LivePod, LivePodMeta
+from updater.resize import Infeasible, Part
+from updater.snapshot import AutoscaledPods, ClusterSnapshot
+from updater.work import Rules
+from updater_harness import NOW, WEB, Hands, run
+
+Amounts = Mapping[str, str]
+
+IN_PLACE, OR_RECREATE = UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE
+OLD, TARGET = {"cpu": "100m", "memory": "128Mi"}, {"cpu": "250m", "memory": "256Mi"}
+MORE = {"cpu": "500m", "memory": "512Mi"}
+PART = {"cpu": "100m", "memory": "256Mi"}
+FULL, ROOMY = {"cpu": "200m", "memory": "1Gi"}, {"cpu": "4", "memory": "1Gi"}
+RULES = Rules(features=FeatureGates(in_place=True), checks_outcomes=False)
+CAPACITY = ForbiddenError("no", reason="Forbidden", causes=(Cause(reason="NodeCapacity"),))
+DEFERRED = PodCondition(
+    type="PodResizePending",
+    status="True",
+    reason="Deferred",
+    last_transition_time=NOW - timedelta(minutes=1),
+)
+
+
+def pod(
+    name: str,
+    *,
+    asks: Amounts,
+    has: Amounts,
+    condition: PodCondition | None = None,
+    generation: int = 1,
+) -> LivePod:
+    container = Container(name="app", resources=ResourceRequirements(requests=asks))
+    status = ContainerStatus(name="app", resources=ResourceRequirements(requests=has))
+    return LivePod(
+        metadata=LivePodMeta(
+            name=name, namespace="default", uid=f"uid-{name}", generation=generation
+        ),
+        spec=PodSpec(containers=(container,), node_name="node"),
+        status=PodStatus(
+            phase="Running",
+            start_time=NOW,
+            qos_class="Burstable",
+            conditions=None if condition is None else (condition,),
+            container_statuses=(status,),
+        ),
+    )
+
+
+def cluster(
+    mode: UpdateMode, *pods: LivePod, node: Amounts | None = None, evicts: bool = True
+) -> ClusterSnapshot:
+    """``evicts``: the VPA's evictionRequirements hold."""
+    exactly = recommendation(target=TARGET, lower=TARGET, upper=TARGET)
+    autoscaler = vpa(mode=mode.value, recommendations=(exactly,))
+    if not evicts:
+        lower = EvictionRequirement(
+            resources=("cpu", "memory"), change_requirement="TargetLowerThanRequests"
+        )
+        policy = UpdatePolicy(update_mode=mode.value, eviction_requirements=(lower,))
+        spec = msgspec.structs.replace(autoscaler.spec, update_policy=policy)
+        autoscaler = msgspec.structs.replace(autoscaler, spec=spec)
+    scaled = AutoscaledPods(
+        vpa=autoscaler,
+        mode=mode,
+        pods=pods,
+        controllers={each.metadata.uid: WEB for each in pods},
+        replicas={WEB: len(pods)},
+        limit_ranges=(),
+    )
+    nodes = {}
+    if node is not None:
+        status = NodeStatus(allocatable=node)
+        nodes["node"] = LiveNode(metadata=ObjectMeta(name="node"), status=status)
+    living = frozenset(each.metadata.uid for each in pods)
+    return ClusterSnapshot(autoscaled=(scaled,), living=living, nodes=nodes)
+
+
+def decided(after: Attempts, name: str = "web-0") -> Decision | None:
+    return after.of(f"uid-{name}").decision
+
+
+GOOD = [pod(f"web-{number}", asks=TARGET, has=TARGET) for number in (1, 2)]
+
+
+# X100
+
+
+@pytest.mark.parametrize("mode", [IN_PLACE, OR_RECREATE])
+async def test_withdrawals_cost_no_budget(mode: UpdateMode) -> None:
+    """Three pods tolerate that one is missing: two withdrawals leave that to the third pod."""
+    settled = [
+        pod(f"web-{number}", asks=MORE, has=TARGET, condition=DEFERRED) for number in range(2)
+    ]
+    hands = Hands()
+    await run(cluster(mode, *settled, pod("web-2", asks=OLD, has=OLD)), hands, rules=RULES)
+    assert sorted(hands.resized) == ["web-0", "web-1", "web-2"]
+
+
+@pytest.mark.parametrize("mode", [IN_PLACE, OR_RECREATE])
+@pytest.mark.parametrize("error", [InvalidError("no"), CAPACITY, ConflictError("stale")])
+async def test_a_refused_withdrawal_costs_no_pod_and_is_not_sent_again_and_again(
+    error: InvalidError | ForbiddenError | ConflictError, mode: UpdateMode
+) -> None:
+    given = cluster(mode, pod("web-0", asks=MORE, has=TARGET, condition=DEFERRED), *GOOD)
+    hands, attempts = Hands(resize_errors={"web-0": error}), Attempts()
+    for number in range(12):
+        attempts = await run(
+            given, hands, attempts=attempts, rules=RULES, clock=PassesLater(number)
+        )
+    assert hands.evicted == []
+    assert len(hands.resized) <= 12 if isinstance(error, ConflictError) else 4
+
+
+class PassesLater:
+    """A clock that is so many passes on."""
+
+    def __init__(self, passes: float) -> None:
+        self._passes = passes
+
+    def now(self) -> datetime:
+        return NOW + self._passes * RULES.interval
+
+
+FOLLOWED = {
+    "a wait that goes on": (4, 0.9, wait(Reason.RESIZE_DEFERRED)),
+    "a wait that is over": (4, 1.1, evict(Reason.RESIZE_DEFERRED_TOO_LONG)),
+    "a wait that was over, and the new size has an interval": (
+        30,
+        1,
+        wait(Reason.RESIZE_DEFERRED),
+    ),
+    "and no more": (30, 1.1, evict(Reason.RESIZE_DEFERRED_TOO_LONG)),
+}
+
+
+@pytest.mark.parametrize(("before", "after", "want"), FOLLOWED.values(), ids=FOLLOWED)
+async def test_a_resize_that_replaces_another_does_not_wait_anew(
+    before: float, after: float, want: Decision
+) -> None:
+    """Minutes before and after the second one; a pod is evicted after five."""
+    deferred = msgspec.structs.replace(
+        DEFERRED, last_transition_time=NOW - timedelta(minutes=before)
+    )
+    first = pod("web-0", asks=MORE, has=OLD, condition=deferred)
+    sent = await run(cluster(OR_RECREATE, first, *GOOD), Hands(), rules=RULES)
+    assert decided(sent) == resize(Reason.OUTSIDE_RANGE)
+    second = pod("web-0", asks=TARGET, has=OLD, condition=deferred, generation=2)
+    later = await run(
+        cluster(OR_RECREATE, second, *GOOD),
+        Hands(),
+        attempts=sent,
+        rules=RULES,
+        clock=PassesLater(after),
+    )
+    assert decided(later) == want
+
+
+# X102
+
+
+async def passes(
+    given: ClusterSnapshot, hands: Hands, *, count: int, attempts: Attempts | None = None
+) -> list[Decision | None]:
+    """What became of the first pod in each pass."""
+    found = []
+    after = attempts or Attempts()
+    for number in range(count):
+        after = await run(given, hands, attempts=after, rules=RULES, clock=PassesLater(number))
+        found.append(decided(after))
+    return found
+
+
+async def test_in_mode_in_place_the_part_follows_in_the_next_pass() -> None:
+    pods = (pod("web-0", asks=OLD, has=OLD), *GOOD)
+    given = cluster(IN_PLACE, *pods, node=FULL)
+    refusing = Hands(resize_errors={"web-0": CAPACITY})
+    first = await run(given, refusing, rules=RULES)
+    assert decided(first) == leave(Reason.RESIZE_INFEASIBLE)
+    hands = Hands()
+    second = await run(given, hands, attempts=first, rules=RULES)
+    assert decided(second) == resize(Reason.RESIZE_PARTIAL)
+    remembered = second.of("uid-web-0").infeasible
+    assert remembered is not None
+    assert remembered.part is Part.SENT
+    assert set(remembered.targets["app"]) == {"cpu"}
+    # The pod has the part: nothing more, until the node grows.
+    has = pod("web-0", asks=PART, has=PART, generation=2)
+    third = await run(cluster(IN_PLACE, has, *GOOD, node=FULL), hands, attempts=second, rules=RULES)
+    assert decided(third) == leave(Reason.INFEASIBLE_CACHED)
+    fourth = await run(
+        cluster(IN_PLACE, has, *GOOD, node=ROOMY), hands, attempts=third, rules=RULES
+    )
+    assert decided(fourth) == resize(Reason.OUTSIDE_RANGE)
+
+
+async def test_what_failed_stays_the_bound_when_more_is_wanted() -> None:
+    """250m did not fit: while 500m are wanted, a later 300m is not worth a call either."""
+    failed = Infeasible(
+        targets={"app": parse_quantities(TARGET)},
+        reported=False,
+        node=NodeCapacity(node="node", allocatable=parse_quantities(FULL)),
+    )
+    given = cluster(IN_PLACE, pod("web-0", asks=OLD, has=OLD), *GOOD, node=FULL)
+    exactly = recommendation(target=MORE, lower=MORE, upper=MORE)
+    scaled = given.autoscaled[0]
+    more = vpa(mode=IN_PLACE.value, recommendations=(exactly,))
+    given = replace(given, autoscaled=(replace(scaled, vpa=more),))
+    before = Attempts({"uid-web-0": PodMemory(infeasible=failed)})
+    after = await run(given, Hands(), attempts=before, rules=RULES)
+    assert decided(after) == resize(Reason.RESIZE_PARTIAL)
+    remembered = after.of("uid-web-0").infeasible
+    assert remembered is not None
+    assert remembered.targets == {"app": parse_quantities({"cpu": "250m"})}
+
+
+async def test_a_part_that_is_refused_is_not_sent_again() -> None:
+    given = cluster(IN_PLACE, pod("web-0", asks=OLD, has=OLD), *GOOD, node=FULL)
+    hands = Hands(resize_errors={"web-0": CAPACITY})
+    found = await passes(given, hands, count=5)
+    infeasible, cached = leave(Reason.RESIZE_INFEASIBLE), leave(Reason.INFEASIBLE_CACHED)
+    assert found == [infeasible, infeasible, cached, cached, cached]
+    assert hands.resized == ["web-0"] * 2
+
+
+async def test_where_no_eviction_is_allowed_the_part_follows_in_the_same_pass() -> None:
+    given = cluster(OR_RECREATE, pod("web-0", asks=OLD, has=OLD), *GOOD, node=FULL, evicts=False)
+    hands = Hands(resize_errors={"web-0": CAPACITY})
+    first = await run(given, hands, rules=RULES)
+    assert hands.resized == ["web-0"] * 2
+    assert hands.evicted == []
+    remembered = first.of("uid-web-0").infeasible
+    assert remembered is not None
+    assert remembered.part is Part.REFUSED
+    later = await passes(given, hands, count=4, attempts=first)
+    assert later == [wait(Reason.REQUIREMENTS_NOT_MET)] * 4
+    assert hands.resized == ["web-0"] * 2, "neither the whole nor the part is sent again"
+
+
+async def test_what_is_left_of_a_part_is_evicted_for_once_that_is_allowed() -> None:
+    first = pod("web-0", asks=OLD, has=OLD)
+    held = cluster(OR_RECREATE, first, *GOOD, node=FULL, evicts=False)
+    before = await run(held, Hands(resize_errors={"web-0": CAPACITY}), rules=RULES)
+    memory = before.of("uid-web-0")
+    assert memory.infeasible is not None
+    sent = replace(memory, infeasible=replace(memory.infeasible, part=Part.SENT))
+    has = pod("web-0", asks=PART, has=PART, generation=2)
+    hands = Hands()
+    after = await run(
+        cluster(OR_RECREATE, has, *GOOD, node=FULL),
+        hands,
+        attempts=Attempts({"uid-web-0": sent}),
+        rules=RULES,
+    )
+    assert decided(after) == evict(Reason.RESIZE_INFEASIBLE)
+    assert hands.resized == []
+
+
+async def test_a_part_costs_budget_as_any_resize() -> None:
+    """Of three pods that tolerate one missing, one gets its part in a pass."""
+    pods = tuple(pod(f"web-{number}", asks=OLD, has=OLD) for number in range(3))
+    given = cluster(IN_PLACE, *pods, node=FULL)
+    before = await run(
+        given,
+        Hands(resize_errors=dict.fromkeys((each.metadata.name for each in pods), CAPACITY)),
+        rules=replace(RULES, disruption=DisruptionPolicy(tolerance_fraction=1.0)),
+    )
+    hands = Hands()
+    after = await run(given, hands, attempts=before, rules=RULES)
+    assert hands.resized == ["web-0"]
+    assert decided(after, "web-1") == wait(Reason.BUDGET_EXHAUSTED)
