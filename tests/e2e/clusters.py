@@ -16,6 +16,7 @@ from common.kube.client import KubeClient
 from controlplane.cluster import running_control_plane
 from sandbox.apiserver.audit import Entry
 from sandbox.cluster import running_cluster
+from sandbox.kubelet.service import Kubelets
 from sandbox.scenario import Scenario, parse_scenario
 from sandbox.version import KubernetesVersion
 
@@ -58,6 +59,10 @@ class Cluster(Protocol):
     @property
     def kubeconfig(self) -> str:
         """Of the administrator, as YAML."""
+
+    @property
+    def kubelets(self) -> Kubelets:
+        """The simulated ones, to which a case may give other nodes."""
 
     def client(self, user_agent: str) -> KubeClient:
         """The administrator's, without limits."""

@@ -118,6 +118,30 @@ async def test_failed_and_requirements_false_not_evicted(case: Case) -> None:
     assert not await case.uids("web") & before
 
 
+@pytest.mark.parametrize("mode", ["InPlace", "InPlaceOrRecreate"])
+async def test_partial_feasibility(case: Case, mode: str) -> None:
+    """AEP-4016, future work: of what no node can hold the changes that fit are sent alone."""
+    await case.deploy("web", requests=_SMALL, beside=[_BESIDE])
+    before = await case.ready("web")
+    # More replicas than there are, so that no pod is evicted.
+    policy = {"updateMode": mode, "minReplicas": 3}
+    await case.autoscale("web", mode, updatePolicy=policy, recommenders=BY_HAND)
+    too_much, more = {"cpu": "20", "memory": "512Mi"}, {"cpu": "150m", "memory": "1Gi"}
+    await case.advise("web", app=too_much, log=more)
+    pods = await _settled(case, [{"cpu": _SMALL["cpu"], "memory": "512Mi"}, more])
+    assert {pod["metadata"]["uid"] for pod in pods} == before
+    assert not any(map(restarts, pods))
+    refused = len(case.resizes(code=403))
+    await case.world.passes(UPDATER, 6)
+    assert len(case.resizes(code=403)) == refused, "the rest is remembered"
+    assert len(case.resizes()) == len(before)
+    fitting = {"cpu": "300m", "memory": "512Mi"}
+    await case.advise("web", app=fitting, log=more)
+    await _settled(case, [fitting, more])
+    assert await case.uids("web") == before
+    assert not case.evictions()
+
+
 async def _autoscale(case: Case, **spec: Any) -> None:
     await case.autoscale("web", "InPlaceOrRecreate", recommenders=BY_HAND, **spec)
 

@@ -1,6 +1,7 @@
 """AEP-8818, in-place updates only: one case for each line of the document's test plan."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -9,8 +10,9 @@ from common.kube.client import PatchType
 from common.kube.endpoints import PODS, STATEFUL_SETS, VPAS
 from e2e.clusters import SANDBOX
 from e2e.installation import ADMISSION, UPDATER
-from e2e.pods import LARGE, requests, restarts
+from e2e.pods import LARGE, Object, requests, restarts
 from e2e.world import BY_HAND, QUOTAS, Case
+from sandbox.kubelet.pod_resources import Totals
 from workloads import autoscaler
 
 _SMALL = {"cpu": "100m", "memory": "256Mi"}
@@ -199,6 +201,62 @@ async def test_success_clears(case: Case) -> None:
 
 
 @pytest.mark.abreast
+@pytest.mark.parametrize("mode", ["InPlace", "InPlaceOrRecreate"])
+@pytest.mark.parametrize("state", ["deferred", "infeasible"])
+async def test_a_pending_resize_follows_the_recommendation(
+    case: Case, state: str, mode: str
+) -> None:
+    """AEP-8818: another recommendation replaces a pending resize, or takes it back."""
+    await case.deploy("web", requests=_SMALL, annotations={_STATE: state})
+    before = await case.ready("web")
+    # More replicas than there are, so that no pod is evicted.
+    policy = {"updateMode": mode, "minReplicas": 3}
+    await case.autoscale("web", mode, updatePolicy=policy, recommenders=BY_HAND)
+    await case.advise("web", app=_FITTING)
+    await _asked_for(case, _FITTING)
+    await _told(case, "PodResizePending", reason=state.capitalize())
+    lowered = {"cpu": "200m", "memory": "256Mi"}
+    await case.advise("web", app=lowered)
+    await _asked_for(case, lowered)
+    await case.advise("web", app=_SMALL)
+    await _asked_for(case, _SMALL)
+    await case.fits("web")
+    await case.world.passes(UPDATER, 4)
+    assert len(case.resizes()) == 3 * len(before), "nothing is sent twice"
+    pods = await case.pods("web")
+    assert {pod["metadata"]["uid"] for pod in pods} == before
+    assert not any(_pending(pod) for pod in pods)
+    assert not any(map(restarts, pods))
+    assert not case.evictions()
+
+
+@pytest.mark.parametrize("mode", ["InPlace", "InPlaceOrRecreate"])
+async def test_cluster_conditions_improve(case: Case, mode: str) -> None:
+    """AEP-8818: what no node could hold is tried again once the nodes have grown."""
+    kubelets = case.world.cluster.kubelets
+    shapes = [node.shape for node in kubelets.nodes.values()]
+    await case.deploy("web", requests=_SMALL)
+    before = await case.ready("web")
+    policy = {"updateMode": mode, "minReplicas": 3}
+    await case.autoscale("web", mode, updatePolicy=policy, recommenders=BY_HAND)
+    await case.advise("web", app=_TOO_MUCH)
+    await _refused(case, times=len(before))
+    await case.world.passes(UPDATER, 4)
+    assert not case.resizes()
+    try:
+        for shape in shapes:
+            larger = Totals(4 * shape.capacity.cpu, shape.capacity.memory)
+            await kubelets.reshape(replace(shape, capacity=larger))
+        pods = await case.fits("web")
+    finally:
+        for shape in shapes:
+            await kubelets.reshape(shape)
+    assert {pod["metadata"]["uid"] for pod in pods} == before
+    assert not any(map(restarts, pods))
+    assert not case.evictions()
+
+
+@pytest.mark.abreast
 async def test_stale_entries_are_cleaned(case: Case) -> None:
     """AEP-8818: what is remembered of a pod goes with it, and says nothing about its successor.
 
@@ -260,6 +318,11 @@ async def _told(case: Case, kind: str, *, reason: str = "") -> None:
         )
 
     await case.world.until(told, f"{kind} {reason}")
+
+
+def _pending(pod: Object) -> bool:
+    conditions = pod["status"].get("conditions") or ()
+    return any(one["type"] == "PodResizePending" for one in conditions)
 
 
 async def _infeasible_in_the_status(case: Case) -> set[str]:
