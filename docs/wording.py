@@ -12,7 +12,7 @@ from admission.review import Subject
 from common.api.autoscaling import UpdateMode
 from recommender.metrics import RequestSource
 from updater.decision import Action, Reason
-from updater.sighting import Sighting
+from updater.replacement_result import ReplacementResult
 
 GATES: Mapping[str, str] = {
     "CPUStartupBoost": "`spec.startupBoost`: more CPU while a pod starts.",
@@ -145,7 +145,7 @@ LABELS: Mapping[tuple[str, str], str] = {
         ("ListVPAs", "ListPods", "FilterPods", "AdmissionInit", "EvictPods", "total")
     ),
     ("updater", "decision"): _values(Action),
-    ("updater", "came"): _values(Sighting),
+    ("updater", "came"): _values(ReplacementResult),
     ("updater", "reason"): "Of evictions `EvictionError`, `EvictionRateLimiterWaitFailed`; of "
     "resizes `InPlaceUpdateError`, `InPlaceUpdateInfeasible`, `UnboostError`, "
     "`InPlaceUpdateRateLimiterWaitFailed`; of candidates one of [reasons.md](reasons.md).",

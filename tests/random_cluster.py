@@ -1,9 +1,10 @@
 """A cluster of a few VPAs in any state, drawn from a seed: what a pass may find, and remember."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from random import Random
+from typing import Any
 
 from msgspec import structs
 
@@ -34,13 +35,14 @@ from common.features import FeatureGates
 from common.resources import parse_quantities
 from common.target.owners import Controller
 from updater.attempts import Attempts, PodMemory, Refusal, SentResize
+from updater.breaker import Breaker, Closed, Eviction, Open
 from updater.decision import Reason, wait
 from updater.disruption import DisruptionPolicy
 from updater.group_size import GroupSize
 from updater.live_node import LiveNode, NodeCapacity, NodeStatus
 from updater.live_pod import LivePod, LivePodMeta
-from updater.outcomes import Eviction, Outcomes
 from updater.resize import Infeasible, Part, Targets
+from updater.rollout import Rollout
 from updater.snapshot import AutoscaledPods, ClusterSnapshot
 from updater.work import Rules
 
@@ -80,8 +82,8 @@ class _Draw:
         autoscaled = tuple(self.scaled(f"vpa-{number}") for number in range(4))
         pods = [pod for each in autoscaled for pod in each.pods]
         memories = {pod.metadata.uid: self.memory() for pod in pods if self.often(0.5)}
-        outcomes = {
-            each.vpa.metadata.uid: self.outcomes(each) for each in autoscaled if self.often(0.5)
+        breakers = {
+            each.vpa.metadata.uid: self.breaker(each) for each in autoscaled if self.often(0.5)
         }
         return RandomCluster(
             snapshot=ClusterSnapshot(
@@ -90,7 +92,7 @@ class _Draw:
                 terminating=frozenset({"gone-0"} if self.often(0.5) else ()),
                 nodes=self.nodes(),
             ),
-            attempts=Attempts(memories, outcomes),
+            attempts=Attempts(memories, breakers),
             rules=self.rules(),
             admission_ready=self.often(0.9),
         )
@@ -140,7 +142,23 @@ class _Draw:
                 owner: GroupSize(wanted=wanted[owner], existing=count)
                 for owner, count in live.items()
             },
+            **self.rolled_out(name, owners),
         )
+
+    def rolled_out(self, name: str, owners: Sequence[Controller]) -> dict[str, Any]:
+        """Now and then all ReplicaSets are those of one Deployment, which is rolled out."""
+        if self.often(0.6):
+            return {}
+        web = Controller("default", "Deployment", name, "apps/v1")
+        rollout = Rollout(
+            replicas=self.random.randint(1, 6),
+            max_unavailable=self.random.randint(0, 2),
+            recreates=self.often(0.2),
+        )
+        return {
+            "deployments": {owner: web for owner in owners if owner.kind == "ReplicaSet"},
+            "rollouts": {web: rollout},
+        }
 
     def vpa(self, name: str, mode: UpdateMode) -> VerticalPodAutoscaler:
         advice = recommendation(
@@ -173,23 +191,26 @@ class _Draw:
         ratio = LimitRangeItem(type="Container", max_limit_request_ratio={"cpu": "2"})
         return (LimitRangeSpec(limits=(ratio,)),)
 
-    def outcomes(self, scaled: AutoscaledPods) -> Outcomes:
+    def breaker(self, scaled: AutoscaledPods) -> Breaker:
         seen = frozenset(pod.metadata.uid for pod in scaled.pods if self.often(0.7))
         owed = [
             Eviction(
-                controller=owner, uid=f"gone-{number}", vpa=scaled.vpa, gone_since=self.ago(0.1)
+                workload=owner,
+                uid=f"gone-{number}",
+                vpa=scaled.vpa,
+                gone_since=self.ago(0.1),
+                lost=self.often(0.2),
             )
             for number, owner in enumerate(scaled.sizes)
             if self.often(0.5)
         ]
-        suspended = self.often(0.3)
-        return Outcomes(
-            looked=self.often(0.8),
-            verified=not suspended and self.often(0.5),
-            misses=3 if suspended else self.random.randint(0, 2),
-            probe_at=self.ago(1) + timedelta(minutes=30) if suspended else None,
-            unverified=tuple(owed),
-            seen=seen if owed or suspended else frozenset(),
+        is_open = self.often(0.3)
+        return Breaker(
+            state=Open(self.ago(1) + timedelta(minutes=30))
+            if is_open
+            else Closed(self.random.randint(0, 2)),
+            unanswered=tuple(owed),
+            seen=seen if owed or is_open else frozenset(),
         )
 
     # Pods

@@ -9,15 +9,15 @@ from builders import container, pod, recommendation, vpa
 from common.annotations import OBSERVED_CONTAINERS
 from common.api.core import Pod
 from common.target.owners import Controller
-from updater.outcomes import Outcomes, Sight, evicted
+from updater.breaker import Breaker, Closed, WorkloadView, record_eviction
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 WEB = Controller("default", "ReplicaSet", "web", "apps/v1")
 API = Controller("default", "ReplicaSet", "api", "apps/v1")
 VPA = vpa(recommendations=(recommendation(),))
-NEW_VPA = Outcomes(looked=True)
-VERIFIED = Outcomes(looked=True, verified=True)
+CLOSED = Breaker()
+TWO_MISSES = Breaker(state=Closed(2))
 
 RIGHT, WRONG = {"cpu": "250m", "memory": "256Mi"}, {"cpu": "100m", "memory": "100Mi"}
 
@@ -43,20 +43,20 @@ def wrong(name: str, *, at: datetime = NOW, controller: Controller = WEB) -> Pod
     return born(name, right=False, at=at, controller=controller)
 
 
-def sight(
+def view(
     *pods: Pod,
-    configured: int | None = 3,
+    wanted: int | None = 3,
     existing: int = 0,
     terminating: Collection[str] = (),
     in_force_since: datetime | None = None,
-) -> Sight:
+) -> WorkloadView:
     known = {controller.name: controller for controller in (WEB, API)}
     owners = {each.metadata.uid: (each.metadata.owner_references or ())[0] for each in pods}
-    return Sight(
+    return WorkloadView(
         vpa=VPA,
         pods=pods,
-        controllers={uid: known[owner.name] for uid, owner in owners.items()},
-        configured={WEB: configured, API: configured},
+        workloads={uid: known[owner.name] for uid, owner in owners.items()},
+        wanted={WEB: wanted, API: wanted},
         existing={WEB: existing},
         terminating=terminating,
         in_force_since=in_force_since,
@@ -64,15 +64,17 @@ def sight(
 
 
 def waiting(
-    outcomes: Outcomes,
+    breaker: Breaker,
     count: int = 1,
     *,
     since: datetime = NOW,
     known: Sequence[Pod] = (),
     among: int = 0,
-) -> Outcomes:
+) -> Breaker:
     """After ``count`` evictions of WEB's pods gone-0, gone-1, ..."""
     uids = [each.metadata.uid for each in known]
     for number in range(count):
-        outcomes = evicted(outcomes, f"gone-{number}", WEB, VPA, known=uids, now=since, among=among)
-    return outcomes
+        breaker = record_eviction(
+            breaker, f"gone-{number}", WEB, VPA, known=uids, now=since, among=among
+        )
+    return breaker

@@ -18,12 +18,12 @@ from common.recommendation.changes import Change, summary
 from common.runtime.clock import Clock
 from common.target.owners import Controller
 from updater.attempts import Attempts
+from updater.breaker import Transition
 from updater.cycle import Pass
 from updater.decision import Reason
 from updater.disruption import DisruptionPolicy
 from updater.live_pod import LivePod, LivePodMeta
 from updater.metrics import Metrics
-from updater.outcomes import Turn
 from updater.sending import Turns
 from updater.snapshot import AutoscaledPods, ClusterSnapshot
 from updater.work import Hands as AnyHands
@@ -51,7 +51,7 @@ class Hands:
     blocked: list[tuple[str, Reason, str]] = field(default_factory=list)
     unblocked: list[tuple[str, Reason]] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
-    turns: list[tuple[Turn, str]] = field(default_factory=list)
+    turns: list[tuple[Transition, str]] = field(default_factory=list)
     loses: "Present | None" = None  # sight of the cluster, with the first refused eviction
 
     async def evict(
@@ -100,7 +100,7 @@ class Hands:
     ) -> None:
         self.refused[pod.metadata.name] = cause
 
-    def tell_turn(self, vpa: VerticalPodAutoscaler, turn: Turn, cause: str) -> None:
+    def tell_turn(self, vpa: VerticalPodAutoscaler, turn: Transition, cause: str) -> None:
         self.turns.append((turn, cause))
 
 

@@ -19,7 +19,7 @@ That gives the part back, if nothing comes of it.
 _SLICE = 200  # items before other tasks get their turn
 
 # What may end when something that is under way comes back: in the same lane, or in any.
-_USED_UP_BY_LANE = frozenset({Reason.BUDGET_EXHAUSTED})
+_USED_UP_BY_LANE = frozenset({Reason.BUDGET_EXHAUSTED, Reason.ROLLOUT_IN_PROGRESS})
 _USED_UP_BY_ALL = frozenset({Reason.REPLACEMENT_UNVERIFIED, Reason.ACTUATION_SUSPENDED})
 
 

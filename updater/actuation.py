@@ -13,8 +13,8 @@ from common.kube.endpoints import PODS, VPAS
 from common.kube.events import NORMAL, WARNING, EventRecorder, reference
 from common.patches import Operation
 from common.recommendation.changes import Change, patch_changes, summary
+from updater.breaker import Transition
 from updater.decision import Reason
-from updater.outcomes import Turn
 
 logger = logging.getLogger(__name__)
 
@@ -162,11 +162,11 @@ class Actuator:
             _with(Reason.REPLACEMENT_WOULD_BE_REFUSED, told, vpa, changes),
         )
 
-    def tell_turn(self, vpa: VerticalPodAutoscaler, turn: Turn, cause: str) -> None:
+    def tell_turn(self, vpa: VerticalPodAutoscaler, turn: Transition, cause: str) -> None:
         """Say that a VPA's evictions are suspended or go on, in the log, too."""
         meta = vpa.metadata
         told = {"vpa": f"{meta.namespace}/{meta.name}", "cause": cause}
-        if turn is Turn.RESUMED:
+        if turn is Transition.RESUMED:
             logger.info("evictions resumed", extra=told)
             self._events.event(reference(VPAS, meta), NORMAL, "EvictionsResumed", cause)
         else:

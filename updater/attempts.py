@@ -8,11 +8,11 @@ from datetime import datetime
 from common.api.core import Pod
 from common.quantity import Quantity
 from common.target.owners import Controller
+from updater.breaker import Breaker
 from updater.daemons import Turnout
 from updater.decision import Decision, Reason
 from updater.fitting import Drifts
 from updater.live_node import NodeCapacity, has_improved
-from updater.outcomes import Outcomes
 from updater.resize import Infeasible, Targets, lower_somewhere
 from updater.update_order import OomKill
 
@@ -129,7 +129,7 @@ class Attempts:
     """
 
     pods: Mapping[str, PodMemory] = field(default_factory=dict)  # by UID
-    outcomes: Mapping[str, Outcomes] = field(default_factory=dict)  # of evictions, by VPA UID
+    breakers: Mapping[str, Breaker] = field(default_factory=dict)  # of evictions, by VPA UID
     # By namespace and name of the VPA; nothing but work is lost with them.
     drifts: Mapping[tuple[str, str], Drifts] = field(default_factory=dict, compare=False)
     rests: Mapping[tuple[str, str], Rest] = field(default_factory=dict, compare=False)
@@ -146,12 +146,12 @@ class Attempts:
             return self
         kept = {uid: memory for uid, memory in self.pods.items() if uid in living}
         kept.update((uid, memory) for uid, memory in changed.items() if uid in living)
-        return Attempts(kept, self.outcomes)
+        return Attempts(kept, self.breakers)
 
     def about(self, vpas: Collection[str]) -> "Attempts":
-        """Without the outcomes of VPAs that are gone; ``vpas`` are the UIDs of those there are."""
-        kept = {uid: outcomes for uid, outcomes in self.outcomes.items() if uid in vpas}
-        return replace(self, outcomes=kept)
+        """Without the breakers of VPAs that are gone; ``vpas`` are the UIDs of those there are."""
+        kept = {uid: breaker for uid, breaker in self.breakers.items() if uid in vpas}
+        return replace(self, breakers=kept)
 
     @property
     def awake(self) -> "Attempts":
@@ -160,5 +160,5 @@ class Attempts:
 
     @property
     def owing(self) -> dict[str, frozenset[Controller]]:
-        """Controllers of evicted pods whose replacements are still to come, by VPA UID."""
-        return {uid: each.controllers for uid, each in self.outcomes.items() if each.unverified}
+        """Workloads of evicted pods whose replacements are still to come, by VPA UID."""
+        return {uid: each.workloads for uid, each in self.breakers.items() if each.unanswered}

@@ -8,12 +8,12 @@ from dataclasses import replace
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.runtime.clock import Clock
 from updater.attempts import Attempts
+from updater.breaker import Observation, Transition
 from updater.daemons import Daemons
+from updater.eviction_tracking import EvictionTrackers, sentence
 from updater.ledger import Ledger, Tell, log_change
 from updater.live_node import NodeCapacities
 from updater.metrics import Metrics
-from updater.outcomes import Observation, Turn
-from updater.probation import Probations, sentence
 from updater.sending import CALLS_ABREAST, Sender, Turns
 from updater.snapshot import AutoscaledPods, ClusterSnapshot
 from updater.vpa_pass import Means, VpaPass
@@ -54,10 +54,10 @@ class Pass:
         self._ledger = Ledger(attempts, tell=tell)
         self._hands = hands
         now = clock.now()
-        self._outcomes = attempts.outcomes if rules.checks_outcomes else {}
-        self._probations = None
+        self._breakers = attempts.breakers if rules.checks_outcomes else {}
+        self._trackers = None
         if rules.checks_outcomes:
-            self._probations = Probations(attempts.outcomes, snapshot, now, self._tell_outcomes)
+            self._trackers = EvictionTrackers(attempts.breakers, snapshot, now, self._tell_results)
         self._sender = Sender(
             present=present,
             hands=hands,
@@ -78,7 +78,7 @@ class Pass:
             sender=self._sender,
             hands=hands,
             metrics=metrics,
-            probations=self._probations,
+            trackers=self._trackers,
             admission_ready=admission_ready,
             nodes=NodeCapacities(snapshot.nodes),
             now=now,
@@ -90,15 +90,15 @@ class Pass:
         """What to remember for the next pass."""
         turnouts = self._daemons.after(complete=not self._sender.over)
         attempts = replace(self._ledger.attempts(self._snapshot.living), turnouts=turnouts)
-        if self._probations is None:
+        if self._trackers is None:
             return attempts
-        return replace(attempts, outcomes=self._probations.outcomes)
+        return replace(attempts, breakers=self._trackers.breakers)
 
-    def _tell_outcomes(self, vpa: VerticalPodAutoscaler, found: Observation) -> None:
+    def _tell_results(self, vpa: VerticalPodAutoscaler, found: Observation) -> None:
         for note in found.notes:
-            self._metrics.came_out(note.sighting)
-        if found.turn is not Turn.NONE:
-            self._hands.tell_turn(vpa, found.turn, sentence(found))
+            self._metrics.came_out(note.result)
+        if found.transition is not Transition.NONE:
+            self._hands.tell_turn(vpa, found.transition, sentence(found))
 
     async def run(self, *, first: int = 0) -> None:
         """Visit every VPA once, starting with the one at ``first``.
@@ -143,8 +143,8 @@ class Pass:
 
     def _rests(self, scaled: AutoscaledPods) -> bool:
         """Whether nothing has changed about a VPA that needed nothing; then that is all of it."""
-        outcomes = self._outcomes.get(scaled.vpa.metadata.uid)
-        if outcomes is not None and outcomes.waits:
+        breaker = self._breakers.get(scaled.vpa.metadata.uid)
+        if breaker is not None and breaker.watches:
             return False
         if not self._ledger.rests(scaled, now=self._means.now):
             return False

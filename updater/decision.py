@@ -90,6 +90,10 @@ class Reason(Code):
         "budget_exhausted",
         "As many replicas are down as --eviction-tolerance allows.",
     )
+    ROLLOUT_IN_PROGRESS = (
+        "rollout_in_progress",
+        "A rollout has left as few replicas available as its strategy allows.",
+    )
     POD_PENDING = "pod_pending", "Too early for a resize."
     STARTUP_BOOSTED = "startup_boosted", "Left alone until its start-up boost is over."
     REQUIREMENTS_NOT_MET = "requirements_not_met", "The VPA's evictionRequirements don't hold."
@@ -107,7 +111,7 @@ class Reason(Code):
     )
     REPLACEMENT_UNVERIFIED = (
         "replacement_unverified",
-        "Three are evicted, and no replacement was seen right yet.",
+        "Three pods are without a right replacement so far.",
     )
     ACTUATION_SUSPENDED = (
         "actuation_suspended",

@@ -74,6 +74,32 @@ class DisruptionBudget:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutFloor:
+    """The available pods of a workload that is rolled out, and how many of them have to stay.
+
+    A value that all groups of the workload share: ``spend`` returns the next one.
+    """
+
+    must_stay: int
+    available: frozenset[str]  # UIDs
+    spent: frozenset[str] = frozenset()  # of those that this cycle took down
+    recreates: bool = False  # the strategy ends all old pods first
+
+    def allows(self, pod: Pod) -> bool:
+        """Return whether enough pods stay available without this one."""
+        left = self.available - self.spent
+        return pod.metadata.uid not in left or len(left) > self.must_stay
+
+    def spend(self, pod: Pod) -> Self:
+        """Return the floor once the pod is to be taken down."""
+        return replace(self, spent=self.spent | {pod.metadata.uid})
+
+    def give_back(self, pod: Pod) -> Self:
+        """Return the floor after all, if the pod stayed as it was."""
+        return replace(self, spent=self.spent - {pod.metadata.uid})
+
+
 class Standing(enum.Enum):
     """What may be done to the pods of a group at all."""
 
@@ -92,25 +118,37 @@ class ReplicaGroup:
     pending: int
     budget: DisruptionBudget
     out: frozenset[str] = frozenset()  # UIDs that an unfinished resize takes down (D32)
+    floor: RolloutFloor | None = None  # None: no rollout is in progress
 
     def allows(self, pod: Pod) -> bool:
         return self.budget.allows(already_out=pod.metadata.uid in self.out)
 
+    def rollout_allows_restart(self, pod: Pod) -> bool:
+        """Return whether the pod's containers may be restarted as far as a rollout goes."""
+        return self.floor is None or self.floor.allows(pod)
+
+    def rollout_allows_eviction(self, pod: Pod) -> bool:
+        """Return whether the pod may be evicted as far as a rollout goes (X105)."""
+        return self.floor is None or (not self.floor.recreates and self.floor.allows(pod))
+
     def spend(self, pod: Pod) -> Self:
         """The group once ``pod`` is to be evicted or resized."""
-        return self._within(self.budget.spend(already_out=pod.metadata.uid in self.out))
+        floor = None if self.floor is None else self.floor.spend(pod)
+        return self._within(self.budget.spend(already_out=pod.metadata.uid in self.out), floor)
 
     def give_back(self, pod: Pod) -> Self:
         """The group after all, if ``pod`` stayed as it was."""
-        return self._within(self.budget.give_back(already_out=pod.metadata.uid in self.out))
+        floor = None if self.floor is None else self.floor.give_back(pod)
+        return self._within(self.budget.give_back(already_out=pod.metadata.uid in self.out), floor)
 
-    def _within(self, budget: DisruptionBudget) -> Self:
+    def _within(self, budget: DisruptionBudget, floor: RolloutFloor | None) -> Self:
         return type(self)(
             controller=self.controller,
             standing=self.standing,
             pending=self.pending,
             budget=budget,
             out=self.out,
+            floor=floor,
         )
 
 
@@ -128,6 +166,7 @@ def replica_group(
     pods: Collection[Pod],
     *,
     replicas: int | None,
+    existing: int = 0,
     out: Collection[str] = (),
     boosted: bool,
     mode: UpdateMode,
@@ -137,13 +176,15 @@ def replica_group(
 
     ``pods`` are the live ones, Pending included. ``replicas`` is what the controller reports
     (``spec.replicas``; of a DaemonSet see ``daemons``), None if it is not known;
-    other kinds are taken to want the pods that they have. ``out`` are the UIDs of pods whose
+    other kinds are taken to want the pods that they have, which are ``existing`` where pods
+    without a node are told of as well. ``out`` are the UIDs of pods whose
     unfinished resize restarts containers: they are disrupted already. ``boosted`` says that
     some pod carries a start-up boost, which may always be taken back.
 
     Source: updater.md 5 and D32; ``PodsRestrictionFactoryImpl.GetCreatorMaps``.
     """
-    configured = configured_replicas(controller.kind, replicas=replicas, live=len(pods))
+    there = max(len(pods), existing)
+    configured = configured_replicas(controller.kind, replicas=replicas, live=there)
     pending = sum(pod.status.phase == "Pending" for pod in pods)
     disrupted = frozenset(
         pod.metadata.uid
@@ -206,7 +247,8 @@ def decide_eviction(
     ``group`` is None for a pod that nobody would replace. ``unfinished`` is the wait for a
     resize of the pod, None if there is none or if its time is up: an eviction gives it that
     time. A Pending pod serves nobody, so it costs no budget and goes even below the minimum of
-    replicas.
+    replicas. While a rollout is in progress no eviction takes its workload below what its own
+    strategy keeps available, and with the strategy Recreate none is sent.
 
     Source: updater.md 6.1; ``PodsEvictionRestrictionImpl.CanEvict``.
     """
@@ -220,6 +262,8 @@ def decide_eviction(
         return wait(Reason.CONTROLLER_UNKNOWN)
     if group.standing is Standing.BELOW_MIN_REPLICAS:
         return wait(Reason.BELOW_MIN_REPLICAS)
+    if not group.rollout_allows_eviction(pod):
+        return wait(Reason.ROLLOUT_IN_PROGRESS)
     if pod.status.phase == "Pending":
         return evict(why)
     if group.standing is Standing.IN_PLACE_ONLY:

@@ -1,7 +1,8 @@
 """The picture that a pass decides on; what is the same as in the last one is the same object."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from operator import is_
 
@@ -11,7 +12,7 @@ from common.kube.targets import ControllerCaches
 from common.runtime.pausing import pausing
 from common.target.controlling import SelectedVpa
 from common.target.owners import Controller
-from updater.group_size import group_size
+from updater.group_size import GroupSize, group_size
 from updater.lineage import Lineage
 from updater.matching import Group, Matched
 from updater.snapshot import AutoscaledPods, ClusterSnapshot, Pods, acts, key_of, update_mode
@@ -22,7 +23,7 @@ NOBODY_OWES: Mapping[str, Collection[Controller]] = {}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Frozen:
-    """One VPA as it was last seen, and the lineages that told of its groups."""
+    """One VPA as it was last seen, and the lineages of its groups."""
 
     scaled: AutoscaledPods
     lineages: tuple[Lineage, ...]
@@ -51,7 +52,7 @@ class Freezer:
     ) -> ClusterSnapshot:
         """The snapshot of all VPAs that may act.
 
-        ``owing`` are, by the UID of the VPA, the controllers of evicted pods whose replacements
+        ``owing`` are, by the UID of the VPA, the workloads of evicted pods whose replacements
         are still to come: with or without pods, they are looked at.
         """
         limits = self._limits_of(limit_ranges)
@@ -100,7 +101,7 @@ class Freezer:
             and _same(before.scaled.pods, pods)
         ):
             return before
-        sizes = {owner: group.lineage.size for owner, group in groups.items()}
+        sizes = _sizes(lineages)
         for owner in owed:
             if owner not in sizes:
                 sizes[owner] = group_size(owner, self._controllers)
@@ -114,6 +115,16 @@ class Freezer:
             replicas={owner: group.lineage.replicas for owner, group in groups.items()},
             limit_ranges=limits,
             sizes=sizes,
+            deployments={
+                owner: group.lineage.workload
+                for owner, group in groups.items()
+                if group.lineage.workload != owner
+            },
+            rollouts={
+                lineage.workload: lineage.rollout
+                for lineage in lineages
+                if lineage.rollout is not None
+            },
         )
         return _Frozen(scaled, lineages)
 
@@ -128,6 +139,20 @@ class Freezer:
             after[namespace] = known if known == found and known is not None else found
         self._limits = after
         return after
+
+
+def _sizes(lineages: Iterable[Lineage]) -> dict[Controller, GroupSize]:
+    """Return the size of each workload; its ReplicaSets may surge above what a Deployment wants."""
+    asked: Counter[Controller] = Counter()
+    sizes: dict[Controller, GroupSize] = {}
+    for lineage in lineages:
+        workload, size = lineage.workload, lineage.size
+        sizes[workload] = size
+        if workload.kind == "Deployment" and size.wanted:
+            asked[workload] += lineage.replicas or 0
+            if asked[workload] > size.wanted:
+                sizes[workload] = replace(size, wanted=asked[workload])
+    return sizes
 
 
 def _same(before: Sequence[object], after: Sequence[object]) -> bool:

@@ -2,20 +2,20 @@
 
 from dataclasses import dataclass
 
-from common.api.workloads import Job, ReplicationController, Workload
+from common.api.workloads import DaemonSet, Job, ReplicationController, Workload
 from common.kube.targets import ControllerCaches
-from common.target.owners import Controller
+from common.target.owners import Controller, controller_of
 
 _TELLING = frozenset({"DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet"})
+_DEPLOYMENT = "Deployment"
 _JOB = "Job"
 _ENDS = frozenset({"Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"})
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSize:
-    """How many pods a controller is to have, and how many it has, on a node or not.
+    """How many pods a workload is to have, and how many it has, on a node or not.
 
-    Only to judge what evictions come to: the budget of a Job is that of the pods it has.
     ``wanted`` is None where the controller is gone, or says nothing of that.
     """
 
@@ -39,13 +39,16 @@ def replicas_of(controller: Controller, caches: ControllerCaches) -> int | None:
     found = caches.find(controller)
     if found is not None and found.metadata.deletion_timestamp is not None:
         return 0
-    if controller.kind == "DaemonSet" and isinstance(found, Workload):
+    if isinstance(found, DaemonSet):
         return found.status.number_ready
     return found.spec.replicas if isinstance(found, Workload | ReplicationController) else None
 
 
 def group_size(controller: Controller, caches: ControllerCaches) -> GroupSize:
-    """How many pods a controller is to have, and has; a kind of its own doesn't tell."""
+    """Return how many pods a workload is to have, and has; a kind of its own doesn't tell.
+
+    Of a Deployment both are those of all its ReplicaSets.
+    """
     if not tells(controller):
         return UNKNOWN
     found = caches.find(controller)
@@ -56,9 +59,25 @@ def group_size(controller: Controller, caches: ControllerCaches) -> GroupSize:
     if not isinstance(found, Workload | ReplicationController):
         return UNKNOWN
     status = found.status
-    if controller.kind == "DaemonSet":
+    if isinstance(found, DaemonSet):
         return GroupSize(status.desired_number_scheduled, status.current_number_scheduled)
     return GroupSize(found.spec.replicas, status.replicas)
+
+
+def workload_of(controller: Controller, caches: ControllerCaches) -> Controller:
+    """Return the Deployment of a ReplicaSet; any other direct controller is the workload itself.
+
+    What stands above a Deployment doesn't tell how many pods it wants.
+    """
+    if controller.kind != "ReplicaSet":
+        return controller
+    found = caches.find(controller)
+    if not isinstance(found, Workload):
+        return controller
+    owner = controller_of(found.metadata)
+    if owner is None or owner.kind != _DEPLOYMENT or caches.find(owner) is None:
+        return controller
+    return owner
 
 
 def wanted_by_job(job: Job) -> int:
@@ -78,4 +97,4 @@ def wanted_by_job(job: Job) -> int:
 
 def tells(controller: Controller) -> bool:
     """Whether the controller, if it is there, says how many pods it wants."""
-    return controller.kind in _TELLING or controller.kind == _JOB
+    return controller.kind in _TELLING or controller.kind in (_DEPLOYMENT, _JOB)

@@ -1,7 +1,7 @@
 """The pods of one VPA in one pass: which are worth an update, and what their groups may lose."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -22,7 +22,7 @@ from updater.candidate import (
 )
 from updater.daemons import Daemons
 from updater.decision import Decision, Reason, wait
-from updater.disruption import ReplicaGroup, groups_of, replica_group
+from updater.disruption import ReplicaGroup, RolloutFloor, groups_of, replica_group
 from updater.group_size import UNKNOWN
 from updater.ledger import Ledger, Subject
 from updater.live_pod import LivePod
@@ -83,7 +83,9 @@ class Judge:
         own = None if policy is None else policy.min_replicas
         if own is not None:
             rules = replace(rules, min_replicas=own)
-        return {
+        out = {pod.metadata.uid for pod in self.live if self._is_out(pod)}
+        floors = self._floors(out)
+        found = {
             controller: replica_group(
                 controller,
                 pods,
@@ -93,13 +95,53 @@ class Judge:
                     desired=scaled.sizes.get(controller, UNKNOWN).wanted,
                     live=len(pods),
                 ),
-                out={pod.metadata.uid for pod in pods if self._is_out(pod)},
+                existing=scaled.sizes.get(controller, UNKNOWN).existing,
+                out=out,
                 boosted=any(is_boosted(pod.metadata.annotations) for pod in pods),
                 mode=scaled.mode,
                 policy=rules,
             )
             for controller, pods in groups_of(self.live, scaled.controllers).items()
         }
+        if not floors:
+            return found
+        return {
+            controller: replace(group, floor=floors.get(scaled.workload(controller)))
+            for controller, group in found.items()
+        }
+
+    def _floors(self, out: Collection[str]) -> dict[Controller, RolloutFloor]:
+        """Return what each workload that is rolled out keeps available, over all its groups."""
+        scaled = self._scaled
+        available: dict[Controller, set[str]] = {workload: set() for workload in scaled.rollouts}
+        for pod in self.live if available else ():
+            uid = pod.metadata.uid
+            controller = scaled.controllers.get(uid)
+            workload = None if controller is None else scaled.workload(controller)
+            rollout = None if workload is None else scaled.rollouts.get(workload)
+            if workload is None or rollout is None or uid in out:
+                continue
+            if rollout.is_available(pod, now=self._now):
+                available[workload].add(uid)
+        fraction = self._rules.disruption.tolerance_fraction
+        return {
+            workload: RolloutFloor(
+                must_stay=rollout.must_stay(fraction) + self._surplus(available[workload]),
+                available=frozenset(available[workload]),
+                recreates=rollout.recreates,
+            )
+            for workload, rollout in scaled.rollouts.items()
+        }
+
+    def _surplus(self, available: Iterable[str]) -> int:
+        """Return how many available pods their ReplicaSets don't want: those are about to go."""
+        owners = Counter(self._scaled.controllers[uid] for uid in available)
+        wanted = self._scaled.replicas
+        return sum(
+            max(count - (wanted.get(owner) or 0), 0)
+            for owner, count in owners.items()
+            if owner.kind == "ReplicaSet"
+        )
 
     def _is_out(self, pod: Pod) -> bool:
         memory, pace = self._ledger.memory(pod), self._rules.pace

@@ -8,8 +8,9 @@ from typing import TypeAlias
 from common.errors import KubeError
 from common.kube.targets import ControllerCaches, TargetError, Targets
 from common.target.owners import Absent, Answer, Controller, Found, Topmost, Unknown, topmost
-from updater.group_size import GroupSize, group_size, replicas_of
+from updater.group_size import GroupSize, group_size, replicas_of, workload_of
 from updater.patience import TOO_SLOW, Patience
+from updater.rollout import Rollout, rollout_of
 
 logger = logging.getLogger(__name__)
 
@@ -23,12 +24,20 @@ class Lineage:
 
     top: Controller
     replicas: int | None  # that the controller asks for; None: not known
-    size: GroupSize
+    workload: Controller  # the Deployment above it, or the controller itself
+    size: GroupSize  # of the workload
+    rollout: Rollout | None  # of the workload, while one is in progress
     read: Read | None  # None: somebody had to be asked, so nothing here is remembered
 
     def says_what(self, other: "Lineage") -> bool:
         """Whether the other one says the same, whatever objects it was read from."""
-        return self.top == other.top and self.replicas == other.replicas and self.size == other.size
+        return (
+            self.top == other.top
+            and self.replicas == other.replicas
+            and self.workload == other.workload
+            and self.size == other.size
+            and self.rollout == other.rollout
+        )
 
 
 class Lineages:
@@ -90,10 +99,13 @@ class Lineages:
         return self._made(controller, outcome.controller, read)
 
     def _made(self, controller: Controller, top: Controller, read: Read | None) -> Lineage:
+        workload = workload_of(controller, self._caches)
         return Lineage(
             top=top,
             replicas=replicas_of(controller, self._caches),
-            size=group_size(controller, self._caches),
+            workload=workload,
+            size=group_size(workload, self._caches),
+            rollout=rollout_of(self._caches.find(workload)),
             read=read,
         )
 

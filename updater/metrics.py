@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from common.api.autoscaling import UpdateMode
 from updater.decision import Decision
-from updater.sighting import Sighting
+from updater.replacement_result import ReplacementResult
 
 _BUCKETS = (
     *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100),
@@ -128,7 +128,7 @@ class Metrics:
         self._outcomes = self._counter(
             "eviction_outcomes", "What became of evictions, by how the next pod came up.", ("came",)
         )
-        for came in Sighting:
+        for came in ReplacementResult:
             self._outcomes.labels(came.value)
 
     def _gauge(self, name: str, text: str, labels: tuple[str, ...]) -> Gauge:
@@ -157,8 +157,8 @@ class Metrics:
     def resize_failed(self, vpa: VpaLabels, reason: str) -> None:
         self._of(vpa, self._failed_updates, vpa.size, reason).inc()
 
-    def came_out(self, sighting: Sighting) -> None:
-        self._outcomes.labels(sighting.value).inc()
+    def came_out(self, result: ReplacementResult) -> None:
+        self._outcomes.labels(result.value).inc()
 
     def skipped_infeasible(self, vpa: VpaLabels) -> None:
         self._of(vpa, self._infeasible_skips, vpa.size).inc()

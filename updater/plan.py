@@ -17,11 +17,11 @@ from common.patches import Operation
 from common.recommendation.changes import Change
 from common.runtime.clock import Clock
 from updater.attempts import Attempts
+from updater.breaker import Transition
 from updater.cycle import Pass
 from updater.decision import Decision, Reason
 from updater.ledger import Subject
 from updater.metrics import Metrics
-from updater.outcomes import Turn
 from updater.sending import Turns
 from updater.snapshot import ClusterSnapshot, key_of
 from updater.work import Rules
@@ -137,7 +137,7 @@ class IdleHands:
         """Note what would be told, and tell nobody."""
         self.calls.append(("tell_refused", pod.metadata.uid, key_of(vpa), cause, changes))
 
-    def tell_turn(self, vpa: VerticalPodAutoscaler, turn: Turn, cause: str) -> None:
+    def tell_turn(self, vpa: VerticalPodAutoscaler, turn: Transition, cause: str) -> None:
         """Note what would be told, and tell nobody."""
         self.calls.append(("tell_turn", key_of(vpa), turn, cause))
 

@@ -7,7 +7,7 @@ from common.api.core import LimitRangeSpec, Pod
 from common.quantity import Quantity, QuantityError
 from common.recommendation.refusals import refusal
 from updater.decision import Decision, Reason, leave, wait
-from updater.probation import Probation
+from updater.eviction_tracking import EvictionTracker
 
 
 class Replacements:
@@ -21,22 +21,21 @@ class Replacements:
         self,
         vpa: VerticalPodAutoscaler,
         limit_ranges: Sequence[LimitRangeSpec],
-        probation: Probation | None,
+        evictions: EvictionTracker | None,
         *,
         most_boost: Quantity | None = None,
     ) -> None:
         self._vpa = vpa
         self._limit_ranges = limit_ranges
-        self._probation = probation
+        self._evictions = evictions
         self._most_boost = most_boost
         self._known: dict[tuple[int, int], tuple[Pod, str]] = {}
 
     def hold_up(self, pod: Pod) -> Decision | None:
         """Why the pod is not to be evicted now, though everything else allows it."""
-        if self._probation is not None:
-            self._probation.observe()
-            allowed = self._probation.allowance()
-            if allowed.reason is not None and not allowed.allows_one:
+        if self._evictions is not None:
+            allowed = self._evictions.allowance()
+            if not allowed.allows_one:
                 return wait(allowed.reason, until=allowed.until)
         try:
             refused = self.refusal(pod)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from common.api.autoscaling import UpdateMode
+from common.api.core import Pod
 from updater.candidate import Candidate
 from updater.decision import Action, Decision, Reason, evict, resize, wait
 from updater.disruption import ReplicaGroup
@@ -183,8 +184,11 @@ class ResizeChoice:
             infeasible = replace(infeasible, node=self.node)
         elif self._status in _WAITING or self.mode is UpdateMode.IN_PLACE_OR_RECREATE:
             infeasible = remembered
+        decision = decided.decision
+        if decision.action is Action.RESIZE and rollout_holds(pod, self.plan, self.group):
+            decision = wait(Reason.ROLLOUT_IN_PROGRESS)
         return ChosenResize(
-            decision=decided.decision,
+            decision=decision,
             plan=self.plan,
             attempt=Attempt(node=self.node),
             infeasible=infeasible,
@@ -243,6 +247,8 @@ class ResizeChoice:
         rest: Infeasible | None = None,
         may_evict: bool,
     ) -> ChosenResize:
+        if rollout_holds(self.candidate.pod, plan, self.group):
+            return self._do_nothing(wait(Reason.ROLLOUT_IN_PROGRESS), infeasible)
         return ChosenResize(
             decision=resize(why),
             plan=plan,
@@ -254,6 +260,11 @@ class ResizeChoice:
             ),
             infeasible=infeasible,
         )
+
+
+def rollout_holds(pod: Pod, plan: ResizePlan, group: ReplicaGroup | None) -> bool:
+    """Return whether a resize would restart containers that a rollout keeps available (X105)."""
+    return plan.restarts and group is not None and not group.rollout_allows_restart(pod)
 
 
 def _lowest(targets: Targets, failed: Targets) -> Targets:

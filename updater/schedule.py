@@ -207,9 +207,9 @@ class Updater:
             there = {vpa.metadata.uid: vpa for vpa in self._caches.vpas.snapshot.items()}
             self._attempts = current.attempts.about(there.keys())
             self._metrics.keep_only({key_of(vpa) for vpa in there.values()})
-            outcomes = self._attempts.outcomes.items()
+            breakers = self._attempts.breakers.items()
             self._metrics.publish_suspended(
-                key_of(there[uid]) for uid, each in outcomes if each.suspended and acts(there[uid])
+                key_of(there[uid]) for uid, each in breakers if each.suspends and acts(there[uid])
             )
 
     def _believe(self, *, fresh: bool) -> bool:

@@ -24,6 +24,7 @@ from updater.live_node import LiveNode
 from updater.live_pod import LivePod
 from updater.live_vpa import LiveVpa
 from updater.patience import TOO_SLOW, Patience
+from updater.rollout import Rollout
 from updater.startup_boost import has_startup_boost
 
 LIVE_PODS = Endpoint("", "v1", "pods", "Pod", LivePod)
@@ -47,8 +48,15 @@ class AutoscaledPods:
     controllers: Mapping[str, Controller]  # direct ones, by pod UID
     replicas: Mapping[Controller, int | None]  # that the controllers ask for; None: not known
     limit_ranges: tuple[LimitRangeSpec, ...]
-    # Also of controllers that owe a replacement, which may have no pods left.
+    # By workload; also of those that owe a replacement, which may have no pods left.
     sizes: Mapping[Controller, GroupSize] = field(default_factory=dict)
+    # The Deployments of direct controllers, where there is one.
+    deployments: Mapping[Controller, Controller] = field(default_factory=dict)
+    rollouts: Mapping[Controller, Rollout] = field(default_factory=dict)  # in progress, by workload
+
+    def workload(self, controller: Controller) -> Controller:
+        """Return the Deployment of a direct controller, or the controller itself."""
+        return self.deployments.get(controller, controller)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,16 +24,16 @@ from updater.daemons import Daemons
 from updater.decision import Action, Decision, Reason, wait
 from updater.disruption import decide_eviction
 from updater.eviction_requirements import requirements_met
+from updater.eviction_tracking import EvictionTrackers
 from updater.judging import Judge
 from updater.ledger import Ledger, Subject
 from updater.live_node import NodeCapacities
 from updater.live_pod import LivePod
 from updater.metrics import Metrics, VpaLabels, size_label
 from updater.pending_resize import plan_withdrawal
-from updater.probation import Probations
 from updater.replacement import Replacements
 from updater.resize import resize_status
-from updater.resize_choice import ChosenResize, ResizeChoice
+from updater.resize_choice import ChosenResize, ResizeChoice, rollout_holds
 from updater.resize_plan import ResizePlan
 from updater.sending import Outcome, Sender
 from updater.snapshot import AutoscaledPods
@@ -61,7 +61,7 @@ class Means:
     sender: Sender
     hands: Hands
     metrics: Metrics
-    probations: Probations | None  # None: what evictions come to isn't looked at
+    trackers: EvictionTrackers | None  # None: replacements aren't checked
     admission_ready: bool
     nodes: NodeCapacities
     now: datetime
@@ -108,17 +108,17 @@ class VpaPass:
         self._live = self._judge.live
         meta = scaled.vpa.metadata
         labels = VpaLabels(size_label(len(self._live)), scaled.mode, meta.name, meta.namespace)
-        self._probation = None if means.probations is None else means.probations.of(scaled)
+        self._evictions = None if means.trackers is None else means.trackers.of(scaled)
         self._replacements = Replacements(
-            scaled.vpa, scaled.limit_ranges, self._probation, most_boost=self._rules.most_boost
+            scaled.vpa, scaled.limit_ranges, self._evictions, most_boost=self._rules.most_boost
         )
-        self._work = Work(scaled, labels, self._judge.groups, self._probation)
+        self._work = Work(scaled, labels, self._judge.groups, self._evictions)
         self._due: Sequence[Due] = ()
 
     async def resize(self) -> bool:
         """Do all but the evictions; whether some are to be done."""
-        if self._probation is not None:
-            self._probation.observe_if_waiting()
+        if self._evictions is not None:
+            self._evictions.observe_if_waiting()
         if not self._scaled.pods:
             return False
         labels, mode = self._work.labels, self._scaled.mode
@@ -146,12 +146,12 @@ class VpaPass:
 
     async def evict(self) -> None:
         """Evict the pods that :meth:`resize` left to it, best first, as far as budgets go."""
-        due, probation = self._due, self._probation
-        if probation is not None and len(due) > 1:
-            due = sorted(due, key=lambda each: probation.came_up_unpatched(each.pod))
+        due, evictions = self._due, self._evictions
+        if evictions is not None and len(due) > 1:
+            due = sorted(due, key=lambda each: evictions.came_up_unpatched(each.pod))
         await act_abreast(
             due,
-            lane=lambda due: self._work.controller(due.pod),
+            lane=lambda due: self._work.workload(due.pod),
             decide=self._evict,
             settle=lambda due, decision: self._settle_unevicted(due.pod, decision),
         )
@@ -179,7 +179,7 @@ class VpaPass:
         for pod in self._live:
             (boosted if boosted_containers(pod.metadata.annotations) else others).append(pod)
         await act_abreast(
-            boosted, lane=self._work.controller, decide=self._unboost, settle=self._settle
+            boosted, lane=self._work.workload, decide=self._unboost, settle=self._settle
         )
         return others
 
@@ -209,6 +209,8 @@ class VpaPass:
         if isinstance(planned, Decision):
             return planned
         plan, annotations = planned
+        if rollout_holds(pod, plan, self._work.group(pod)):
+            return wait(Reason.ROLLOUT_IN_PROGRESS)
 
         async def unboost() -> None:
             memory = note_kills(self._ledger.memory(pod), pod)
@@ -248,7 +250,7 @@ class VpaPass:
 
         await act_abreast(
             plans,
-            lane=lambda planned: self._work.controller(planned[0].pod),
+            lane=lambda planned: self._work.workload(planned[0].pod),
             decide=lambda planned: resize(*planned),
             settle=lambda planned, decision: settle(planned[0].pod, decision),
         )
@@ -309,7 +311,6 @@ class VpaPass:
             part=partial(plan_candidate_part, candidate, scaled.vpa, scaled.limit_ranges, node),
             withdrawal=partial(plan_withdrawal, pod, candidate.processed.containers),
         )
-
     async def _send(self, candidate: Candidate, chosen: ChosenResize) -> Decision:
         """Send a resize and remember what came of it; how the pod ended."""
         pod = candidate.pod
@@ -362,7 +363,7 @@ class VpaPass:
                     return await self._work.reserved(pod, instead)()
             return self._settle_as(pod, ended)
 
-        counted = evict if self._probation is None else self._probation.counted(evict)
+        counted = evict if self._evictions is None else self._evictions.counted(evict)
         return self._begin(pod, counted)
 
     def _instead(self, due: Due, decision: Decision) -> Begin | None:

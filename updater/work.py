@@ -1,7 +1,7 @@
 """What a pass works with: the rules, the hands, and one VPA at a time."""
 
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -13,11 +13,11 @@ from common.quantity import ZERO, Quantity
 from common.recommendation.changes import Change
 from common.target.owners import Controller
 from updater.abreast import Begin
+from updater.breaker import Transition
 from updater.decision import Reason
 from updater.disruption import DisruptionPolicy, ReplicaGroup
+from updater.eviction_tracking import EvictionTracker
 from updater.metrics import VpaLabels
-from updater.outcomes import Turn
-from updater.probation import Probation
 from updater.resize import Timeouts
 from updater.snapshot import AutoscaledPods
 from updater.update_order import Thresholds
@@ -56,7 +56,7 @@ class Hands(Protocol):
         self, pod: Pod, vpa: VerticalPodAutoscaler, cause: str, changes: Sequence[Change]
     ) -> None: ...
 
-    def tell_turn(self, vpa: VerticalPodAutoscaler, turn: Turn, cause: str) -> None: ...
+    def tell_turn(self, vpa: VerticalPodAutoscaler, turn: Transition, cause: str) -> None: ...
 
 
 class Present(Protocol):
@@ -102,7 +102,7 @@ class Work:
     scaled: AutoscaledPods
     labels: VpaLabels
     counted: Callable[[], dict[Controller, ReplicaGroup]]
-    probation: Probation | None = None  # None: what evictions come to isn't looked at
+    evictions: EvictionTracker | None = None  # None: replacements aren't checked
     evicted: bool = False
     resized: bool = False
     _groups: dict[Controller, ReplicaGroup] | None = None
@@ -116,6 +116,11 @@ class Work:
     def controller(self, pod: Pod) -> Controller | None:
         return self.scaled.controllers.get(pod.metadata.uid)
 
+    def workload(self, pod: Pod) -> Controller | None:
+        """Return what the pod's budgets are counted over: what is below it decides together."""
+        controller = self.controller(pod)
+        return None if controller is None else self.scaled.workload(controller)
+
     def group(self, pod: Pod) -> ReplicaGroup | None:
         controller = self.controller(pod)
         return None if controller is None else self.count_groups().get(controller)
@@ -123,8 +128,8 @@ class Work:
     def note_eviction(self, pod: Pod, *, now: datetime) -> None:
         """The API server took the pod's eviction, or may have taken it."""
         controller = self.controller(pod)
-        if self.probation is not None and controller is not None:
-            self.probation.note_eviction(pod, controller, now=now)
+        if self.evictions is not None and controller is not None:
+            self.evictions.note_eviction(pod, controller, now=now)
 
     def reserved(self, pod: Pod, call: Begin) -> Begin:
         """The same call, which takes the pod's part of its group's budget when it is begun.
@@ -135,7 +140,7 @@ class Work:
         def begin() -> Coroutine[Any, Any, None]:
             group = self.group(pod)
             if group is not None and pod.status.phase != "Pending":
-                self.count_groups()[group.controller] = group.spend(pod)
+                self._replace(group.spend(pod))
             return call()
 
         return begin
@@ -144,4 +149,14 @@ class Work:
         """Give back what was reserved: the pod stays as it is."""
         group = self.group(pod)
         if group is not None and pod.status.phase != "Pending":
-            self.count_groups()[group.controller] = group.give_back(pod)
+            self._replace(group.give_back(pod))
+
+    def _replace(self, group: ReplicaGroup) -> None:
+        """Put a group in the place of what it was; those of a workload share its floor."""
+        groups, workload = self.count_groups(), self.scaled.workload
+        groups[group.controller] = group
+        if group.floor is None:
+            return
+        for controller, other in groups.items():
+            if workload(controller) == workload(group.controller):
+                groups[controller] = replace(other, floor=group.floor)

@@ -37,6 +37,103 @@ class Workload(Wire, frozen=True, kw_only=True):
     status: WorkloadStatus = WorkloadStatus()
 
 
+class RolledMeta(OwnedMeta, frozen=True, kw_only=True):
+    """``metadata`` of a workload that rolls out new versions of its pods."""
+
+    generation: int = 0
+
+
+class RollingUpdate(Wire, frozen=True, kw_only=True):
+    """How far a rolling update may go below and above the wanted number of pods."""
+
+    max_unavailable: int | str | None = None  # pods, or a percentage
+    max_surge: int | str | None = None  # not of StatefulSets
+    partition: int = 0  # of StatefulSets: pods with lower ordinals keep their version
+
+
+class UpdateStrategy(Wire, frozen=True, kw_only=True):
+    """``spec.strategy`` of a Deployment, ``spec.updateStrategy`` of the others."""
+
+    type: str = ""  # absent: RollingUpdate
+    rolling_update: RollingUpdate | None = None
+
+
+class ProgressCondition(Condition, frozen=True, kw_only=True):
+    """A condition of a Deployment, with its reason."""
+
+    reason: str = ""
+
+
+class DeploymentSpec(WorkloadSpec, frozen=True, kw_only=True):
+    """``spec`` of a Deployment."""
+
+    strategy: UpdateStrategy = UpdateStrategy()
+    min_ready_seconds: int = 0
+
+
+class DeploymentStatus(WorkloadStatus, frozen=True, kw_only=True):
+    """``status`` of a Deployment; the counts are those of all its ReplicaSets."""
+
+    observed_generation: int = 0
+    updated_replicas: int = 0  # of the newest ReplicaSet
+    available_replicas: int = 0
+    conditions: tuple[ProgressCondition, ...] | None = None
+
+
+class Deployment(Workload, frozen=True, kw_only=True):
+    """A Deployment."""
+
+    metadata: RolledMeta
+    spec: DeploymentSpec = DeploymentSpec()
+    status: DeploymentStatus = DeploymentStatus()
+
+
+class StatefulSetSpec(WorkloadSpec, frozen=True, kw_only=True):
+    """``spec`` of a StatefulSet."""
+
+    update_strategy: UpdateStrategy = UpdateStrategy()
+    min_ready_seconds: int = 0
+
+
+class StatefulSetStatus(WorkloadStatus, frozen=True, kw_only=True):
+    """``status`` of a StatefulSet."""
+
+    observed_generation: int = 0
+    updated_replicas: int = 0
+    current_revision: str = ""
+    update_revision: str = ""  # another one than ``current_revision`` until a rollout is complete
+
+
+class StatefulSet(Workload, frozen=True, kw_only=True):
+    """A StatefulSet."""
+
+    metadata: RolledMeta
+    spec: StatefulSetSpec = StatefulSetSpec()
+    status: StatefulSetStatus = StatefulSetStatus()
+
+
+class DaemonSetSpec(WorkloadSpec, frozen=True, kw_only=True):
+    """``spec`` of a DaemonSet."""
+
+    update_strategy: UpdateStrategy = UpdateStrategy()
+    min_ready_seconds: int = 0
+
+
+class DaemonSetStatus(WorkloadStatus, frozen=True, kw_only=True):
+    """``status`` of a DaemonSet."""
+
+    observed_generation: int = 0
+    updated_number_scheduled: int = 0
+
+
+class DaemonSet(Workload, frozen=True, kw_only=True):
+    """A DaemonSet."""
+
+    metadata: RolledMeta
+    spec: DaemonSetSpec = DaemonSetSpec()
+    status: DaemonSetStatus = DaemonSetStatus()
+
+
 class JobSpec(WorkloadSpec, frozen=True, kw_only=True):
     """``spec`` of a Job."""
 

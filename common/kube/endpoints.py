@@ -11,7 +11,15 @@ from common.api.coordination import Lease
 from common.api.core import Event, LimitRange, Namespace, Pod
 from common.api.meta import OwnedObject
 from common.api.metrics import PodMetrics
-from common.api.workloads import CronJob, Job, ReplicationController, Workload
+from common.api.workloads import (
+    CronJob,
+    DaemonSet,
+    Deployment,
+    Job,
+    ReplicationController,
+    StatefulSet,
+    Workload,
+)
 
 T = TypeVar("T")
 
@@ -100,13 +108,13 @@ LIMIT_RANGES = Endpoint("", "v1", "limitranges", "LimitRange", LimitRange)
 REPLICATION_CONTROLLERS = Endpoint(
     "", "v1", "replicationcontrollers", "ReplicationController", ReplicationController
 )
-DEPLOYMENTS = Endpoint("apps", "v1", "deployments", "Deployment", Workload)
+DEPLOYMENTS = Endpoint("apps", "v1", "deployments", "Deployment", Deployment)
 REPLICA_SETS = Endpoint("apps", "v1", "replicasets", "ReplicaSet", Workload)
 REPLICA_SET_OWNERS = Endpoint(
     "apps", "v1", "replicasets", "ReplicaSet", OwnedObject, metadata_only=True
 )
-STATEFUL_SETS = Endpoint("apps", "v1", "statefulsets", "StatefulSet", Workload)
-DAEMON_SETS = Endpoint("apps", "v1", "daemonsets", "DaemonSet", Workload)
+STATEFUL_SETS = Endpoint("apps", "v1", "statefulsets", "StatefulSet", StatefulSet)
+DAEMON_SETS = Endpoint("apps", "v1", "daemonsets", "DaemonSet", DaemonSet)
 JOBS = Endpoint("batch", "v1", "jobs", "Job", Job)
 CRON_JOBS = Endpoint("batch", "v1", "cronjobs", "CronJob", CronJob)
 VPAS = Endpoint(

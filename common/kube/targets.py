@@ -12,7 +12,15 @@ from typing import Any, Self, assert_never
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.meta import OwnedObject
-from common.api.workloads import CronJob, Job, ReplicationController, Workload
+from common.api.workloads import (
+    CronJob,
+    DaemonSet,
+    Deployment,
+    Job,
+    ReplicationController,
+    StatefulSet,
+    Workload,
+)
 from common.errors import VpaError
 from common.kube import endpoints
 from common.kube.cache import Cache
@@ -74,10 +82,10 @@ class TargetError(VpaError):
 class ControllerCaches:
     """The controllers of the seven well-known kinds."""
 
-    deployments: Cache[Workload]
+    deployments: Cache[Deployment]
     replica_sets: Cache[Workload] | Cache[OwnedObject]
-    stateful_sets: Cache[Workload]
-    daemon_sets: Cache[Workload]
+    stateful_sets: Cache[StatefulSet]
+    daemon_sets: Cache[DaemonSet]
     jobs: Cache[Job]
     cron_jobs: Cache[CronJob]
     replication_controllers: Cache[ReplicationController]

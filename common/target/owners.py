@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from common.api.meta import ObjectMeta, Owner
+from common.api.meta import ObjectMeta, OwnedMeta, Owner
 
 WELL_KNOWN_KINDS = frozenset(
     {
@@ -117,8 +117,8 @@ class NeedsLookup:
     controller: Controller
 
 
-def controller_of(meta: ObjectMeta) -> Controller | None:
-    """The controller of a pod: the last owner that says it controls; None without one."""
+def controller_of(meta: ObjectMeta | OwnedMeta) -> Controller | None:
+    """The controller of an object: the last owner that says it controls; None without one."""
     return _controlling_owner(meta.namespace, (meta.owner_references or ())[::-1])
 
 

@@ -19,10 +19,10 @@ from common.recommendation.changes import Change
 from common.recommendation.policy import container_policy, is_off
 from common.target.controlling import SelectedVpa, controlling
 from golden_data import Differences, Row, rows
+from updater.breaker import Transition
 from updater.decision import Reason
 from updater.disruption import DisruptionPolicy
 from updater.live_pod import LivePod
-from updater.outcomes import Turn
 from updater.snapshot import AutoscaledPods, ClusterSnapshot, update_mode
 from updater.update_order import Thresholds
 from updater.work import Rules
@@ -86,7 +86,7 @@ class RecordingHands:
     ) -> None:
         """The reference knows nothing of it."""
 
-    def tell_turn(self, vpa: VerticalPodAutoscaler, turn: Turn, cause: str) -> None:
+    def tell_turn(self, vpa: VerticalPodAutoscaler, turn: Transition, cause: str) -> None:
         """Nor of this."""
 
 

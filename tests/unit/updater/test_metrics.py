@@ -4,7 +4,7 @@ from prometheus_client import CollectorRegistry
 
 from common.api.autoscaling import UpdateMode
 from updater.metrics import Metrics, VpaLabels
-from updater.sighting import Sighting
+from updater.replacement_result import ReplacementResult
 
 SHOP = VpaLabels("1", UpdateMode.RECREATE, "shop", "default")
 BANK = VpaLabels("2", UpdateMode.IN_PLACE, "bank", "default")
@@ -65,11 +65,11 @@ def test_who_is_suspended_is_shown_while_it_is() -> None:
 def test_outcomes_are_counted_from_zero_by_how_the_next_pod_came_up() -> None:
     registry = CollectorRegistry()
     metrics = Metrics(registry)
-    metrics.came_out(Sighting.UNPATCHED)
+    metrics.came_out(ReplacementResult.UNPATCHED)
     counts = {
         came.value: registry.get_sample_value(
             "vpa_updater_eviction_outcomes_total", {"came": came.value}
         )
-        for came in Sighting
+        for came in ReplacementResult
     }
-    assert counts == {**dict.fromkeys(map(str, Sighting), 0), "unpatched": 1}
+    assert counts == {**dict.fromkeys(map(str, ReplacementResult), 0), "unpatched": 1}

@@ -16,9 +16,9 @@ from common.api.core import PodCondition
 from common.target.owners import Controller
 from random_cluster import random_cluster
 from updater.attempts import Attempts, Rest
+from updater.breaker import Breaker, Open
 from updater.group_size import GroupSize
 from updater.live_pod import LivePod
-from updater.outcomes import Outcomes
 from updater.plan import IdleHands
 from updater.snapshot import AutoscaledPods, ClusterSnapshot
 from updater.work import Rules
@@ -103,7 +103,7 @@ def remembered(attempts: Attempts) -> object:
         uid: (memory, None if memory.decision is None else memory.decision.until)
         for uid, memory in attempts.pods.items()
     }
-    return pods, attempts.outcomes, attempts.turnouts
+    return pods, attempts.breakers, attempts.turnouts
 
 
 async def rested(seed: int) -> int:
@@ -111,7 +111,7 @@ async def rested(seed: int) -> int:
     random, clock = Random(seed), MovingClock()
     given = random_cluster(seed, now=NOW)
     autoscaled = drawn(seed, random)
-    before = Attempts(given.attempts.pods, given.attempts.outcomes)
+    before = Attempts(given.attempts.pods, given.attempts.breakers)
     resting, awake = before, before
     count = 0
     for _ in range(PASSES):
@@ -189,14 +189,14 @@ def test_an_equal_picture_is_not_the_same_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "outcomes", "want"),
+    ("kind", "breaker", "want"),
     [
-        ("ReplicaSet", Outcomes(), 1),
-        ("ReplicaSet", Outcomes(probe_at=NOW, misses=3), 0),  # each new pod may end a suspension
-        ("DaemonSet", Outcomes(), 0),  # each pass counts its pods
+        ("ReplicaSet", Breaker(), 1),
+        ("ReplicaSet", Breaker(state=Open(NOW)), 0),  # each new pod may close it
+        ("DaemonSet", Breaker(), 0),  # each pass counts its pods
     ],
 )
-async def test_who_is_looked_at_in_each_pass(kind: str, outcomes: Outcomes, want: int) -> None:
+async def test_who_is_looked_at_in_each_pass(kind: str, breaker: Breaker, want: int) -> None:
     owner = Controller("default", kind, "web", "apps/v1")
     scaled = calmed(SCALED, tuple(map(calm_pod, SCALED.pods)))
     scaled = replace(
@@ -206,7 +206,7 @@ async def test_who_is_looked_at_in_each_pass(kind: str, outcomes: Outcomes, want
         sizes={owner: GroupSize(wanted=len(scaled.pods), existing=len(scaled.pods))},
     )
     uid = scaled.vpa.metadata.uid
-    after = Attempts(outcomes={uid: outcomes})
+    after = Attempts(breakers={uid: breaker})
     for _ in range(2):
         before = after
         after = await run(picture([scaled]), IdleHands(), attempts=before, rules=Rules())

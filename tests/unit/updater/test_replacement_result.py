@@ -9,7 +9,7 @@ from builders import container, pod, recommendation, vpa
 from common.annotations import OBSERVED_CONTAINERS, startup_boost_key
 from common.api.autoscaling import ContainerPolicy, ContainerRecommendation
 from common.api.core import Container, LimitRangeItem, LimitRangeSpec, Pod
-from updater.sighting import Sighting, sighting
+from updater.replacement_result import ReplacementResult, check_replacement
 
 
 def recommended(
@@ -30,7 +30,7 @@ class Case:
     """A pod whose webhook saw ``app``; 500m are recommended, and 400m to 600m are in range."""
 
     id: str
-    want: Sighting
+    want: ReplacementResult
     has: tuple[Container, ...] = field(default_factory=lambda: (app("500m"),))
     annotation: str | None = "app"
     now: tuple[ContainerRecommendation, ...] | None = NOW
@@ -41,39 +41,45 @@ class Case:
 SIDECAR = container("proxy", requests={"cpu": "5"})
 
 CASES = [
-    Case(id="as recommended", want=Sighting.RIGHT),
-    Case(id="at the lower bound", has=(app("400m"),), want=Sighting.RIGHT),
-    Case(id="at the upper bound", has=(app("600m"),), want=Sighting.RIGHT),
-    Case(id="below the range", has=(app("399m"),), want=Sighting.OUTSIDE_RANGE),
-    Case(id="above the range", has=(app("601m"),), want=Sighting.OUTSIDE_RANGE),
-    Case(id="no request", has=(app(None),), want=Sighting.OUTSIDE_RANGE),
-    Case(id="no annotation", annotation=None, want=Sighting.UNPATCHED),
+    Case(id="as recommended", want=ReplacementResult.RIGHT),
+    Case(id="at the lower bound", has=(app("400m"),), want=ReplacementResult.RIGHT),
+    Case(id="at the upper bound", has=(app("600m"),), want=ReplacementResult.RIGHT),
+    Case(id="below the range", has=(app("399m"),), want=ReplacementResult.OUTSIDE_RANGE),
+    Case(id="above the range", has=(app("601m"),), want=ReplacementResult.OUTSIDE_RANGE),
+    Case(id="no request", has=(app(None),), want=ReplacementResult.OUTSIDE_RANGE),
+    Case(id="no annotation", annotation=None, want=ReplacementResult.UNPATCHED),
     Case(
-        id="no annotation, out of range", annotation=None, has=(app("1"),), want=Sighting.UNPATCHED
+        id="no annotation, out of range",
+        annotation=None,
+        has=(app("1"),),
+        want=ReplacementResult.UNPATCHED,
     ),
-    Case(id="an annotation that can't be read", annotation=";'", want=Sighting.RIGHT),
+    Case(id="an annotation that can't be read", annotation=";'", want=ReplacementResult.RIGHT),
     Case(
         id="an annotation that can't be read, out of range",
         annotation=";'",
         has=(app("1"),),
-        want=Sighting.OUTSIDE_RANGE,
+        want=ReplacementResult.OUTSIDE_RANGE,
     ),
-    Case(id="the webhook saw no container", annotation="", want=Sighting.UNKNOWN),
-    Case(id="nothing is recommended", now=None, want=Sighting.UNKNOWN),
+    Case(id="the webhook saw no container", annotation="", want=ReplacementResult.UNKNOWN),
+    Case(id="nothing is recommended", now=None, want=ReplacementResult.UNKNOWN),
     Case(
-        id="nothing is recommended, no annotation", now=None, annotation=None, want=Sighting.UNKNOWN
+        id="nothing is recommended, no annotation",
+        now=None,
+        annotation=None,
+        want=ReplacementResult.UNKNOWN,
     ),
     Case(
         id="only another container has a recommendation",
         now=recommended("1", "1", "1", name="other"),
-        want=Sighting.UNKNOWN,
+        want=ReplacementResult.UNKNOWN,
     ),
-    Case(id="a request that is none", has=(app("much"),), want=Sighting.UNKNOWN),
+    Case(id="a request that is none", has=(app("much"),), want=ReplacementResult.UNKNOWN),
     Case(
         id="a container that another webhook put in later",
         has=(app("500m"), SIDECAR),
         now=(*NOW, *recommended("1", "1", "1", name="proxy")),
-        want=Sighting.RIGHT,
+        want=ReplacementResult.RIGHT,
     ),
     Case(
         id="one of two is out of range",
@@ -81,70 +87,75 @@ CASES = [
         annotation="app, proxy",
         now=(*NOW, *recommended("1", "1", "1", name="proxy")),
         then=None,
-        want=Sighting.OUTSIDE_RANGE,
+        want=ReplacementResult.OUTSIDE_RANGE,
     ),
     Case(
         id="rounding is forgiven (D31)",
         has=(app("501m"),),
         now=recommended("500m", "500m", "500m"),
         then=None,
-        want=Sighting.RIGHT,
+        want=ReplacementResult.RIGHT,
     ),
     Case(
         id="more than rounding",
         has=(app("502m"),),
         now=recommended("500m", "500m", "500m"),
         then=None,
-        want=Sighting.OUTSIDE_RANGE,
+        want=ReplacementResult.OUTSIDE_RANGE,
     ),
     Case(
         id="the recommendation moved after the pod was admitted",
         now=recommended("900m", "800m", "1"),
-        want=Sighting.RIGHT,
+        want=ReplacementResult.RIGHT,
     ),
     Case(
         id="the recommendation moved before the pod was admitted",
         has=(app("900m"),),
         now=recommended("900m", "800m", "1"),
-        want=Sighting.RIGHT,
+        want=ReplacementResult.RIGHT,
     ),
     Case(
         id="the recommendation moved twice",
         has=(app("700m"),),
         now=recommended("900m", "800m", "1"),
-        want=Sighting.RIGHT,
+        want=ReplacementResult.RIGHT,
     ),
     Case(
         id="the recommendation moved the other way",
         has=(app("399m"),),
         now=recommended("900m", "800m", "1"),
-        want=Sighting.OUTSIDE_RANGE,
+        want=ReplacementResult.OUTSIDE_RANGE,
     ),
     Case(
         id="rounding of what was recommended then",
         has=(app("501m"),),
         then=recommended("500m", "500m", "500m"),
         now=recommended("300m", "200m", "400m"),
-        want=Sighting.RIGHT,
+        want=ReplacementResult.RIGHT,
     ),
     Case(
         id="there was no recommendation then",
         then=None,
         has=(app("1"),),
-        want=Sighting.OUTSIDE_RANGE,
+        want=ReplacementResult.OUTSIDE_RANGE,
     ),
     Case(
         id="another container was recommended then",
         then=recommended("1", "1", "1", name="other"),
         has=(app("1"),),
-        want=Sighting.OUTSIDE_RANGE,
+        want=ReplacementResult.OUTSIDE_RANGE,
     ),
-    Case(id="more CPU while it is boosted", boosted=True, has=(app("2"),), want=Sighting.RIGHT),
+    Case(
+        id="more CPU while it is boosted",
+        boosted=True,
+        has=(app("2"),),
+        want=ReplacementResult.RIGHT,
+    ),
     Case(
         id="less CPU while it is boosted",
         boosted=True,
         has=(app("399m"),),
-        want=Sighting.OUTSIDE_RANGE,
+        want=ReplacementResult.OUTSIDE_RANGE,
     ),
 ]
 
@@ -157,9 +168,9 @@ def observed(case: Case) -> Pod:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_sighting(case: Case) -> None:
+def test_check_replacement(case: Case) -> None:
     now, then = vpa(recommendations=case.now), vpa(recommendations=case.then)
-    assert sighting(observed(case), now, (), then=then) is case.want
+    assert check_replacement(observed(case), now, (), then=then) is case.want
 
 
 def test_bounds_are_those_of_this_pod() -> None:
@@ -168,11 +179,13 @@ def test_bounds_are_those_of_this_pod() -> None:
         policies=(ContainerPolicy(container_name="app", max_allowed={"cpu": "300m"}),),
     )
     seen = pod(containers=(app("300m"),), annotations={OBSERVED_CONTAINERS: "app"})
-    assert sighting(seen, capped, ()) is Sighting.RIGHT
-    assert sighting(seen, vpa(recommendations=NOW), ()) is Sighting.OUTSIDE_RANGE
+    assert check_replacement(seen, capped, ()) is ReplacementResult.RIGHT
+    assert check_replacement(seen, vpa(recommendations=NOW), ()) is ReplacementResult.OUTSIDE_RANGE
     bound = LimitRangeItem(type="Container", min={"cpu": "700m"})
     limited = container(requests={"cpu": "700m"}, limits={"cpu": "700m"})
     raised = msgspec.structs.replace(seen, spec=pod(containers=(limited,)).spec)
     limits = (LimitRangeSpec(limits=(bound,)),)
-    assert sighting(raised, vpa(recommendations=NOW), limits) is Sighting.RIGHT
-    assert sighting(raised, vpa(recommendations=NOW), ()) is Sighting.OUTSIDE_RANGE
+    assert check_replacement(raised, vpa(recommendations=NOW), limits) is ReplacementResult.RIGHT
+    assert (
+        check_replacement(raised, vpa(recommendations=NOW), ()) is ReplacementResult.OUTSIDE_RANGE
+    )

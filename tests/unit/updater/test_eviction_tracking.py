@@ -17,13 +17,13 @@ from common.quantity import Quantity
 from common.target.owners import Controller
 from replacements import HOUR, MINUTE, SECOND
 from updater.attempts import Attempts
+from updater.breaker import Breaker, Closed, Eviction, Note, Observation, Open, Transition
 from updater.decision import Decision, Reason, evict, leave, wait
+from updater.eviction_tracking import sentence
 from updater.group_size import GroupSize
 from updater.live_pod import LivePod
 from updater.live_vpa import LiveVpa, LiveVpaMeta
-from updater.outcomes import NOTHING_YET, Eviction, Note, Observation, Outcomes, Turn
-from updater.probation import sentence
-from updater.sighting import Sighting
+from updater.replacement_result import ReplacementResult
 from updater.snapshot import ClusterSnapshot
 from updater_harness import NAMES, NOW, OPEN, WEB, Hands, run, snapshot
 
@@ -32,8 +32,7 @@ UID = "uid-vpa-web"
 OUTSIDE = evict(Reason.OUTSIDE_RANGE)
 UNVERIFIED = wait(Reason.REPLACEMENT_UNVERIFIED)
 SUSPENDED = wait(Reason.ACTUATION_SUSPENDED)
-NEW = Outcomes(looked=True)
-VERIFIED = Outcomes(looked=True, verified=True)
+CLOSED = Breaker()
 REFUSED = InvalidError("refused", reason="Invalid")
 PROTECTED = TooManyRequestsError("no", reason="TooManyRequests")
 LOST = UnreachableError("no answer")
@@ -43,8 +42,8 @@ def decisions(after: Attempts) -> list[Decision | None]:
     return [after.of(f"uid-{name}").decision for name in NAMES]
 
 
-def given(outcomes: Outcomes) -> Attempts:
-    return Attempts(outcomes={UID: outcomes})
+def given(breaker: Breaker) -> Attempts:
+    return Attempts(breakers={UID: breaker})
 
 
 # How many
@@ -55,7 +54,7 @@ async def test_three_pods_of_a_vpa_go_before_a_replacement_was_seen() -> None:
     after = await run(snapshot(UpdateMode.RECREATE), hands, rules=CHECKED)
     assert hands.evicted == NAMES[:3]
     assert decisions(after) == [OUTSIDE] * 3 + [UNVERIFIED] * 2
-    assert len(after.outcomes[UID].unverified) == 3
+    assert len(after.breakers[UID].unanswered) == 3
     assert after.owing == {UID: {WEB}}
 
 
@@ -70,13 +69,13 @@ async def test_without_the_check_all_go_and_nothing_is_remembered() -> None:
     hands = Hands()
     after = await run(snapshot(UpdateMode.RECREATE), hands)
     assert hands.evicted == NAMES
-    assert after.outcomes == {}
+    assert after.breakers == {}
 
 
-async def test_once_verified_the_budget_alone_counts() -> None:
+async def test_three_more_go_once_the_replacements_were_right() -> None:
     hands = Hands()
-    await run(snapshot(UpdateMode.RECREATE), hands, rules=CHECKED, attempts=given(VERIFIED))
-    assert hands.evicted == NAMES
+    await run(snapshot(UpdateMode.RECREATE), hands, rules=CHECKED, attempts=given(CLOSED))
+    assert hands.evicted == NAMES[:3]
 
 
 async def test_evictions_after_failed_resizes_are_counted_as_well() -> None:
@@ -129,20 +128,17 @@ def born(pod: LivePod, *, at: datetime, patched: bool) -> LivePod:
 
 
 ORDERS = [
-    pytest.param(NEW, NOW, False, ["web-2", "web-3", "web-4"], id="unpatched ones last"),
-    pytest.param(NEW, NOW - HOUR, False, NAMES[:3], id="created before the recommendation"),
-    pytest.param(NEW, NOW, True, NAMES[:3], id="patched"),
-    pytest.param(VERIFIED, NOW, False, NAMES, id="once one was right, best first"),
+    pytest.param(NOW, False, ["web-2", "web-3", "web-4"], id="unpatched ones last"),
+    pytest.param(NOW - HOUR, False, NAMES[:3], id="created before the recommendation"),
+    pytest.param(NOW, True, NAMES[:3], id="patched"),
 ]
 
 
-@pytest.mark.parametrize(("outcomes", "at", "patched", "want"), ORDERS)
-async def test_who_goes_first(
-    outcomes: Outcomes, at: datetime, *, patched: bool, want: list[str]
-) -> None:
+@pytest.mark.parametrize(("at", "patched", "want"), ORDERS)
+async def test_who_goes_first(at: datetime, *, patched: bool, want: list[str]) -> None:
     hands = Hands()
     whole = came_up(snapshot(UpdateMode.RECREATE), "web-0", "web-1", at=at, patched=patched)
-    await run(whole, hands, rules=CHECKED, attempts=given(outcomes))
+    await run(whole, hands, rules=CHECKED, attempts=given(CLOSED))
     assert hands.evicted == want
 
 
@@ -152,8 +148,8 @@ async def test_a_process_that_starts_finds_what_an_earlier_one_left_behind() -> 
     after = await run(whole, hands, rules=CHECKED)
     assert hands.evicted == []
     assert decisions(after) == [SUSPENDED] * 5
-    ((turn, cause),) = hands.turns
-    assert turn is Turn.SUSPENDED
+    ((transition, cause),) = hands.turns
+    assert transition is Transition.SUSPENDED
     assert "when the updater started" in cause
 
 
@@ -169,19 +165,19 @@ async def test_a_process_that_starts_finds_what_an_earlier_one_left_behind() -> 
 )
 async def test_suspended(probe_at: datetime, evicted: list[str]) -> None:
     hands = Hands()
-    stopped = Outcomes(looked=True, misses=3, probe_at=probe_at)
-    rest = given(stopped)
-    after = await run(snapshot(UpdateMode.RECREATE), hands, rules=CHECKED, attempts=rest)
+    stopped = given(Breaker(state=Open(probe_at)))
+    after = await run(snapshot(UpdateMode.RECREATE), hands, rules=CHECKED, attempts=stopped)
     assert hands.evicted == evicted
     last = decisions(after)[-1]
     assert last == SUSPENDED
     assert last is not None
-    assert last.until == after.outcomes[UID].probe_at == (NOW + HOUR if evicted else probe_at)
+    assert last.until == (NOW + HOUR if evicted else probe_at)
+    assert after.breakers[UID].state == Open(last.until)
 
 
 async def test_a_refused_probe_is_tried_with_the_next_pod() -> None:
     hands = Hands(eviction_errors=dict.fromkeys(NAMES[:2], PROTECTED))
-    stopped = Outcomes(looked=True, misses=3, probe_at=NOW)
+    stopped = Breaker(state=Open(NOW))
     await run(snapshot(UpdateMode.RECREATE), hands, rules=CHECKED, attempts=given(stopped))
     assert hands.evicted == NAMES[:3]
 
@@ -196,9 +192,9 @@ def nobody_left(sizes: dict[Controller, GroupSize]) -> ClusterSnapshot:
     return ClusterSnapshot(autoscaled=(scaled,), living=frozenset())
 
 
-def overdue(count: int) -> Outcomes:
-    lost = Eviction(controller=WEB, uid="gone", vpa=vpa(), gone_since=NOW - 2 * MINUTE)
-    return Outcomes(looked=True, unverified=(lost,) * count)
+def overdue(count: int) -> Breaker:
+    owed = Eviction(workload=WEB, uid="gone", vpa=vpa(), gone_since=NOW - 2 * MINUTE)
+    return Breaker(unanswered=(owed,) * count)
 
 
 async def test_pods_that_never_came_suspend_a_vpa_without_pods_and_are_told() -> None:
@@ -210,9 +206,9 @@ async def test_pods_that_never_came_suspend_a_vpa_without_pods_and_are_told() ->
         attempts=given(overdue(3)),
         registry=registry,
     )
-    assert after.outcomes[UID].suspended
-    ((turn, cause),) = hands.turns
-    assert turn is Turn.SUSPENDED
+    assert after.breakers[UID].suspends
+    ((transition, cause),) = hands.turns
+    assert transition is Transition.SUSPENDED
     assert "not created within two minutes" in cause
     outcomes = "vpa_updater_eviction_outcomes_total"
     assert registry.get_sample_value(outcomes, {"came": "not_created"}) == 3
@@ -222,7 +218,7 @@ async def test_pods_that_exist_without_a_node_are_waited_for() -> None:
     hands = Hands()
     there = nobody_left({WEB: GroupSize(wanted=3, existing=3)})
     after = await run(there, hands, rules=CHECKED, attempts=given(overdue(3)))
-    assert len(after.outcomes[UID].unverified) == 3
+    assert len(after.breakers[UID].unanswered) == 3
     assert hands.turns == []
 
 
@@ -230,40 +226,45 @@ async def test_pods_that_are_going_are_waited_for() -> None:
     there = nobody_left({WEB: GroupSize(wanted=3)})
     going = replace(there, terminating=frozenset({"gone"}))
     after = await run(going, Hands(), rules=CHECKED, attempts=given(overdue(1)))
-    assert after.outcomes[UID].misses == 0
+    assert after.breakers[UID].state == Closed()
 
 
 async def test_of_vpas_with_nothing_to_evict_nothing_is_known() -> None:
     quiet = snapshot(UpdateMode.RECREATE, recommended=False)
-    assert (await run(quiet, Hands(), rules=CHECKED)).outcomes == {}
+    assert (await run(quiet, Hands(), rules=CHECKED)).breakers == {}
 
 
-def test_outcomes_are_forgotten_with_their_vpa() -> None:
-    attempts = Attempts(outcomes={"here": VERIFIED, "gone": NOTHING_YET})
-    assert attempts.about({"here", "new"}).outcomes == {"here": VERIFIED}
+def test_breakers_are_forgotten_with_their_vpa() -> None:
+    attempts = Attempts(breakers={"here": CLOSED, "gone": CLOSED})
+    assert attempts.about({"here", "new"}).breakers == {"here": CLOSED}
 
 
 SENTENCES = [
     (
-        (Note(Sighting.NOT_CREATED), Note(Sighting.UNPATCHED, "web-1")),
+        (Note(ReplacementResult.NOT_CREATED), Note(ReplacementResult.UNPATCHED, "web-1")),
         "the last one, web-1, was not patched",
     ),
-    ((Note(Sighting.OUTSIDE_RANGE, "web-1"), Note(Sighting.UNKNOWN)), "are not those recommended"),
-    ((Note(Sighting.NOT_CREATED),), "a quota, a LimitRange or a webhook that refuses pods"),
+    (
+        (Note(ReplacementResult.OUTSIDE_RANGE, "web-1"), Note(ReplacementResult.UNKNOWN)),
+        "are not those recommended",
+    ),
+    (
+        (Note(ReplacementResult.NOT_CREATED),),
+        "a quota, a LimitRange or a webhook that refuses pods",
+    ),
     ((), "they were there when the updater started"),
 ]
 
 
 @pytest.mark.parametrize(("notes", "want"), SENTENCES)
 def test_a_suspension_tells_what_to_look_at(notes: tuple[Note, ...], want: str) -> None:
-    told = sentence(Observation(outcomes=Outcomes(misses=3), notes=notes, turn=Turn.SUSPENDED))
-    assert told.startswith("Evictions are suspended, but for one an hour: 3 pods in a row")
+    found = Observation(
+        breaker=Breaker(state=Open(NOW)), notes=notes, transition=Transition.SUSPENDED
+    )
+    which = "3 pods in a row" if notes else "the pods that are there"
+    told = sentence(found)
+    assert told.startswith(f"Evictions are suspended, but for one an hour: {which} did not come up")
     assert want in told
-
-
-def test_a_suspension_of_a_small_group_does_not_tell_of_three() -> None:
-    told = sentence(Observation(outcomes=Outcomes(misses=1), turn=Turn.SUSPENDED))
-    assert told.startswith("Evictions are suspended, but for one an hour: all pods did not come")
 
 
 # D30

@@ -1,4 +1,4 @@
-"""Whether a new pod came up as its VPA wants it."""
+"""Checks whether a replacement came up as its VPA wants it."""
 
 import enum
 from collections.abc import Mapping, Sequence
@@ -18,28 +18,33 @@ from updater.update_order import forgive_rounding, is_outside, looked_at
 _Amounts = Mapping[str, ContainerAmounts]
 
 
-class Sighting(enum.StrEnum):
-    """What a new pod tells about the eviction before it; also the label of the counter."""
+class ReplacementResult(enum.StrEnum):
+    """What became of the replacement of an evicted pod; also the label of the counter."""
 
     RIGHT = "right"
     UNPATCHED = "unpatched"  # our webhook never saw it
     OUTSIDE_RANGE = "outside_range"  # the webhook saw it, and it isn't as recommended
-    NOT_CREATED = "not_created"  # there is none, and there should be
-    UNKNOWN = "unknown"  # nothing is recommended for it, it can't be read, or nobody wants it
+    NOT_CREATED = "not_created"  # there is none, and the workload wants one
+    UNKNOWN = "unknown"  # nothing is recommended for it, it can't be read, or it isn't wanted
 
     @property
     def is_miss(self) -> bool:
-        return self in (Sighting.UNPATCHED, Sighting.OUTSIDE_RANGE, Sighting.NOT_CREATED)
+        """Whether the eviction did not do what it was for."""
+        return self in (
+            ReplacementResult.UNPATCHED,
+            ReplacementResult.OUTSIDE_RANGE,
+            ReplacementResult.NOT_CREATED,
+        )
 
 
-def sighting(
+def check_replacement(
     pod: Pod,
     vpa: VerticalPodAutoscaler,
     limit_ranges: Sequence[LimitRangeSpec],
     *,
     then: VerticalPodAutoscaler | None = None,
-) -> Sighting:
-    """Whether a pod came up as the VPA wants it.
+) -> ReplacementResult:
+    """Return whether a pod came up as the VPA wants it.
 
     It has the annotation ``vpaObservedContainers``, and each request of its observed and
     recommended containers is within the processed bounds, but for rounding (D31). ``then`` is the
@@ -51,19 +56,19 @@ def sighting(
     try:
         now = _recommended(pod, vpa, limit_ranges)
         if not now:
-            return Sighting.UNKNOWN
+            return ReplacementResult.UNKNOWN
         if OBSERVED_CONTAINERS not in (pod.metadata.annotations or {}):
-            return Sighting.UNPATCHED
+            return ReplacementResult.UNPATCHED
         before = None if then is None or then is vpa else _recommended(pod, then, limit_ranges)
         requests: dict[str, ResourceQuantities] = {name: actual_requests(pod, name) for name in now}
     except QuantityError:
-        return Sighting.UNKNOWN
+        return ReplacementResult.UNKNOWN
     bounds = now
     for each in (now, before or now):
         bounds = {name: _hull(bounds[name], each[name]) for name in bounds if name in each}
         requests.update(forgive_rounding(requests, each, slack=len(scaled_specs(pod))))
     outside = any(is_outside(requests[name], amounts) for name, amounts in bounds.items())
-    return Sighting.OUTSIDE_RANGE if outside else Sighting.RIGHT
+    return ReplacementResult.OUTSIDE_RANGE if outside else ReplacementResult.RIGHT
 
 
 def _recommended(

@@ -1,0 +1,463 @@
+"""The eviction breaker: how many evictions pass, and what replacements make of it (X63, X104)."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+import msgspec
+import pytest
+
+from builders import recommendation, vpa
+from common.api.core import Pod
+from replacements import (
+    API,
+    CLOSED,
+    HOUR,
+    MINUTE,
+    NOW,
+    RIGHT,
+    SECOND,
+    TWO_MISSES,
+    VPA,
+    WEB,
+    right,
+    view,
+    waiting,
+    wrong,
+)
+from updater.breaker import (
+    Allowance,
+    Breaker,
+    Closed,
+    HalfOpen,
+    Note,
+    Open,
+    State,
+    Transition,
+    after_eviction,
+    after_result,
+    allowance,
+    observe,
+    record_eviction,
+    state_at,
+)
+from updater.decision import Reason
+from updater.replacement_result import ReplacementResult
+
+IS_RIGHT, UNPATCHED = ReplacementResult.RIGHT, ReplacementResult.UNPATCHED
+OUTSIDE, UNKNOWN = ReplacementResult.OUTSIDE_RANGE, ReplacementResult.UNKNOWN
+NOT_CREATED = ReplacementResult.NOT_CREATED
+LATER = Open(NOW + HOUR)
+
+# The states
+
+RESULTS = [
+    pytest.param(Closed(1), IS_RIGHT, Closed(), id="Closed, right: misses are forgotten"),
+    pytest.param(Closed(), UNPATCHED, Closed(1), id="Closed, unpatched: a miss"),
+    pytest.param(Closed(1), OUTSIDE, Closed(2), id="Closed, outside its range: another miss"),
+    pytest.param(Closed(2), NOT_CREATED, LATER, id="Closed, not created, the third: Open"),
+    pytest.param(Closed(2), UNKNOWN, Closed(2), id="Closed, unknown: a miss stays a miss"),
+    pytest.param(Open(NOW), UNPATCHED, Open(NOW), id="Open, another miss: as it was"),
+    pytest.param(Open(NOW), IS_RIGHT, Closed(), id="Open, right: Closed"),
+    pytest.param(HalfOpen(), IS_RIGHT, Closed(), id="HalfOpen, right: Closed"),
+]
+
+
+@pytest.mark.parametrize(("state", "result", "want"), RESULTS)
+def test_after_result(state: State, result: ReplacementResult, want: State) -> None:
+    assert after_result(state, result, now=NOW) == want
+
+
+def test_an_hour_after_it_opened_it_is_half_open() -> None:
+    assert state_at(LATER, NOW + HOUR - SECOND) == LATER
+    assert state_at(LATER, NOW + HOUR) == HalfOpen()
+    assert state_at(Closed(1), NOW + HOUR) == Closed(1)
+
+
+def test_after_a_probe_it_is_open_for_another_hour() -> None:
+    assert after_eviction(Open(NOW - SECOND), now=NOW) == LATER
+    assert after_eviction(Closed(2), now=NOW) == Closed(2)
+
+
+# How many evictions pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allowed:
+    id: str
+    breaker: Breaker
+    want: int
+    reason: Reason = Reason.REPLACEMENT_UNVERIFIED
+    until: datetime | None = None
+    in_flight: int = 0
+
+
+def lost(breaker: Breaker) -> Breaker:
+    """After all that is unanswered was given up."""
+    given_up = tuple(replace(eviction, lost=True) for eviction in breaker.unanswered)
+    return replace(breaker, unanswered=given_up)
+
+
+OPEN = Breaker(state=Open(NOW))
+SUSPENDED = Reason.ACTUATION_SUSPENDED
+
+ALLOWED = [
+    Allowed(id="nothing tried yet: three", breaker=CLOSED, want=3),
+    Allowed(id="two are unanswered: one", breaker=waiting(CLOSED, 2), want=1),
+    Allowed(id="three are unanswered: none", breaker=waiting(CLOSED, 3), want=0),
+    Allowed(id="calls in flight count", breaker=CLOSED, in_flight=2, want=1),
+    Allowed(id="more calls than that", breaker=CLOSED, in_flight=4, want=0),
+    Allowed(id="misses count", breaker=waiting(TWO_MISSES), want=0),
+    Allowed(
+        id="a pod that is lost counts once",
+        breaker=replace(lost(waiting(CLOSED, 2)), state=Closed(2)),
+        want=1,
+    ),
+    Allowed(
+        id="pods that are lost count after a right one, too",
+        breaker=lost(waiting(CLOSED, 2)),
+        want=1,
+    ),
+    Allowed(
+        id="Open, a second before the probe",
+        breaker=Breaker(state=Open(NOW + SECOND)),
+        want=0,
+        reason=SUSPENDED,
+        until=NOW + SECOND,
+    ),
+    Allowed(id="HalfOpen: one", breaker=OPEN, want=1, reason=SUSPENDED),
+    Allowed(id="one probe at a time", breaker=OPEN, in_flight=1, want=0, reason=SUSPENDED),
+    Allowed(
+        id="the next probe an hour after the last",
+        breaker=waiting(OPEN),
+        want=0,
+        reason=SUSPENDED,
+        until=NOW + HOUR,
+    ),
+    Allowed(
+        id="HalfOpen, two pods are lost: one",
+        breaker=replace(OPEN, unanswered=lost(waiting(CLOSED, 2)).unanswered),
+        want=1,
+        reason=SUSPENDED,
+    ),
+    Allowed(
+        id="HalfOpen, three pods are lost: none, their controller tries again",
+        breaker=replace(OPEN, unanswered=lost(waiting(CLOSED, 3)).unanswered),
+        want=0,
+        reason=SUSPENDED,
+    ),
+]
+
+
+@pytest.mark.parametrize("case", ALLOWED, ids=lambda case: case.id)
+def test_allowance(case: Allowed) -> None:
+    found = allowance(case.breaker, now=NOW, in_flight=case.in_flight)
+    assert found == Allowance(case.want, case.reason, case.until)
+    assert found.allows_one is (case.want > 0)
+
+
+# What became of evictions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One pod of three was evicted a minute ago; two are left."""
+
+    id: str
+    pods: tuple[Pod, ...] = ()  # new ones
+    breaker: Breaker = CLOSED
+    evictions: int = 1
+    ago: timedelta = MINUTE
+    left: int = 2
+    wanted: int | None = 3
+    existing: int = 0
+    among: int = 0
+    terminating: tuple[str, ...] = ()
+    still_there: bool = False
+    given_up: bool = False  # by an earlier observation
+    notes: tuple[ReplacementResult, ...] = ()
+    state: State = CLOSED.state
+    unanswered: int = 0
+    lost: int = 0
+    transition: Transition = Transition.NONE
+
+
+OLD = tuple(wrong(f"old-{number}", at=NOW - 30 * HOUR) for number in range(9))
+
+CASES = [
+    Case(id="nothing came yet", unanswered=1),
+    Case(id="a right one came", pods=(right("new"),), notes=(IS_RIGHT,)),
+    Case(id="an unpatched one came", pods=(wrong("new"),), notes=(UNPATCHED,), state=Closed(1)),
+    Case(
+        id="each new pod answers one",
+        evictions=3,
+        left=0,
+        pods=(wrong("a"), wrong("b")),
+        notes=(UNPATCHED,) * 2,
+        state=Closed(2),
+        unanswered=1,
+    ),
+    Case(
+        id="a wrong pod that nobody of us asked for is no miss",
+        pods=(wrong("a"), wrong("b")),
+        notes=(UNPATCHED,),
+        state=Closed(1),
+    ),
+    Case(
+        id="a wrong pod of another workload answers nothing",
+        pods=(wrong("other", controller=API),),
+        unanswered=1,
+    ),
+    Case(
+        id="a right pod of another workload closes, and answers nothing",
+        breaker=TWO_MISSES,
+        pods=(right("other", controller=API),),
+        notes=(IS_RIGHT,),
+        unanswered=1,
+    ),
+    Case(
+        id="right makes up for misses before",
+        breaker=TWO_MISSES,
+        pods=(right("new"),),
+        notes=(IS_RIGHT,),
+    ),
+    Case(
+        id="not for those after",
+        evictions=2,
+        pods=(wrong("b", at=NOW), right("a", at=NOW - SECOND)),
+        notes=(IS_RIGHT, UNPATCHED),
+        state=Closed(1),
+    ),
+    Case(
+        id="the third miss opens",
+        breaker=TWO_MISSES,
+        pods=(wrong("new"),),
+        notes=(UNPATCHED,),
+        state=LATER,
+        transition=Transition.SUSPENDED,
+    ),
+    Case(
+        id="another miss changes nothing",
+        breaker=Breaker(state=Open(NOW - MINUTE)),
+        pods=(wrong("new"),),
+        notes=(UNPATCHED,),
+        state=Open(NOW - MINUTE + HOUR),
+    ),
+    Case(
+        id="a right probe closes",
+        breaker=OPEN,
+        pods=(right("new"),),
+        notes=(IS_RIGHT,),
+        transition=Transition.RESUMED,
+    ),
+    Case(
+        id="any right pod closes",
+        breaker=OPEN,
+        evictions=0,
+        pods=(right("other", controller=API),),
+        notes=(IS_RIGHT,),
+        transition=Transition.RESUMED,
+    ),
+    Case(id="not created for less than two minutes", ago=2 * MINUTE - SECOND, unanswered=1),
+    Case(
+        id="not created for two minutes",
+        ago=2 * MINUTE,
+        notes=(NOT_CREATED,),
+        state=Closed(1),
+        unanswered=1,
+        lost=1,
+    ),
+    Case(
+        id="a miss is counted once",
+        ago=HOUR,
+        given_up=True,
+        breaker=Breaker(state=Closed(1)),
+        state=Closed(1),
+        unanswered=1,
+        lost=1,
+    ),
+    Case(
+        id="a right one came after all",
+        given_up=True,
+        breaker=Breaker(state=Closed(1)),
+        pods=(right("new"),),
+        notes=(IS_RIGHT,),
+    ),
+    Case(
+        id="a wrong one came after all: the miss was counted",
+        given_up=True,
+        breaker=Breaker(state=Closed(1)),
+        pods=(wrong("new"),),
+        state=Closed(1),
+    ),
+    Case(
+        id="scaled down after the miss: it stays a miss, and no pod is lost",
+        given_up=True,
+        breaker=Breaker(state=Closed(1)),
+        wanted=2,
+        state=Closed(1),
+    ),
+    Case(
+        id="three not created open",
+        ago=2 * MINUTE,
+        evictions=3,
+        left=0,
+        notes=(NOT_CREATED,) * 3,
+        state=LATER,
+        unanswered=3,
+        lost=3,
+        transition=Transition.SUSPENDED,
+    ),
+    Case(id="scaled down meanwhile", ago=2 * MINUTE, wanted=2, notes=(UNKNOWN,)),
+    Case(
+        id="scaled down by one of two",
+        ago=2 * MINUTE,
+        evictions=2,
+        left=1,
+        wanted=2,
+        notes=(NOT_CREATED, UNKNOWN),
+        state=Closed(1),
+        unanswered=1,
+        lost=1,
+    ),
+    Case(id="scaled to zero meanwhile", ago=2 * MINUTE, wanted=0, notes=(UNKNOWN,)),
+    Case(id="workload gone", ago=2 * MINUTE, wanted=None, notes=(UNKNOWN,)),
+    Case(
+        id="of a kind that doesn't tell, and there are fewer than before",
+        ago=2 * MINUTE,
+        wanted=None,
+        among=3,
+        notes=(NOT_CREATED,),
+        state=Closed(1),
+    ),
+    Case(
+        id="of such a kind, and others came meanwhile",
+        ago=2 * MINUTE,
+        wanted=None,
+        among=2,
+        notes=(UNKNOWN,),
+    ),
+    Case(
+        id="of such a kind, two went and one came",
+        ago=2 * MINUTE,
+        evictions=2,
+        left=1,
+        wanted=None,
+        among=3,
+        pods=(right("new"),),
+        notes=(IS_RIGHT, NOT_CREATED),
+        state=Closed(1),
+    ),
+    Case(id="created, and waiting for a node", ago=HOUR, existing=3, unanswered=1),
+    Case(
+        id="one of two waits for a node",
+        ago=HOUR,
+        evictions=2,
+        left=1,
+        existing=2,
+        notes=(NOT_CREATED,),
+        state=Closed(1),
+        unanswered=2,
+        lost=1,
+    ),
+    Case(id="the evicted pod is still going", ago=HOUR, terminating=("gone-0",), unanswered=1),
+    Case(id="the evicted pod never went", ago=2 * MINUTE, still_there=True, notes=(UNKNOWN,)),
+    Case(id="it may just not show yet", still_there=True, unanswered=1),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_observe(case: Case) -> None:
+    old = OLD[: case.left]
+    if case.still_there:
+        gone = msgspec.structs.replace(OLD[8].metadata, uid="gone-0")
+        old = (*old, msgspec.structs.replace(OLD[8], metadata=gone))
+    before = waiting(
+        replace(case.breaker, seen=frozenset(each.metadata.uid for each in old)),
+        case.evictions,
+        since=NOW - case.ago,
+        known=old,
+        among=case.among,
+    )
+    seen = view(
+        *old,
+        *case.pods,
+        wanted=case.wanted,
+        existing=case.existing,
+        terminating=case.terminating,
+    )
+    found = observe(lost(before) if case.given_up else before, seen, now=NOW)
+    assert tuple(note.result for note in found.notes) == case.notes
+    after = found.breaker
+    assert after.state == case.state
+    assert len(after.unanswered) == case.unanswered
+    assert sum(eviction.lost for eviction in after.unanswered) == case.lost
+    assert found.transition is case.transition
+    assert observe(after, seen, now=NOW).notes == ()
+
+
+def test_two_minutes_begin_when_the_evicted_pod_is_gone() -> None:
+    breaker = waiting(CLOSED, known=OLD[:2])
+    going = view(*OLD[:2], terminating=["gone-0"])
+    late = observe(breaker, going, now=NOW + HOUR).breaker
+    almost = observe(late, view(*OLD[:2]), now=NOW + HOUR + 2 * MINUTE - SECOND)
+    assert almost.notes == ()
+    over = observe(almost.breaker, view(*OLD[:2]), now=NOW + HOUR + 2 * MINUTE)
+    assert over.notes == (Note(NOT_CREATED),)
+
+
+def test_the_oldest_eviction_is_answered_first() -> None:
+    breaker = waiting(CLOSED, 2, known=OLD)
+    found = observe(breaker, view(*OLD, wrong("new")), now=NOW + SECOND)
+    assert found.notes == (Note(UNPATCHED, "new"),)
+    assert [eviction.uid for eviction in found.breaker.unanswered] == ["gone-1"]
+
+
+def test_a_replacement_is_judged_by_what_was_recommended_at_its_eviction_too() -> None:
+    before = vpa(recommendations=(recommendation(target=RIGHT, lower=RIGHT, upper=RIGHT),))
+    double = {"cpu": "500m", "memory": "512Mi"}
+    after = vpa(recommendations=(recommendation(target=double, lower=double, upper=double),))
+    breaker = record_eviction(TWO_MISSES, "gone", WEB, before, known=(), now=NOW)
+    seen = replace(view(right("new")), vpa=after)
+    assert observe(breaker, seen, now=NOW + SECOND).breaker == CLOSED
+
+
+def test_pods_are_remembered_only_while_new_ones_matter() -> None:
+    breaker = waiting(CLOSED, known=OLD)
+    assert breaker.workloads == {WEB}
+    assert len(breaker.seen) == len(OLD)
+    settled = observe(breaker, view(*OLD, right("new")), now=NOW + SECOND).breaker
+    assert settled == CLOSED
+    assert not settled.watches
+    suspension = observe(OPEN, view(*OLD), now=NOW).breaker
+    assert suspension.seen == {each.metadata.uid for each in OLD}
+
+
+# A rollout in between: the pods of a Deployment are those of all its ReplicaSets
+
+
+def test_what_a_rollout_does_not_create_is_a_miss() -> None:
+    """The old ReplicaSet shrinks to the five pods it has, and the new one can create none."""
+    breaker = waiting(CLOSED, 3, known=OLD[:8])
+    shrunk = view(*OLD[:5], wanted=8)
+    after = observe(breaker, shrunk, now=NOW + 2 * MINUTE)
+    assert Counter(note.result for note in after.notes) == {NOT_CREATED: 3}
+    assert not allowance(after.breaker, now=NOW + 2 * MINUTE).allows_one
+    much_later = observe(after.breaker, shrunk, now=NOW + 5 * HOUR).breaker
+    assert not allowance(much_later, now=NOW + 5 * HOUR).allows_one
+
+
+def test_a_right_pod_of_the_new_replica_set_answers_an_eviction_of_the_old_one() -> None:
+    breaker = waiting(CLOSED, 3, known=OLD[:8])
+    rolled = observe(breaker, view(*OLD[:5], right("new"), wanted=8), now=NOW + SECOND).breaker
+    assert len(rolled.unanswered) == 2
+    assert rolled.workloads == {WEB}
+
+
+def test_pods_that_were_missing_at_the_start_are_forgotten_with_the_first_right_one() -> None:
+    since = NOW - HOUR
+    found = observe(None, view(*OLD[:2], wanted=5, in_force_since=since), now=NOW).breaker
+    assert len(found.unanswered) == 3
+    assert all(eviction.vpa is VPA for eviction in found.unanswered)
+    came = view(*OLD[:2], right("new"), wanted=5, in_force_since=since)
+    assert observe(found, came, now=NOW + SECOND).breaker == CLOSED

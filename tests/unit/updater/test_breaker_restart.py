@@ -1,0 +1,283 @@
+"""What a process that remembers no eviction makes of the pods that are there.
+
+And that restarts, at any moment, don't let more pods go than one process would.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from common.api.core import Pod
+from replacements import (
+    CLOSED,
+    HOUR,
+    MINUTE,
+    NOW,
+    SECOND,
+    VPA,
+    WEB,
+    born,
+    view,
+    wrong,
+)
+from updater.breaker import (
+    Breaker,
+    Closed,
+    Eviction,
+    Observation,
+    Open,
+    Transition,
+    allowance,
+    observe,
+    record_eviction,
+)
+
+# After a restart
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restart:
+    """Pods that were created in this order, a second apart from each other, after ``since``."""
+
+    id: str
+    pods: str  # r: right, w: without the annotation
+    want: Breaker
+    at: datetime = NOW  # of the first one
+    since: datetime | None = NOW - HOUR
+    wanted: int | None = None
+
+
+def closed(misses: int, *, missing: int = 0) -> Breaker:
+    return Breaker(state=Closed(misses), unanswered=waited_for(missing))
+
+
+def opened(until: datetime, *, missing: int = 0) -> Breaker:
+    return Breaker(state=Open(until), unanswered=waited_for(missing))
+
+
+def waited_for(count: int) -> tuple[Eviction, ...]:
+    return (Eviction(workload=WEB, uid="", vpa=VPA, gone_since=NOW),) * count
+
+
+YOUNGEST = NOW + SECOND  # of two
+
+RESTARTS = [
+    Restart(
+        id="two wrong ones of three are two misses", pods="ww", wanted=3, want=closed(2, missing=1)
+    ),
+    Restart(
+        id="two of two open as well, until an hour after the younger one",
+        pods="ww",
+        want=opened(YOUNGEST + HOUR),
+    ),
+    Restart(id="so does one of one", pods="w", wanted=1, want=opened(NOW + HOUR)),
+    Restart(
+        id="and one of two whose other is on its way: an hour from now",
+        pods="w",
+        at=NOW - MINUTE,
+        wanted=2,
+        want=opened(NOW + HOUR, missing=1),
+    ),
+    Restart(
+        id="and the only one, which is on its way",
+        pods="",
+        wanted=1,
+        want=opened(NOW + HOUR, missing=1),
+    ),
+    Restart(
+        id="an old one of two, and the other is on its way",
+        pods="w",
+        at=NOW - 2 * HOUR,
+        wanted=2,
+        want=closed(0, missing=1),
+    ),
+    Restart(
+        id="two of two, an hour ago: one may be tried",
+        pods="ww",
+        at=NOW - HOUR - SECOND,
+        since=NOW - 2 * HOUR,
+        want=opened(NOW),
+    ),
+    Restart(
+        id="one of one, days ago: one may be tried",
+        pods="w",
+        at=NOW - 50 * HOUR,
+        since=NOW - 60 * HOUR,
+        want=opened(NOW - 49 * HOUR),
+    ),
+    Restart(
+        id="three wrong ones open from the start",
+        pods="www",
+        want=opened(NOW + 2 * SECOND + HOUR),
+    ),
+    Restart(id="so do more", pods="wwwww", want=opened(NOW + 4 * SECOND + HOUR)),
+    Restart(
+        id="three wrong ones, and one is on its way",
+        pods="www",
+        at=NOW - MINUTE,
+        wanted=4,
+        want=opened(NOW + HOUR, missing=1),
+    ),
+    Restart(id="nobody knows since when they should be right", pods="www", since=None, want=CLOSED),
+    Restart(id="created before that", pods="www", since=NOW + HOUR, want=CLOSED),
+    Restart(id="the first one was created in that second", pods="www", since=NOW, want=closed(2)),
+    Restart(id="a right one", pods="r", want=CLOSED),
+    Restart(id="a right one after three wrong ones", pods="wwwr", want=CLOSED),
+    Restart(id="a right one before two wrong ones", pods="rww", want=closed(2)),
+    Restart(
+        id="a right one before three wrong ones",
+        pods="rwww",
+        want=opened(NOW + 3 * SECOND + HOUR),
+    ),
+    Restart(id="a right one from before that", pods="r", since=NOW, want=CLOSED),
+    Restart(id="pods on their way are unanswered", pods="w", wanted=3, want=closed(1, missing=2)),
+    Restart(id="three of them are enough", pods="w", wanted=9, want=closed(1, missing=3)),
+    Restart(id="nobody waits for them beside a right one", pods="r", wanted=3, want=CLOSED),
+    Restart(id="not known since when, nor waited for", pods="w", since=None, wanted=3, want=CLOSED),
+]
+
+
+@pytest.mark.parametrize("case", RESTARTS, ids=lambda case: case.id)
+def test_first_look(case: Restart) -> None:
+    pods = [
+        born(f"web-{number}", right=kind == "r", at=case.at + number * SECOND)
+        for number, kind in enumerate(case.pods)
+    ]
+    seen = view(*pods, in_force_since=case.since)
+    wanted = len(pods) if case.wanted is None else case.wanted
+    seen = replace(seen, wanted={WEB: wanted})
+    found = observe(None, seen, now=NOW)
+    uids = frozenset(each.metadata.uid for each in pods) if case.want.watches else frozenset()
+    transition = Transition.SUSPENDED if case.want.suspends else Transition.NONE
+    assert found == Observation(breaker=replace(case.want, seen=uids), transition=transition)
+
+
+def test_a_pod_that_was_on_its_way_is_judged() -> None:
+    before = replace(view(wrong("a"), in_force_since=NOW - HOUR), wanted={WEB: 3})
+    breaker = observe(None, before, now=NOW).breaker
+    after = observe(breaker, view(wrong("a"), wrong("b"), wanted=3), now=NOW + MINUTE)
+    assert after.breaker.state == Closed(2)
+    assert len(after.breaker.unanswered) == 1
+
+
+def test_the_only_pod_that_was_on_its_way_resumes_if_it_is_right() -> None:
+    before = replace(view(in_force_since=NOW - HOUR), wanted={WEB: 1})
+    breaker = observe(None, before, now=NOW).breaker
+    came = replace(view(wrong("a"), in_force_since=NOW - HOUR), wanted={WEB: 1})
+    after = observe(breaker, came, now=NOW + MINUTE)
+    assert after.transition is Transition.NONE
+    assert after.breaker.state == Open(NOW + HOUR)
+    right_one = replace(view(born("b", right=True)), wanted={WEB: 1})
+    resumed = observe(after.breaker, right_one, now=NOW + 2 * MINUTE)
+    assert resumed.transition is Transition.RESUMED
+    assert resumed.breaker == CLOSED
+
+
+# Restarts at any moment
+
+MANY_STEPS = settings(max_examples=100, stateful_step_count=50, deadline=None, database=None)
+
+
+class Evictions(RuleBasedStateMachine):
+    """A ReplicaSet, passes of the updater, and replacements that come as they like.
+
+    Time goes on by itself between all steps. The updater wants to evict whatever it may.
+    """
+
+    replicas = 12
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = NOW
+        self.breaker: Breaker | None = None
+        self.pods: list[Pod] = [
+            wrong(f"old-{number}", at=NOW - 2 * HOUR) for number in range(self.replicas)
+        ]
+        self.born = 0
+        self.evicted_at: list[datetime] = []
+        self.ever_right = False
+
+    def look(self) -> Observation:
+        seen = view(*self.pods, in_force_since=NOW - HOUR)
+        found = observe(self.breaker, replace(seen, wanted={WEB: self.replicas}), now=self.now)
+        self.breaker = found.breaker
+        return found
+
+    def come(self, *, is_right: bool) -> None:
+        self.born += 1
+        self.pods.append(born(f"new-{self.born:03}", right=is_right, at=self.now))
+        self.ever_right = self.ever_right or is_right
+
+    @rule(seconds=st.integers(1, 90) | st.integers(600, 3600))
+    def time_goes_on(self, seconds: int) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    @rule(most=st.integers(1, 6))
+    def one_pass(self, most: int) -> None:
+        breaker = self.look().breaker
+        known = [pod.metadata.uid for pod in self.pods]
+        for _ in range(most):
+            if not self.pods or not allowance(breaker, now=self.now).allows_one:
+                break
+            gone = self.pods.pop(0)
+            breaker = record_eviction(
+                breaker, gone.metadata.uid, WEB, VPA, known=known, now=self.now
+            )
+            self.evicted_at.append(self.now)
+        self.breaker = breaker
+        self.now += SECOND
+
+    @precondition(lambda self: len(self.pods) < self.replicas)
+    @rule()
+    def a_wrong_one_comes(self) -> None:
+        self.come(is_right=False)
+
+    @precondition(lambda self: self.breaker is not None and self.breaker.suspends)
+    @rule()
+    def a_right_one_comes_and_is_seen(self) -> None:
+        self.look()
+        self.now += SECOND
+        self.come(is_right=True)
+        assert not self.look().breaker.suspends
+
+    @rule()
+    def restart(self) -> None:
+        self.breaker = None
+
+    @invariant()
+    def three_at_most_and_then_one_an_hour(self) -> None:
+        if self.ever_right:
+            return
+        for number, at in enumerate(self.evicted_at[3:], start=3):
+            assert at - self.evicted_at[number - 1] >= HOUR
+
+    @invariant()
+    def three_are_unanswered_at_most(self) -> None:
+        """Whatever was right in between, and while it is Open as well."""
+        if self.breaker is not None:
+            assert len(self.breaker.unanswered) <= 3
+
+
+class OfOne(Evictions):
+    replicas = 1
+
+
+class OfTwo(Evictions):
+    replicas = 2
+
+
+class OfThree(Evictions):
+    replicas = 3
+
+
+for machine in (Evictions, OfOne, OfTwo, OfThree):
+    machine.TestCase.settings = MANY_STEPS
+
+TestEvictions = Evictions.TestCase
+TestEvictionsOfOne = OfOne.TestCase
+TestEvictionsOfTwo = OfTwo.TestCase
+TestEvictionsOfThree = OfThree.TestCase
