@@ -94,8 +94,10 @@ class Shop:
         await self.admin.create(DEPLOYMENTS.as_dicts(), body, namespace="shop")
         await self.settle()
 
-    async def autoscale(self, mode: str, *, name: str = "web", **policy: Any) -> None:
-        target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    async def autoscale(
+        self, mode: str, *, name: str = "web", kind: str = "Deployment", **policy: Any
+    ) -> None:
+        target = {"apiVersion": "apps/v1", "kind": kind, "name": "web"}
         spec = {"targetRef": target, "updatePolicy": {"updateMode": mode, **policy}}
         body = {"metadata": {"name": name}, "spec": spec}
         await self.admin.create(VPAS.as_dicts(), body, namespace="shop")

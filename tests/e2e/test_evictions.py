@@ -1,12 +1,25 @@
 """The updater's promises about pods that it replaces."""
 
+import contextlib
 import json
+from collections.abc import AsyncIterator
 
 import pytest
 
+from common.errors import KubeError
+from common.kube.endpoints import DEPLOYMENTS, MUTATING_WEBHOOKS, PODS
 from e2e.installation import ADMISSION, UPDATER
-from e2e.pods import LARGE, is_ready, requests
+from e2e.pods import LARGE, is_ready, requests, template
 from e2e.world import BUDGETS, BY_HAND, Case
+
+_SMALL = {"cpu": "50m", "memory": "64Mi"}
+_LARGER = {"app": {"cpu": "100m", "memory": "64Mi"}}
+_CREATION = {
+    "operations": ["CREATE"],
+    "apiGroups": [""],
+    "apiVersions": ["v1"],
+    "resources": ["pods"],
+}
 
 
 @pytest.mark.abreast
@@ -111,3 +124,102 @@ async def test_an_oom_kill_costs_no_memory_and_one_update(case: Case, mode: str)
     await case.fits("web", replicas=1)
     await world.passes(UPDATER, 4)
     assert len(case.evictions()) == (mode == "Recreate")
+
+
+@contextlib.asynccontextmanager
+async def no_new_pods(case: Case) -> AsyncIterator[None]:
+    """A webhook of somebody else, which nobody serves, is in the way of all pods to come."""
+    client, name = case.world.client, f"refuses-{case.namespace}"
+    hook = {
+        "name": "refuses.example.com",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "rules": [_CREATION],
+        "failurePolicy": "Fail",
+        "sideEffects": "None",
+        "timeoutSeconds": 1,
+        "admissionReviewVersions": ["v1"],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": case.namespace}},
+    }
+    body = {"metadata": {"name": name}, "webhooks": [hook]}
+    await client.create(MUTATING_WEBHOOKS.as_dicts(), body)
+    pod = {"metadata": {"name": "tried"}, "spec": template("tried", requests=_SMALL)["spec"]}
+
+    async def refused() -> bool:
+        try:
+            await client.create(PODS.as_dicts(), pod, namespace=case.namespace)
+        except KubeError:
+            return True
+        await client.delete(PODS, "tried", namespace=case.namespace)
+        return False
+
+    try:
+        await case.world.until(refused, "new pods are refused")
+        yield
+    finally:
+        await client.delete(MUTATING_WEBHOOKS, name)
+
+
+@pytest.mark.abreast
+@pytest.mark.timeout(400)
+async def test_an_eviction_wave_with_a_rollout_restart_in_between_loses_three_pods(
+    case: Case,
+) -> None:
+    """The ReplicaSet of the lost pods shrinks, and the next one can create none either."""
+    world = case.world
+    await case.deploy("web", replicas=8, requests=_SMALL)
+    before = await case.ready("web", 8)
+    async with no_new_pods(case):
+        await case.autoscale("web", recommenders=BY_HAND)
+        await case.advise("web", **_LARGER)
+
+        async def three() -> bool:
+            return len(case.evictions()) == 3
+
+        await world.until(three, "three evictions")
+        await world.kubectl("rollout", "restart", "deployment/web", namespace=case.namespace)
+
+        async def decided() -> bool:
+            return bool(await case.events("EvictionsSuspended")) or len(case.evictions()) > 3
+
+        await world.until(decided, "evictions are suspended", seconds=200)
+        await world.passes(UPDATER, 5)
+        assert len(case.evictions()) == 3
+        assert len(await case.uids("web") & before) == 5
+        (event,) = await case.events("EvictionsSuspended")
+        assert "was not created within two minutes" in event["message"]
+    pods = await case.fits("web", 8, seconds=100)
+    assert all(requests(pod)["cpu"] == "100m" for pod in pods)
+    assert len(case.evictions()) == 3, "the rollout has replaced all others"
+
+
+@pytest.mark.abreast
+@pytest.mark.timeout(300)
+async def test_a_rollout_stuck_at_six_old_and_four_new_pods_of_eight_loses_none(
+    case: Case,
+) -> None:
+    world = case.world
+    await case.deploy("web", replicas=8, requests=_SMALL)
+    await case.ready("web", 8)
+    never = template("web", requests=_SMALL, annotations={"kubelet.sandbox/ready-delay": "never"})
+    await case.edit(DEPLOYMENTS, "web", template=never)
+
+    async def stuck() -> set[str]:
+        pods = await case.pods("web")
+        old = {pod["metadata"]["uid"] for pod in pods if is_ready(pod)}
+        return old if (len(old), len(pods)) == (6, 10) else set()
+
+    old = await world.until(stuck, "six old pods, and four new ones that are not ready")
+    await case.autoscale("web", recommenders=BY_HAND)
+    await case.advise("web", **_LARGER)
+
+    async def held_back() -> float:
+        labels = {"decision": "wait", "reason": "rollout_in_progress"}
+        return await world.total(UPDATER, "vpa_updater_candidate_pods", **labels)
+
+    await world.until(held_back, "the updater says that a rollout holds evictions back")
+    await world.passes(UPDATER, 20)
+    assert old <= await case.uids("web")
+
+    soon = template("web", requests=_SMALL, annotations={"kubelet.sandbox/ready-delay": "1s"})
+    await case.edit(DEPLOYMENTS, "web", template=soon)
+    await case.fits("web", 8, seconds=100)

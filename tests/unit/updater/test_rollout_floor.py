@@ -1,0 +1,197 @@
+"""Passes over a Deployment of eight that is rolled out: what stays available stays (X105)."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+from msgspec import structs
+
+from builders import container
+from common.api.autoscaling import UpdateMode
+from common.api.core import ContainerResizePolicy, PodCondition
+from common.errors import TooManyRequestsError
+from common.target.owners import Controller
+from updater.attempts import Attempts, PodMemory
+from updater.decision import Decision, Reason, evict, resize, wait
+from updater.disruption import DisruptionPolicy
+from updater.group_size import GroupSize
+from updater.live_pod import LivePod
+from updater.rollout import Rollout
+from updater.snapshot import ClusterSnapshot
+from updater_harness import HALF, OPEN, Hands, run, snapshot
+
+OLD = Controller("default", "ReplicaSet", "web-old", "apps/v1")
+NEW = Controller("default", "ReplicaSet", "web-new", "apps/v1")
+WEB = Controller("default", "Deployment", "web", "apps/v1")
+HELD = wait(Reason.ROLLOUT_IN_PROGRESS)
+OUTSIDE = Reason.OUTSIDE_RANGE
+QUARTER = Rollout(replicas=8, max_unavailable=2)
+
+
+def with_state(pod: LivePod, state: str) -> LivePod:
+    """``r`` is Ready, ``n`` runs and is not, ``p`` is Pending on a node."""
+    ready = PodCondition(type="Ready", status="True" if state == "r" else "False")
+    phase = "Pending" if state == "p" else "Running"
+    return structs.replace(
+        pod, status=structs.replace(pod.status, phase=phase, conditions=(ready,))
+    )
+
+
+def rolled(
+    old: str,
+    new: str,
+    *,
+    rollout: Rollout | None = QUARTER,
+    mode: UpdateMode = UpdateMode.RECREATE,
+    restarts: bool = False,
+    wanted: tuple[int, int] | None = None,
+) -> ClusterSnapshot:
+    """Pods of the old and of the new ReplicaSet, by their states, in this order."""
+    names = [f"old-{number}" for number in range(len(old))]
+    names += [f"new-{number}" for number in range(len(new))]
+    given = snapshot(mode, names=names)
+    (scaled,) = given.autoscaled
+    pods = tuple(with_state(pod, state) for pod, state in zip(scaled.pods, old + new, strict=True))
+    if restarts:
+        policy = ContainerResizePolicy(resource_name="cpu", restart_policy="RestartContainer")
+        app = structs.replace(
+            container(requests={"cpu": "10m", "memory": "10Mi"}), resize_policy=(policy,)
+        )
+        pods = tuple(
+            structs.replace(pod, spec=structs.replace(pod.spec, containers=(app,))) for pod in pods
+        )
+    owners = [OLD] * len(old) + [NEW] * len(new)
+    counts = wanted or (len(old), len(new))
+    scaled = replace(
+        scaled,
+        pods=pods,
+        controllers={pod.metadata.uid: owner for pod, owner in zip(pods, owners, strict=True)},
+        replicas=dict(zip((OLD, NEW), counts, strict=True)),
+        sizes={WEB: GroupSize(wanted=8, existing=len(pods))},
+        deployments={OLD: WEB, NEW: WEB},
+        rollouts={} if rollout is None else {WEB: rollout},
+    )
+    return replace(given, autoscaled=(scaled,))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """All pods are out of range; the tolerance is a half."""
+
+    id: str
+    old: str
+    new: str
+    evicted: tuple[int, int]  # of the old and of the new ones
+    rollout: Rollout | None = QUARTER
+    wanted: tuple[int, int] | None = None
+
+
+CASES = [
+    Case(
+        id="stuck at 6 old and 4 new that are never ready", old="rrrrrr", new="nnnn", evicted=(0, 2)
+    ),
+    Case(
+        id="without the rollout the reference takes half of each",
+        old="rrrrrr",
+        new="nnnn",
+        rollout=None,
+        evicted=(3, 2),
+    ),
+    Case(
+        id="the new ones are Pending: those serve nobody", old="rrrrrr", new="pppp", evicted=(0, 4)
+    ),
+    Case(id="no new one has a node: there are six", old="rrrrrr", new="", evicted=(0, 0)),
+    Case(
+        id="one new one is ready: one of the seven may go", old="rrrrrr", new="rnnn", evicted=(0, 2)
+    ),
+    Case(
+        id="all are ready: two of the eight may go",
+        old="rrrr",
+        new="rrrr",
+        evicted=(0, 2),
+    ),
+    Case(
+        id="a Deployment that tolerates none",
+        old="rrrrrrrr",
+        new="nn",
+        rollout=Rollout(replicas=8, max_unavailable=0),
+        evicted=(0, 1),
+    ),
+    Case(
+        id="a Deployment that tolerates all: the tolerance, over both",
+        old="rrrrrr",
+        new="nnnn",
+        rollout=Rollout(replicas=8, max_unavailable=8),
+        evicted=(2, 2),
+    ),
+    Case(
+        id="Recreate: none is sent, not even of Pending ones",
+        old="rr",
+        new="pn",
+        rollout=Rollout(replicas=8, max_unavailable=0, recreates=True),
+        evicted=(0, 0),
+    ),
+    Case(
+        id="two old ones are about to go: they don't count",
+        old="rrrrrr",
+        new="rrnn",
+        wanted=(4, 4),
+        evicted=(0, 2),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+async def test_evictions_during_a_rollout(case: Case) -> None:
+    given = rolled(case.old, case.new, rollout=case.rollout, wanted=case.wanted)
+    hands = Hands()
+    after = await run(given, hands, rules=HALF)
+    kinds = [name.partition("-")[0] for name in hands.evicted]
+    assert (kinds.count("old"), kinds.count("new")) == case.evicted
+    if case.rollout is not None and not kinds.count("old"):
+        assert after.of("uid-old-0").decision == HELD
+
+
+async def decided(attempts: Attempts, names: int) -> list[Decision | None]:
+    return [attempts.of(f"uid-old-{number}").decision for number in range(names)]
+
+
+async def test_what_was_evicted_before_and_still_shows_counts_as_gone() -> None:
+    """Seven are Ready in the cache, and one of them was evicted a moment ago."""
+    before = Attempts({"uid-old-0": PodMemory(evicted=True)})
+    hands = Hands()
+    await run(rolled("rrrrrrr", "n"), hands, rules=HALF, attempts=before)
+    assert not [name for name in hands.evicted if name.startswith("old")]
+
+
+async def test_a_refused_eviction_leaves_its_place_to_a_pod_of_the_other_replica_set() -> None:
+    """One of seven may go; the eviction of an old pod is refused, and then that of the next."""
+    errors = {f"old-{n}": TooManyRequestsError("no", reason="TooManyRequests") for n in range(6)}
+    hands = Hands(eviction_errors=errors)
+    await run(rolled("rrrrrr", "rnnn"), hands, rules=OPEN)
+    assert "new-0" in hands.evicted
+
+
+async def test_a_resize_that_restarts_containers_keeps_the_floor() -> None:
+    hands = Hands()
+    given = rolled("rrrrrr", "nnnn", mode=UpdateMode.IN_PLACE_OR_RECREATE, restarts=True)
+    after = await run(given, hands, rules=HALF)
+    assert not [name for name in hands.resized if name.startswith("old")]
+    assert await decided(after, 6) == [HELD] * 6
+
+
+async def test_a_resize_that_restarts_nothing_goes_on() -> None:
+    hands = Hands()
+    skipping = replace(
+        OPEN, disruption=DisruptionPolicy(tolerance_fraction=0.5, in_place_skips_budget=True)
+    )
+    given = rolled("rrrrrr", "nnnn", mode=UpdateMode.IN_PLACE_OR_RECREATE)
+    after = await run(given, hands, rules=skipping)
+    assert await decided(after, 6) == [resize(OUTSIDE)] * 6
+
+
+async def test_the_end_of_the_rollout_ends_the_wait() -> None:
+    held = await run(rolled("rrrrrr", ""), Hands(), rules=HALF)
+    hands = Hands()
+    after = await run(rolled("rrrrrr", "", rollout=None), hands, rules=HALF, attempts=held)
+    assert len(hands.evicted) == 3
+    assert after.of("uid-old-0").decision == evict(OUTSIDE)
