@@ -3,7 +3,7 @@
 A webhook that is down, bypassed or patches nothing makes every replacement as wrong as the pod
 before it, and under a quota none may come at all. Closed, the breaker lets evictions pass while
 fewer than three pods are without a right replacement. After three misses it is Open and lets none
-pass; an hour later it is HalfOpen and lets one probe pass. A right new pod closes it.
+pass; an hour later it is HalfOpen and lets one probe pass. A right new pod closes it (X63, X104).
 """
 
 import enum

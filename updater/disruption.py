@@ -176,8 +176,8 @@ def replica_group(
 
     ``pods`` are the live ones, Pending included. ``replicas`` is what the controller reports
     (``spec.replicas``; of a DaemonSet see ``daemons``), None if it is not known;
-    other kinds are taken to want the pods that they have, which are ``existing`` where pods
-    without a node are told of as well. ``out`` are the UIDs of pods whose
+    other kinds are taken to want the pods that they have: ``existing`` counts those without a
+    node as well (X106). ``out`` are the UIDs of pods whose
     unfinished resize restarts containers: they are disrupted already. ``boosted`` says that
     some pod carries a start-up boost, which may always be taken back.
 

@@ -248,6 +248,9 @@ SHOWN_IN = {
         "test_without_the_right_to_read_nodes_passes_go_on",
     ),
     "X90": ("tests/unit/updater/test_daemons.py", "with_two_out_already_one_of_six_may_go"),
+    "X104": ("tests/shell/test_rollouts.py", "a_rollout_in_between_loses_three_pods"),
+    "X105": ("tests/shell/test_rollouts.py", "stuck_loses_no_pod_of_the_old_version"),
+    "X106": ("tests/unit/updater/test_disruption.py", "pods_of_a_job_without_a_node_count"),
     "X113": (
         "tests/unit/admission/test_autoscalers.py",
         "test_x113_a_bad_quantity_is_denied_in_the_references_words",

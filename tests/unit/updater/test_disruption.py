@@ -235,3 +235,38 @@ def test_decide_eviction(case: Case) -> None:
         admission_ready=case.admission,
     )
     assert decision == case.want
+
+
+@pytest.mark.parametrize(
+    ("existing", "want"),
+    [
+        pytest.param(0, 2, id="it doesn't tell: half of the four on a node"),
+        pytest.param(4, 2, id="four: half of them"),
+        pytest.param(6, 1, id="six: two are out already, and three have to stay"),
+        pytest.param(8, 0, id="eight: half of them are out already"),
+    ],
+)
+def test_pods_of_a_job_without_a_node_count(existing: int, want: int) -> None:
+    group = replica_group(
+        Controller("default", "Job", "batch", "batch/v1"),
+        pods_of(4),
+        replicas=None,
+        existing=existing,
+        boosted=False,
+        mode=UpdateMode.RECREATE,
+        policy=DisruptionPolicy(),
+    )
+    assert spent_until_empty(group.budget) == want
+
+
+def test_a_replica_set_wants_what_it_says_whatever_there_is() -> None:
+    group = replica_group(
+        WEB,
+        pods_of(4),
+        replicas=4,
+        existing=6,
+        boosted=False,
+        mode=UpdateMode.RECREATE,
+        policy=DisruptionPolicy(),
+    )
+    assert group.budget.configured == 4
