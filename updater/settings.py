@@ -100,7 +100,7 @@ class Settings(CommonSettings, LeaderElectionSettings):
         "--eviction-outcome-check",
         default=True,
         parse=boolean,
-        help="Evict at most three pods of a VPA at a time until their replacements came up with the "
+        help="Evict at most three pods of a VPA at a time, until replacements came up with the "
         "recommendation, and after three that did not only one an hour.",
     )
     max_allowed_cpu_boost: Quantity = flag(
