@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from disruption_log import Call, Entry, Group, PassBegins, PodState, ProcessBegins, Wanted
+from disruption_log import Call, Entry, Floor, Group, PassBegins, PodState, ProcessBegins, Wanted
 
 _DEFERRED = "Deferred"
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -23,6 +23,14 @@ class _View:
 
     running: frozenset[str]
     replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Rolled:
+    """Which pods of a Deployment were available, and how many its rollout keeps."""
+
+    available: frozenset[str]
+    floor: int | None
 
 
 @dataclass(slots=True)
@@ -47,6 +55,9 @@ class Judge:
     _times: dict[Group, list[datetime]] = field(default_factory=lambda: defaultdict(list))
     _views: dict[Group, list[_View]] = field(default_factory=lambda: defaultdict(list))
     _healthy: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # by app
+    _floors: dict[str, int | None] = field(default_factory=dict)  # by app
+    _rolled_at: dict[str, list[datetime]] = field(default_factory=lambda: defaultdict(list))
+    _rolled: dict[str, list[_Rolled]] = field(default_factory=lambda: defaultdict(list))
     _waiting: dict[str, datetime] = field(default_factory=dict)  # since when, by UID
     _deferred: dict[str, datetime] = field(default_factory=dict)  # until when, by UID
     _wanted_since: dict[str, datetime] = field(default_factory=dict)
@@ -74,8 +85,12 @@ class Judge:
                 case Wanted():
                     self._replicas[entry.group] = entry.replicas
                     self._note(entry.group, entry.at)
+                case Floor():
+                    self._floors[entry.app] = entry.available
+                    self._note_rollout(entry.app, entry.at)
                 case PodState():
                     self._see(entry)
+                    self._note_rollout(entry.app, entry.at)
                 case Call():
                     self._judge(entry)
         return self.faults
@@ -142,6 +157,12 @@ class Judge:
         self._times[group].append(at)
         self._views[group].append(_View(running, self._replicas.get(group, 0)))
 
+    def _note_rollout(self, app: str, at: datetime) -> None:
+        if app in self._floors:
+            self._rolled_at[app].append(at)
+            view = _Rolled(frozenset(self._healthy[app]), self._floors[app])
+            self._rolled[app].append(view)
+
     def _judge(self, call: Call) -> None:
         state, since = self._pods.get(call.uid), self._since or call.at
         told = f"{call.at:%d %H:%M:%S} {call.kind} of {call.name}"
@@ -161,6 +182,8 @@ class Judge:
             wrong = (
                 "" if call.uid in self._out else self._beyond(state.group, call.uid, since, call.at)
             )
+            if not wrong and call.uid not in self._out:
+                wrong = self._below_floor(state.app, call.uid, since)
             if wrong:
                 self.faults.append(f"{told}: {wrong}")
             if call.done_at is not None:
@@ -180,5 +203,19 @@ class Judge:
             wrong = (
                 f"{group[0]} {group[1]} has {len(view.running)} of {view.replicas} running, "
                 f"{len(view.running & self._out.keys())} of them disrupted by us"
+            )
+        return wrong
+
+    def _below_floor(self, app: str, uid: str, since: datetime) -> str:
+        """How a rollout's own promise is broken; empty where it is kept in one of the states."""
+        first = max(bisect_right(self._rolled_at[app], since) - 1, 0)
+        wrong = ""
+        for view in self._rolled[app][first:]:
+            available = view.available - self._out.keys()
+            if view.floor is None or uid not in available or len(available) > view.floor:
+                return ""
+            wrong = (
+                f"Deployment {app} has {len(available)} pods available, and its rollout keeps "
+                f"{view.floor}"
             )
         return wrong

@@ -16,7 +16,14 @@ from common.quantity import Quantity
 from sandbox.apiserver.faults import NOTHING, ApiFault, Calls
 from sandbox.apiserver.requests import Place, Request
 from sandbox.cluster import Cluster
-from sandbox.objects.resources import DAEMON_SETS, PODS, REPLICA_SETS, STATEFUL_SETS, Resource
+from sandbox.objects.resources import (
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    PODS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    Resource,
+)
 from sandbox.objects.store import Change, ChangeType
 
 _CONTROLLERS = {"ReplicaSet": REPLICA_SETS, "StatefulSet": STATEFUL_SETS, "DaemonSet": DAEMON_SETS}
@@ -72,6 +79,15 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
+class Floor:
+    """How many pods a Deployment keeps available, from then on; None: no rollout is in progress."""
+
+    at: datetime
+    app: str
+    available: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class PassBegins:
     """From here on the updater looks at the cluster."""
 
@@ -88,7 +104,7 @@ class ProcessBegins:
 # Each request is a task of its own, and the store calls its listeners within the write.
 _at_hand: ContextVar[Call | None] = ContextVar("_at_hand", default=None)
 
-Entry = PodState | Call | Wanted | PassBegins | ProcessBegins
+Entry = PodState | Call | Wanted | Floor | PassBegins | ProcessBegins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +132,7 @@ class DisruptionLog:
         """Follow the cluster from now on."""
         store = self.cluster.api.store
         store.subscribe(PODS, self._pod_changed)
+        store.subscribe(DEPLOYMENTS, self._rolled)
         for kind, resource in _CONTROLLERS.items():
             store.subscribe(resource, self._follow(kind, resource))
         self.cluster.api.faults.add(ApiFault(calls=_Witness(tell=self._arrived), effect=NOTHING))
@@ -145,6 +162,10 @@ class DisruptionLog:
             self.entries.append(Wanted(self.cluster.clock.now(), group, replicas))
 
         return changed
+
+    def _rolled(self, change: Change) -> None:
+        told = change.stored.object(DEPLOYMENTS)
+        self.entries.append(Floor(self.cluster.clock.now(), told["metadata"]["name"], _floor(told)))
 
     def _pod_changed(self, change: Change) -> None:
         raw = change.stored.object(PODS)
@@ -179,6 +200,19 @@ class DisruptionLog:
             call.replaces = not new or any(_is_less(raw, *one) for one in changed)
         self.entries.append(call)
         _at_hand.set(call)
+
+
+def _floor(deployment: dict[str, Any]) -> int | None:
+    """Of a rolling update with the bounds of default: a quarter may be missing, rounded down."""
+    meta, status = deployment["metadata"], deployment.get("status") or {}
+    reasons = {one["type"]: one["reason"] for one in status.get("conditions") or ()}
+    complete = (
+        status.get("observedGeneration", 0) >= meta.get("generation", 0)
+        and status.get("updatedReplicas", 0) == status.get("replicas", 0)
+        and reasons.get("Progressing") == "NewReplicaSetAvailable"
+    )
+    replicas: int = deployment["spec"]["replicas"]
+    return None if complete else replicas - replicas // 4
 
 
 def _state(raw: dict[str, Any], now: datetime, *, gone: bool) -> PodState:

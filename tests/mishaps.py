@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from dataclasses import replace
+from typing import Any
 
 from common.errors import KubeError
 from common.kube.endpoints import PODS, VPAS
@@ -145,6 +146,25 @@ async def scaled(storm: Storm) -> None:
     if one.kind != "DaemonSet":
         replicas = max(1, one.replicas + storm.rng.choice((-1, 0, 0, 1, 2)))
         await storm.merge(one.endpoint, one.name, {"spec": {"replicas": replicas}})
+
+
+async def rolled_out(storm: Storm) -> None:
+    """A new version, which takes its time, or is never ready, while all pods are out of range."""
+    one = storm.some_workload()
+    if one.kind != "Deployment":
+        return
+    delays = (f"{INTERVAL:.0f}s", "never", "never", "1s")
+    await storm.merge(one.endpoint, one.name, _version(storm.rng.choice(delays)))
+    await asyncio.sleep(storm.rng.uniform(0, 3 * INTERVAL))
+    await storm.recommend(one.name, storm.rng.choice(range(250, 700, 50)), 256)
+    await asyncio.sleep(storm.rng.uniform(INTERVAL, 10 * INTERVAL))
+    await storm.merge(one.endpoint, one.name, _version("0s"))
+    await storm.recommend(one.name, 200, 256, exact=False)
+
+
+def _version(ready_delay: str) -> dict[str, Any]:
+    annotations = {"kubelet.sandbox/ready-delay": ready_delay}
+    return {"spec": {"template": {"metadata": {"annotations": annotations}}}}
 
 
 async def new_recommendation(storm: Storm) -> None:

@@ -58,6 +58,7 @@ MISHAPS = (
     mishaps.pod_changes_owner,
     mishaps.vpa_goes_and_comes,
     mishaps.scaled,
+    *(mishaps.rolled_out,) * 4,
     *(mishaps.out_of_range_for_a_while,) * 6,
 )
 
