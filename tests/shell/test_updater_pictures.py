@@ -11,13 +11,16 @@ from common.errors import KubeError
 from common.kube.client import PatchType
 from common.kube.endpoints import DEPLOYMENTS, LIMIT_RANGES, PODS, VPAS
 from common.kube.targets import Targets
+from common.target.owners import Controller
 from updater.freezing import Freezer
 from updater.matching import Matcher
 from updater.patience import Patience
+from updater.rollout import Rollout
 from updater.snapshot import ClusterSnapshot, select_vpas, sorted_out
 from updater_shop import Shop, in_shop
 
 STEPS = 25
+PROGRESSING = {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"}
 
 
 class Looker:
@@ -156,5 +159,33 @@ def test_who_looks_again_gets_the_same_objects() -> None:
             after = await looker.look()
             assert after.autoscaled[0] is not before.autoscaled[0], change
         assert await looker.look() == await Looker(shop).look()
+
+    in_shop(test)
+
+
+def test_a_deployment_that_says_the_same_is_no_change_and_a_rollout_is_one() -> None:
+    """The status of Deployments is written all the time; VPAs rest as long as it says the same."""
+
+    async def test(shop: Shop) -> None:
+        await shop.deploy()
+        await shop.autoscale("Recreate")
+        await shop.settle()
+        looker, meddler = Looker(shop), Meddler(shop, 0)
+        before = (await looker.look()).autoscaled[0]
+        assert not before.rollouts
+        await meddler.patch(DEPLOYMENTS, "web", {"metadata": {"annotations": {"team": "shop"}}})
+        status = {"conditions": [{**PROGRESSING, "lastUpdateTime": "2026-01-02T00:00:00Z"}]}
+        await meddler.patch(DEPLOYMENTS, "web", {"status": status}, subresource="status")
+        await shop.settle()
+        assert (await looker.look()).autoscaled[0] is before
+
+        never = {"annotations": {"kubelet.sandbox/ready-delay": "never"}}
+        await meddler.patch(DEPLOYMENTS, "web", {"spec": {"template": {"metadata": never}}})
+        await shop.settle()
+        after = (await looker.look()).autoscaled[0]
+        web = Controller("shop", "Deployment", "web", "apps/v1")
+        assert after.rollouts == {web: Rollout(replicas=3, max_unavailable=0)}
+        assert set(after.deployments.values()) == {web}
+        assert after.sizes[web].wanted == 4, "with the surge"
 
     in_shop(test)
