@@ -262,14 +262,15 @@ def decide_eviction(
         return wait(Reason.CONTROLLER_UNKNOWN)
     if group.standing is Standing.BELOW_MIN_REPLICAS:
         return wait(Reason.BELOW_MIN_REPLICAS)
-    if not group.rollout_allows_eviction(pod):
-        return wait(Reason.ROLLOUT_IN_PROGRESS)
+    held = not group.rollout_allows_eviction(pod)
     if pod.status.phase == "Pending":
-        return evict(why)
+        return wait(Reason.ROLLOUT_IN_PROGRESS) if held else evict(why)
     if group.standing is Standing.IN_PLACE_ONLY:
         return wait(Reason.BELOW_MIN_REPLICAS)
     if unfinished is not None:
         return unfinished
+    if held:
+        return wait(Reason.ROLLOUT_IN_PROGRESS)
     if not group.allows(pod):
         return wait(Reason.BUDGET_EXHAUSTED)
     return evict(why)

@@ -1,7 +1,7 @@
 """Rollouts while the updater evicts: of a Deployment of eight in the sandbox, a pass a minute."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -65,7 +65,9 @@ async def deploy(shop: Shop, endpoint: Endpoint[Any] = DEPLOYMENTS, **spec: Any)
     await shop.autoscale("Recreate", kind=endpoint.kind)
 
 
-async def roll(shop: Shop, endpoint: Endpoint[Any] = DEPLOYMENTS, **annotations: str) -> None:
+async def roll(
+    shop: Shop, annotations: Mapping[str, str], endpoint: Endpoint[Any] = DEPLOYMENTS
+) -> None:
     """As ``kubectl rollout restart`` does: other annotations of the template."""
     template = {"template": {"metadata": {"annotations": annotations}}}
     await shop.admin.patch(
@@ -108,7 +110,7 @@ def test_a_wave_with_a_rollout_in_between_loses_three_pods() -> None:
         updater = shop.updater()
         await live(shop, updater, 1)
         assert len(await pods(shop)) == REPLICAS - MOST_LOST
-        await roll(shop, again="yes")
+        await roll(shop, {"again": "yes"})
         assert await live(shop, updater, 90) == REPLICAS - MOST_LOST
         assert len(shop.calls("eviction")) == MOST_LOST
         assert await live(shop, shop.updater(), 90) == REPLICAS - MOST_LOST, "after a restart"
@@ -132,7 +134,7 @@ def test_a_rollout_that_is_stuck_loses_no_pod_of_the_old_version() -> None:
 
     async def test(shop: Shop) -> None:
         await deploy(shop)
-        await roll(shop, **NEVER_READY)
+        await roll(shop, NEVER_READY)
         old = {pod["metadata"]["uid"] for pod in filter(is_ready, await pods(shop))}
         assert (len(old), len(await pods(shop))) == (6, 10)
         await shop.recommend("100m", "64Mi")
@@ -140,7 +142,7 @@ def test_a_rollout_that_is_stuck_loses_no_pod_of_the_old_version() -> None:
         assert await live(shop, updater, 15) == len(old)
         assert old <= {pod["metadata"]["uid"] for pod in await pods(shop)}
 
-        await roll(shop, **AT_ONCE)
+        await roll(shop, AT_ONCE)
         earlier = len(shop.calls("eviction"))  # of new pods that were not ready
         await live(shop, updater, 2)
         assert len(shop.calls("eviction")) == earlier + REPLICAS, "half of them in each pass"
@@ -152,10 +154,10 @@ def test_nothing_is_evicted_while_the_strategy_recreates() -> None:
     async def test(shop: Shop) -> None:
         await deploy(shop, strategy={"type": "Recreate"})
         await shop.recommend("100m", "64Mi")
-        await roll(shop, **NEVER_READY)
+        await roll(shop, NEVER_READY)
         await live(shop, shop.updater(), 5)
         assert shop.calls("eviction") == []
-        await roll(shop, **AT_ONCE)
+        await roll(shop, AT_ONCE)
         await live(shop, shop.updater(), 1)
         assert len(shop.calls("eviction")) == REPLICAS // 2
 
@@ -171,7 +173,7 @@ def test_a_rollout_of_another_kind_that_is_stuck(endpoint: Endpoint[Any]) -> Non
             shop, endpoint, **({"serviceName": "web"} if endpoint is STATEFUL_SETS else {})
         )
         there = len(await pods(shop))
-        await roll(shop, endpoint, **NEVER_READY)
+        await roll(shop, NEVER_READY, endpoint)
         await shop.recommend("100m", "64Mi")
         await live(shop, shop.updater(), 5)
         left = sum(map(is_ready, await pods(shop)))

@@ -48,6 +48,7 @@ from updater.disruption import DisruptionPolicy
 from updater.live_node import LiveNode, NodeCapacity, NodeStatus
 from updater.live_pod import LivePod, LivePodMeta
 from updater.resize import Infeasible, Part, Targets
+from updater.rollout import Rollout
 from updater.snapshot import AutoscaledPods, ClusterSnapshot
 from updater.work import Rules
 from updater_harness import NOW, WEB, Hands, run
@@ -289,8 +290,12 @@ class Budget:
     requirements: bool = False  # evictionRequirements that don't hold
     admission: bool = True
     refuses: bool = False  # the API server refuses evictions
+    rollout: Rollout | None = None  # in progress
+    ready: bool = True
 
 
+ROLLING = Rollout(replicas=3, max_unavailable=0)
+RECREATING = Rollout(replicas=3, max_unavailable=0, recreates=True)
 BUDGETS = {
     "open": Budget(),
     "open, RestartContainer": Budget(restarts=True),
@@ -303,6 +308,12 @@ BUDGETS = {
     "Pending": Budget(phase="Pending"),
     "Pending, exhausted": Budget(phase="Pending", live=2),
     "Pending, below minimum": Budget(phase="Pending", live=1, replicas=1),
+    "rollout": Budget(rollout=ROLLING),
+    "rollout, RestartContainer": Budget(rollout=ROLLING, restarts=True),
+    "rollout, not Ready": Budget(rollout=ROLLING, ready=False),
+    "rollout, Pending": Budget(rollout=ROLLING, ready=False, phase="Pending"),
+    "rollout, recreating": Budget(rollout=RECREATING),
+    "rollout, recreating, Pending": Budget(rollout=RECREATING, ready=False, phase="Pending"),
     "QoS class would change": Budget(best_effort=True),
     "QoS class would change, exhausted": Budget(best_effort=True, live=2),
     "no controller": Budget(controlled=False),
@@ -370,6 +381,8 @@ def pod(name: str, state: State, budget: Budget) -> LivePod:
         resources=ResourceRequirements(requests=has),
         last_state=None if state.killed_ago is None else _oom_killed(NOW - state.killed_ago),
     )
+    conditions = [PodCondition(type="Ready", status=str(budget.ready))]
+    conditions += [] if state.condition is None else [state.condition]
     return LivePod(
         metadata=LivePodMeta(name=name, namespace="default", uid=f"uid-{name}", generation=1),
         spec=PodSpec(containers=(container,), node_name="node"),
@@ -377,7 +390,7 @@ def pod(name: str, state: State, budget: Budget) -> LivePod:
             phase=budget.phase,
             start_time=NOW,
             qos_class="BestEffort" if budget.best_effort else "Burstable",
-            conditions=None if state.condition is None else (state.condition,),
+            conditions=tuple(conditions),
             container_statuses=(status,),
         ),
     )
@@ -417,6 +430,7 @@ def cluster(state: State, budget: Budget, mode: UpdateMode) -> ClusterSnapshot:
         controllers={each.metadata.uid: WEB for each in pods} if budget.controlled else {},
         replicas={WEB: budget.replicas},
         limit_ranges=(),
+        rollouts={} if budget.rollout is None else {WEB: budget.rollout},
     )
     living = frozenset(each.metadata.uid for each in pods)
     nodes = {} if state.node is None else {"node": node(state.node)}
