@@ -119,3 +119,25 @@ def autoscaler(name: str, mode: str = "Recreate", **spec: Any) -> dict[str, Any]
             **spec,
         },
     }
+
+
+def refusing_webhook(name: str = "refuses", *, namespace: str = "") -> dict[str, Any]:
+    """A webhook configuration of somebody else that refuses all new pods, as nobody serves it."""
+    creation = {
+        "operations": ["CREATE"],
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "resources": ["pods"],
+    }
+    hook: dict[str, Any] = {
+        "name": "refuses.example.com",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "rules": [creation],
+        "failurePolicy": "Fail",
+        "sideEffects": "None",
+        "timeoutSeconds": 1,
+        "admissionReviewVersions": ["v1"],
+    }
+    if namespace:
+        hook["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    return {"metadata": {"name": name}, "webhooks": [hook]}

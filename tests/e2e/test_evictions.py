@@ -11,15 +11,10 @@ from common.kube.endpoints import DEPLOYMENTS, MUTATING_WEBHOOKS, PODS
 from e2e.installation import ADMISSION, UPDATER
 from e2e.pods import LARGE, is_ready, requests, template
 from e2e.world import BUDGETS, BY_HAND, Case
+from workloads import refusing_webhook
 
 _SMALL = {"cpu": "50m", "memory": "64Mi"}
 _LARGER = {"app": {"cpu": "100m", "memory": "64Mi"}}
-_CREATION = {
-    "operations": ["CREATE"],
-    "apiGroups": [""],
-    "apiVersions": ["v1"],
-    "resources": ["pods"],
-}
 
 
 @pytest.mark.abreast
@@ -130,17 +125,7 @@ async def test_an_oom_kill_costs_no_memory_and_one_update(case: Case, mode: str)
 async def no_new_pods(case: Case) -> AsyncIterator[None]:
     """A webhook of somebody else, which nobody serves, is in the way of all pods to come."""
     client, name = case.world.client, f"refuses-{case.namespace}"
-    hook = {
-        "name": "refuses.example.com",
-        "clientConfig": {"url": "https://127.0.0.1:1/"},
-        "rules": [_CREATION],
-        "failurePolicy": "Fail",
-        "sideEffects": "None",
-        "timeoutSeconds": 1,
-        "admissionReviewVersions": ["v1"],
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": case.namespace}},
-    }
-    body = {"metadata": {"name": name}, "webhooks": [hook]}
+    body = refusing_webhook(name, namespace=case.namespace)
     await client.create(MUTATING_WEBHOOKS.as_dicts(), body)
     pod = {"metadata": {"name": "tried"}, "spec": template("tried", requests=_SMALL)["spec"]}
 

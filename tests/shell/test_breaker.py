@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from common.flags import read_flags
+from common.kube.endpoints import MUTATING_WEBHOOKS
 from common.target.owners import Controller
 from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
@@ -20,7 +21,7 @@ from updater.group_size import GroupSize, group_size
 from updater.live_pod import MANAGER
 from updater.settings import Settings
 from webhook_town import HOUR, QUOTAS, Sizes, Town, town
-from workloads import NAMESPACE
+from workloads import NAMESPACE, refusing_webhook
 
 FLAGS: tuple[str, ...] = ()  # the defaults; with --eviction-outcome-check=false all of it fails
 DAY, MINUTE = 24 * HOUR, timedelta(minutes=1)
@@ -170,3 +171,24 @@ def test_pods_that_a_quota_keeps_from_coming_are_missed(tmp_path: Path) -> None:
         assert town.suspended() == set()
 
     in_town(test, tmp_path, patches=True, sizes={**SIZES, "batch": ("Job", 4)})
+
+
+@pytest.mark.timeout(300)
+def test_no_more_than_three_are_lost_after_replacements_were_right_either(tmp_path: Path) -> None:
+    """A webhook of somebody else refuses all new pods once the first three came up right."""
+
+    async def test(town: Town) -> None:
+        await town.live(1)
+        assert await town.right() == {"ten": 3}
+        await town.admin.create(MUTATING_WEBHOOKS.as_dicts(), refusing_webhook())
+        await town.live(3 * HOUR)
+        assert len((await town.pods())["ten"]) == 10 - MOST_AT_FIRST
+        assert len(town.sent["ten"]) == 2 * MOST_AT_FIRST, "nor is a probe sent"
+        assert town.suspended() == {"ten"}
+
+        await town.admin.delete(MUTATING_WEBHOOKS, "refuses")
+        await town.live(HOUR)
+        assert await town.right() == {"ten": 10}
+        assert town.suspended() == set()
+
+    in_town(test, tmp_path, sizes={"ten": ("Deployment", 10)}, patches=True)

@@ -19,28 +19,8 @@ from common.kube.endpoints import (
 from sandbox.admission.eviction import is_ready
 from updater.schedule import Updater
 from updater_shop import Shop, in_shop
+from workloads import refusing_webhook
 
-NOBODY_SERVES = {
-    "metadata": {"name": "refuses"},
-    "webhooks": [
-        {
-            "name": "refuses.example.com",
-            "clientConfig": {"url": "https://127.0.0.1:1/"},
-            "rules": [
-                {
-                    "operations": ["CREATE"],
-                    "apiGroups": [""],
-                    "apiVersions": ["v1"],
-                    "resources": ["pods"],
-                }
-            ],
-            "failurePolicy": "Fail",
-            "sideEffects": "None",
-            "timeoutSeconds": 1,
-            "admissionReviewVersions": ["v1"],
-        }
-    ],
-}
 REPLICAS = 8
 MOST_LOST = 3
 TAKES = 20  # seconds, of a pass with what it leads to
@@ -105,7 +85,7 @@ def test_a_wave_with_a_rollout_in_between_loses_three_pods() -> None:
 
     async def test(shop: Shop) -> None:
         await deploy(shop)
-        await shop.admin.create(MUTATING_WEBHOOKS.as_dicts(), NOBODY_SERVES)
+        await shop.admin.create(MUTATING_WEBHOOKS.as_dicts(), refusing_webhook())
         await shop.recommend("100m", "64Mi")
         updater = shop.updater()
         await live(shop, updater, 1)
