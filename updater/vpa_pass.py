@@ -311,6 +311,7 @@ class VpaPass:
             part=partial(plan_candidate_part, candidate, scaled.vpa, scaled.limit_ranges, node),
             withdrawal=partial(plan_withdrawal, pod, candidate.processed.containers),
         )
+
     async def _send(self, candidate: Candidate, chosen: ChosenResize) -> Decision:
         """Send a resize and remember what came of it; how the pod ended."""
         pod = candidate.pod
