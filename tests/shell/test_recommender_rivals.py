@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from common.api.workloads import Workload
+from common.api.workloads import Deployment
 from common.kube.watch import WatchProtocol
 from fake_api import FakeApi, Reply, listing, named, status, watch_line
 from recommender.checkpoints import LONGEST_LAG
@@ -151,5 +151,5 @@ async def test_windows_wait_for_the_target_and_nothing_is_written_until_then() -
         assert target(api)["memory"] == high["memory"]
 
 
-def protocol() -> WatchProtocol[Workload]:
-    return WatchProtocol(Workload, resource_version="10")
+def protocol() -> WatchProtocol[Deployment]:
+    return WatchProtocol(Deployment, resource_version="10")
