@@ -27,11 +27,12 @@ def blocked_by(decision: Decision, status: ResizeStatus, before: Reason | None) 
     ``status`` is the kubelet's word about the pod's present resize, and ``before`` what blocked
     it so far. A new size that was sent while the kubelet reports the last one as blocked changes
     nothing until the kubelet has looked at it. A decision that says nothing about the resize,
-    such as the wait for a budget, doesn't end what the API server refused.
+    such as the wait for a budget, doesn't end what the API server refused, and neither does a part
+    of what is wanted (X102).
     """
     if decision.needs_nothing or decision.reason is Reason.NOTHING_TO_DO:
         return None
-    sent = decision.action is Action.RESIZE
+    sent = decision.action is Action.RESIZE and decision.reason is not Reason.RESIZE_PARTIAL
     by_kubelet = _BY_KUBELET.get(status)
     if by_kubelet is not None:
         return before if sent else by_kubelet

@@ -12,24 +12,16 @@ from common.recommendation.actual import actual_requests
 from common.recommendation.boosts import before_boost
 from common.recommendation.changes import Change, request_changes
 from common.recommendation.container_resources import wanted_resources
-from common.recommendation.processing import ContainerAmounts, Processed, process
+from common.recommendation.processing import Processed, process
 from common.resources import ResourceQuantities
 from updater.attempts import PodMemory
-from updater.decision import Decision, Reason, ending, leave, wait
+from updater.decision import Decision, Reason, ending, leave
 from updater.fitting import Fits, Measured
-from updater.live_node import NodeCapacity
 from updater.live_pod import LivePod, resized_at
-from updater.partial_resize import PartialResize, plan_part
-from updater.pending_resize import (
-    granted_resources,
-    is_pending,
-    pending_containers,
-    plan_following,
-)
-from updater.resize import ResizeStatus, resize_status, spec_requests
+from updater.pending_resize import pending_of
+from updater.resize import ResizeStatus, resize_status
 from updater.resize_plan import (
     ResizePlan,
-    containers_to_patch,
     plan_resize,
     unfinished_restarts,
 )
@@ -40,7 +32,6 @@ from updater.unlearnt_ooms import (
     keep_memory,
     lowered,
     unlearnt_ooms,
-    without_memory,
 )
 from updater.update_order import (
     Drift,
@@ -145,12 +136,12 @@ def judge_pod(
         drift=measured.drift,
         verdict=verdict,
         ooms=ooms,
-        unlearnt=_unlearnt(pod, measured, memory, now=now),
+        unlearnt=_unlearnt(measured, pod, memory, now),
     )
 
 
 def _unlearnt(
-    pod: Pod, measured: Measured, memory: PodMemory, *, now: datetime
+    measured: Measured, pod: Pod, memory: PodMemory, now: datetime
 ) -> tuple[UnlearntOom, ...]:
     return unlearnt_ooms(
         measured.processed.containers,
@@ -176,7 +167,7 @@ def pending_candidate(
     if not decision.needs_nothing:
         return None
     measured = fits.measured(pod)
-    if isinstance(measured, Decision) or not _pending(pod, measured.processed.containers):
+    if isinstance(measured, Decision) or not pending_of(pod, measured.processed.containers):
         return None
     return Candidate(
         pod=pod,
@@ -185,7 +176,7 @@ def pending_candidate(
         drift=measured.drift,
         verdict=Verdict(decision.reason.value),
         ooms=(),
-        unlearnt=_unlearnt(pod, measured, memory, now=now),
+        unlearnt=_unlearnt(measured, pod, memory, now),
         left=decision,
     )
 
@@ -204,120 +195,6 @@ def _later(start: datetime | None, resized: datetime | None) -> datetime | None:
     if start is None or resized is None:
         return start
     return max(start, resized)
-
-
-def plan_candidate(
-    candidate: Candidate, vpa: VerticalPodAutoscaler, limit_ranges: Sequence[LimitRangeSpec]
-) -> ResizePlan | Decision:
-    """The resize that would bring the candidate where it should be.
-
-    A container whose spec asks for the target already is left out, its limits too: it is the
-    kubelet's turn. Its report may be half new and half old for a while, a new memory request
-    beside the old limit, and a limit in proportion to that would be the wrong one.
-
-    A container whose OOM kill isn't learnt yet keeps its memory (D36); the rest goes on.
-    """
-    pod, containers = candidate.pod, candidate.processed.containers
-    keeps = lowered(candidate.unlearnt)
-    if keeps:
-        containers = {
-            name: without_memory(amounts) if name in keeps else amounts
-            for name, amounts in containers.items()
-        }
-    try:
-        asked = spec_requests(pod)
-        open_ = {
-            name: amounts
-            for name, amounts in containers.items()
-            if not _asks(asked[name], amounts.target)
-        }
-        chosen = _to_patch(candidate, open_)
-        wanted = wanted_resources(pod, vpa, candidate.processed, limit_ranges)
-        wanted = keep_memory(pod, wanted, of=keeps)
-        if is_pending(pod):
-            chosen |= _pending(pod, open_)
-            plan = plan_following(pod, wanted, chosen, containers=containers)
-        else:
-            plan = plan_resize(pod, wanted, chosen, containers=containers)
-    except QuantityError:  # in the spec, or in an init container: the status was readable
-        return leave(Reason.UNREADABLE)
-    if keeps and not plan.changes:
-        return wait(Reason.OOM_NOT_LEARNT_YET, until=min(keeps.values()))
-    return plan
-
-
-def _pending(pod: Pod, containers: Collection[str]) -> frozenset[str]:
-    """Return those of these containers that have a pending resize; none if it can't be read."""
-    try:
-        return pending_containers(pod, granted_resources(pod)).intersection(containers)
-    except QuantityError:
-        return frozenset()
-
-
-def _to_patch(candidate: Candidate, containers: Mapping[str, ContainerAmounts]) -> frozenset[str]:
-    if candidate.left is not None:
-        return frozenset()
-    return containers_to_patch(
-        candidate.verdict, containers, requests=candidate.requests, ooms=candidate.ooms
-    )
-
-
-def plan_candidate_part(
-    candidate: Candidate,
-    vpa: VerticalPodAutoscaler,
-    limit_ranges: Sequence[LimitRangeSpec],
-    capacity: NodeCapacity | None,
-) -> PartialResize | None:
-    """Return the part of the candidate's resize that the node can hold (X102)."""
-    pod, containers = candidate.pod, candidate.processed.containers
-    try:
-        chosen = _to_patch(candidate, containers)
-        wanted = wanted_resources(pod, vpa, candidate.processed, limit_ranges)
-        wanted = keep_memory(pod, wanted, of=lowered(candidate.unlearnt))
-        return plan_part(pod, wanted, chosen, containers=containers, capacity=capacity)
-    except QuantityError:
-        return None
-
-
-@dataclass(slots=True)
-class Planner:
-    """Plans the resizes of a VPA's candidates; once for those in a row that are alike."""
-
-    vpa: VerticalPodAutoscaler
-    limit_ranges: Sequence[LimitRangeSpec]
-    last: tuple[Candidate, ResizePlan | Decision] | None = None
-
-    def plan(self, candidate: Candidate) -> ResizePlan | Decision:
-        """As :func:`plan_candidate`."""
-        last = self.last
-        if last is None or not _alike(last[0], candidate):
-            last = candidate, plan_candidate(candidate, self.vpa, self.limit_ranges)
-            self.last = last
-        return last[1]
-
-
-def _alike(one: Candidate, other: Candidate) -> bool:
-    """Whether all is the same, for one VPA, that ``plan_candidate`` looks at."""
-    mine, its = one.pod, other.pod
-    return (
-        mine.spec is its.spec
-        and mine.status.container_statuses is its.status.container_statuses
-        and mine.status.qos_class == its.status.qos_class
-        and one.processed is other.processed
-        and one.requests is other.requests
-        and one.verdict is other.verdict
-        and (one.left is None) is (other.left is None)
-        and is_pending(mine) is is_pending(its)
-        and one.ooms == other.ooms
-        and one.unlearnt == other.unlearnt
-    )
-
-
-def _asks(requests: ResourceQuantities, target: ResourceQuantities) -> bool:
-    return all(
-        resource in requests and requests[resource].milli == amount.milli
-        for resource, amount in target.items()
-    )
 
 
 def note_resizing(memory: PodMemory, status: ResizeStatus, *, now: datetime) -> PodMemory:

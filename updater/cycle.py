@@ -14,9 +14,10 @@ from updater.eviction_tracking import EvictionTrackers, sentence
 from updater.ledger import Ledger, Tell, log_change
 from updater.live_node import NodeCapacities
 from updater.metrics import Metrics
+from updater.pass_context import Means
 from updater.sending import CALLS_ABREAST, Sender, Turns
 from updater.snapshot import AutoscaledPods, ClusterSnapshot
-from updater.vpa_pass import Means, VpaPass
+from updater.vpa_pass import VpaPass
 from updater.work import Hands, Present, Rules
 
 logger = logging.getLogger(__name__)

@@ -169,8 +169,8 @@ class Judge:
                 now=self._now,
             )
             if isinstance(judged, Decision) and status in PENDING and in_place:
-                pending = pending_candidate(pod, fits, judged, memory=memory, now=self._now)
-                judged = pending or judged
+                candidate = pending_candidate(pod, fits, judged, memory=memory, now=self._now)
+                judged = candidate or judged
             if isinstance(judged, Decision):
                 self._leave(pod, judged, memory)
             else:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from common.api.core import Container, Pod, ResourceRequirements
+from common.quantity import QuantityError
 from common.recommendation.container_resources import WantedResources
 from common.recommendation.processing import ContainerAmounts
 from common.recommendation.scaled_containers import scaled_specs, scaled_statuses
@@ -62,6 +63,14 @@ def pending_containers(pod: Pod, granted: Mapping[str, Granted]) -> frozenset[st
         for container in scaled_specs(pod)
         if _differ(requests_of(container), granted[container.name].requests)
     )
+
+
+def pending_of(pod: Pod, containers: Collection[str]) -> frozenset[str]:
+    """Return those of these containers that have a pending resize; none if it can't be read."""
+    try:
+        return pending_containers(pod, granted_resources(pod)).intersection(containers)
+    except QuantityError:
+        return frozenset()
 
 
 def plan_following(

@@ -1,8 +1,7 @@
 """One VPA in one pass: its pods are judged, resized, and evicted where that is left."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from functools import partial
 
 from common.annotations import boosted_containers
@@ -15,27 +14,24 @@ from updater.attempts import PodMemory
 from updater.blocking import blocked_by
 from updater.candidate import (
     Candidate,
-    Planner,
     note_kills,
-    plan_candidate_part,
     plan_unboost,
 )
-from updater.daemons import Daemons
+from updater.candidate_plan import Planner, plan_candidate_part
 from updater.decision import Action, Decision, Reason, wait
 from updater.disruption import decide_eviction
 from updater.eviction_requirements import requirements_met
-from updater.eviction_tracking import EvictionTrackers
 from updater.judging import Judge
-from updater.ledger import Ledger, Subject
-from updater.live_node import NodeCapacities
+from updater.ledger import Subject
 from updater.live_pod import LivePod
-from updater.metrics import Metrics, VpaLabels, size_label
+from updater.metrics import VpaLabels, size_label
+from updater.pass_context import Due, Means
 from updater.pending_resize import plan_withdrawal
 from updater.replacement import Replacements
 from updater.resize import resize_status
 from updater.resize_choice import ChosenResize, ResizeChoice, rollout_holds
 from updater.resize_plan import ResizePlan
-from updater.sending import Outcome, Sender
+from updater.sending import Outcome
 from updater.snapshot import AutoscaledPods
 from updater.startup_boost import (
     boost_duration,
@@ -45,42 +41,10 @@ from updater.startup_boost import (
     has_startup_boost,
 )
 from updater.unlearnt_ooms import hold_eviction
-from updater.work import Hands, Rules, Work
+from updater.work import Work
 
 _IN_PLACE = (UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE)
 _SLICE = 500  # pods before other tasks get their turn
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
-    """What a pass decides by and acts with, the same for every VPA."""
-
-    rules: Rules
-    daemons: Daemons
-    ledger: Ledger
-    sender: Sender
-    hands: Hands
-    metrics: Metrics
-    trackers: EvictionTrackers | None  # None: replacements aren't checked
-    admission_ready: bool
-    nodes: NodeCapacities
-    now: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Due:
-    """A candidate that is to be evicted, and what of that doesn't change during a pass."""
-
-    candidate: Candidate
-    why: Reason
-    unfinished: Decision | None
-    requirements_met: bool
-    unlearnt: Decision | None  # the wait for an OOM kill to be learnt
-    plan: ResizePlan | None = None  # where a resize came first
-
-    @property
-    def pod(self) -> Pod:
-        return self.candidate.pod
 
 
 class VpaPass:
@@ -361,7 +325,7 @@ class VpaPass:
                 self._ledger.remember(pod, ended[1])
                 instead = self._instead(due, ended[0])
                 if instead is not None:
-                    return await self._work.reserved(pod, instead)()
+                    return await work.reserved(pod, instead)()
             return self._settle_as(pod, ended)
 
         counted = evict if self._evictions is None else self._evictions.counted(evict)

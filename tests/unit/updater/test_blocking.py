@@ -18,6 +18,20 @@ SENT, BUDGET = resize(Reason.OUTSIDE_RANGE), wait(Reason.BUDGET_EXHAUSTED)
         pytest.param(None, NONE, SENT, None, id="a resize is sent"),
         pytest.param(None, NONE, BUDGET, None, id="a pod waits for its turn"),
         pytest.param(
+            Reason.RESIZE_INFEASIBLE,
+            NONE,
+            resize(Reason.RESIZE_PARTIAL),
+            Reason.RESIZE_INFEASIBLE,
+            id="a part is sent, and the rest is still infeasible",
+        ),
+        pytest.param(
+            Reason.RESIZE_DEFERRED,
+            NONE,
+            leave(Reason.NO_CHANGE),
+            None,
+            id="a deferred resize was withdrawn",
+        ),
+        pytest.param(
             None, DEFERRED, wait(Reason.RESIZE_DEFERRED), Reason.RESIZE_DEFERRED, id="deferred"
         ),
         pytest.param(None, DEFERRED, BUDGET, Reason.RESIZE_DEFERRED, id="deferred, no budget"),

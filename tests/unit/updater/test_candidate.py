@@ -19,7 +19,8 @@ from common.api.core import (
 )
 from common.features import FeatureGates
 from updater.attempts import PodMemory
-from updater.candidate import Candidate, judge_pod, oom_threshold, plan_candidate
+from updater.candidate import Candidate, judge_pod, oom_threshold
+from updater.candidate_plan import plan_candidate
 from updater.decision import Decision, Reason
 from updater.fitting import Fits
 from updater.resize_plan import ResizePlan

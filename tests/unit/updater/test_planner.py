@@ -8,7 +8,8 @@ import pytest
 
 from builders import container, pod, recommendation, vpa
 from common.api.core import ContainerStatus, Pod, PodCondition, ResourceRequirements
-from updater.candidate import Candidate, Planner, plan_candidate
+from updater.candidate import Candidate
+from updater.candidate_plan import Planner, plan_candidate
 from updater.decision import Decision, Reason, leave
 from updater.fitting import Measured, measure_pod
 from updater.update_order import OomKill, Verdict
