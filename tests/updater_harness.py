@@ -20,7 +20,7 @@ from common.target.owners import Controller
 from updater.attempts import Attempts
 from updater.breaker import Transition
 from updater.cycle import Pass
-from updater.decision import Reason
+from updater.decision import Decision, Reason
 from updater.disruption import DisruptionPolicy
 from updater.live_pod import LivePod, LivePodMeta
 from updater.metrics import Metrics
@@ -96,9 +96,9 @@ class Hands:
         self.unblocked.append((pod.metadata.name, reason))
 
     def tell_refused(
-        self, pod: Pod, vpa: VerticalPodAutoscaler, cause: str, changes: Sequence[Change]
+        self, pod: Pod, vpa: VerticalPodAutoscaler, decision: Decision, changes: Sequence[Change]
     ) -> None:
-        self.refused[pod.metadata.name] = cause
+        self.refused[pod.metadata.name] = decision.detail
 
     def tell_turn(self, vpa: VerticalPodAutoscaler, turn: Transition, cause: str) -> None:
         self.turns.append((turn, cause))

@@ -22,7 +22,7 @@ from sandbox import virtual_time
 from sandbox.cluster import Cluster, running_cluster
 from sandbox.scenario import parse_scenario
 from sandbox.virtual_time import VirtualClock
-from updater.actuation import Actuator
+from updater.actuation import Actuator, TemplatePods
 from updater.disruption import DisruptionPolicy
 from updater.live_pod import MANAGER
 from updater.metrics import Metrics
@@ -60,7 +60,11 @@ class Shop:
         self.events = EventRecorder(self.client, MANAGER, clock=self.clock)
 
     def updater(
-        self, *, hands: Hands | None = None, registry: CollectorRegistry | None = None
+        self,
+        *,
+        hands: Hands | None = None,
+        registry: CollectorRegistry | None = None,
+        dry_run: bool = False,
     ) -> Updater:
         """A process that has just started: it remembers nothing."""
 
@@ -79,12 +83,17 @@ class Shop:
             metrics=Metrics(registry or CollectorRegistry()),
             clock=self.clock,
             stop=self.stop,
+            replacements=TemplatePods(self.client, self.caches.controllers) if dry_run else None,
         )
 
-    async def deploy(self, *, replicas: int = 3) -> None:
+    async def deploy(self, *, replicas: int = 3, stanza: dict[str, Any] | None = None) -> None:
+        """Create the Deployment; ``stanza`` is ``spec.resources`` of its pods."""
         resources = {"requests": {"cpu": "500m", "memory": "256Mi"}}
         container = {"name": "app", "image": "shop:1", "resources": resources}
-        template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}
+        pods: dict[str, Any] = {"containers": [container]}
+        if stanza is not None:
+            pods["resources"] = stanza
+        template = {"metadata": {"labels": {"app": "web"}}, "spec": pods}
         spec = {
             "replicas": replicas,
             "selector": {"matchLabels": {"app": "web"}},
@@ -161,7 +170,8 @@ async def shop(clock: VirtualClock, *, version: str, rules: Rules) -> AsyncItera
         await asyncio.sleep(1)
         caches = Caches.following(client)
         opened = Shop(cluster, admin, client, caches, clock, rules)
-        async with following((*caches.all(), caches.nodes), opened.events.run):
+        followed = (*caches.all(), caches.nodes)
+        async with following(followed, opened.events.run, caches.quotas.run):
             yield opened
 
 

@@ -20,7 +20,7 @@ from common.runtime.clock import Clock, SystemClock
 from common.runtime.health import Health, OpsServer
 from common.runtime.rate_limit import RateLimiter
 from updater import debugging
-from updater.actuation import Actuator
+from updater.actuation import Actuator, TemplatePods
 from updater.live_pod import MANAGER
 from updater.metrics import Metrics
 from updater.plan import NotNow, Plan, Scope
@@ -100,6 +100,11 @@ async def serve(settings: Settings, clock: Clock, *, environ: Mapping[str, str])
                 metrics=metrics,
                 clock=clock,
                 stop=stop,
+                replacements=(
+                    TemplatePods(client, caches.controllers)
+                    if settings.replacement_dry_run
+                    else None
+                ),
             )
 
             async def cycle() -> None:
@@ -124,7 +129,7 @@ async def serve(settings: Settings, clock: Clock, *, environ: Mapping[str, str])
         )
         background: list[service.Background] = [ops.run, events.run]
         background += [cache.run for cache in caches.all()]
-        background.append(caches.nodes.run)
+        background += [caches.nodes.run, caches.quotas.run]
         if campaign is not None:
             background.append(campaign.run)
         await service.serve(main, background=tuple(background))

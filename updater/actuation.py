@@ -1,7 +1,8 @@
 """The updater's hands: evictions, resizes, annotations and Events."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -9,12 +10,22 @@ from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
 from common.errors import DecodeError, KubeError
 from common.kube.client import KubeClient, PatchType
-from common.kube.endpoints import PODS, VPAS
+from common.kube.endpoints import (
+    DAEMON_SETS,
+    JOBS,
+    PODS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    STATEFUL_SETS,
+    VPAS,
+)
 from common.kube.events import NORMAL, WARNING, EventRecorder, reference
+from common.kube.targets import ControllerCaches
 from common.patches import Operation
 from common.recommendation.changes import Change, patch_changes, summary
+from common.target.owners import Controller
 from updater.breaker import Transition
-from updater.decision import Reason
+from updater.decision import Action, Decision, Reason
 
 logger = logging.getLogger(__name__)
 
@@ -151,16 +162,18 @@ class Actuator:
         self._events.event(about, type, name, f"In-place update of Pod {pod.metadata.name} {text}")
 
     def tell_refused(
-        self, pod: Pod, vpa: VerticalPodAutoscaler, cause: str, changes: Sequence[Change]
+        self, pod: Pod, vpa: VerticalPodAutoscaler, decision: Decision, changes: Sequence[Change]
     ) -> None:
-        """Say that a pod is not evicted because the next one could not be created."""
-        told = f"Pod is not evicted, a LimitRange would refuse its replacement: {cause}."
-        self._events.event(
-            reference(PODS, pod.metadata),
-            NORMAL,
-            "EvictionSkipped",
-            _with(Reason.REPLACEMENT_WOULD_BE_REFUSED, told, vpa, changes),
-        )
+        """Emit an Event that a pod is not updated because of the pod that would follow."""
+        if decision.action is Action.LEAVE:
+            kind, text = "ResizeSkipped", "Pod is not resized, the API server would refuse it"
+        elif decision.reason is Reason.REPLACEMENT_LACKS_RECOMMENDATION:
+            kind, text = "EvictionSkipped", "Pod is not evicted, its replacement would be no better"
+        else:
+            kind = "EvictionSkipped"
+            text = "Pod is not evicted, the API server would refuse its replacement"
+        text = _with(decision.reason, f"{text}: {decision.detail}.", vpa, changes)
+        self._events.event(reference(PODS, pod.metadata), NORMAL, kind, text)
 
     def tell_turn(self, vpa: VerticalPodAutoscaler, turn: Transition, cause: str) -> None:
         """Say that a VPA's evictions are suspended or go on, in the log, too."""
@@ -173,6 +186,85 @@ class Actuator:
             logger.warning("evictions suspended", extra=told)
             text = _with(Reason.ACTUATION_SUSPENDED, cause, vpa)
             self._events.event(reference(VPAS, meta), WARNING, "EvictionsSuspended", text)
+
+
+class TemplatePods:
+    """Pods that controllers would make of their templates, created in a dry run.
+
+    A custom controller may make its pods of anything, so its pods are not tried.
+    """
+
+    def __init__(self, client: KubeClient, controllers: ControllerCaches) -> None:
+        self._client = client
+        self._controllers = controllers
+
+    def supports(self, controller: Controller) -> bool:
+        """Return whether the controller makes its pods from a template that can be read."""
+        return controller.is_well_known and controller.kind in _TEMPLATES
+
+    def generation(self, controller: Controller) -> int:
+        """Return the generation of the controller; 0 if it is not known."""
+        found = self._controllers.find(controller)
+        return 0 if found is None else found.metadata.generation
+
+    async def create(self, pod: Pod, controller: Controller) -> Pod:
+        """Create the pod that would take the place of ``pod``, in a dry run.
+
+        Raises:
+            KubeError: the API server refused it, or did not answer.
+            DecodeError: the answer can't be read.
+        """
+        owner = await self._client.get(
+            _TEMPLATES[controller.kind], controller.name, namespace=controller.namespace
+        )
+        return await self._client.create(
+            PODS,
+            pod_of_template(owner, pod, controller),
+            namespace=controller.namespace,
+            dry_run=True,
+        )
+
+
+_TEMPLATES = {
+    endpoint.kind: endpoint.as_dicts()
+    for endpoint in (DAEMON_SETS, JOBS, REPLICA_SETS, REPLICATION_CONTROLLERS, STATEFUL_SETS)
+}
+_LABELS = (  # that controllers add to their pods; some templates have them already
+    "apps.kubernetes.io/pod-index",
+    "batch.kubernetes.io/job-completion-index",
+    "controller-revision-hash",
+    "pod-template-generation",
+    "statefulset.kubernetes.io/pod-name",
+)
+
+
+def pod_of_template(owner: Mapping[str, Any], pod: Pod, controller: Controller) -> dict[str, Any]:
+    """Return the pod that a controller would create in place of ``pod``.
+
+    Its name is generated for each kind: one that keeps its pods' names would collide with the
+    pod that is still there.
+    """
+    template = owner["spec"]["template"]
+    meta = template.get("metadata") or {}
+    present = pod.metadata.labels or {}
+    added = {name: present[name] for name in _LABELS if name in present}
+    reference = {
+        "apiVersion": controller.api_version,
+        "kind": controller.kind,
+        "name": controller.name,
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+    }
+    return {
+        "metadata": {
+            "generateName": f"{controller.name}-",
+            "namespace": controller.namespace,
+            "labels": added | (meta.get("labels") or {}),
+            "annotations": meta.get("annotations") or {},
+            "ownerReferences": [reference],
+        },
+        "spec": template["spec"],
+    }
 
 
 def _with(

@@ -11,6 +11,7 @@ from common.target.owners import Controller
 from updater.breaker import Breaker
 from updater.daemons import Turnout
 from updater.decision import Decision, Reason
+from updater.dry_run_answer import DryRunRefusal
 from updater.fitting import Drifts
 from updater.live_node import NodeCapacity, has_improved
 from updater.resize import Infeasible, Targets, lower_somewhere
@@ -134,6 +135,8 @@ class Attempts:
     drifts: Mapping[tuple[str, str], Drifts] = field(default_factory=dict, compare=False)
     rests: Mapping[tuple[str, str], Rest] = field(default_factory=dict, compare=False)
     turnouts: Mapping[Controller, Turnout] = field(default_factory=dict)  # of DaemonSets
+    # Replacements that the API server refused in a dry run.
+    dry_runs: Mapping[Controller, DryRunRefusal] = field(default_factory=dict)
 
     def of(self, uid: str) -> PodMemory:
         return self.pods.get(uid, NOTHING)

@@ -270,6 +270,4 @@ def plan_unboost(
         plan = plan_resize(pod, wanted, ended.containers, containers={})
     except QuantityError:
         return leave(Reason.UNREADABLE)
-    if not plan.keeps_qos:
-        return leave(Reason.QOS_WOULD_CHANGE)
     return plan, ended.annotations

@@ -7,14 +7,18 @@ from dataclasses import replace
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.runtime.clock import Clock
+from common.target.owners import Controller
 from updater.attempts import Attempts
 from updater.breaker import Observation, Transition
 from updater.daemons import Daemons
+from updater.dry_run import DryRuns, Replacements
+from updater.dry_run_answer import DryRunRefusal
 from updater.eviction_tracking import EvictionTrackers, sentence
 from updater.ledger import Ledger, Tell, log_change
 from updater.live_node import NodeCapacities
 from updater.metrics import Metrics
 from updater.pass_context import Means
+from updater.preflight import QuotaUse
 from updater.sending import CALLS_ABREAST, Sender, Turns
 from updater.snapshot import AutoscaledPods, ClusterSnapshot
 from updater.vpa_pass import VpaPass
@@ -49,6 +53,7 @@ class Pass:
         deadline: float,
         stop: asyncio.Event,
         tell: Tell = log_change,
+        replacements: Replacements | None = None,
     ) -> None:
         self._snapshot = snapshot
         self._metrics = metrics
@@ -71,6 +76,9 @@ class Pass:
             deadline=deadline,
             stop=stop,
         )
+        self._dry_runs = None
+        if replacements is not None or attempts.dry_runs:
+            self._dry_runs = DryRuns(attempts.dry_runs, replacements, rules.interval, now)
         self._daemons = Daemons(attempts.turnouts, now)
         self._means = Means(
             rules=rules,
@@ -80,6 +88,8 @@ class Pass:
             hands=hands,
             metrics=metrics,
             trackers=self._trackers,
+            quota_use=QuotaUse(snapshot.quotas),
+            dry_runs=self._dry_runs,
             admission_ready=admission_ready,
             nodes=NodeCapacities(snapshot.nodes),
             now=now,
@@ -90,10 +100,21 @@ class Pass:
     def attempts(self) -> Attempts:
         """What to remember for the next pass."""
         turnouts = self._daemons.after(complete=not self._sender.over)
-        attempts = replace(self._ledger.attempts(self._snapshot.living), turnouts=turnouts)
+        attempts = replace(
+            self._ledger.attempts(self._snapshot.living),
+            turnouts=turnouts,
+            dry_runs=self._remembered_dry_runs(),
+        )
         if self._trackers is None:
             return attempts
         return replace(attempts, breakers=self._trackers.breakers)
+
+    def _remembered_dry_runs(self) -> dict[Controller, DryRunRefusal]:
+        """Refusals of the controllers that still have pods under a VPA."""
+        if self._dry_runs is None:
+            return {}
+        present = {each for scaled in self._snapshot.autoscaled for each in scaled.replicas}
+        return {each: found for each, found in self._dry_runs.after.items() if each in present}
 
     def _tell_results(self, vpa: VerticalPodAutoscaler, found: Observation) -> None:
         for note in found.notes:

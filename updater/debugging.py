@@ -56,6 +56,7 @@ class ContainerNumbers(Wire, frozen=True, kw_only=True):
 class PodPlan(Wire, frozen=True, kw_only=True):
     """What would be decided about a pod, and what is known of it.
 
+    ``detail`` has the numbers behind the reason, where there are any; null: ``meaning`` is all.
     ``until`` is the time before which nothing changes by itself; null: it is not known, or it is
     not for time to change it. ``resource_diff`` is relative: 0.5 is half of what is requested.
     """
@@ -64,6 +65,7 @@ class PodPlan(Wire, frozen=True, kw_only=True):
     decision: Action
     reason: Reason
     meaning: str
+    detail: str | None
     until: datetime | None
     resource_diff: float | None
     outside_range: bool | None
@@ -237,7 +239,8 @@ def _rows(plan: Plan) -> Iterator[Row]:
             until = "-" if decision.until is None else whole_seconds(decision.until)
             yield (
                 *(namespace, name, pod.metadata.name),
-                *(decision.action.value, decision.reason.value, until, decision.reason.meaning),
+                *(decision.action.value, decision.reason.value, until),
+                decision.detail or decision.reason.meaning,
             )
 
 
@@ -294,6 +297,7 @@ def _pod(pod: LivePod, decision: Decision, fits: Fits) -> PodPlan:
         decision=decision.action,
         reason=decision.reason,
         meaning=decision.reason.meaning,
+        detail=decision.detail or None,
         until=decision.until,
         resource_diff=None if known is None else known.drift.resource_diff,
         outside_range=None if known is None else known.drift.outside_range,

@@ -107,7 +107,11 @@ class Reason(Code):
     )
     REPLACEMENT_WOULD_BE_REFUSED = (
         "replacement_would_be_refused",
-        "A LimitRange would refuse the pod that follows.",
+        "The API server would refuse the pod that follows.",
+    )
+    REPLACEMENT_LACKS_RECOMMENDATION = (
+        "replacement_lacks_recommendation",
+        "Created in a dry run, the pod that follows does not have the recommended requests.",
     )
     REPLACEMENT_UNVERIFIED = (
         "replacement_unverified",
@@ -145,13 +149,19 @@ class Decision:
     """One per pod and pass: the action, and the reason for it.
 
     Until ``until`` time alone changes nothing about it; None: that isn't known, or it is not for
-    time to change it. It does not tell decisions apart: a pod that waits on has decided nothing
-    new.
+    time to change it. ``detail`` is a sentence with the numbers behind the reason, or empty.
+    Neither tells decisions apart: a pod that waits on has decided nothing new.
     """
 
     action: Action
     reason: Reason
     until: datetime | None = field(default=None, compare=False)
+    detail: str = field(default="", compare=False)
+
+    @property
+    def is_preflight(self) -> bool:
+        """Whether the API server would not take the pod that follows, or not as recommended."""
+        return self.reason in _PREFLIGHT
 
     @property
     def needs_nothing(self) -> bool:
@@ -167,6 +177,9 @@ _NEED_NOTHING = frozenset(
         Reason.TOO_SMALL,
         Reason.NO_RECOMMENDATION,
     }
+)
+_PREFLIGHT = frozenset(
+    {Reason.REPLACEMENT_WOULD_BE_REFUSED, Reason.REPLACEMENT_LACKS_RECOMMENDATION}
 )
 
 
@@ -188,11 +201,11 @@ def resize(reason: Reason) -> Decision:
     return Decision(Action.RESIZE, reason)
 
 
-def wait(reason: Reason, *, until: datetime | None = None) -> Decision:
+def wait(reason: Reason, *, until: datetime | None = None, detail: str = "") -> Decision:
     """The pod has to wait."""
-    return Decision(Action.WAIT, reason, until)
+    return Decision(Action.WAIT, reason, until, detail)
 
 
-def leave(reason: Reason, *, until: datetime | None = None) -> Decision:
+def leave(reason: Reason, *, until: datetime | None = None, detail: str = "") -> Decision:
     """The pod stays as it is."""
-    return Decision(Action.LEAVE, reason, until)
+    return Decision(Action.LEAVE, reason, until, detail)

@@ -60,6 +60,8 @@ def log_change(
         extra |= _about(subject)
     if decision.until is not None:
         extra["until"] = whole_seconds(decision.until)
+    if decision.detail:
+        extra["detail"] = decision.detail
     logger.log(level, "pod decided", extra=extra)
 
 
@@ -77,7 +79,7 @@ def whole_seconds(moment: datetime) -> str:
 
 def _deciding(memory: PodMemory, decision: Decision) -> PodMemory:
     """The memory with the decision; most pods have nothing else, and share it."""
-    if memory is NOTHING and decision.until is None:
+    if memory is NOTHING and decision.until is None and not decision.detail:
         return _nothing_but(decision)
     return replace(memory, decision=decision)
 

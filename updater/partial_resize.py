@@ -81,7 +81,7 @@ def plan_part(
         for container_name, each in granted.items()
         for name, amount in requests[container_name].items()
     )
-    if not helps or not plan.changes or not plan.keeps_qos or not is_consistent(pod, sized):
+    if not helps or not plan.changes or not is_consistent(pod, sized):
         return None
     return PartialResize(plan=plan, rest=rest)
 

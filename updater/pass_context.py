@@ -7,10 +7,12 @@ from common.api.core import Pod
 from updater.candidate import Candidate
 from updater.daemons import Daemons
 from updater.decision import Decision, Reason
+from updater.dry_run import DryRuns
 from updater.eviction_tracking import EvictionTrackers
 from updater.ledger import Ledger
 from updater.live_node import NodeCapacities
 from updater.metrics import Metrics
+from updater.preflight import QuotaUse
 from updater.resize_plan import ResizePlan
 from updater.sending import Sender
 from updater.work import Hands, Rules
@@ -27,6 +29,8 @@ class Means:
     hands: Hands
     metrics: Metrics
     trackers: EvictionTrackers | None  # None: replacements aren't checked
+    quota_use: QuotaUse
+    dry_runs: DryRuns | None  # None: replacements are not tried in a dry run
     admission_ready: bool
     nodes: NodeCapacities
     now: datetime

@@ -124,7 +124,7 @@ def plan_withdrawal(pod: Pod, containers: Mapping[str, ContainerAmounts]) -> Res
         for container in scaled_specs(pod)
     )
     plan = plan_resize(pod, wanted, containers, containers=containers)
-    if not plan.changes or not plan.keeps_qos or not is_consistent(pod, wanted):
+    if not plan.changes or not is_consistent(pod, wanted):
         return None
     return replace(plan, restarts=False, withdraws=True)
 

@@ -32,7 +32,8 @@ class Scope:
     """The VPAs that a plan is about; an empty text stands for all.
 
     Pods of a namespace are matched to the VPAs of that namespace, and no budget is shared beyond
-    a VPA: so what is left out changes nothing about the rest.
+    a VPA: so what is left out changes nothing about the rest. Only a ResourceQuota is shared; what
+    other VPAs would take of it in the same pass is not in the plan.
     """
 
     namespace: str = ""
@@ -132,10 +133,11 @@ class IdleHands:
         self.calls.append(("tell_unblocked", pod.metadata.uid, key_of(vpa), reason))
 
     def tell_refused(
-        self, pod: Pod, vpa: VerticalPodAutoscaler, cause: str, changes: Sequence[Change]
+        self, pod: Pod, vpa: VerticalPodAutoscaler, decision: Decision, changes: Sequence[Change]
     ) -> None:
         """Note what would be told, and tell nobody."""
-        self.calls.append(("tell_refused", pod.metadata.uid, key_of(vpa), cause, changes))
+        told = ("tell_refused", pod.metadata.uid, key_of(vpa), decision.detail, changes)
+        self.calls.append(told)
 
     def tell_turn(self, vpa: VerticalPodAutoscaler, turn: Transition, cause: str) -> None:
         """Note what would be told, and tell nobody."""

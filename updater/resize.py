@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from common.api.autoscaling import UpdateMode
 from common.api.core import Pod, PodCondition
+from common.recommendation.preflight import Check, Refusal
 from common.recommendation.scaled_containers import scaled_specs
 from common.resources import ResourceQuantities, parse_quantities
 from updater.decision import Decision, Reason, ending, evict, leave, resize, wait
@@ -200,13 +201,16 @@ def decide_resize(
     held: Decision | None,
     infeasible: Infeasible | None,
     skip_budget: bool,
+    refused: Refusal | None = None,
 ) -> ResizeDecision:
     """Whether a pod that is worth it is resized now, evicted instead, or left to wait.
 
     Mode InPlace never evicts: it waits for the kubelet, remembers what is infeasible, and
     tries again when something is lower. Mode InPlaceOrRecreate gives the kubelet its time
     and then asks for an eviction, which has gates of its own. ``unfinished`` is the answer
-    of the function of that name, ``held`` the wait for the next try after one that failed.
+    of the function of that name, ``held`` the wait for the next try after one that failed, and
+    ``refused`` why the API server would refuse the resize. It isn't sent then: mode InPlace leaves
+    the pod, and mode InPlaceOrRecreate evicts it if the replacement is not refused as well (X110).
 
     Source: updater.md 10.2-10.5; ``CanInPlaceUpdate``,
     vertical-pod-autoscaler/pkg/updater/restriction/pods_inplace_restriction.go.
@@ -230,10 +234,14 @@ def decide_resize(
                 )
         if status not in (ResizeStatus.NONE, ResizeStatus.INFEASIBLE):
             return ResizeDecision(decision=wait(_WAITING[status]))
-        return ResizeDecision(decision=_in_place_only(why, plan, held=held, allowed=room or free))
+        return ResizeDecision(
+            decision=_in_place_only(why, plan, refused=refused, held=held, allowed=room or free)
+        )
     if status is not ResizeStatus.NONE:
         return ResizeDecision(decision=_overdue(status, unfinished, allowed=room))
-    return ResizeDecision(decision=_or_recreate(why, plan, held=held, allowed=room or free))
+    return ResizeDecision(
+        decision=_or_recreate(why, plan, refused=refused, held=held, allowed=room or free)
+    )
 
 
 def why_closed(pod: Pod, group: ReplicaGroup | None) -> Reason | None:
@@ -254,13 +262,27 @@ def _still_infeasible(remembered: Infeasible | None, status: ResizeStatus) -> In
     return remembered if status is ResizeStatus.INFEASIBLE else None
 
 
+def not_sent(refused: Refusal) -> Decision:
+    """Return the decision on a resize that would be refused, where no eviction follows."""
+    if refused.check is Check.UNREADABLE:
+        return leave(Reason.UNREADABLE)
+    if refused.check is Check.QOS_CLASS:
+        return leave(Reason.QOS_WOULD_CHANGE, detail=refused.message)
+    return leave(Reason.REPLACEMENT_WOULD_BE_REFUSED, detail=refused.message)
+
+
 def _in_place_only(
-    why: Reason, plan: ResizePlan, *, held: Decision | None, allowed: bool
+    why: Reason,
+    plan: ResizePlan,
+    *,
+    refused: Refusal | None,
+    held: Decision | None,
+    allowed: bool,
 ) -> Decision:
     if not plan.changes:
         return leave(Reason.NOTHING_TO_DO)
-    if not plan.keeps_qos:
-        return leave(Reason.QOS_WOULD_CHANGE)
+    if refused is not None:
+        return not_sent(refused)
     if held is not None:
         return held
     return resize(why) if allowed else wait(Reason.BUDGET_EXHAUSTED)
@@ -273,12 +295,20 @@ def _overdue(status: ResizeStatus, unfinished: Decision | None, *, allowed: bool
 
 
 def _or_recreate(
-    why: Reason, plan: ResizePlan, *, held: Decision | None, allowed: bool
+    why: Reason,
+    plan: ResizePlan,
+    *,
+    refused: Refusal | None,
+    held: Decision | None,
+    allowed: bool,
 ) -> Decision:
     if not plan.changes:
         return leave(Reason.NOTHING_TO_DO)
-    if not plan.keeps_qos:
-        return evict(Reason.QOS_WOULD_CHANGE)
+    if refused is not None:
+        if refused.check is Check.UNREADABLE:
+            return not_sent(refused)
+        is_qos = refused.check is Check.QOS_CLASS
+        return evict(Reason.QOS_WOULD_CHANGE if is_qos else Reason.RESIZE_REFUSED)
     if held is not None:
         return held if held.reason in _NEVER_EVICT else evict(held.reason)
     return resize(why) if allowed else wait(Reason.BUDGET_EXHAUSTED)

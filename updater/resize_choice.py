@@ -6,6 +6,7 @@ from datetime import datetime
 
 from common.api.autoscaling import UpdateMode
 from common.api.core import Pod
+from common.recommendation.preflight import Refusal
 from updater.candidate import Candidate
 from updater.decision import Action, Decision, Reason, evict, resize, wait
 from updater.disruption import ReplicaGroup
@@ -59,6 +60,7 @@ class ResizeChoice:
     skip_budget: bool
     part: Callable[[], PartialResize | None]  # that the node can hold
     withdrawal: Callable[[], ResizePlan | None]
+    preflight: Callable[[ResizePlan], Refusal | None]  # why the API server would refuse a resize
 
     def choose(self) -> ChosenResize:
         """Decide about a resize now, an eviction instead, or waiting.
@@ -92,13 +94,13 @@ class ResizeChoice:
         if self._is_held or why_closed(self.candidate.pod, self.group) is not None:
             return None
         if self._status is ResizeStatus.INFEASIBLE and self._is_outdated:
-            if not self._allows(self.plan):
+            if self._is_refused(self.plan) or not self._allows(self.plan):
                 return None
             return self._send(self.candidate.why, self.plan, infeasible, may_evict=False)
         if infeasible is not None and infeasible.part is Part.REFUSED:
             return None
         part = self.part()
-        if part is None:
+        if part is None or self._is_refused(part.plan):
             return None
         if not self._allows(part.plan):
             waits = decision.action is Action.LEAVE
@@ -130,7 +132,7 @@ class ResizeChoice:
         in_place_first = self._status is ResizeStatus.DEFERRED or self.mode is UpdateMode.IN_PLACE
         if left is None and not in_place_first:
             return None  # an eviction goes first
-        if self._did_not_fit(remembered) or not self.plan.keeps_qos:
+        if self._did_not_fit(remembered) or self._is_refused(self.plan):
             return None
         if self.held is not None:
             return None if left is None else self._do_nothing(self.held, remembered)
@@ -157,10 +159,11 @@ class ResizeChoice:
             return None
         if why_closed(self.candidate.pod, self.group) is not None:
             return None
-        if self.plan.changes and self.plan.keeps_qos and self._allows(self.plan):
+        sendable = self.plan.changes and not self._is_refused(self.plan)
+        if sendable and self._allows(self.plan):
             return self._send(self.candidate.why, self.plan, remembered, may_evict=False)
         back = self.withdrawal()
-        if back is None:
+        if back is None or self._is_refused(back):
             return None
         return self._send(Reason.RESIZE_WITHDRAWN, back, remembered, may_evict=False)
 
@@ -178,6 +181,7 @@ class ResizeChoice:
             held=self.held,
             infeasible=remembered,
             skip_budget=self.skip_budget,
+            refused=self.preflight(self.plan),
         )
         infeasible = decided.infeasible
         if infeasible is not None and infeasible is not remembered:
@@ -224,6 +228,9 @@ class ResizeChoice:
     def _is_held(self) -> bool:
         """The last call failed, and for another reason than the node."""
         return self.held is not None and self.held.reason is not Reason.RESIZE_INFEASIBLE
+
+    def _is_refused(self, plan: ResizePlan) -> bool:
+        return self.preflight(plan) is not None
 
     def _allows(self, plan: ResizePlan) -> bool:
         if plan.withdraws or (self.skip_budget and not plan.restarts):

@@ -9,7 +9,6 @@ from common.api.core import Container, ContainerStatus, Pod, ResourceRequirement
 from common.patches import Operation, add, pointer, remove
 from common.recommendation.container_resources import WantedResources
 from common.recommendation.processing import ContainerAmounts
-from common.recommendation.qos import qos_after, qos_class
 from common.recommendation.scaled_containers import (
     ScaledContainer,
     scaled_containers,
@@ -30,7 +29,6 @@ class ResizePlan:
     operations: tuple[Operation, ...]  # for the resize subresource
     changes: frozenset[tuple[str, str]]  # container and resource whose spec would differ
     restarts: bool  # some change asks for a restart of its container
-    keeps_qos: bool  # the pod's QoS class would stay; the API server insists
     targets: Mapping[str, ResourceQuantities]  # processed, of all containers
     # Of a resize that replaces a pending one:
     lowers: bool = False  # it asks for less of something than the spec does
@@ -84,7 +82,6 @@ def plan_resize(
             for container in scaled_specs(pod)
             for policy in container.resize_policy or ()
         ),
-        keeps_qos=_keeps_qos(pod, wanted, changing),
         targets={name: amounts.target for name, amounts in containers.items()},
     )
 
@@ -101,16 +98,6 @@ def _changes(
             for resource, value in values.items():
                 if resource not in current or current[resource].milli != value.milli:
                     yield container.name, resource
-
-
-def _keeps_qos(pod: Pod, wanted: Collection[WantedResources], changing: Collection[str]) -> bool:
-    """Compare the class that the API server would compute with the one on record."""
-    after = {
-        container.name: want
-        for container, want in zip(scaled_specs(pod), wanted, strict=True)
-        if container.name in changing
-    }
-    return qos_after(pod, after) == (pod.status.qos_class or qos_class(pod))
 
 
 def resize_operations(

@@ -16,6 +16,7 @@ from common.kube.targets import Targets
 from common.runtime.clock import Clock
 from updater.attempts import Attempts
 from updater.cycle import Pass
+from updater.dry_run import Replacements
 from updater.freezing import Freezer
 from updater.matching import Matcher
 from updater.metrics import Metrics
@@ -92,7 +93,9 @@ class Updater:
         metrics: Metrics,
         clock: Clock,
         stop: asyncio.Event,
+        replacements: Replacements | None = None,
     ) -> None:
+        self._replacements = replacements
         self._caches = caches
         self._targets = targets
         self._admission = admission
@@ -201,6 +204,7 @@ class Updater:
                 admission_ready=status.allows_eviction,
                 deadline=deadline,
                 stop=self._stop,
+                replacements=self._replacements,
             )
             with self._timed("EvictPods", self._metrics):
                 await current.run(first=self.passes)
@@ -271,6 +275,7 @@ class Updater:
                 self._caches.limit_ranges.snapshot,
                 owing=self._attempts.owing,
             )
+        snapshot = replace(snapshot, quotas=self._caches.quotas_by_namespace())
         skipped = passed_over(vpas, self._rules.features) | unresolved
         nodes = self._caches.nodes.snapshot.by_namespace().get("", {})
         snapshot = replace(snapshot, nodes=nodes)

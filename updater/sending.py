@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -94,8 +94,13 @@ class Sender:
         work: Work,
         *,
         changes: Sequence[Change],
+        ask: Callable[[Pod], Awaitable[Decision | None]] | None = None,
     ) -> Outcome:
-        """Send one eviction; a refused one costs nothing. ``changes`` are what it is for."""
+        """Send one eviction; a refused one costs nothing. ``changes`` are what it is for.
+
+        ``ask`` asks the API server about the replacement first, and returns why nothing is sent.
+        That takes time, so the pass may be over afterwards.
+        """
         missed = partial(
             self._metrics.eviction_failed, work.labels, "EvictionRateLimiterWaitFailed"
         )
@@ -103,6 +108,11 @@ class Sender:
         if held is not None:
             return held, memory
         try:
+            if ask is not None:
+                held = await ask(pod) or await self._held(pod, work)
+                if held is not None:
+                    work.release(pod)
+                    return held, memory
             await self._hands.evict(pod, work.scaled.vpa, reason, changes)
         except KubeError as error:
             self._metrics.eviction_failed(work.labels, "EvictionError")

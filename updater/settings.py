@@ -103,12 +103,20 @@ class Settings(CommonSettings, LeaderElectionSettings):
         help="Evict at most three pods of a VPA at a time, until replacements came up with the "
         "recommendation, and after three that did not only one an hour.",
     )
+    replacement_dry_run: bool = flag(
+        "--replacement-dry-run",
+        default=False,
+        parse=boolean,
+        help="Before the first eviction of a workload in a pass, create the replacement in a dry "
+        "run, and don't evict if the API server refuses it or it lacks the recommendation. Needs "
+        "deploy/components/dry-run-preflight.",
+    )
     max_allowed_cpu_boost: Quantity = flag(
         "--max-allowed-cpu-boost",
         default=ZERO,
         parse=Quantity.parse,
-        help="The same as of admission: by this the updater foresees which replacements a "
-        "LimitRange would refuse; 0 is no limit.",
+        help="The same as of admission: by this the updater foresees which replacements the API "
+        "server would refuse; 0 is no limit.",
     )
     use_admission_controller_status: bool = flag(
         "--use-admission-controller-status",

@@ -8,12 +8,12 @@ from itertools import chain
 from typing import Any, Self
 
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
-from common.api.core import LimitRange, LimitRangeSpec, Pod
+from common.api.core import LimitRange, LimitRangeSpec, Pod, ResourceQuota
 from common.errors import KubeError
 from common.features import FeatureGates
 from common.kube.cache import Cache, Change, Snapshot
 from common.kube.client import KubeClient
-from common.kube.endpoints import LIMIT_RANGES, NODES, VPAS, Endpoint
+from common.kube.endpoints import LIMIT_RANGES, NODES, RESOURCE_QUOTAS, VPAS, Endpoint
 from common.kube.targets import ControllerCaches, TargetError, Targets
 from common.labels import Selector
 from common.runtime.pausing import pausing
@@ -68,6 +68,7 @@ class ClusterSnapshot:
     living: frozenset[str]  # UIDs of all live pods, controlled or not
     terminating: frozenset[str] = frozenset()  # UIDs of those that somebody asked to go
     nodes: Mapping[str, LiveNode] = field(default_factory=dict)  # by name, as far as readable
+    quotas: Mapping[str, Sequence[ResourceQuota]] = field(default_factory=dict)  # by namespace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +79,7 @@ class Caches:
     vpas: Cache[LiveVpa]
     pods: Cache[LivePod]
     limit_ranges: Cache[LimitRange]
+    quotas: Cache[ResourceQuota]
     controllers: ControllerCaches
     nodes: Cache[LiveNode]  # optional: passes go on without it (X103)
 
@@ -107,13 +109,26 @@ class Caches:
                 on_change=on_pod,
             ),
             limit_ranges=Cache(client, LIMIT_RANGES, namespace=namespace),
+            quotas=Cache(client, RESOURCE_QUOTAS, namespace=namespace),
             controllers=ControllerCaches.following(client, namespace=namespace),
             nodes=Cache(client, LIVE_NODES, on_change=on_node),
         )
 
     def all(self) -> tuple[Cache[Any], ...]:
-        """Every cache that passes need, to be run and waited for; ``nodes`` is only to be run."""
+        """Every cache that passes need, to be run and waited for.
+
+        ``nodes`` and ``quotas`` are only to be run: without the right to read them passes go on.
+        """
         return (self.vpas, self.pods, self.limit_ranges, *self.controllers.all())
+
+    def quotas_by_namespace(self) -> Mapping[str, Sequence[ResourceQuota]]:
+        """The ResourceQuotas, as far as they can be read."""
+        if not self.quotas.fresh:
+            return {}
+        return {
+            namespace: tuple(found.values())
+            for namespace, found in self.quotas.snapshot.by_namespace().items()
+        }
 
     @property
     def fresh(self) -> bool:

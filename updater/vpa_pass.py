@@ -27,8 +27,8 @@ from updater.live_pod import LivePod
 from updater.metrics import VpaLabels, size_label
 from updater.pass_context import Due, Means
 from updater.pending_resize import plan_withdrawal
-from updater.replacement import Replacements
-from updater.resize import resize_status
+from updater.preflight import Preflight
+from updater.resize import not_sent, resize_status
 from updater.resize_choice import ChosenResize, ResizeChoice, rollout_holds
 from updater.resize_plan import ResizePlan
 from updater.sending import Outcome
@@ -73,8 +73,12 @@ class VpaPass:
         meta = scaled.vpa.metadata
         labels = VpaLabels(size_label(len(self._live)), scaled.mode, meta.name, meta.namespace)
         self._evictions = None if means.trackers is None else means.trackers.of(scaled)
-        self._replacements = Replacements(
-            scaled.vpa, scaled.limit_ranges, self._evictions, most_boost=self._rules.most_boost
+        self._preflight = Preflight(
+            scaled,
+            self._evictions,
+            most_boost=self._rules.most_boost,
+            quota_use=means.quota_use,
+            dry_runs=means.dry_runs,
         )
         self._work = Work(scaled, labels, self._judge.groups, self._evictions)
         self._due: Sequence[Due] = ()
@@ -117,7 +121,7 @@ class VpaPass:
             due,
             lane=lambda due: self._work.workload(due.pod),
             decide=self._evict,
-            settle=lambda due, decision: self._settle_unevicted(due.pod, decision),
+            settle=lambda due, decision: self._settle_unsent(due.pod, decision),
         )
         self._count_done()
 
@@ -175,13 +179,16 @@ class VpaPass:
         plan, annotations = planned
         if rollout_holds(pod, plan, self._work.group(pod)):
             return wait(Reason.ROLLOUT_IN_PROGRESS)
+        refused = self._preflight.resize(pod, plan)
+        if refused is not None:
+            return not_sent(refused)
 
         async def unboost() -> None:
             memory = note_kills(self._ledger.memory(pod), pod)
             ended = await self._sender.unboost(pod, plan, annotations, memory, self._work)
             self._settle_as(pod, ended)
 
-        return self._begin(pod, unboost)
+        return self._begin(pod, self._preflight.resizing(pod, plan, unboost))
 
     # In place
 
@@ -210,7 +217,7 @@ class VpaPass:
             async def send() -> None:
                 settle(pod, await self._send(candidate, chosen))
 
-            return self._begin(pod, send)
+            return self._begin(pod, self._preflight.resizing(pod, chosen.plan, send))
 
         await act_abreast(
             plans,
@@ -227,7 +234,7 @@ class VpaPass:
     def _settle_unresized(self, pod: Pod, decision: Decision) -> None:
         if decision.reason is Reason.INFEASIBLE_CACHED:
             self._metrics.skipped_infeasible(self._work.labels)
-        self._settle(pod, decision)
+        self._settle_unsent(pod, decision)
 
     def _note_blocked(self, pod: Pod, decision: Decision, memory: PodMemory) -> PodMemory:
         """Report a change of what blocks the pod's in-place update; what to remember then."""
@@ -274,6 +281,7 @@ class VpaPass:
             skip_budget=self._rules.disruption.in_place_skips_budget,
             part=partial(plan_candidate_part, candidate, scaled.vpa, scaled.limit_ranges, node),
             withdrawal=partial(plan_withdrawal, pod, candidate.processed.containers),
+            preflight=partial(self._preflight.resize, pod),
         )
 
     async def _send(self, candidate: Candidate, chosen: ChosenResize) -> Decision:
@@ -312,24 +320,25 @@ class VpaPass:
     def _evict(self, due: Due) -> Decision | Begin:
         pod, decision = due.pod, self._decide_eviction(due)
         if decision.action is Action.EVICT:
-            decision = self._replacements.hold_up(pod) or decision
+            decision = self._preflight.hold_up(pod) or decision
         if decision.action is not Action.EVICT:
             instead = self._instead(due, decision)
             return decision if instead is None else self._begin(pod, instead)
 
         async def evict() -> None:
             memory, changes = self._ledger.memory(pod), due.candidate.changes
-            reason, work = decision.reason, self._work
-            ended = await self._sender.evict(pod, reason, memory, work, changes=changes)
+            reason, work, ask = decision.reason, self._work, self._preflight.ask
+            ended = await self._sender.evict(pod, reason, memory, work, changes=changes, ask=ask)
             if ended[0].reason is Reason.EVICTION_REFUSED:
                 self._ledger.remember(pod, ended[1])
                 instead = self._instead(due, ended[0])
                 if instead is not None:
                     return await work.reserved(pod, instead)()
+            self._emit_preflight(pod, ended[0])
             return self._settle_as(pod, ended)
 
         counted = evict if self._evictions is None else self._evictions.counted(evict)
-        return self._begin(pod, counted)
+        return self._begin(pod, self._preflight.evicting(pod, counted))
 
     def _instead(self, due: Due, decision: Decision) -> Begin | None:
         """Return the resize to send while an infeasible one leads to no eviction (X100, X102)."""
@@ -345,12 +354,14 @@ class VpaPass:
 
         return send
 
-    def _settle_unevicted(self, pod: Pod, decision: Decision) -> None:
-        told = self._ledger.memory(pod).decision == decision
-        if decision.reason is Reason.REPLACEMENT_WOULD_BE_REFUSED and not told:
-            cause, vpa = self._replacements.refusal(pod), self._scaled.vpa
-            self._hands.tell_refused(pod, vpa, cause, self._changes(pod))
+    def _settle_unsent(self, pod: Pod, decision: Decision) -> None:
+        self._emit_preflight(pod, decision)
         self._settle(pod, decision)
+
+    def _emit_preflight(self, pod: Pod, decision: Decision) -> None:
+        """Emit an Event, once per change, where the preflight keeps the pod as it is."""
+        if decision.is_preflight and self._ledger.memory(pod).decision != decision:
+            self._hands.tell_refused(pod, self._scaled.vpa, decision, self._changes(pod))
 
     def _decide_eviction(self, due: Due) -> Decision:
         return due.unlearnt or decide_eviction(

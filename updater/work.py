@@ -14,7 +14,7 @@ from common.recommendation.changes import Change
 from common.target.owners import Controller
 from updater.abreast import Begin
 from updater.breaker import Transition
-from updater.decision import Reason
+from updater.decision import Decision, Reason
 from updater.disruption import DisruptionPolicy, ReplicaGroup
 from updater.eviction_tracking import EvictionTracker
 from updater.metrics import VpaLabels
@@ -53,7 +53,7 @@ class Hands(Protocol):
     def tell_unblocked(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None: ...
 
     def tell_refused(
-        self, pod: Pod, vpa: VerticalPodAutoscaler, cause: str, changes: Sequence[Change]
+        self, pod: Pod, vpa: VerticalPodAutoscaler, decision: Decision, changes: Sequence[Change]
     ) -> None: ...
 
     def tell_turn(self, vpa: VerticalPodAutoscaler, turn: Transition, cause: str) -> None: ...

@@ -1,6 +1,7 @@
 """The parts of ``core/v1`` that we read."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from common.api.base import QuantityJson, Time, Wire
 from common.api.meta import ObjectMeta
@@ -126,6 +127,28 @@ class LimitRange(Wire, frozen=True, kw_only=True):
 
     metadata: ObjectMeta
     spec: LimitRangeSpec = LimitRangeSpec()
+
+
+class ResourceQuotaSpec(Wire, frozen=True, kw_only=True):
+    """``spec`` of a ResourceQuota, as far as it tells which pods count."""
+
+    scopes: tuple[str, ...] | None = None
+    scope_selector: Mapping[str, Any] | None = None
+
+
+class ResourceQuotaStatus(Wire, frozen=True, kw_only=True):
+    """``status`` of a ResourceQuota: what the API server compares with."""
+
+    hard: Mapping[str, QuantityJson] | None = None
+    used: Mapping[str, QuantityJson] | None = None
+
+
+class ResourceQuota(Wire, frozen=True, kw_only=True):
+    """What the objects of a namespace may use together."""
+
+    metadata: ObjectMeta
+    spec: ResourceQuotaSpec = ResourceQuotaSpec()
+    status: ResourceQuotaStatus = ResourceQuotaStatus()
 
 
 class Namespace(Wire, frozen=True, kw_only=True):

@@ -54,6 +54,7 @@ class OwnedMeta(Wire, frozen=True, kw_only=True, gc=False):
     name: str = ""
     namespace: str = ""
     resource_version: str = ""
+    generation: int = 0
     deletion_timestamp: Time | None = None
     owner_references: tuple[Owner, ...] | None = None
 

@@ -220,9 +220,13 @@ class KubeClient:
 
     # Writes
 
-    async def create(self, endpoint: Endpoint[T], body: Any, *, namespace: str = "") -> T:
+    async def create(
+        self, endpoint: Endpoint[T], body: Any, *, namespace: str = "", dry_run: bool = False
+    ) -> T:
+        """Create an object; in a dry run every check is made, and nothing is stored."""
         path = endpoint.collection(namespace)
-        answer = await self.request("POST", path, body=_typed(endpoint, body))
+        query: Query = {"dryRun": "All"} if dry_run else {}
+        answer = await self.request("POST", path, query=query, body=_typed(endpoint, body))
         return _decode(endpoint, answer)
 
     async def replace(

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from common.api.autoscaling import VerticalPodAutoscaler, VerticalPodAutoscalerCheckpoint
 from common.api.coordination import Lease
-from common.api.core import Event, LimitRange, Namespace, Pod
+from common.api.core import Event, LimitRange, Namespace, Pod, ResourceQuota
 from common.api.meta import OwnedObject
 from common.api.metrics import PodMetrics
 from common.api.workloads import (
@@ -105,6 +105,7 @@ PODS = Endpoint("", "v1", "pods", "Pod", Pod)
 EVENTS = Endpoint("", "v1", "events", "Event", Event)
 NAMESPACES = Endpoint("", "v1", "namespaces", "Namespace", Namespace, namespaced=False)
 LIMIT_RANGES = Endpoint("", "v1", "limitranges", "LimitRange", LimitRange)
+RESOURCE_QUOTAS = Endpoint("", "v1", "resourcequotas", "ResourceQuota", ResourceQuota)
 REPLICATION_CONTROLLERS = Endpoint(
     "", "v1", "replicationcontrollers", "ReplicationController", ReplicationController
 )

@@ -8,12 +8,9 @@ Source: kubernetes-resize.md 1.4; ``ComputePodQOS``, k8s.io/kubernetes/pkg/apis/
 import enum
 from collections.abc import Mapping, Sequence
 
-from common.api.core import Pod, ResourceRequirements
+from common.api.core import PodSpec, ResourceRequirements
 from common.quantity import Quantity
-from common.recommendation.container_resources import WantedResources
 from common.resources import RESOURCES, ResourceQuantities, parse_quantities
-
-_NOTHING = WantedResources()
 
 
 class QosClass(enum.StrEnum):
@@ -39,33 +36,20 @@ def qos_class_of(
     return QosClass.BURSTABLE
 
 
-def qos_class(pod: Pod) -> QosClass:
-    """The class of a pod as its spec stands.
+def qos_class(spec: PodSpec) -> QosClass:
+    """Return the class of a pod with this spec; pod-level resources alone decide if there are any.
 
     Raises:
         QuantityError: a request or a limit is no quantity.
     """
-    return qos_after(pod, {})
-
-
-def qos_after(pod: Pod, wanted: Mapping[str, WantedResources]) -> QosClass:
-    """The class of a pod once its spec says what is ``wanted``, by container name.
-
-    Raises:
-        QuantityError: a request or a limit is no quantity.
-    """
-    changes = [_NOTHING] * len(pod.spec.init_containers or ())
-    changes += [wanted.get(container.name, _NOTHING) for container in pod.spec.containers]
-    containers = (*(pod.spec.init_containers or ()), *pod.spec.containers)
-    specs = (container.resources or ResourceRequirements() for container in containers)
+    stanza = spec.resources
+    if stanza is not None and (stanza.requests or stanza.limits):
+        stated = [stanza]
+    else:
+        containers = (*(spec.init_containers or ()), *spec.containers)
+        stated = [container.resources or ResourceRequirements() for container in containers]
     return qos_class_of(
-        [
-            (
-                {**parse_quantities(spec.requests), **change.requests},
-                {**parse_quantities(spec.limits), **change.limits},
-            )
-            for spec, change in zip(specs, changes, strict=True)
-        ]
+        [(parse_quantities(each.requests), parse_quantities(each.limits)) for each in stated]
     )
 
 

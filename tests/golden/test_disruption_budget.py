@@ -198,7 +198,6 @@ class World:
                 changes=frozenset({("app", "cpu")}),
                 # D22: only cpu changes here, so a policy on memory does not count for us
                 restarts=bool(restarts) if self.tagged else "cpu" in restarts,
-                keeps_qos=True,
                 targets={"app": target},
             ),
             unfinished=self.unfinished(self.pods[name]),

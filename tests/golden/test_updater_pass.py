@@ -20,7 +20,7 @@ from common.recommendation.policy import container_policy, is_off
 from common.target.controlling import SelectedVpa, controlling
 from golden_data import Differences, Row, rows
 from updater.breaker import Transition
-from updater.decision import Reason
+from updater.decision import Decision, Reason
 from updater.disruption import DisruptionPolicy
 from updater.live_pod import LivePod
 from updater.snapshot import AutoscaledPods, ClusterSnapshot, update_mode
@@ -31,6 +31,13 @@ from updater_harness import NOW, WEB, run
 # Rows that aren't tagged with D30, because their pods break the LimitRanges already: no request
 # or limit where there has to be one, or a default limit below the request. Replacements would, too.
 OUTLAWS = frozenset(f"updater_pass-Recreate-{number}" for number in ("r00165", "r00259", "r00444"))
+
+# Resizes that the API server would refuse, because of a LimitRange's bounds, or of its default that
+# changes the QoS class. Either the replacement would be refused as well, or no eviction is allowed.
+REFUSED_RESIZES = frozenset(
+    f"updater_pass-InPlaceOrRecreate-{number}"
+    for number in ("r00027", "r00209", "r00283", "r00317")
+)
 
 
 @dataclass(slots=True)
@@ -82,7 +89,7 @@ class RecordingHands:
         """The reference knows nothing of it."""
 
     def tell_refused(
-        self, pod: Pod, vpa: VerticalPodAutoscaler, cause: str, changes: Sequence[Change]
+        self, pod: Pod, vpa: VerticalPodAutoscaler, decision: Decision, changes: Sequence[Change]
     ) -> None:
         """The reference knows nothing of it."""
 
@@ -199,6 +206,8 @@ def test_updater_pass() -> None:
             differences.check(row.id, "A17", (calls, hands.events), (same.calls, same.events))
         elif row.departure == "updater.md-D30" or row.id in OUTLAWS:
             differences.check(row.id, "D30", (calls, hands.events), ([], []))
+        elif row.id in REFUSED_RESIZES:
+            differences.check(row.id, "X110", (calls, hands.events), ([], []))
         elif row.departure == "updater.md-D8":  # the budget holds some of the resizes back
             left = {(call["call"], call["pod"]): call for call in recorded}
             differences.check(row.id, "D8 pods", set(_who(calls)) - set(left), set())

@@ -233,7 +233,7 @@ def test_a_pod_stays_whose_replacement_a_limit_range_would_refuse() -> None:
         told = await shop.told("EvictionSkipped")
         assert told == 3 * [
             (
-                "Pod is not evicted, a LimitRange would refuse its replacement: the cpu request "
+                "Pod is not evicted, the API server would refuse its replacement: the cpu request "
                 "of container app would be 100m, its limit 400m, and the LimitRange's "
                 "maxLimitRequestRatio for a Container is 2. [replacement_would_be_refused] "
                 "(VPA web; app cpu 500m -> 100m)"

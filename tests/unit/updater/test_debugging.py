@@ -71,6 +71,7 @@ async def test_a_pod_is_told_with_its_reason_and_the_numbers_behind_it() -> None
         "decision": "evict",
         "reason": "outside_range",
         "meaning": Reason.OUTSIDE_RANGE.meaning,
+        "detail": None,
         "until": None,
         "resourceDiff": pytest.approx(24 + 24.6),
         "outsideRange": True,

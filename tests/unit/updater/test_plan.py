@@ -147,6 +147,7 @@ async def test_the_clusters_are_worth_it() -> None:
         plan = await planned(random_cluster(seed, now=NOW), IdleHands())
         seen.update(decision.reason for decision in plan.values())
     failures = {
+        Reason.REPLACEMENT_LACKS_RECOMMENDATION,
         *(Reason.RESIZE_FAILED_REPEATEDLY, Reason.RESIZE_NOT_SERVED, Reason.GONE),
         *(Reason.VPA_CHANGED, Reason.UNBOOST_FAILED, Reason.EVICTION_REFUSED),
         *(Reason.EVICTION_FAILED, Reason.RATE_LIMITED, Reason.NO_TURN),

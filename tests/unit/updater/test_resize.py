@@ -8,6 +8,7 @@ import pytest
 from builders import pod
 from common.api.autoscaling import UpdateMode
 from common.api.core import Pod, PodCondition, PodStatus
+from common.recommendation.preflight import Check, Refusal
 from common.resources import ResourceQuantities, parse_quantities
 from common.target.owners import Controller
 from updater.decision import Decision, Reason, evict, leave, resize, wait
@@ -183,7 +184,7 @@ class Case:
     remembers: Infeasible | None = None
     restarts: bool = False
     skip: bool = False
-    keeps_qos: bool = True
+    refused: Check | None = None
     changes: bool = True
     held: Reason | None = None
 
@@ -276,7 +277,21 @@ ONLY_IN_PLACE = [
         want=wait(Reason.BUDGET_EXHAUSTED),
     ),
     Case(id="reported before, reported no longer", stored=reported(WANTED), want=GO),
-    Case(id="would change the QoS class", keeps_qos=False, want=leave(Reason.QOS_WOULD_CHANGE)),
+    Case(
+        id="would change the QoS class",
+        refused=Check.QOS_CLASS,
+        want=leave(Reason.QOS_WOULD_CHANGE),
+    ),
+    Case(
+        id="a LimitRange would refuse it",
+        refused=Check.LIMIT_RANGE,
+        want=leave(Reason.REPLACEMENT_WOULD_BE_REFUSED),
+    ),
+    Case(
+        id="a quota would refuse it",
+        refused=Check.QUOTA,
+        want=leave(Reason.REPLACEMENT_WOULD_BE_REFUSED),
+    ),
     Case(
         id="refused for good a moment ago",
         held=Reason.RESIZE_REFUSED,
@@ -329,7 +344,17 @@ WITH_FALLBACK = [
         want=wait(Reason.BUDGET_EXHAUSTED),
     ),
     Case(id="remembers nothing as infeasible", stored=refused(WANTED), want=GO),
-    Case(id="would change the QoS class", keeps_qos=False, want=evict(Reason.QOS_WOULD_CHANGE)),
+    Case(
+        id="would change the QoS class",
+        refused=Check.QOS_CLASS,
+        want=evict(Reason.QOS_WOULD_CHANGE),
+    ),
+    Case(
+        id="a LimitRange would refuse it",
+        refused=Check.LIMIT_RANGE,
+        want=evict(Reason.RESIZE_REFUSED),
+    ),
+    Case(id="a quota would refuse it", refused=Check.QUOTA, want=evict(Reason.RESIZE_REFUSED)),
     Case(
         id="refused for good a moment ago",
         held=Reason.RESIZE_REFUSED,
@@ -351,13 +376,13 @@ def decide(case: Case, mode: UpdateMode) -> ResizeDecision:
             operations=(),
             changes=frozenset({("app", "cpu")} if case.changes else ()),
             restarts=case.restarts,
-            keeps_qos=case.keeps_qos,
             targets=WANTED if case.targets is None else case.targets,
         ),
         unfinished=unfinished(resize_status(given), since=NOW - age, timeouts=Timeouts(), now=NOW),
         held=None if case.held is None else wait(case.held),
         infeasible=case.stored,
         skip_budget=case.skip,
+        refused=None if case.refused is None else Refusal(case.refused, "numbers"),
     )
 
 
@@ -400,9 +425,7 @@ def test_a_pod_that_nobody_would_replace_is_left_alone() -> None:
         pod_with(),
         mode=IN_PLACE,
         group=None,
-        plan=ResizePlan(
-            operations=(), changes=frozenset(), restarts=False, keeps_qos=True, targets={}
-        ),
+        plan=ResizePlan(operations=(), changes=frozenset(), restarts=False, targets={}),
         unfinished=None,
         held=None,
         infeasible=None,

@@ -3,7 +3,6 @@
 import pytest
 
 from builders import container, pod
-from common.api.base import QuantityJson
 from common.api.core import (
     Container,
     ContainerResizePolicy,
@@ -97,38 +96,6 @@ def test_missing_parents_come_first_and_names_are_escaped() -> None:
         (f"{at}/limits", {}),
         (f"{at}/limits/cpu", "2"),
     ]
-
-
-GUARANTEED = {"cpu": "100m", "memory": "100Mi"}
-QOS = {
-    "Burstable stays": ({"cpu": "100m"}, None, wanted({"cpu": "200m"}), True),
-    "BestEffort can't get requests": (None, None, wanted({"cpu": "200m"}), False),
-    "Guaranteed with equal limits": (
-        GUARANTEED,
-        GUARANTEED,
-        wanted({"cpu": "200m"}, {"cpu": "200m"}),
-        True,
-    ),
-    "Guaranteed without limits": (GUARANTEED, GUARANTEED, wanted({"cpu": "50m"}), False),
-    "Burstable must not become Guaranteed": (
-        {"cpu": "50m", "memory": "100Mi"},
-        GUARANTEED,
-        wanted({"cpu": "100m"}),
-        False,
-    ),
-}
-
-
-@pytest.mark.parametrize(("requests", "limits", "want", "keeps"), QOS.values(), ids=QOS)
-def test_the_qos_class_must_stay(
-    requests: dict[str, QuantityJson] | None,
-    limits: dict[str, QuantityJson] | None,
-    want: WantedResources,
-    *,
-    keeps: bool,
-) -> None:
-    given = pod(containers=(container(requests=requests, limits=limits),))
-    assert plan_resize(given, (want,), {"app"}, containers={}).keeps_qos is keeps
 
 
 def restarting(resource: str, **status: object) -> Pod:

@@ -1,14 +1,14 @@
 """Quality-of-service classes; the rules are in kubernetes-resize.md 1.4."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import msgspec
 import pytest
+from msgspec import structs
 
 from builders import container, pod
-from common.recommendation.container_resources import WantedResources
-from common.recommendation.qos import QosClass, qos_after, qos_class, qos_class_of
+from common.api.core import ResourceRequirements
+from common.recommendation.qos import QosClass, qos_class, qos_class_of
 from common.resources import parse_quantities
 
 Texts = Mapping[str, str]
@@ -71,17 +71,27 @@ def test_one_container_decides_for_the_pod() -> None:
 
 
 def test_init_containers_count() -> None:
-    it = pod(containers=(container(requests=BOTH, limits=BOTH),))
-    spec = msgspec.structs.replace(it.spec, init_containers=(container("init"),))
-    assert qos_class(it) is QosClass.GUARANTEED
-    assert qos_class(msgspec.structs.replace(it, spec=spec)) is QosClass.BURSTABLE
+    spec = pod(containers=(container(requests=BOTH, limits=BOTH),)).spec
+    assert qos_class(spec) is QosClass.GUARANTEED
+    spec = structs.replace(spec, init_containers=(container("init"),))
+    assert qos_class(spec) is QosClass.BURSTABLE
 
 
-def test_after_a_resize() -> None:
-    it = pod(containers=(container(requests=BOTH, limits=BOTH),))
-    requests = parse_quantities({"cpu": "500m"})
-    change = WantedResources(requests=requests)
-    assert qos_after(it, {}) is QosClass.GUARANTEED
-    assert qos_after(it, {"app": change}) is QosClass.BURSTABLE
-    assert qos_after(it, {"other": change}) is QosClass.GUARANTEED
-    assert qos_after(it, {"app": replace(change, limits=requests)}) is QosClass.GUARANTEED
+STANZAS = {
+    "none": (None, QosClass.BURSTABLE),
+    "an empty one is none": (ResourceRequirements(requests={}, limits={}), QosClass.BURSTABLE),
+    "equal": (ResourceRequirements(requests=BOTH, limits=BOTH), QosClass.GUARANTEED),
+    "only cpu": (
+        ResourceRequirements(requests={"cpu": "1"}, limits={"cpu": "1"}),
+        QosClass.BURSTABLE,
+    ),
+    "only zeros": (ResourceRequirements(requests={"cpu": "0"}), QosClass.BEST_EFFORT),
+}
+
+
+@pytest.mark.parametrize(("stanza", "want"), STANZAS.values(), ids=STANZAS)
+def test_pod_level_resources_alone_decide(
+    stanza: ResourceRequirements | None, want: QosClass
+) -> None:
+    spec = pod(containers=(container(requests={"cpu": "1"}),)).spec
+    assert qos_class(structs.replace(spec, resources=stanza)) is want

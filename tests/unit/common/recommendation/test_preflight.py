@@ -1,8 +1,8 @@
-"""Which replacements a LimitRange refuses: by rule, and as the sandbox's LimitRanger."""
+"""Which pods the API server would refuse: by rule, and as the sandbox judges them."""
 
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,12 @@ from hypothesis import strategies as st
 from admitted_pods import Json, World, worlds
 from builders import container, pod, recommendation, vpa
 from common.annotations import startup_boost_key
-from common.api.autoscaling import ContainerPolicy, GenericStartupBoost, StartupBoost
+from common.api.autoscaling import (
+    ContainerPolicy,
+    GenericStartupBoost,
+    StartupBoost,
+    VerticalPodAutoscaler,
+)
 from common.api.core import (
     Container,
     ContainerStatus,
@@ -24,12 +29,29 @@ from common.api.core import (
     PodStatus,
     ResourceRequirements,
 )
+from common.patches import add
 from common.quantity import ZERO, Quantity, QuantityError
-from common.recommendation.refusals import refusal
+from common.recommendation.expected_pod import replacement_spec, resized_spec
+from common.recommendation.preflight import Check, Refusal, qos_refusal, spec_refusal
 from common.resources import parse_quantities
 from sandbox.admission.limit_ranger import broken_bounds
+from sandbox.objects.pod_resources import complete_pod_resources
+from sandbox.objects.rules.amounts import pod_level_causes
 
 Amounts = Mapping[str, str]
+
+
+def refusal(
+    running: Pod,
+    autoscaler: VerticalPodAutoscaler,
+    ranges: Sequence[LimitRangeSpec],
+    *,
+    most_boost: Quantity | None = None,
+) -> str:
+    """Why the replacement of a running pod would be refused; empty if it wouldn't be."""
+    spec = replacement_spec(running, autoscaler, ranges, most_boost=most_boost)
+    found = spec_refusal(spec, ranges)
+    return "" if found is None else found.message
 
 
 def item(kind: str = "Container", **parts: Amounts) -> LimitRangeItem:
@@ -239,6 +261,179 @@ def test_refusal(case: Case) -> None:
     assert found == case.want
 
 
+# Pod-level resources
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stanza:
+    """A container app of 1 CPU, limited to 2, beside a pod-level stanza."""
+
+    id: str
+    want: str = ""
+    requests: Amounts | None = None
+    limits: Amounts | None = None
+    has: Container = field(default_factory=lambda: app({"cpu": "1"}, {"cpu": "2"}))
+    others: tuple[Container, ...] = ()
+    init: tuple[Container, ...] = ()
+
+
+SUM = "the cpu requests of the containers would add up to {}, above the pod-level request of {}"
+STANZAS = [
+    Stanza(id="no request, no limit"),
+    Stanza(id="the request is met exactly", requests={"cpu": "1"}),
+    Stanza(id="the request is exceeded", requests={"cpu": "999m"}, want=SUM.format("1", "999m")),
+    Stanza(
+        id="requests of all containers add up",
+        requests={"cpu": "1999m"},
+        others=(PROXY,),
+        want=SUM.format("2", "1999m"),
+    ),
+    Stanza(
+        id="a sidecar adds to them",
+        requests={"cpu": "1599m"},
+        init=(init({"cpu": "600m"}, restart_policy="Always"),),
+        want=SUM.format("1600m", "1599m"),
+    ),
+    Stanza(
+        id="an init container that ends counts alone",
+        requests={"cpu": "1599m"},
+        init=(init({"cpu": "1600m"}),),
+        want=SUM.format("1600m", "1599m"),
+    ),
+    Stanza(
+        id="an init container that is smaller", requests={"cpu": "1"}, init=(init({"cpu": "1"}),)
+    ),
+    Stanza(
+        id="a limit of the pod, the request is the sum",
+        limits={"cpu": "2"},
+        others=(PROXY,),
+    ),
+    Stanza(
+        id="a limit of the pod below the sum of requests",
+        limits={"cpu": "2"},
+        others=(PROXY, container("log", requests={"cpu": "1m"})),
+        want="the cpu request of the pod would be 2001m, above the limit of 2",
+    ),
+    Stanza(
+        id="a limit of one container exceeds it",
+        limits={"cpu": "1999m"},
+        want="the cpu limit of container app would be 2, above the pod-level limit of 1999m",
+    ),
+    Stanza(id="limits may add up to more", limits={"cpu": "2"}, others=(PROXY,)),
+    Stanza(
+        id="the limit of an init container does not count",
+        limits={"cpu": "2"},
+        requests={"cpu": "3"},
+        has=app({"cpu": "1"}),
+        init=(init({"cpu": "3"}),),
+        want="the cpu request of the pod would be 3, above the limit of 2",
+    ),
+    Stanza(
+        id="the request above the limit",
+        requests={"memory": "2Gi"},
+        limits={"memory": "1Gi"},
+        want="the memory request of the pod would be 2Gi, above the limit of 1Gi",
+    ),
+    Stanza(id="another resource is free", requests={"memory": "1Gi"}, limits={"memory": "1Gi"}),
+]
+
+
+@pytest.mark.parametrize("case", STANZAS, ids=lambda case: case.id)
+def test_pod_level_resources(case: Stanza) -> None:
+    spec = msgspec.structs.replace(
+        pod(containers=(case.has, *case.others)).spec,
+        init_containers=case.init,
+        resources=ResourceRequirements(requests=case.requests, limits=case.limits),
+    )
+    found = spec_refusal(spec, ())
+    if not case.want:
+        assert found is None
+    else:
+        assert found == Refusal(Check.POD_LEVEL, case.want)
+    as_json = {"spec": msgspec.to_builtins(spec)}
+    complete_pod_resources(as_json)
+    causes = list(pod_level_causes(as_json["spec"], "spec", frozenset()))
+    assert bool(causes) is bool(case.want), "as the API server judges"
+
+
+# Resizes
+
+
+def test_a_resized_spec_has_what_the_patch_says_and_the_defaults_of_today() -> None:
+    plain = pod(containers=(container("proxy"), Container(name="app")))
+    spec = msgspec.structs.replace(
+        plain.spec,
+        init_containers=(init({"cpu": "1"}, restart_policy="Always"),),
+        resources=ResourceRequirements(limits={"cpu": "4"}),
+    )
+    operations = (
+        add("/spec/containers/1/resources", {}),
+        add("/spec/containers/1/resources/requests", {}),
+        add("/spec/containers/1/resources/requests/cpu", "250m"),
+        add("/spec/containers/1/resources/requests/x.io~1gpu", "1"),
+        add("/spec/initContainers/0/resources/requests/cpu", "2"),
+        add("/spec/resources/limits/cpu", "5"),
+    )
+    ranges = (LimitRangeSpec(limits=(item(default={"memory": "64Mi"}),)),)
+    found = resized_spec(spec, operations, ranges)
+    _, changed = found.containers
+    assert changed.resources == ResourceRequirements(
+        requests={"cpu": "250m", "x.io/gpu": "1"}, limits={"memory": "64Mi"}
+    )
+    (sidecar,) = found.init_containers or ()
+    assert sidecar.resources is not None
+    assert sidecar.resources.requests == {"cpu": "2"}
+    assert found.resources == ResourceRequirements(limits={"cpu": "5"})
+    assert spec.containers[1].resources is None, "the pod of the cache stays as it is"
+
+
+BOTH = {"cpu": "1", "memory": "1Gi"}
+RESIZES: dict[str, tuple[Container, str, tuple[LimitRangeItem, ...], Refusal | None]] = {
+    "Burstable stays": (app({"cpu": "1"}), "2", (), None),
+    "Burstable would be Guaranteed": (
+        app({"cpu": "500m", "memory": "1Gi"}, BOTH),
+        "1",
+        (),
+        Refusal(Check.QOS_CLASS, "the QoS class would change from Burstable to Guaranteed"),
+    ),
+    "Guaranteed would be Burstable": (
+        app(BOTH, BOTH),
+        "500m",
+        (),
+        Refusal(Check.QOS_CLASS, "the QoS class would change from Guaranteed to Burstable"),
+    ),
+    "BestEffort would be Burstable": (
+        app({}),
+        "500m",
+        (),
+        Refusal(Check.QOS_CLASS, "the QoS class would change from BestEffort to Burstable"),
+    ),
+    "a default limit would make it Guaranteed": (
+        app({"cpu": "500m", "memory": "1Gi"}, {"memory": "1Gi"}),
+        "1",
+        (item(default={"cpu": "1"}),),
+        Refusal(Check.QOS_CLASS, "the QoS class would change from Burstable to Guaranteed"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("has", "cpu", "items", "want"), RESIZES.values(), ids=RESIZES)
+def test_the_qos_class_after_a_resize(
+    has: Container, cpu: str, items: tuple[LimitRangeItem, ...], want: Refusal | None
+) -> None:
+    running = pod(containers=(has,))
+    operations = (add("/spec/containers/0/resources/requests/cpu", cpu),)
+    resized = resized_spec(running.spec, operations, (LimitRangeSpec(limits=items),))
+    assert qos_refusal(running, resized) == want
+
+
+def test_the_qos_class_on_record_counts() -> None:
+    running = pod(containers=(app({"cpu": "1"}),))
+    recorded = msgspec.structs.replace(running, status=PodStatus(qos_class="Guaranteed"))
+    assert qos_refusal(running, running.spec) is None
+    assert qos_refusal(recorded, running.spec) is not None
+
+
 # Start-up boosts
 
 
@@ -381,6 +576,8 @@ def is_refused(replacement: Json, limit_ranges: list[Json]) -> bool:
         for name, limit in parse_quantities(resources.get("limits")).items():
             if requests[name] > limit:
                 return True
+    if any(pod_level_causes(spec, "spec", frozenset())):
+        return True
     return any(broken_bounds(replacement, limit_range) for limit_range in limit_ranges)
 
 

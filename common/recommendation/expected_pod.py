@@ -1,0 +1,170 @@
+"""The pod that follows an eviction or a resize, as the API server would be asked to take it."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.api.core import (
+    Container,
+    LimitRangeSpec,
+    Pod,
+    PodSpec,
+    PodStatus,
+    ResourceRequirements,
+)
+from common.errors import DecodeError
+from common.patches import Operation
+from common.quantity import Quantity
+from common.recommendation.boosts import before_boost
+from common.recommendation.container_resources import WantedResources, wanted_resources
+from common.recommendation.limit_range import LimitType
+from common.recommendation.policy import container_policy, is_off
+from common.recommendation.processing import process
+from common.recommendation.scaled_containers import scaled_specs, with_changed_scaled
+from common.recommendation.startup_boost import boosted
+
+_NONE = ResourceRequirements()
+_NOTHING = WantedResources()
+
+_Raw = dict[str, Any]
+
+
+def replacement_spec(
+    pod: Pod,
+    vpa: VerticalPodAutoscaler,
+    limit_ranges: Sequence[LimitRangeSpec],
+    *,
+    most_boost: Quantity | None = None,
+) -> PodSpec:
+    """Return the spec of the pod that takes an evicted one's place.
+
+    The pod's template isn't known: it is taken to be the pod's spec as it was before start-up
+    boosts, with the defaults of today's LimitRanges, and admission patches that. ``most_boost``
+    bounds the CPU of a start-up boost as admission does, zero is no bound, and None means that
+    admission boosts no pod: the gate is off. A boost that admission can't compute makes it leave
+    the whole pod alone.
+
+    Raises:
+        QuantityError: a quantity in the VPA, the pod or a LimitRange is none.
+    """
+    template = replace(pod, spec=_defaulted(before_boost(pod).spec, limit_ranges))
+    template = replace(template, status=PodStatus())
+    processed = process(template, vpa, limit_ranges)
+    wanted = wanted_resources(template, vpa, processed, limit_ranges)
+    if most_boost is not None:
+        wanted = _boosted(template, vpa, wanted, most=most_boost)
+    names = (each.name for each in scaled_specs(template))
+    changes = dict(zip(names, wanted, strict=True))
+    patched = with_changed_scaled(
+        template,
+        spec=lambda each: _patched(each, changes.get(each.name, _NOTHING)),
+        status=lambda each: each,
+    )
+    return patched.spec
+
+
+def resized_spec(
+    spec: PodSpec, operations: Iterable[Operation], limit_ranges: Sequence[LimitRangeSpec]
+) -> PodSpec:
+    """Return the spec after a patch of the resize subresource.
+
+    With any resize the LimitRanger fills in its defaults as it does for a new pod.
+    """
+    document = {"spec": msgspec.to_builtins(spec)}
+    for operation in operations:
+        *parents, last = operation.path.split("/")[1:]
+        place: Any = document
+        for token in parents:
+            place = place[int(token)] if isinstance(place, list | tuple) else place[_name(token)]
+        place[_name(last)] = dict(operation.value) if operation.value == {} else operation.value
+    return _defaulted(msgspec.convert(document["spec"], PodSpec), limit_ranges)
+
+
+def _name(token: str) -> str:
+    return token.replace("~1", "/").replace("~0", "~")
+
+
+def _defaulted(spec: PodSpec, limit_ranges: Sequence[LimitRangeSpec]) -> PodSpec:
+    """Fill in the defaults of the API server and of the LimitRanges."""
+    limits, requests = _defaults(limit_ranges)
+    return replace(
+        spec,
+        containers=tuple(_filled(each, limits, requests) for each in spec.containers),
+        init_containers=tuple(
+            _filled(each, limits, requests) for each in spec.init_containers or ()
+        ),
+    )
+
+
+def _defaults(limit_ranges: Iterable[LimitRangeSpec]) -> tuple[_Raw, _Raw]:
+    """Default limits and requests; the first LimitRange that has one fills it in."""
+    limits: _Raw = {}
+    requests: _Raw = {}
+    for spec in limit_ranges:
+        items = [item for item in spec.limits or () if item.type == LimitType.CONTAINER]
+        own_limits: _Raw = {}
+        own_requests: _Raw = {}
+        for item in items:
+            own_limits |= item.default or {}
+            own_requests |= item.default_request or {}
+        limits = own_limits | limits
+        requests = own_requests | requests
+    return limits, requests
+
+
+def _filled(container: Container, limits: _Raw, requests: _Raw) -> Container:
+    """A limit is the request where there is none; only then come a LimitRange's defaults."""
+    present = container.resources or _NONE
+    own = present.limits or {}
+    resources = ResourceRequirements(
+        requests={**requests, **own, **(present.requests or {})}, limits={**limits, **own}
+    )
+    return replace(container, resources=resources)
+
+
+def _patched(container: Container, wanted: WantedResources) -> Container:
+    present = container.resources or _NONE
+    resources = ResourceRequirements(
+        requests=dict(present.requests or {}) | _texts(wanted.requests),
+        limits=dict(present.limits or {}) | _texts(wanted.limits),
+    )
+    return replace(container, resources=resources)
+
+
+def _texts(amounts: Any) -> dict[str, str]:
+    return {name: str(amount) for name, amount in amounts.items()}
+
+
+def _boosted(
+    template: Pod,
+    vpa: VerticalPodAutoscaler,
+    wanted: Sequence[WantedResources],
+    *,
+    most: Quantity,
+) -> tuple[WantedResources, ...]:
+    """Return what admission asks for while the containers start."""
+    found = []
+    try:
+        for container, want in zip(scaled_specs(template), wanted, strict=True):
+            policy = container_policy(vpa, container.name)
+            boost = None
+            if not is_off(policy):
+                boost = boosted(
+                    container,
+                    vpa,
+                    policy,
+                    requests=want.requests,
+                    limits=want.limits,
+                    most=most,
+                )
+            found.append(
+                want
+                if boost is None
+                else WantedResources(requests=boost.requests, limits=boost.limits)
+            )
+    except DecodeError:
+        return (_NOTHING,) * len(wanted)
+    return tuple(found)

@@ -1,0 +1,207 @@
+"""Whether a ResourceQuota would certainly refuse the pod that follows an action (X111).
+
+A quota counts every pod of its namespace. Its status tells what is used, the pod that goes or
+changes included, so the rest follows from what that pod had and will have.
+
+Source: k8s.io/apiserver pkg/admission/plugin/resourcequota/controller.go;
+k8s.io/kubernetes pkg/quota/v1/evaluator/core/pods.go; kubernetes-resize.md 2.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from common.api.core import Pod, PodSpec, ResourceQuota
+from common.errors import DecodeError
+from common.quantity import ZERO, Quantity
+from common.recommendation.pod_amounts import Amounts, PodAmounts, pod_amounts
+from common.recommendation.preflight import Check, Refusal
+from common.recommendation.qos import QosClass, qos_class
+from common.resources import RESOURCES, ResourceQuantities, parse_quantities
+
+_NOT_BEST_EFFORT = "NotBestEffort"
+_PARTS = ("requests", "limits")
+_NAMES = (*RESOURCES, *(f"{part}.{name}" for part in _PARTS for name in RESOURCES))
+_COUNTS = ("pods", "count/pods")
+_ONE = Quantity.from_value(1)
+_EXCEEDED = re.compile(
+    r"exceeded quota: [^,]+, requested: (?P<requested>.+), used: (?P<used>.+), "
+    r"limited: (?P<limited>\S+)"
+)
+
+Share = ResourceQuantities
+"""What a pod uses of a quota, by the names of the quota."""
+
+
+def share_of(pod: Pod) -> Share:
+    """Return what a running pod uses; the largest of spec, actual and allocated resources.
+
+    Raises:
+        QuantityError: an amount is no quantity.
+    """
+    status = pod.status
+    statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    return _share(pod_amounts(pod.spec, statuses))
+
+
+def share_after_resize(pod: Pod, resized: PodSpec) -> Share:
+    """Return what the pod uses once its spec is another one, before the kubelet has acted.
+
+    Raises:
+        QuantityError: an amount is no quantity.
+    """
+    status = pod.status
+    statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    return _share(pod_amounts(resized, statuses))
+
+
+def share_of_new(spec: PodSpec) -> Share:
+    """Return what a new pod uses.
+
+    Raises:
+        QuantityError: an amount is no quantity.
+    """
+    return _share(pod_amounts(spec))
+
+
+def _share(amounts: PodAmounts) -> Share:
+    whole, found = amounts.whole, dict[str, Quantity]()
+    for name in RESOURCES:
+        if name in whole.requests:
+            found[name] = found[f"requests.{name}"] = whole.requests[name]
+        if name in whole.limits:
+            found[f"limits.{name}"] = whole.limits[name]
+    return found
+
+
+def growth(old: Share, new: Share) -> dict[str, Quantity]:
+    """Return what the new share takes beyond the old one, where it is more."""
+    grown = {name: amount - old.get(name, ZERO) for name, amount in new.items()}
+    return {name: amount for name, amount in grown.items() if amount.sign > 0}
+
+
+def resize_refusal(
+    quotas: Iterable[ResourceQuota],
+    pod: Pod,
+    resized: PodSpec,
+    *,
+    taken: ResourceQuantities,
+) -> Refusal | None:
+    """Return why a quota would refuse a resize to this spec; None if none certainly would.
+
+    A quota refuses only what grows. ``taken`` is what other actions of ours took in the meantime.
+    While the kubelet calls a resize infeasible the spec doesn't count, so nothing is certain.
+
+    Raises:
+        QuantityError: an amount of the pod or of a quota is no quantity.
+    """
+    conditions = pod.status.conditions or ()
+    if any(each.type == "PodResizePending" and each.reason == "Infeasible" for each in conditions):
+        return None
+    old, new = share_of(pod), share_after_resize(pod, resized)
+    grown = growth(old, new)
+    for quota in _certain(quotas, resized):
+        for message in _over(quota, old, {name: new[name] for name in grown}, taken):
+            return Refusal(Check.QUOTA, message)
+    return None
+
+
+def replacement_refusal(
+    quotas: Iterable[ResourceQuota],
+    pod: Pod,
+    replacement: PodSpec,
+    *,
+    taken: ResourceQuantities,
+) -> Refusal | None:
+    """Return why a quota would refuse the replacement of a pod; None if none certainly would.
+
+    What the evicted pod used is free by then. A quota that was lowered below what is used
+    refuses smaller replacements, too, and one refuses every pod that leaves out what it counts.
+    ``taken`` is what other actions of ours took in the meantime.
+
+    Raises:
+        QuantityError: an amount of the pod or of a quota is no quantity.
+    """
+    old, new = share_of(pod), share_of_new(replacement)
+    for quota in _certain(quotas, replacement):
+        for message in (*_unstated(quota, replacement), *_over(quota, old, new, taken)):
+            return Refusal(Check.QUOTA, message)
+    return None
+
+
+def _certain(quotas: Iterable[ResourceQuota], spec: PodSpec) -> Iterator[ResourceQuota]:
+    """The quotas that count the pod for sure: those without scopes, or for all but BestEffort."""
+    for quota in quotas:
+        scopes = quota.spec.scopes or ()
+        if quota.spec.scope_selector is not None or any(one != _NOT_BEST_EFFORT for one in scopes):
+            continue
+        if not scopes or qos_class(spec) is not QosClass.BEST_EFFORT:
+            yield quota
+
+
+def _over(quota: ResourceQuota, old: Share, new: Share, taken: ResourceQuantities) -> Iterator[str]:
+    hard, used = parse_quantities(quota.status.hard), parse_quantities(quota.status.used)
+    for name in _NAMES:
+        if name not in hard or name not in used or name not in new:
+            continue
+        others = used[name] - old.get(name, ZERO) + taken.get(name, ZERO)
+        if others + new[name] > hard[name]:
+            yield (
+                f"ResourceQuota {quota.metadata.name} allows {hard[name]} of {name}, other pods "
+                f"use {others.canonical()}, and the pod would use {new[name]} instead of "
+                f"{old.get(name, ZERO)}"
+            )
+
+
+def _unstated(quota: ResourceQuota, spec: PodSpec) -> Iterator[str]:
+    """What containers leave out although the quota counts it; pod-level resources free them."""
+    amounts = pod_amounts(spec)
+    if amounts.stanza is not None:
+        return
+    for name in _NAMES:
+        if name not in (quota.status.hard or {}):
+            continue
+        for each in amounts.all_containers:
+            if not _states(each, name):
+                yield (
+                    f"{each.name} would leave out {name}, which ResourceQuota "
+                    f"{quota.metadata.name} counts"
+                )
+
+
+def _states(asked: Amounts, name: str) -> bool:
+    part, _, resource = name.rpartition(".")
+    return resource in (asked.limits if part == "limits" else asked.requests)
+
+
+def exceeds_without(message: str, freed: Share) -> bool:
+    """Whether a quota that refused a pod beside the old one would refuse it without the old one.
+
+    ``message`` is the API server's sentence; ``freed`` is the share of the old pod. One that
+    can't be read counts as a refusal.
+    """
+    found = _EXCEEDED.search(message)
+    if found is None:
+        return True
+    try:
+        requested, used, limited = (
+            parse_quantities(_listed(found[part])) for part in ("requested", "used", "limited")
+        )
+    except DecodeError:
+        return True
+    gone: Mapping[str, Quantity] = {**freed, **dict.fromkeys(_COUNTS, _ONE)}
+    return any(
+        name not in requested
+        or name not in used
+        or used[name] - gone.get(name, ZERO) + requested[name] > most
+        for name, most in limited.items()
+    )
+
+
+def _listed(text: str) -> dict[str, str]:
+    """``requests.cpu=1,requests.memory=2Gi``."""
+    return dict(_pair(each) for each in text.split(","))
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, _, amount = text.partition("=")
+    return name, amount

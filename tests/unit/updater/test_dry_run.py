@@ -1,0 +1,400 @@
+"""Dry runs of replacements: what an answer means, and how often the API server is asked."""
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+import pytest
+from msgspec import structs
+from prometheus_client import CollectorRegistry
+
+from builders import container, pod, recommendation, vpa
+from common.annotations import OBSERVED_CONTAINERS
+from common.api.autoscaling import (
+    ContainerPolicy,
+    RecommendedPodResources,
+    UpdateMode,
+    VerticalPodAutoscaler,
+    VpaStatus,
+)
+from common.api.core import Pod
+from common.errors import (
+    BadRequestError,
+    ConflictError,
+    DecodeError,
+    ForbiddenError,
+    InvalidError,
+    KubeError,
+    NotFoundError,
+    ServerError,
+    TooManyRequestsError,
+    UnauthorizedError,
+    UnreachableError,
+)
+from common.target.owners import Controller
+from updater.actuation import TemplatePods, pod_of_template
+from updater.attempts import Attempts
+from updater.cycle import Pass
+from updater.decision import Reason
+from updater.dry_run_answer import after_answer, after_error, refusal_after
+from updater.metrics import Metrics
+from updater.plan import rehearse
+from updater.sending import Turns
+from updater.snapshot import ClusterSnapshot
+from updater_harness import NAMES, NOW, OPEN, WEB, Hands, Present, snapshot
+
+# What an answer means
+
+QUOTA = (
+    'pods "web-x" is forbidden: exceeded quota: team, requested: requests.cpu=200m, '
+    "used: requests.cpu={}, limited: requests.cpu=500m"
+)
+ERRORS: dict[str, tuple[KubeError | DecodeError, Reason | None]] = {
+    "a policy": (InvalidError("pods is forbidden: policy"), Reason.REPLACEMENT_WOULD_BE_REFUSED),
+    "a webhook": (BadRequestError("denied"), Reason.REPLACEMENT_WOULD_BE_REFUSED),
+    "no right to create pods": (ForbiddenError("no"), Reason.REPLACEMENT_WOULD_BE_REFUSED),
+    "a quota, also without the old pod": (
+        ForbiddenError(QUOTA.format("401m")),
+        Reason.REPLACEMENT_WOULD_BE_REFUSED,
+    ),
+    "a quota, only beside the old pod": (ForbiddenError(QUOTA.format("400m")), None),
+    "another code": (KubeError("I'm a teapot"), Reason.REPLACEMENT_WOULD_BE_REFUSED),
+    "the controller is gone": (NotFoundError("no"), Reason.EVICTION_FAILED),
+    "a conflict": (ConflictError("no"), Reason.EVICTION_FAILED),
+    "throttled": (TooManyRequestsError("slow down"), Reason.EVICTION_FAILED),
+    "a webhook that fails": (ServerError("failed calling webhook"), Reason.EVICTION_FAILED),
+    "a token that expired": (UnauthorizedError("who?"), Reason.EVICTION_FAILED),
+    "no answer": (UnreachableError("away"), Reason.EVICTION_FAILED),
+    "an answer that can't be read": (DecodeError("what?"), Reason.EVICTION_FAILED),
+}
+
+
+@pytest.mark.parametrize(("error", "want"), ERRORS.values(), ids=ERRORS)
+def test_errors(error: KubeError | DecodeError, want: Reason | None) -> None:
+    found = after_error(pod(), error)  # which has 100m
+    assert (None if found is None else found.reason) is want
+    if found is not None:
+        assert str(error) in found.detail, "the API server's sentence"
+
+
+def test_a_quota_of_an_unreadable_pod_stands() -> None:
+    broken = pod(containers=(container(requests={"cpu": "many"}),))
+    found = after_error(broken, ForbiddenError(QUOTA.format("400m")))
+    assert found is not None
+
+
+RIGHT = {"cpu": "250m", "memory": "256Mi"}
+WRONG = "its requests would not be those recommended; app would request {}"
+PATCHED = {OBSERVED_CONTAINERS: "app"}
+ANSWERS: dict[str, tuple[Mapping[str, str], Mapping[str, str], str]] = {
+    "as recommended": (RIGHT, PATCHED, ""),
+    "not patched": (
+        {"cpu": "100m"},
+        {},
+        "the VPA webhook would not patch it; app would request cpu 100m",
+    ),
+    "patched, and changed by another webhook": (
+        {"cpu": "100m", "memory": "256Mi"},
+        PATCHED,
+        "its requests would not be those recommended; app would request cpu 100m and memory 256Mi",
+    ),
+    "no requests at all": (
+        {},
+        PATCHED,
+        WRONG.format("nothing"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("requests", "annotations", "want"), ANSWERS.values(), ids=ANSWERS)
+def test_answers(requests: Mapping[str, str], annotations: Mapping[str, str], want: str) -> None:
+    created = pod(containers=(container(requests=requests),), annotations=annotations)
+    bounded = recommendation(lower=RIGHT, upper=RIGHT)
+    found = after_answer(created, vpa(recommendations=(bounded,)), ())
+    assert (found.detail if found else "") == want
+    if found:
+        assert found.reason is Reason.REPLACEMENT_LACKS_RECOMMENDATION
+
+
+def test_nothing_recommended_is_no_refusal() -> None:
+    assert after_answer(pod(), vpa(), ()) is None
+
+
+# The pod that is tried
+
+
+def test_the_pod_is_made_of_the_template() -> None:
+    owner = {
+        "metadata": {"name": "web", "uid": "uid-of-web"},
+        "spec": {
+            "template": {
+                "metadata": {"labels": {"app": "web"}, "annotations": {"team": "shop"}},
+                "spec": {"containers": [{"name": "app", "image": "app:1"}], "nodeSelector": {}},
+            }
+        },
+    }
+    controller = Controller("default", "StatefulSet", "web", "apps/v1")
+    old = pod(labels={"app": "old", "apps.kubernetes.io/pod-index": "0", "by-hand": "yes"})
+    assert pod_of_template(owner, old, controller) == {
+        "metadata": {
+            "generateName": "web-",
+            "namespace": "default",
+            "labels": {"app": "web", "apps.kubernetes.io/pod-index": "0"},
+            "annotations": {"team": "shop"},
+            "ownerReferences": [
+                {
+                    "apiVersion": "apps/v1",
+                    "kind": "StatefulSet",
+                    "name": "web",
+                    "uid": "uid-of-web",
+                    "controller": True,
+                }
+            ],
+        },
+        "spec": owner["spec"]["template"]["spec"],  # type: ignore[index]
+    }
+
+
+KINDS = {
+    ("ReplicaSet", "apps/v1"): True,
+    ("StatefulSet", "apps/v1"): True,
+    ("DaemonSet", "apps/v1"): True,
+    ("Job", "batch/v1"): True,
+    ("ReplicationController", "v1"): True,
+    ("CronJob", "batch/v1"): False,
+    ("CloneSet", "apps.kruise.io/v1"): False,
+    ("Job", "batch.volcano.sh/v1"): False,
+}
+
+
+@pytest.mark.parametrize(("kind", "want"), KINDS.items())
+def test_kinds_with_a_template(kind: tuple[str, str], *, want: bool) -> None:
+    controller = Controller("default", kind[0], "web", kind[1])
+    assert TemplatePods.supports(None, controller) is want  # type: ignore[arg-type]
+
+
+# How often it is asked
+
+
+def right() -> Pod:
+    return pod(containers=(container(requests=RIGHT),), annotations=PATCHED)
+
+
+@dataclass(slots=True)
+class Replacements:
+    """Answers as it is told to, and remembers for which pods it was asked."""
+
+    answer: Callable[[], Pod] = right
+    at: int = 1  # the generation
+    supported: bool = True
+    asked: list[str] = field(default_factory=list)
+
+    def supports(self, controller: Controller) -> bool:
+        return self.supported
+
+    def generation(self, controller: Controller) -> int:
+        return self.at
+
+    async def create(self, pod: Pod, controller: Controller) -> Pod:
+        self.asked.append(pod.metadata.name)
+        return self.answer()
+
+
+def unpatched() -> Pod:
+    return pod()
+
+
+def refused() -> Pod:
+    raise InvalidError("policy says no")
+
+
+def away() -> Pod:
+    raise UnreachableError("away")
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    time: datetime
+
+    def now(self) -> datetime:
+        return self.time
+
+
+async def run(
+    replacements: Replacements | None,
+    hands: Hands,
+    *,
+    attempts: Attempts | None = None,
+    minutes: float = 0,
+    given: ClusterSnapshot | None = None,
+    names: Sequence[str] = NAMES,
+    stop: asyncio.Event | None = None,
+) -> Attempts:
+    current = Pass(
+        given or snapshot(UpdateMode.RECREATE, names=names),
+        attempts or Attempts(),
+        rules=OPEN,
+        present=Present(),
+        hands=hands,
+        metrics=Metrics(CollectorRegistry()),
+        turns=Turns(),
+        clock=At(NOW + timedelta(minutes=minutes)),
+        admission_ready=True,
+        deadline=math.inf,
+        stop=stop or asyncio.Event(),
+        replacements=replacements,
+    )
+    await current.run()
+    return current.attempts
+
+
+async def test_one_dry_run_for_a_workload_in_a_pass() -> None:
+    replacements, hands = Replacements(), Hands()
+    attempts = await run(replacements, hands)
+    assert len(replacements.asked) == 1
+    assert sorted(hands.evicted) == NAMES
+    assert not attempts.dry_runs
+    await run(replacements, hands, names=["next-0", "next-1"])
+    assert len(replacements.asked) == 2, "what was accepted holds for one pass"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (refused, Reason.REPLACEMENT_WOULD_BE_REFUSED),
+        (unpatched, Reason.REPLACEMENT_LACKS_RECOMMENDATION),
+    ],
+)
+async def test_a_refusal_costs_no_pod(answer: Callable[[], Pod], reason: Reason) -> None:
+    replacements, hands = Replacements(answer), Hands()
+    attempts = await run(replacements, hands)
+    assert not hands.evicted
+    assert len(replacements.asked) == 1
+    assert set(hands.refused) == set(NAMES), "an Event for each pod that stays"
+    for name in NAMES:
+        decision = attempts.of(f"uid-{name}").decision
+        assert decision is not None
+        assert decision.reason is reason
+        assert decision.until == NOW + OPEN.interval
+    second = Hands()
+    attempts = await run(replacements, second, attempts=attempts, minutes=0.9)
+    assert len(replacements.asked) == 1, "asked again only after a pause"
+    assert not second.evicted
+    assert not second.refused, "an Event once per change"
+    planned = await rehearse(
+        snapshot(UpdateMode.RECREATE),
+        attempts,
+        rules=OPEN,
+        admission_ready=True,
+        clock=At(NOW),
+    )
+    assert {each.reason for each in planned.values()} == {reason}
+    assert len(replacements.asked) == 1, "a plan asks nobody"
+
+
+async def test_pauses_grow_and_the_end_of_a_refusal_is_seen() -> None:
+    replacements, hands = Replacements(refused), Hands()
+    attempts = await run(replacements, hands)
+    for minutes, times in ((1, 2), (2, 2), (2.9, 2), (3, 3), (6.9, 3), (7, 4)):
+        attempts = await run(replacements, hands, attempts=attempts, minutes=minutes)
+        assert len(replacements.asked) == times, minutes
+    assert not hands.evicted
+    replacements.answer = right
+    attempts = await run(replacements, hands, attempts=attempts, minutes=15)
+    assert sorted(hands.evicted) == NAMES
+    assert not attempts.dry_runs
+
+
+def changed(autoscaler: VerticalPodAutoscaler) -> ClusterSnapshot:
+    given = snapshot(UpdateMode.RECREATE)
+    (scaled,) = given.autoscaled
+    return replace(given, autoscaled=(replace(scaled, vpa=autoscaler),))
+
+
+async def test_another_recommendation_policy_or_template_is_tried_at_once() -> None:
+    replacements, hands = Replacements(refused), Hands()
+    attempts = await run(replacements, hands)
+    same = snapshot(UpdateMode.RECREATE).autoscaled[0].vpa
+    other = RecommendedPodResources(
+        container_recommendations=(recommendation(target={"cpu": "280m"}, lower={"cpu": "200m"}),)
+    )
+    attempts = await run(
+        replacements,
+        hands,
+        attempts=attempts,
+        given=changed(structs.replace(same, status=VpaStatus(recommendation=other))),
+    )
+    assert len(replacements.asked) == 2
+    bounded = vpa(policies=(ContainerPolicy(container_name="app", max_allowed={"cpu": "1"}),)).spec
+    policy = structs.replace(same.spec, resource_policy=bounded.resource_policy)
+    attempts = await run(
+        replacements, hands, attempts=attempts, given=changed(structs.replace(same, spec=policy))
+    )
+    assert len(replacements.asked) == 3
+    replacements.at = 2
+    await run(
+        replacements, hands, attempts=attempts, given=changed(structs.replace(same, spec=policy))
+    )
+    assert len(replacements.asked) == 4
+    assert not hands.evicted
+
+
+async def test_a_call_without_an_answer_holds_for_one_pass() -> None:
+    replacements, hands = Replacements(away), Hands()
+    attempts = await run(replacements, hands)
+    assert not hands.evicted
+    assert not hands.refused
+    assert len(replacements.asked) == 1
+    decision = attempts.of("uid-web-0").decision
+    assert decision is not None
+    assert (decision.reason, decision.until) == (Reason.EVICTION_FAILED, None)
+    replacements.answer = right
+    await run(replacements, hands, attempts=attempts)
+    assert sorted(hands.evicted) == NAMES
+
+
+async def test_nothing_is_sent_if_the_pass_ends_while_the_api_server_is_asked() -> None:
+    stop, hands = asyncio.Event(), Hands()
+
+    def late() -> Pod:
+        stop.set()
+        return right()
+
+    attempts = await run(Replacements(late), hands, stop=stop)
+    assert not hands.evicted
+    decision = attempts.of("uid-web-0").decision
+    assert decision is not None
+    assert decision.reason is Reason.NO_TURN
+
+
+async def test_controllers_without_a_template_are_not_asked_about() -> None:
+    replacements, hands = Replacements(refused, supported=False), Hands()
+    await run(replacements, hands)
+    assert not replacements.asked
+    assert sorted(hands.evicted) == NAMES
+
+
+async def test_without_the_flag_nothing_is_asked() -> None:
+    hands = Hands()
+    await run(None, hands)
+    assert sorted(hands.evicted) == NAMES
+
+
+async def test_refusals_of_controllers_that_are_gone_are_forgotten() -> None:
+    attempts = await run(Replacements(refused), Hands())
+    assert set(attempts.dry_runs) == {WEB}
+    empty = ClusterSnapshot(autoscaled=(), living=frozenset())
+    assert not (await run(Replacements(), Hands(), attempts=attempts, given=empty)).dry_runs
+
+
+def test_a_pause_is_thirty_two_intervals_at_most() -> None:
+    decision = after_error(pod(), InvalidError("no"))
+    assert decision is not None
+    minute, found = timedelta(minutes=1), None
+    pauses = []
+    for _ in range(8):
+        found = refusal_after(decision, vpa(), before=found, generation=1, interval=minute, now=NOW)
+        pauses.append((found.until - NOW) / minute)
+    assert pauses == [1, 2, 4, 8, 16, 32, 32, 32]

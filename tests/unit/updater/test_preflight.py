@@ -1,0 +1,286 @@
+"""What the preflight leads to, in passes over one VPA; the table is ``preflight.md``."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from builders import container, recommendation, vpa
+from common.annotations import startup_boost_key
+from common.api.autoscaling import UpdateMode
+from common.api.core import (
+    Container,
+    LimitRangeItem,
+    LimitRangeSpec,
+    PodSpec,
+    PodStatus,
+    ResourceQuota,
+    ResourceQuotaSpec,
+    ResourceQuotaStatus,
+    ResourceRequirements,
+)
+from common.api.meta import ObjectMeta
+from common.features import FeatureGates
+from updater.attempts import Attempts
+from updater.decision import Action, Decision, Reason, leave, wait
+from updater.disruption import DisruptionPolicy
+from updater.dry_run_answer import DryRunRefusal
+from updater.live_pod import LivePod, LivePodMeta
+from updater.plan import IdleHands, rehearse
+from updater.snapshot import AutoscaledPods, ClusterSnapshot
+from updater.work import Rules
+from updater_harness import NOW, WEB, Hands, StoppedClock, run
+
+Amounts = Mapping[str, str]
+TARGET = {"cpu": "200m", "memory": "200Mi"}
+RULES = Rules(
+    disruption=DisruptionPolicy(tolerance_fraction=0.5),
+    features=FeatureGates(in_place=True),
+    checks_outcomes=False,
+)
+
+
+def app(requests: Amounts | None = None, limits: Amounts | None = None) -> Container:
+    return container(requests=requests, limits=limits)
+
+
+def limit_range(kind: str = "Container", **parts: Amounts) -> LimitRangeSpec:
+    return LimitRangeSpec(limits=(LimitRangeItem(type=kind, **parts),))
+
+
+def quota(
+    hard: Amounts, used: Amounts, *, scopes: Sequence[str] | None = None
+) -> tuple[ResourceQuota, ...]:
+    return (
+        ResourceQuota(
+            metadata=ObjectMeta(name="team", namespace="default"),
+            spec=ResourceQuotaSpec(scopes=None if scopes is None else tuple(scopes)),
+            status=ResourceQuotaStatus(hard=hard, used=used),
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """A pod whose container ``app`` has 100m and 100Mi, and is recommended twice as much."""
+
+    has: Container = field(default_factory=lambda: app({"cpu": "100m", "memory": "100Mi"}))
+    beside: tuple[Container, ...] = ()
+    stanza: ResourceRequirements | None = None
+    limit_ranges: tuple[LimitRangeSpec, ...] = ()
+    quotas: Mapping[str, tuple[ResourceQuota, ...]] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    qos_class: str = "Burstable"
+    refused: bool = False  # in a dry run of the last pass
+
+
+USED = {"requests.cpu": "500m"}  # two that are right, and the one with 100m
+SHORT = quota({"requests.cpu": "599m"}, USED)
+WORLDS = {
+    "breaks nothing": World(),
+    "LimitRange: no limit where there has to be one": World(
+        limit_ranges=(limit_range(max={"memory": "1Gi"}),)
+    ),
+    "LimitRange: a default limit below a request": World(
+        limit_ranges=(limit_range(default={"memory": "150Mi"}),),
+        has=app({"cpu": "100m", "memory": "100Mi"}, {"cpu": "150m"}),
+        beside=(container("log", requests={"cpu": "1m", "memory": "151Mi"}),),
+    ),
+    "LimitRange: the minimum of a Pod": World(
+        limit_ranges=(limit_range("Pod", min={"ephemeral-storage": "1Gi"}),)
+    ),
+    "pod-level request: the containers need more": World(
+        stanza=ResourceRequirements(requests={"cpu": "199m"})
+    ),
+    "pod-level request: the containers need as much": World(
+        stanza=ResourceRequirements(requests={"cpu": "200m"})
+    ),
+    "pod-level limit: a container has more": World(
+        has=app({"cpu": "100m", "memory": "100Mi"}, {"cpu": "100m"}),
+        stanza=ResourceRequirements(requests={"cpu": "1"}, limits={"cpu": "1", "memory": "1Gi"}),
+        beside=(container("log", requests={"cpu": "1m"}, limits={"cpu": "1001m"}),),
+    ),
+    "quota: one millicore short": World(quotas={"default": SHORT}),
+    "quota: fits exactly": World(quotas={"default": quota({"requests.cpu": "600m"}, USED)}),
+    "quota: of a scope that can't be judged": World(
+        quotas={"default": quota({"requests.cpu": "599m"}, USED, scopes=["NotTerminating"])}
+    ),
+    "quota: counts what no container states": World(
+        quotas={"default": quota({"limits.cpu": "9"}, {"limits.cpu": "0"})}
+    ),
+    "quota: of another namespace": World(quotas={"elsewhere": SHORT}),
+    "QoS class: another one": World(has=app(), qos_class="BestEffort"),
+    "QoS class: another one, and the quota is short": World(
+        has=app(),
+        qos_class="BestEffort",
+        quotas={"default": quota({"requests.cpu": "599m"}, {"requests.cpu": "400m"})},
+    ),
+    "a resize that a LimitRange refuses, a replacement passes": World(
+        beside=(container("log", requests={"cpu": "2"}, limits={"cpu": "2"}),),
+        has=app({"cpu": "100m", "memory": "100Mi"}, {"cpu": "100m"}),
+        annotations={
+            startup_boost_key("log"): '{"requests":{"cpu":"100m"},"limits":{"cpu":"100m"}}'
+        },
+        limit_ranges=(limit_range(max={"cpu": "1"}),),
+    ),
+    "dry run: a policy refuses": World(refused=True),
+}
+MODES = {
+    "Recreate": UpdateMode.RECREATE,
+    "InPlaceOrRecreate": UpdateMode.IN_PLACE_OR_RECREATE,
+    "InPlace": UpdateMode.IN_PLACE,
+}
+
+
+def pod(name: str, world: World) -> LivePod:
+    good = World(has=app(TARGET))
+    mine = world if name == "web-0" else replace(good, stanza=None)
+    return LivePod(
+        metadata=LivePodMeta(
+            name=name,
+            namespace="default",
+            uid=f"uid-{name}",
+            generation=1,
+            annotations=dict(mine.annotations) or None,
+        ),
+        spec=PodSpec(containers=(mine.has, *mine.beside), resources=mine.stanza),
+        status=PodStatus(phase="Running", start_time=NOW, qos_class=mine.qos_class),
+    )
+
+
+def cluster(world: World, mode: UpdateMode, *, names: Sequence[str] = ()) -> ClusterSnapshot:
+    pods = tuple(pod(name, world) for name in names or ("web-0", "web-1", "web-2"))
+    exactly = recommendation(target=TARGET, lower=TARGET, upper=TARGET)
+    scaled = AutoscaledPods(
+        vpa=vpa(mode=mode.value, recommendations=(exactly,)),
+        mode=mode,
+        pods=pods,
+        controllers={each.metadata.uid: WEB for each in pods},
+        replicas={WEB: len(pods)},
+        limit_ranges=world.limit_ranges,
+    )
+    living = frozenset(each.metadata.uid for each in pods)
+    return ClusterSnapshot(autoscaled=(scaled,), living=living, quotas=world.quotas)
+
+
+def before(world: World, given: ClusterSnapshot) -> Attempts:
+    """What an earlier pass left."""
+    if not world.refused:
+        return Attempts()
+    autoscaler = given.autoscaled[0].vpa
+    until = NOW + timedelta(minutes=1)
+    refusal = DryRunRefusal(
+        decision=wait(Reason.REPLACEMENT_WOULD_BE_REFUSED, until=until, detail="too big"),
+        generation=1,
+        recommendation=autoscaler.status.recommendation,
+        policy=autoscaler.spec.resource_policy,
+        tries=1,
+        until=until,
+    )
+    return Attempts(dry_runs={WEB: refusal})
+
+
+def cells() -> Iterator[tuple[str, str, str]]:
+    text = Path(__file__).with_name("preflight.md").read_text(encoding="utf-8")
+    modes = tuple[str, ...]()
+    for line in text.splitlines():
+        if line.startswith("| "):
+            rule, *wants = (cell.strip() for cell in line.strip("|").split("|"))
+            if not modes:
+                modes = tuple(wants)
+                continue
+            yield from ((rule, mode, want) for mode, want in zip(modes, wants, strict=True))
+
+
+CELLS = tuple(cells())
+
+
+@pytest.mark.parametrize(("rule", "mode", "want"), CELLS)
+async def test_preflight(rule: str, mode: str, want: str) -> None:
+    world, hands = WORLDS[rule], Hands()
+    given = cluster(world, MODES[mode])
+    after = await run(given, hands, attempts=before(world, given), rules=RULES)
+    decision = after.of("uid-web-0").decision
+    assert decision is not None
+    assert f"{decision.action.value} {decision.reason.value}" == want
+    assert hands.resized == (["web-0"] if want.startswith("resize") else [])
+    assert hands.evicted == (["web-0"] if want.startswith("evict") else [])
+    if "replacement" in want:
+        assert hands.refused == {"web-0": decision.detail}, "an Event with the numbers"
+        assert decision.detail
+    else:
+        assert not hands.refused
+
+
+@pytest.mark.parametrize(("rule", "mode", "want"), CELLS)
+async def test_the_plan_says_the_same(rule: str, mode: str, want: str) -> None:
+    world = WORLDS[rule]
+    given = cluster(world, MODES[mode])
+    planned = await rehearse(
+        given,
+        before(world, given),
+        rules=RULES,
+        admission_ready=True,
+        clock=StoppedClock(),
+        hands=IdleHands(),
+    )
+    found = planned["uid-web-0"]
+    assert f"{found.action.value} {found.reason.value}" == want
+    assert bool(found.detail) is ("would" in want and not want.startswith("evict"))
+
+
+def test_every_world_is_in_the_table() -> None:
+    assert {rule for rule, _, _ in CELLS} == set(WORLDS)
+
+
+async def test_an_event_is_emitted_once_per_change() -> None:
+    given = cluster(WORLDS["quota: one millicore short"], UpdateMode.RECREATE)
+    first, second = Hands(), Hands()
+    attempts = await run(given, first, rules=RULES)
+    await run(given, second, attempts=attempts, rules=RULES)
+    assert first.refused == {
+        "web-0": "ResourceQuota team allows 599m of requests.cpu, other pods use 400m, and the pod "
+        "would use 200m instead of 100m"
+    }
+    assert not second.refused
+
+
+async def test_actions_of_one_pass_share_what_a_quota_has_left() -> None:
+    """Two pods may be down, but only one may grow."""
+    world = World(quotas={"default": quota({"requests.cpu": "500m"}, {"requests.cpu": "400m"})})
+    pods = tuple(
+        LivePod(metadata=structs.replace(each.metadata), spec=pod("web-0", world).spec)
+        for each in (pod(f"web-{number}", world) for number in range(4))
+    )
+    for mode, sent in ((UpdateMode.RECREATE, "evicted"), (UpdateMode.IN_PLACE, "resized")):
+        given = cluster(world, mode)
+        (scaled,) = given.autoscaled
+        scaled = replace(
+            scaled,
+            pods=tuple(structs.replace(each, status=PodStatus(phase="Running")) for each in pods),
+            controllers={each.metadata.uid: WEB for each in pods},
+            replicas={WEB: 4},
+        )
+        hands = Hands()
+        living = frozenset(each.metadata.uid for each in pods)
+        await run(replace(given, autoscaled=(scaled,), living=living), hands, rules=RULES)
+        assert len(getattr(hands, sent)) == 1
+
+
+async def test_a_quota_that_can_not_be_read_keeps_the_pod() -> None:
+    unreadable = quota({"requests.cpu": "many"}, {"requests.cpu": "1"})
+    for mode in MODES.values():
+        after = await run(
+            cluster(World(quotas={"default": unreadable}), mode), Hands(), rules=RULES
+        )
+        assert after.of("uid-web-0").decision == leave(Reason.UNREADABLE)
+
+
+def test_the_detail_does_not_tell_decisions_apart() -> None:
+    held = wait(Reason.REPLACEMENT_WOULD_BE_REFUSED, detail="one")
+    assert held == Decision(Action.WAIT, Reason.REPLACEMENT_WOULD_BE_REFUSED, None, "another")
+    assert held.is_preflight
+    assert not wait(Reason.QUOTA_EXCEEDED).is_preflight
