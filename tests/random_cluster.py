@@ -1,7 +1,7 @@
 """A cluster of a few VPAs in any state, drawn from a seed: what a pass may find, and remember."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
@@ -29,6 +29,8 @@ from common.api.core import (
     PodCondition,
     PodSpec,
     PodStatus,
+    ResourceQuota,
+    ResourceQuotaStatus,
 )
 from common.api.meta import ObjectMeta
 from common.features import FeatureGates
@@ -64,7 +66,18 @@ class RandomCluster:
 
 def random_cluster(seed: int, *, now: datetime) -> RandomCluster:
     """The same one for the same seed."""
-    return _Draw(Random(seed), now).cluster()
+    drawn = _Draw(Random(seed), now).cluster()
+    return replace(drawn, snapshot=replace(drawn.snapshot, quotas=_quotas(seed)))
+
+
+def _quotas(seed: int) -> dict[str, tuple[ResourceQuota, ...]]:
+    """A full quota in some namespaces; by a stream of its own, so that all else is as it was."""
+    if Random(f"quotas {seed}").random() < 0.9:
+        return {}
+    full = {"requests.cpu": "9", "requests.memory": "9Gi"}
+    meta = ObjectMeta(name="team", namespace="default")
+    status = ResourceQuotaStatus(hard=full, used=full)
+    return {"default": (ResourceQuota(metadata=meta, status=status),)}
 
 
 @dataclass(frozen=True, slots=True)
