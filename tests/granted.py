@@ -9,25 +9,28 @@ import yaml
 
 from common.kube.endpoints import Permission
 
-RBAC = Path(__file__).parents[1] / "deploy" / "rbac"
+DEPLOY = Path(__file__).parents[1] / "deploy"
+RBAC = DEPLOY / "rbac"
+DRY_RUN = DEPLOY / "components" / "dry-run-preflight"
 
 
-def objects(*kinds: str) -> list[dict[str, Any]]:
-    """All objects of these kinds in deploy/rbac."""
+def objects(*kinds: str, folder: Path = RBAC) -> list[dict[str, Any]]:
+    """All objects of these kinds in a folder, deploy/rbac unless another one is named."""
     found = [
         item
-        for path in sorted(RBAC.glob("*.yaml"))
+        for path in sorted(folder.glob("*.yaml"))
         for item in yaml.safe_load_all(path.read_text())
     ]
     return [item for item in found if item["kind"] in kinds]
 
 
-def bound_roles(account: str) -> Iterator[dict[str, Any]]:
-    """The roles that are bound to a service account."""
+def bound_roles(account: str, *, folder: Path = RBAC) -> Iterator[dict[str, Any]]:
+    """The roles of a folder that are bound to a service account."""
     roles = {
-        (item["kind"], item["metadata"]["name"]): item for item in objects("ClusterRole", "Role")
+        (item["kind"], item["metadata"]["name"]): item
+        for item in objects("ClusterRole", "Role", folder=folder)
     }
-    for binding in objects("ClusterRoleBinding", "RoleBinding"):
+    for binding in objects("ClusterRoleBinding", "RoleBinding", folder=folder):
         reference = binding["roleRef"]
         for subject in binding["subjects"]:
             if (subject["kind"], subject["name"]) == ("ServiceAccount", account):

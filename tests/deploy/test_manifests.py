@@ -32,8 +32,17 @@ def definition(plural: str) -> dict[str, Any]:
 
 def test_the_kustomization_names_every_manifest() -> None:
     listed = yaml.safe_load((DEPLOY / "kustomization.yaml").read_text("utf-8"))["resources"]
-    there = {str(path.relative_to(DEPLOY)) for path in DEPLOY.rglob("*.yaml")}
-    assert set(listed) == there - {"kustomization.yaml"}
+    there = {path.relative_to(DEPLOY) for path in DEPLOY.rglob("*.yaml")}
+    own = {str(path) for path in there if path.parts[0] != "components"}
+    assert set(listed) == own - {"kustomization.yaml"}
+
+
+def test_each_component_names_its_manifests() -> None:
+    for page in sorted((DEPLOY / "components").glob("*/kustomization.yaml")):
+        component = yaml.safe_load(page.read_text("utf-8"))
+        there = {path.name for path in page.parent.glob("*.yaml")}
+        assert component["kind"] == "Component"
+        assert set(component["resources"]) == there - {"kustomization.yaml"}
 
 
 def test_definitions_serve_v1_only_and_keep_the_short_names() -> None:

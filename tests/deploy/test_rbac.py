@@ -12,8 +12,10 @@ import admission.access
 import certs.access
 import recommender.access
 import updater.access
+from common.flags import read_flags
 from common.kube.endpoints import LEASES, SECRETS, Access, Permission
-from granted import bound_roles, granted, objects
+from granted import DRY_RUN, bound_roles, granted, objects
+from updater.settings import Settings
 
 
 def declared(access: Iterable[Access]) -> set[Permission]:
@@ -34,6 +36,37 @@ def test_an_account_may_do_what_its_component_calls(
 ) -> None:
     may, does = granted(bound_roles(account)), declared(access)
     assert (sorted(does - may), sorted(may - does)) == ([], []), "(missing, excess)"
+
+
+def test_the_dry_run_component_grants_what_the_flag_takes() -> None:
+    may = granted(bound_roles("vpa-updater", folder=DRY_RUN))
+    assert may == declared(updater.access.REPLACEMENT_DRY_RUN)
+    (binding,) = objects("ClusterRoleBinding", folder=DRY_RUN)
+    assert [subject["name"] for subject in binding["subjects"]] == ["vpa-updater"]
+
+
+def test_pods_may_be_created_by_the_component_and_in_a_dry_run_only() -> None:
+    own = granted(objects("ClusterRole", "Role"))
+    assert not [each for each in own if each[1:3] == ("pods", "create")]
+    (policy,) = objects("ValidatingAdmissionPolicy", folder=DRY_RUN)
+    spec = policy["spec"]
+    assert spec["failurePolicy"] == "Fail"
+    (rule,) = spec["matchConstraints"]["resourceRules"]
+    assert (rule["resources"], rule["operations"]) == (["pods"], ["CREATE"])
+    (condition,) = spec["matchConditions"]
+    assert '"system:serviceaccount:kube-system:vpa-updater"' in condition["expression"]
+    (bound,) = objects("ValidatingAdmissionPolicyBinding", folder=DRY_RUN)
+    assert bound["spec"]["policyName"] == policy["metadata"]["name"]
+    assert bound["spec"]["validationActions"] == ["Deny"]
+
+
+def test_the_dry_run_component_sets_the_flag() -> None:
+    (component,) = objects("Component", folder=DRY_RUN)
+    (patch,) = component["patches"]
+    assert patch["target"]["name"] == "vpa-updater"
+    (operation,) = yaml.safe_load(patch["patch"])
+    settings = read_flags(Settings, [operation["value"]], program="vpa-updater", environ={})
+    assert settings.replacement_dry_run
 
 
 def test_the_operations_page_tells_what_external_metrics_take() -> None:
