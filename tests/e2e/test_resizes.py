@@ -94,13 +94,14 @@ async def test_a_quota_holds_a_resize_back_and_never_costs_a_pod(case: Case) -> 
     before = {pod["metadata"]["uid"] for pod in await case.running("web")}
     await case.autoscale("web", "InPlaceOrRecreate")
 
-    async def refused() -> list[str]:
-        return case.resizes(code=403)
+    async def held() -> list[Object]:
+        return await case.events("EvictionSkipped")
 
-    await world.until(refused, "the quota refuses a resize")
+    await world.until(held, "the updater foresees that the quota would refuse the resize")
     await world.passes(UPDATER, 5)
     assert await case.uids("web") == before
     assert not case.evictions()
+    assert not case.resizes(code=403)
     await case.edit(QUOTAS, "quota", hard={"requests.cpu": "4"})
     pods = await case.fits("web")
     assert {pod["metadata"]["uid"] for pod in pods} == before

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -225,9 +225,10 @@ class Case:
             subresource="status",
         )
 
-    async def limit(self, **hard: str) -> None:
+    async def limit(self, *, scopes: Sequence[str] = (), **hard: str) -> None:
         """A ResourceQuota ``quota`` for the namespace, e.g. ``requests.cpu``, which is in force."""
-        await self.create(QUOTAS, {"metadata": {"name": "quota"}, "spec": {"hard": hard}})
+        spec = {"hard": hard, "scopes": list(scopes)}
+        await self.create(QUOTAS, {"metadata": {"name": "quota"}, "spec": spec})
 
         async def counted() -> Object:
             found = await self.world.client.get(QUOTAS, "quota", namespace=self.namespace)
