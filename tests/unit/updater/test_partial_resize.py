@@ -268,17 +268,6 @@ CASES = [
         rest={"c0": {"cpu": "9"}},
     ),
     Case(
-        id="it would make the pod guaranteed",
-        containers=(
-            C(
-                has=ONE,
-                limits={"cpu": "1", "memory": "2Gi"},
-                wants={"cpu": "9", "memory": "2Gi"},
-                wants_limits={"cpu": "9", "memory": "2Gi"},
-            ),
-        ),
-    ),
-    Case(
         id="a native sidecar runs beside the containers",
         init=(SIDECAR,),
         containers=(wants(ONE, {"cpu": "3001m", "memory": "2Gi"}),),
