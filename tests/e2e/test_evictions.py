@@ -174,7 +174,6 @@ async def test_an_eviction_wave_with_a_rollout_restart_in_between_loses_three_po
         assert "was not created within two minutes" in event["message"]
     pods = await case.fits("web", 8, seconds=100)
     assert all(requests(pod)["cpu"] == "100m" for pod in pods)
-    assert len(case.evictions()) == 3, "the rollout has replaced all others"
 
 
 @pytest.mark.abreast
