@@ -111,7 +111,7 @@ class _Draw:
         )
 
     def nodes(self) -> dict[str, LiveNode]:
-        allocatable = {"cpu": self.random.choice(("95m", "95m", "4")), "memory": "1Gi"}
+        allocatable = {"cpu": self.random.choice(("95m", "95m", "95m", "4")), "memory": "1Gi"}
         status = NodeStatus(allocatable=allocatable)
         return {"node": LiveNode(metadata=ObjectMeta(name="node"), status=status)}
 
@@ -221,7 +221,7 @@ class _Draw:
         return Breaker(
             state=Open(self.ago(1) + timedelta(minutes=30))
             if is_open
-            else Closed(self.random.randint(0, 2)),
+            else Closed(self.random.choice((0, 1, 2, 2))),
             unanswered=tuple(owed),
             seen=seen if owed or is_open else frozenset(),
         )

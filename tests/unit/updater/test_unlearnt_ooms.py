@@ -142,7 +142,7 @@ async def one_pass(
 
 
 LESS = {"cpu": "200m", "memory": "250Mi"}  # than 300Mi; more CPU than 100m
-WAIT, CPU_ALONE, ALL = "wait", "cpu alone", "all"
+WAIT, CPU_ALONE, ALL, REFUSED = "wait", "cpu alone", "all", "refused"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,7 +267,7 @@ CASES = [
         target={"cpu": "200m", "memory": "400Mi"},
         most_memory="280Mi",
         evicts=False,
-        resizes=CPU_ALONE,
+        resizes=REFUSED,
         until=NOW + timedelta(hours=23),
     ),
     Case(
@@ -322,6 +322,12 @@ async def test_a_resize_leaves_the_memory_alone_until_a_kill_is_learnt(
     if case.resizes == WAIT:
         assert (decision.action, decision.reason) == (Action.WAIT, Reason.OOM_NOT_LEARNT_YET)
         assert decision.until == case.until
+    elif case.resizes == REFUSED:  # the limit that stays is above the LimitRange's maximum
+        refused = (Action.LEAVE, Reason.REPLACEMENT_WOULD_BE_REFUSED)
+        waits = (Action.WAIT, Reason.OOM_NOT_LEARNT_YET)
+        wanted = refused if mode is UpdateMode.IN_PLACE else waits
+        assert (decision.action, decision.reason) == wanted
+        assert not operations
     else:
         assert decision.action is Action.RESIZE
         assert changed(operations) == ({"cpu"} if case.resizes == CPU_ALONE else set(case.target))
