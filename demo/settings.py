@@ -99,7 +99,7 @@ RECOMMENDER = (
 UPDATER = (
     "--debug-endpoints",
     "--updater-interval=3s",
-    "--in-recommendation-bounds-eviction-lifetime-threshold=20s",
+    "--in-recommendation-bounds-eviction-lifetime-threshold=1m",
     "--feature-gates=InPlace=true",
 )
 ADMISSION = (
