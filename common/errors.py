@@ -14,7 +14,8 @@ VpaError
     ├── InvalidError          422: the object broke a rule of validation
     ├── TooManyRequestsError  429: a disruption budget refused, or we are throttled
     ├── ServerError           5xx: the API server is in trouble
-    └── UnreachableError      no answer: connection, TLS, timeout; it may have happened
+    ├── UnreachableError      no answer: connection, TLS, timeout; it may have happened
+    └── InvalidRequestError   the URL or a header is malformed: nothing was sent
 
 Whatever else surfaces is a bug: nothing catches it, and the process restarts.
 """
@@ -138,6 +139,10 @@ class ServerError(KubeError):
 
 class UnreachableError(KubeError):
     """There was no answer; the request may or may not have been carried out."""
+
+
+class InvalidRequestError(KubeError):
+    """The URL or a header of the request is malformed; nothing was sent."""
 
 
 _NAMED = (

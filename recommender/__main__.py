@@ -187,6 +187,7 @@ def assemble(settings: Settings, followed: Followed, metrics: Metrics, clock: Cl
             ignored=ignored,
             per_vpa_config=settings.feature_gates.per_vpa_config,
             workers=workers,
+            interval=settings.interval,
             metrics=metrics,
         ),
         ingestion=Ingestion(

@@ -29,6 +29,8 @@ UNDECODABLE = "undecodable"
 """The reason where an object has a shape that we don't know."""
 
 _PAGE = 500  # objects that are asked for at once
+LOOKUP_SECONDS = 5.0
+_LOOKUP_BYTES = 4 * 1024 * 1024
 _RESTARTS = 3  # of a list whose continue token expired
 _WATCH_SECONDS = (300, 600)  # how long the server keeps a watch, drawn at random
 # Whole objects do as well, where a server knows nothing else: decoding takes what it needs.
@@ -107,12 +109,32 @@ class KubeClient:
         name: str,
         *,
         namespace: str = "",
-        subresource: str = "",
         retry: bool = True,
     ) -> T:
-        """One object, or a subresource that has the endpoint's type."""
-        path = endpoint.object(name, namespace, subresource)
+        """One object."""
+        path = endpoint.object(name, namespace)
         return _decode(endpoint, await self.request("GET", path, retry=retry))
+
+    async def look_up(self, path: str, *, retry: bool = True) -> bytes:
+        """GET what somebody's text names, such as a target of an unknown kind.
+
+        An answer has five seconds and 4 MiB. That there is none in time says nothing about the API
+        server: it may be the server of a custom API that hangs.
+        """
+        return await self._transport.request(
+            Call(
+                method="GET",
+                path=path,
+                query={},
+                body=None,
+                content_type="",
+                seconds=LOOKUP_SECONDS,
+                retry=retry,
+                limiter=self.limiter,
+                most_bytes=_LOOKUP_BYTES,
+                tells_reachability=False,
+            )
+        )
 
     async def list(
         self,

@@ -20,6 +20,7 @@ from common.api.workloads import (
     StatefulSet,
     Workload,
 )
+from common.errors import InvalidRequestError
 
 T = TypeVar("T")
 
@@ -71,10 +72,10 @@ class Endpoint(Generic[T]):
 
     def collection(self, namespace: str = "") -> str:
         """Path of all objects, or of those in one namespace."""
-        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        root, resource = version_path(self.group, self.version), _segment(self.resource)
         if namespace and self.namespaced:
-            return f"{root}/namespaces/{_segment(namespace)}/{self.resource}"
-        return f"{root}/{self.resource}"
+            return f"{root}/namespaces/{_segment(namespace)}/{resource}"
+        return f"{root}/{resource}"
 
     def object(self, name: str, namespace: str = "", subresource: str = "") -> str:
         """Path of one object, or of a subresource such as ``scale``."""
@@ -96,9 +97,27 @@ class Endpoint(Generic[T]):
 _PLAIN = re.compile(r"[A-Za-z0-9._~-]*")
 
 
+def group_path(group: str) -> str:
+    """Path of the discovery document that lists a group's versions."""
+    return f"/apis/{_segment(group)}"
+
+
+def version_path(group: str, version: str) -> str:
+    """Path of one version of a group, which lists its resources; the core group has no name."""
+    return f"{group_path(group)}/{_segment(version)}" if group else f"/api/{_segment(version)}"
+
+
 def _segment(name: str) -> str:
-    """A name as a part of a path; hardly any needs quoting, and looking is cheaper."""
-    return name if _PLAIN.fullmatch(name) else quote(name, safe="")
+    """Quote a name for a path. Hardly any needs it, and looking is cheaper.
+
+    Raises:
+        InvalidRequestError: servers take the name for a step to another path.
+    """
+    if _PLAIN.fullmatch(name):
+        if name in (".", ".."):
+            raise InvalidRequestError(f"{name!r} can't be part of a path", reason="InvalidRequest")
+        return name
+    return quote(name, safe="")
 
 
 PODS = Endpoint("", "v1", "pods", "Pod", Pod)

@@ -1,6 +1,7 @@
 """Scale subresources of any kind: found by discovery, remembered with an age."""
 
 import asyncio
+import math
 from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
@@ -10,8 +11,10 @@ from common.api.base import Wire
 from common.api.workloads import Scale
 from common.errors import DecodeError, KubeError, NotFoundError
 from common.kube.client import KubeClient
-from common.kube.endpoints import Endpoint
+from common.kube.endpoints import Endpoint, group_path, version_path
+from common.kube.lookup_budget import LookupBudget
 from common.target.owners import Absent, Answer, Controller, Failed, Found, Unknown
+from common.target.references import reference_problem
 
 W = TypeVar("W", bound=Wire)
 
@@ -25,6 +28,7 @@ _STALE_SECONDS = 600.0  # how old a selector may be where nobody may have to wai
 _REFRESHES = 8  # of them at the same time
 _MOST_SCALES = 20_000  # remembered; owner references name whatever people write into them
 _MOST_KINDS = 1000
+_POSTPONED = "look-ups took too long in this cycle; the next one asks"
 _NO_RESOURCE = "the server could not find the requested resource"
 
 
@@ -100,9 +104,11 @@ class Scales:
     def __init__(self, client: KubeClient, *, ahead: bool = False) -> None:
         self._client = client
         self._ahead = ahead
+        self.budget: LookupBudget | None = None  # of the present cycle; None: there are no cycles
         self._mappings: dict[tuple[str, str], _Mappings] = {}
         self._scales: dict[Controller, _Remembered] = {}
         self._fetching: dict[Controller, asyncio.Task[ScaleAnswer]] = {}
+        self._postponed: dict[Controller, float] = {}  # since when, on the event loop's clock
         self._refreshing = 0  # of those, how many are in the background
         self._pruned = 0.0
 
@@ -128,14 +134,32 @@ class Scales:
         return known.answer
 
     async def fetch(self, controller: Controller) -> ScaleAnswer:
-        """Ask the API server; never raises for what it answers.
+        """Ask the API server, unless the cycle's budget is used up; never raises for its answer.
 
-        Who gives up waiting leaves the question under way: a slow answer still serves the next.
+        A caller that gives up leaves the call under way: a slow answer still serves the next one.
         """
         asking = self._fetching.get(controller)
         if asking is None:
+            if self.budget is not None and not self.budget.allows(controller.namespace):
+                self._postpone(controller)
+                return Unavailable(_POSTPONED)
+            self._postponed.pop(controller, None)
             asking = self._start(controller)
         return await asyncio.shield(asking)
+
+    @property
+    def postpones(self) -> bool:
+        """Whether any look-up waits for a later cycle."""
+        return bool(self._postponed)
+
+    def postponed_since(self, controller: Controller) -> float:
+        """Return since when a look-up waits for a later cycle; infinity if it doesn't."""
+        return self._postponed.get(controller, math.inf)
+
+    def _postpone(self, controller: Controller) -> None:
+        self._postponed.setdefault(controller, _now())
+        if len(self._postponed) > _MOST_SCALES:
+            self._postponed.pop(next(iter(self._postponed)))
 
     def _refresh(self, controller: Controller, known: _Remembered, now: float) -> None:
         """Fetch in the background, unless that was tried just now, or enough others are fetched.
@@ -157,7 +181,10 @@ class Scales:
         return asking
 
     async def _ask_and_remember(self, controller: Controller, *, keep: bool) -> ScaleAnswer:
+        started = _now()
         answer = await self._ask(controller, retry=not keep)  # where nobody waits, later will do
+        if self.budget is not None:
+            self.budget.charge(controller.namespace, _now() - started)
         self._remember(controller, answer, keep=keep)
         return answer
 
@@ -179,20 +206,21 @@ class Scales:
             self._scales.pop(next(iter(self._scales)))  # the one that was written first
 
     async def _ask(self, controller: Controller, *, retry: bool) -> ScaleAnswer:
-        """GET the scale of the first mapping that has one."""
+        """GET the scale of the first mapping that has one.
+
+        A reference that no object can answer to never becomes a request.
+        """
+        problem = reference_problem(controller.api_version, controller.name)
+        if problem:
+            return Failed(problem)
         mappings = await self._mapped(controller, retry=retry)
         if mappings.problem is not None:
             return mappings.problem
         answer: ScaleAnswer = NoScale(_NO_RESOURCE)
         for endpoint in mappings.endpoints:
             try:
-                scale = await self._client.get(
-                    endpoint,
-                    controller.name,
-                    namespace=controller.namespace,
-                    subresource="scale",
-                    retry=retry,
-                )
+                path = endpoint.object(controller.name, controller.namespace, "scale")
+                scale = _decoded(await self._client.look_up(path, retry=retry), Scale)
             except (KubeError, DecodeError) as error:
                 answer = _failed(error)
             else:
@@ -237,16 +265,15 @@ class Scales:
         if not group:
             return ("v1",)
         try:
-            body = await self._client.request("GET", f"/apis/{group}", retry=retry)
+            body = await self._client.look_up(group_path(group), retry=retry)
         except NotFoundError:
             return ()
         served = [v.version for v in _decoded(body, _Group).versions or ()]
         return tuple(sorted(served, key=lambda each: each != version))
 
     async def _resources(self, group: str, version: str, *, retry: bool) -> tuple[_Resource, ...]:
-        path = f"/apis/{group}/{version}" if group else f"/api/{version}"
         try:
-            body = await self._client.request("GET", path, retry=retry)
+            body = await self._client.look_up(version_path(group, version), retry=retry)
         except NotFoundError:
             return ()
         return _decoded(body, _Resources).resources or ()
@@ -261,7 +288,7 @@ def _decoded(body: bytes, type: type[W]) -> W:
     try:
         return msgspec.json.decode(body, type=type)
     except msgspec.DecodeError as error:
-        raise DecodeError(f"discovery answered in an unknown shape: {error}") from error
+        raise DecodeError(f"answer in an unknown shape: {error}") from error
 
 
 def _now() -> float:

@@ -6,7 +6,8 @@ pkg/target/controller_fetcher.
 """
 
 import functools
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self, assert_never
 
@@ -26,6 +27,7 @@ from common.kube import endpoints
 from common.kube.cache import Cache
 from common.kube.client import KubeClient
 from common.kube.endpoints import Access
+from common.kube.lookup_budget import LookupBudget
 from common.kube.scales import Scales, Unavailable
 from common.labels import (
     LabelSelectorError,
@@ -44,6 +46,7 @@ from common.target.owners import (
     OwnerError,
     OwnerProblem,
     Topmost,
+    Unknown,
     topmost,
 )
 
@@ -191,6 +194,21 @@ class Targets:
         self._selectors[target] = (found, selector)
         return selector
 
+    def begin_cycle(self, interval: float) -> None:
+        """Bound what the look-ups of the cycle that begins now may take; in seconds."""
+        self._scales.budget = LookupBudget.of_cycle(interval)
+
+    def in_turn(self, vpas: Sequence[VerticalPodAutoscaler]) -> Sequence[VerticalPodAutoscaler]:
+        """Sort VPAs so that those whose look-ups were postponed longest ago are resolved first."""
+        return sorted(vpas, key=self._postponed_since) if self._scales.postpones else vpas
+
+    def _postponed_since(self, vpa: VerticalPodAutoscaler) -> float:
+        ref = vpa.spec.target_ref
+        if ref is None:
+            return math.inf
+        target = Controller(vpa.metadata.namespace, ref.kind, ref.name, ref.api_version)
+        return self._scales.postponed_since(target)
+
     async def topmost(self, controller: Controller) -> Controller | None:
         """The topmost well-known or scalable controller, ``controller`` included, or None.
 
@@ -198,10 +216,11 @@ class Targets:
             TargetError: an owner doesn't exist, can't be asked for, or owns itself.
         """
         last: Answer = Absent()
+        postponed: dict[Controller, Answer] = {}
 
         def lookup(asked: Controller) -> Answer:
             nonlocal last
-            last = self._lookup(asked)
+            last = postponed.get(asked) or self._lookup(asked)
             return last
 
         while True:
@@ -210,7 +229,9 @@ class Targets:
                 case Topmost(controller=found):
                     return found
                 case NeedsLookup(controller=asked):
-                    await self._scales.fetch(asked)
+                    answer = await self._scales.fetch(asked)
+                    if isinstance(self._lookup(asked), Unknown):
+                        postponed[asked] = answer
                 case OwnerError(text=text, problem=problem):
                     transient = isinstance(last, Unavailable)
                     raise TargetError(text, transient=transient, problem=problem)

@@ -3,7 +3,9 @@
 import asyncio
 import functools
 import random
+import re
 import socket
+import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlencode
@@ -11,7 +13,7 @@ from urllib.parse import urlencode
 import aiohttp
 from yarl import URL
 
-from common.errors import KubeError, UnreachableError
+from common.errors import InvalidRequestError, KubeError, ServerError, UnreachableError
 from common.kube.answers import answer_error
 from common.kube.connection import Connection
 from common.kube.connectivity import Connectivity
@@ -28,6 +30,8 @@ _TRIES = 4  # of a read
 _FIRST_PAUSE = 0.1  # seconds before the second try; each further one is three times as long
 _LONGEST_PAUSE = 10.0  # seconds; where a server asks for more, the caller gets the error
 _RETRIED = frozenset({429, 500, 502, 503, 504})
+_SENDABLE = re.compile(r"/[!$-;=?-Z_a-z~]*")  # what a path, and a query within it, may have
+_UNBOUNDED = sys.maxsize
 _UNLIMITED = RateLimiter(0, 0)  # watches: there are few, and everything waits for them
 _FAILURES = (aiohttp.ClientError, OSError, TimeoutError)
 
@@ -45,6 +49,8 @@ class Call:
     retry: bool
     limiter: RateLimiter  # whose turn each try takes
     accept: str = ""  # media types of the answer; empty: JSON
+    most_bytes: int = _UNBOUNDED  # of the answer's body
+    tells_reachability: bool = True  # a time-out means that the API server is away
 
 
 class Transport:
@@ -118,7 +124,7 @@ class Transport:
                 return await self._call(call)
             except KubeError as error:
                 hint = error.retry_after or 0.0
-                if not tries or not _passes(error) or hint > _LONGEST_PAUSE:
+                if not tries or not _passes(error, call) or hint > _LONGEST_PAUSE:
                     raise
             await asyncio.sleep(max(hint, pause * self._rng.uniform(0.5, 1.5)))
             pause *= 3
@@ -174,6 +180,8 @@ class Transport:
             identification = await self._connection.headers()
             try:
                 status, headers, content = await self._answer(call, identification)
+            except ValueError as error:  # aiohttp's InvalidURL is one, too
+                raise _invalid(call, error) from error
             except _FAILURES as error:
                 raise self._unreachable(call, error) from error
             self.connectivity.answered()
@@ -189,7 +197,7 @@ class Transport:
         """Status, headers and body. Reads may be long, and are better compressed."""
         if call.method == "GET" or call.accept or self._short is None:
             async with await self._send(call, identification, _within(call.seconds)) as answer:
-                return answer.status, answer.headers, await answer.read()
+                return answer.status, answer.headers, await _body(answer, most=call.most_bytes)
         async with asyncio.timeout(call.seconds):
             found = await self._short.send(
                 call.method,
@@ -213,6 +221,8 @@ class Transport:
                         return answer
                     async with answer:
                         content = await answer.read()
+            except ValueError as error:
+                raise _invalid(call, error) from error
             except _FAILURES as error:
                 raise self._unreachable(call, error) from error
             self.connectivity.answered()
@@ -240,11 +250,42 @@ class Transport:
         error = UnreachableError(
             f"{call.method} {call.path}: no answer: {_told(cause)}", reason="Unreachable"
         )
-        self.connectivity.lost(error)
+        if call.tells_reachability or not isinstance(cause, TimeoutError):
+            self.connectivity.lost(error)
         return error
 
 
+async def _body(answer: aiohttp.ClientResponse, *, most: int) -> bytes:
+    """Read the whole body.
+
+    Raises:
+        ServerError: it is larger than ``most`` bytes; the rest stays unread.
+    """
+    if most == _UNBOUNDED:
+        return await answer.read()
+    body = bytearray()
+    async for chunk in answer.content.iter_any():
+        body += chunk
+        if len(body) > most:
+            answer.close()
+            raise ServerError(f"the answer has more than {most} bytes", reason="AnswerTooLarge")
+    return bytes(body)
+
+
+def _invalid(call: Call, cause: Exception) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"{call.method} {call.path!r} can't be sent: {_told(cause)}", reason="InvalidRequest"
+    )
+
+
 def _target(call: Call) -> str:
+    """Return path and query as they are sent.
+
+    Raises:
+        ValueError: the path has characters that have to be quoted.
+    """
+    if not _SENDABLE.fullmatch(call.path):
+        raise ValueError("the path has characters that are no part of a URL")
     return f"{call.path}?{urlencode(call.query)}" if call.query else call.path
 
 
@@ -262,8 +303,11 @@ def _within(seconds: float) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_SECONDS)
 
 
-def _passes(error: KubeError) -> bool:
+def _passes(error: KubeError, call: Call) -> bool:
     """Whether the trouble may be over in a moment."""
+    hung = isinstance(error.__cause__, TimeoutError) and not call.tells_reachability
+    if hung or error.reason == "AnswerTooLarge":
+        return False
     return isinstance(error, UnreachableError) or error.status in _RETRIED
 
 

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from msgspec import structs
 
@@ -128,10 +129,12 @@ class VpaLoader:
         ignored: Collection[str],
         per_vpa_config: bool,
         workers: int,
+        interval: timedelta,
         metrics: Metrics,
     ) -> None:
         self._usage = usage
         self._targets = targets
+        self._interval = interval
         self._recommender = recommender
         self._ignored = ignored
         self._per_vpa_config = per_vpa_config
@@ -143,9 +146,11 @@ class VpaLoader:
     async def load(self, vpas: Iterable[VerticalPodAutoscaler]) -> dict[VpaKey, LoadedVpa]:
         """Resolve every VPA's target, and take the VPAs over; others leave the model.
 
-        Sorted by key, so that every cycle goes through them in the same order.
+        The result is sorted by key, so that every cycle goes through them in the same order.
+        Targets whose look-ups the last cycles had no time for are resolved first.
         """
         known = tuple(vpas)
+        self._targets.begin_cycle(self._interval.total_seconds())
         ours = sorted(
             (
                 vpa
@@ -166,7 +171,8 @@ class VpaLoader:
             by = controlled.get(key, "")
             found[key] = LoadedVpa(vpa=vpa, resolution=resolution, controlled_by=by)
 
-        await spread(enumerate(ours), load_one, workers=self._workers)
+        in_turn = self._targets.in_turn(ours)
+        await spread(enumerate(in_turn), load_one, workers=self._workers)
         for key in [key for key in self._usage.autoscalers if key not in found]:
             self._usage.remove_autoscaler(key)
             self._told.pop(key, None)

@@ -12,6 +12,7 @@ from common.errors import (
     DecodeError,
     ForbiddenError,
     GoneError,
+    InvalidRequestError,
     KubeError,
     NotFoundError,
     ServerError,
@@ -40,6 +41,18 @@ class Token:
 
     async def renew(self) -> None:
         self.renewed += 1
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize(
+    "path", ["/apis/x\u0001", "/apis/x\r\nHost: y", "/apis/x\u0000"], ids=ascii
+)
+async def test_what_cannot_be_sent_is_an_error_with_a_name(method: str, path: str) -> None:
+    async with FakeApi() as api, api.client() as client:
+        with pytest.raises(InvalidRequestError, match="can't be sent"):
+            await client.request(method, path)
+        assert client.reachable
+    assert api.requests == []
 
 
 async def test_get_decodes_the_object_and_says_who_we_are() -> None:

@@ -109,7 +109,7 @@ def among_robots(test: Callable[[Robots], Awaitable[None]], *, ahead: bool = Tru
     in_cluster(prepared, scenario="nodes: []")
 
 
-SLOW = Effect(delay=5.0)
+SLOW = Effect(delay=4.0)
 TROUBLE = Effect(refuse=Refusal.UNAVAILABLE)
 
 

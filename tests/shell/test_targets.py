@@ -74,9 +74,9 @@ async def resolving(
             yield Targets(client, caches)
 
 
-def rocket() -> VerticalPodAutoscaler:
-    """A VPA on the custom resource ``r``."""
-    target = TargetReference(api_version="example.test/v1", kind="Rocket", name="r")
+def rocket(name: str = "r", api_version: str = "example.test/v1") -> VerticalPodAutoscaler:
+    """A VPA on a custom resource."""
+    target = TargetReference(api_version=api_version, kind="Rocket", name=name)
     return VerticalPodAutoscaler(
         metadata=ObjectMeta(name="r", namespace="default"), spec=VpaSpec(target_ref=target)
     )
@@ -341,3 +341,48 @@ async def test_a_controller_of_a_custom_kind_is_in_no_cache() -> None:
             assert caches.find(Controller("default", "Rocket", "r", "example.test/v1")) is None
             for task in tasks:
                 task.cancel()
+
+
+# References that people wrote
+
+
+HOSTILE = {
+    "control character": "x\u0001/v1",
+    "query": "apps/v1/replicasets?x=N/y",
+    "watch": "apps/v1/daemonsets?watch=1&x=N/y",
+    "steps": "../../api/v1/secrets?/v1",
+    "escaped": "apps%2fv1/v1",
+}
+
+
+@pytest.mark.parametrize("api_version", HOSTILE.values(), ids=HOSTILE.keys())
+async def test_a_reference_that_names_no_api_never_becomes_a_request(api_version: str) -> None:
+    async with FakeApi() as api, resolving(api) as t:
+        with pytest.raises(TargetError, match=r"apiVersion .* no DNS") as failed:
+            await t.selector(rocket(api_version=api_version))
+        owner = Controller("default", "Rocket", "r", api_version)
+        with pytest.raises(TargetError, match=r"apiVersion .* no DNS"):
+            await t.topmost(owner)
+        assert {request.path for request in api.requests} <= set(LISTS.values())
+    assert not failed.value.transient
+
+
+async def test_names_are_quoted_and_steps_refused() -> None:
+    async with FakeApi() as api, resolving(api) as t:
+        discover(api)
+        api.on("GET /apis/example.test/v1/namespaces/default/rockets/a b?c/scale", scale("r"))
+        assert str(await t.selector(rocket("a b?c"))) == "app=r"
+        with pytest.raises(TargetError, match=r"name '\.\.'"):
+            await t.selector(rocket(".."))
+
+
+# What look-ups may take
+
+
+async def test_an_answer_beyond_four_mebibytes_is_not_read() -> None:
+    async with FakeApi() as api, resolving(api) as t:
+        api.on(f"GET {GROUP}", Reply(body={"versions": [], "filler": "x" * (4 << 20)}))
+        with pytest.raises(TargetError, match="more than 4194304 bytes") as failed:
+            await t.selector(rocket())
+        assert api.routes.count(f"GET {GROUP}") == 1  # it would be as long the next time
+    assert failed.value.transient

@@ -263,6 +263,8 @@ SHOWN_IN = {
         "tests/shell/test_recommender_targets.py",
         "test_x115_a_vpa_names_the_older_one_of_its_target_until_that_is_gone",
     ),
+    "X116": ("tests/shell/test_targets.py", "names_no_api_never_becomes_a_request"),
+    "X117": ("tests/shell/test_lookup_budget.py", "api_hangs_delays_nobody_else_for_long"),
     "X38": (CYCLE, "test_thirty_two_calls_wait_for_the_api_server_at_a_time"),
 }
 

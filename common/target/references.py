@@ -1,0 +1,54 @@
+"""Whether a reference to another object can be followed at all.
+
+People write these texts, in a VPA's ``targetRef`` and in the owner references of any object, and
+they end in the URLs that our tokens call. So nothing that an API server would not accept as the
+identity of an object becomes a request.
+"""
+
+import re
+
+_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+_LONGEST_NAME = 253
+_SHOWN = 100  # characters of what somebody wrote
+
+
+def api_version_problem(api_version: str) -> str:
+    """Return why the text is no ``version`` or ``group/version``; empty if it is one.
+
+    A group is a DNS-1123 subdomain, a version a DNS label. An empty text is accepted: the kinds of
+    Kubernetes itself are known without it.
+
+    Source: k8s.io/apimachinery ``ParseGroupVersion``; docs/deviations.md X116.
+    """
+    if not api_version:
+        return ""
+    group, slash, version = api_version.rpartition("/")
+    if slash and not _is_subdomain(group):
+        return f"apiVersion {_shown(api_version)}: the group is no DNS-1123 subdomain"
+    if not _LABEL.fullmatch(version):
+        return f"apiVersion {_shown(api_version)}: the version is no DNS label"
+    return ""
+
+
+def reference_problem(api_version: str, name: str) -> str:
+    """Return why an object with this name can't exist; empty if it can.
+
+    Source: k8s.io/apimachinery ``IsValidPathSegmentName`` for the name.
+    """
+    problem = api_version_problem(api_version)
+    if problem:
+        return problem
+    if not name or len(name) > _LONGEST_NAME or name in (".", "..") or not name.isprintable():
+        return f"name {_shown(name)}: no object can have it"
+    if "/" in name or "%" in name:
+        return f"name {_shown(name)}: no object's name has '/' or '%'"
+    return ""
+
+
+def _is_subdomain(text: str) -> bool:
+    return len(text) <= _LONGEST_NAME and all(map(_LABEL.fullmatch, text.split(".")))
+
+
+def _shown(text: str) -> str:
+    """Quote, escape and shorten what somebody wrote."""
+    return ascii(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")

@@ -1,0 +1,70 @@
+"""Which references may become a request."""
+
+import pytest
+
+from common.target.references import api_version_problem, reference_problem
+
+ACCEPTED = {
+    "core": "v1",
+    "well-known": "apps/v1",
+    "custom": "example.com/v1alpha1",
+    "group without a dot": "batch/v1beta1",
+    "longest label": f"{'a' * 63}.example.com/v1",
+    "longest group": f"{'.'.join(['a' * 62] * 4)}.a/v1",
+    "digits first": "1password.com/v1",
+    "left out": "",
+}
+REFUSED = {
+    "control character": "x\u0001/v1",
+    "query": "apps/v1/replicasets?x=N/y",
+    "watch of everything": "apps/v1/daemonsets?watch=1&x=N/y",
+    "fragment": "apps#/v1",
+    "two slashes": "apps//v1",
+    "no group": "/v1",
+    "no version": "apps/",
+    "only a slash": "/",
+    "dots": "../v1",
+    "dots as version": "apps/..",
+    "escaped slash": "apps%2fv1/y",
+    "space": "apps /v1",
+    "line break at the end": "apps/v1\n",
+    "unicode": "äpps/v1",
+    "digit of another script": "apps/v\u0661",
+    "upper case": "Apps/v1",
+    "label too long": f"{'a' * 64}/v1",
+    "group too long": f"{'.'.join(['a' * 62] * 4)}.aa.a/v1",
+    "empty label": "a..b/v1",
+    "dash at the end": "apps-/v1",
+    "dot in the version": "apps/v1.2",
+    "NUL": "apps\u0000/v1",
+}
+NAMES_REFUSED = ["", ".", "..", "a/b", "a%2fb", "a\u0000", "a\nb", "a" * 254, "\u202e"]
+
+
+@pytest.mark.parametrize("api_version", ACCEPTED.values(), ids=ACCEPTED.keys())
+def test_versions_that_name_an_api(api_version: str) -> None:
+    assert api_version_problem(api_version) == ""
+    assert reference_problem(api_version, "web") == ""
+
+
+@pytest.mark.parametrize("api_version", REFUSED.values(), ids=REFUSED.keys())
+def test_versions_that_name_none(api_version: str) -> None:
+    problem = api_version_problem(api_version)
+    assert problem.startswith("apiVersion ")
+    assert problem.isascii()
+    assert problem.isprintable()
+    assert reference_problem(api_version, "web") == problem
+
+
+def test_what_somebody_wrote_is_shortened() -> None:
+    assert len(api_version_problem("?" * 5000)) < 300
+
+
+@pytest.mark.parametrize("name", ["web", "a" * 253, "system:node", "Web_1", "a b"])
+def test_names_that_objects_may_have(name: str) -> None:
+    assert reference_problem("v1", name) == ""
+
+
+@pytest.mark.parametrize("name", NAMES_REFUSED, ids=ascii)
+def test_names_that_no_object_has(name: str) -> None:
+    assert reference_problem("v1", name).startswith("name ")
