@@ -110,6 +110,9 @@ LABELS: Mapping[tuple[str, str], str] = {
             *("MaintainCheckpoints", "GarbageCollect", "total"),
         )
     ),
+    ("recommender", "stage"): _values(
+        ("watch", "pod", "resolve", "vpa", "checkpoint", "oom", "recommend", "write")
+    ),
     ("recommender", "is_error"): _BOOLEAN,
     ("recommender", "client_name"): "`default-metrics-client`",
     ("recommender", "resource"): _values(("cpu", "memory")),

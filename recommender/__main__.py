@@ -92,7 +92,9 @@ async def recommend(settings: Settings, clock: Clock) -> None:
         burst=settings.kube_api_burst,
         troubled=metrics.read_failed,
     ) as client:
-        followed = Followed(client, namespace=settings.vpa_object_namespace)
+        followed = Followed(
+            client, namespace=settings.vpa_object_namespace, errors=metrics.object_errors
+        )
         recommender = assemble(settings, followed, metrics, clock)
         campaign = leader_election(settings, settings.leader_elect_resource_name, client, clock)
 

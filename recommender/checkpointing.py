@@ -12,6 +12,7 @@ import numpy as np
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.errors import DecodeError, KubeError, UnreachableError
 from common.kube.cache import Cache
+from common.kube.endpoints import CHECKPOINTS
 from common.labels import NOTHING
 from common.runtime.clock import Clock
 from recommender.checkpoints import LONGEST_LAG, lag, oldest_first
@@ -97,6 +98,7 @@ class Checkpointing:
         self._left: dict[VpaKey, dict[str, bytes]] = {}  # running windows, not yet gone on with
         self._trouble = ""
         self._refusals = Refusals("checkpoint", metrics)
+        self._errors = metrics.object_errors
         self._rival = _Rival()
         self._collected = clock.now()
         self.learnt_until: dict[tuple[VpaKey, str], datetime] = {}
@@ -114,16 +116,20 @@ class Checkpointing:
         now = instant(self._clock.now())
         for part in sliced(found, _SLICE):
             for one in part:
-                take_in(self._usage, one.vpa, one.container, one.history, now)
-                self._expect(one.vpa, one.history)
-                if one.updated is not None:
-                    self.learnt_until[one.vpa, one.container] = one.updated
-                if one.windows != NONE:
-                    self._left.setdefault(one.vpa, {})[one.container] = one.windows
+                with self._errors.around("checkpoint", CHECKPOINTS.kind, *one.vpa):
+                    self._take(one, now)
             await asyncio.sleep(0)
         self._read.update(vpas)
         extra = {"vpas": len(vpas), "checkpoints": len(found)}
         logger.info("history loaded", extra=extra)
+
+    def _take(self, one: Found, now: int) -> None:
+        take_in(self._usage, one.vpa, one.container, one.history, now)
+        self._expect(one.vpa, one.history)
+        if one.updated is not None:
+            self.learnt_until[one.vpa, one.container] = one.updated
+        if one.windows != NONE:
+            self._left.setdefault(one.vpa, {})[one.container] = one.windows
 
     def _expect(self, key: VpaKey, history: History) -> None:
         """What was just loaded is written again after a while, not all of it at once."""
@@ -248,7 +254,11 @@ class Checkpointing:
 
     async def _write(self, item: tuple[_Round, Draft]) -> None:
         """Write one checkpoint; those of its VPA are due again soon if one of them fails."""
-        current, draft = item
+        _, draft = item
+        with self._errors.around("checkpoint", CHECKPOINTS.kind, *draft.vpa):
+            await self._write_one(*item)
+
+    async def _write_one(self, current: _Round, draft: Draft) -> None:
         key, container = draft.vpa, draft.container
         try:
             if not await self._written(draft):

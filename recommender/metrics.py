@@ -9,6 +9,7 @@ from datetime import timedelta
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from common.api.autoscaling import UpdateMode
+from common.runtime.object_errors import ObjectErrors
 from recommender.collectors import PlainCounter
 from recommender.model.oom_outcome import OomOutcome
 from recommender.quality import Quality
@@ -46,6 +47,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.object_errors = ObjectErrors("recommender", self.registry)
         self._vpas = Gauge(
             "vpa_recommender_vpa_objects_count",
             "VPAs of the last cycle.",

@@ -68,12 +68,13 @@ class OomLearning:
         self._metrics.oom_seen(OomOutcome.OVERFLOW, dropped)
         passing: set[PodKey] = set()
         for observation in observations:
-            outcome = self._learn(observation, learnt_until, passing)
-            if outcome is None:
-                feed.put_back(replace(observation, waited=observation.waited + 1))
-                continue
-            self._metrics.oom_seen(outcome)
-            _tell(observation.kill, outcome)
+            with self._metrics.object_errors.around("oom", "Pod", *observation.kill.pod):
+                outcome = self._learn(observation, learnt_until, passing)
+                if outcome is None:
+                    feed.put_back(replace(observation, waited=observation.waited + 1))
+                    continue
+                self._metrics.oom_seen(outcome)
+                _tell(observation.kill, outcome)
         return frozenset(passing)
 
     def _learn(

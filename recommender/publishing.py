@@ -161,7 +161,9 @@ class Publisher:
             estimation = self._routine.estimation
             found = estimates(self._usage, part, estimation, instant(now), known=self._recall)
             for key in part:
-                write = self._consider(key, vpas[key], found, now)
+                write = None
+                with self._metrics.object_errors.around("recommend", VPAS.kind, *key):
+                    write = self._consider(key, vpas[key], found, now)
                 if write is not None:
                     yield write
             await asyncio.sleep(0)
@@ -328,6 +330,10 @@ class Publisher:
     # Write
 
     async def _write(self, write: _Write) -> None:
+        with self._metrics.object_errors.around("write", VPAS.kind, *write.key):
+            await self._write_one(write)
+
+    async def _write_one(self, write: _Write) -> None:
         key = write.key
         try:
             written = await self._client.patch(

@@ -135,8 +135,9 @@ class Life:
     async def _run(self) -> None:
         user = self.town.access.client(AGENT, user=ACCOUNT)
         async with user as client, asyncio.TaskGroup() as group:
-            followed = Followed(client, namespace="")
-            recommender = assemble(self.settings, followed, Metrics(), self.town.clock)
+            metrics = Metrics()
+            followed = Followed(client, namespace="", errors=metrics.object_errors)
+            recommender = assemble(self.settings, followed, metrics, self.town.clock)
             for task in (*followed.background, *recommender.background):
                 group.create_task(_coroutine(task))
             await followed.wait_synced()

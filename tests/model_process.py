@@ -69,7 +69,7 @@ class Process:
 
     def __post_init__(self) -> None:
         client = KubeClient(Connection("http://127.0.0.1:1"), user_agent="test", qps=0, burst=1)
-        self.followed = Followed(client, namespace="")
+        self.followed = Followed(client, namespace="", errors=self.metrics.object_errors)
         half_lives = HalfLives(cpu=self.half_life, memory=self.half_life)
         self.usage = Usage(defaults=self.defaults, half_lives=half_lives)
         self._source = Told()

@@ -186,10 +186,12 @@ class Running:
 
 
 @contextlib.asynccontextmanager
-async def running(api: FakeApi, **settings: Any) -> AsyncIterator[Running]:
+async def running(
+    api: FakeApi, following: type[Followed] = Followed, **settings: Any
+) -> AsyncIterator[Running]:
     metrics, clock = Metrics(), FixedClock(START)
     async with api.client() as client, asyncio.TaskGroup() as group:
-        followed = Followed(client, namespace="")
+        followed = following(client, namespace="", errors=metrics.object_errors)
         tasks = [group.create_task(_run(task)) for task in followed.background]
         try:
             await followed.wait_synced()

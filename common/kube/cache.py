@@ -13,6 +13,7 @@ from common.errors import DecodeError, GoneError, KubeError, UnreachableError
 from common.kube.client import KubeClient
 from common.kube.endpoints import Endpoint
 from common.kube.watch import EventType, WatchEvent, identity
+from common.runtime.object_errors import ObjectErrors
 from common.runtime.pausing import pausing
 
 logger = logging.getLogger(__name__)
@@ -39,6 +40,20 @@ class Change(Generic[T]):
     old: T | None
     new: T | None
     last: T | None = None
+
+
+def apart(
+    on_change: Callable[[Change[T]], None], endpoint: Endpoint[T], errors: ObjectErrors
+) -> Callable[[Change[T]], None]:
+    """Return the same callback with a boundary around each object: what it raises ends no watch."""
+
+    def on_each(change: Change[T]) -> None:
+        shown = change.new if change.new is not None else change.old
+        namespace, name, _ = identity(shown) if shown is not None else ("", "", "")
+        with errors.around("watch", endpoint.kind, namespace, name):
+            on_change(change)
+
+    return on_each
 
 
 class Snapshot(Generic[T]):

@@ -138,10 +138,14 @@ class CheckpointStore:
         async for checkpoint in pausing(
             await self._list(namespace or self._namespace), every=_SLICE
         ):
-            if place_of(checkpoint)[0] in vpas:
-                read = self._take_note(checkpoint)
-                if read is not None:
-                    found.append(read)
+            meta = checkpoint.metadata
+            with self._metrics.object_errors.around(
+                "checkpoint", CHECKPOINTS.kind, meta.namespace, meta.name
+            ):
+                if place_of(checkpoint)[0] in vpas:
+                    read = self._take_note(checkpoint)
+                    if read is not None:
+                        found.append(read)
         return tuple(found)
 
     async def write(self, draft: Draft) -> Written:

@@ -35,6 +35,7 @@ from recommender.workers import sliced, spread
 
 logger = logging.getLogger(__name__)
 
+_BUG = "an unexpected error, see the recommender's log"
 _POLICY = "policy"  # the reason where a VPA's resource policy can't be read
 _SLICE = 500  # objects before other tasks get their turn
 _RESOLVED = 50  # VPAs that one of the workers resolves before; mostly nobody has to be asked
@@ -69,10 +70,15 @@ class PodLoader:
                 number += 1
                 if number % _SLICE == 0:
                     await asyncio.sleep(0)
-                if known.get(name) is not pod and self._wanted(pod):
-                    self._usage.put_pod(pod_facts(pod), now)
-                    self._metrics.requests_read(request_sources(pod))
+                if known.get(name) is not pod:
+                    with self._metrics.object_errors.around("pod", "Pod", namespace, name):
+                        self._put(pod, now)
         return await self._vanished()
+
+    def _put(self, pod: Pod, now: int) -> None:
+        if self._wanted(pod):
+            self._usage.put_pod(pod_facts(pod), now)
+            self._metrics.requests_read(request_sources(pod))
 
     async def _vanished(self) -> frozenset[PodKey]:
         """Pods of the model that the last snapshot doesn't hold."""
@@ -166,10 +172,12 @@ class VpaLoader:
             number, vpa = item
             if number % _RESOLVED == _RESOLVED - 1:
                 await asyncio.sleep(0)
-            resolution = await self._resolve(vpa)
             key = vpa_key(vpa)
-            by = controlled.get(key, "")
-            found[key] = LoadedVpa(vpa=vpa, resolution=resolution, controlled_by=by)
+            # What is known of a VPA stays in force when it can't be looked at.
+            found[key] = self._loaded.get(key) or LoadedVpa(vpa=vpa, resolution=unreadable(_BUG))
+            with self._metrics.object_errors.around("resolve", VPAS.kind, *key):
+                resolution, by = await self._resolve(vpa), controlled.get(key, "")
+                found[key] = LoadedVpa(vpa=vpa, resolution=resolution, controlled_by=by)
 
         in_turn = self._targets.in_turn(ours)
         await spread(enumerate(in_turn), load_one, workers=self._workers)
@@ -180,7 +188,8 @@ class VpaLoader:
         for part in sliced(tuple(loaded), _SLICE):
             for key in part:
                 if self._loaded.get(key) != loaded[key]:
-                    self._put(key, loaded[key])
+                    with self._metrics.object_errors.around("vpa", VPAS.kind, *key):
+                        self._put(key, loaded[key])
             await asyncio.sleep(0)
         self._loaded = loaded
         return loaded

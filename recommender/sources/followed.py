@@ -6,10 +6,11 @@ from typing import Any
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Event, Pod
 from common.kube import endpoints
-from common.kube.cache import Cache
+from common.kube.cache import Cache, apart
 from common.kube.client import KubeClient
 from common.kube.endpoints import Endpoint
 from common.kube.targets import ControllerCaches, Targets
+from common.runtime.object_errors import ObjectErrors
 from recommender.sources.followed_pod import FollowedPod
 from recommender.sources.oom_feed import OomFeed
 
@@ -25,7 +26,7 @@ _PODS: Endpoint[Pod] = Endpoint(
 class Followed:
     """Watches of VPAs, pods, controllers and evictions, of one namespace or of all."""
 
-    def __init__(self, client: KubeClient, *, namespace: str) -> None:
+    def __init__(self, client: KubeClient, *, namespace: str, errors: ObjectErrors) -> None:
         self.client = client
         self.ooms = OomFeed()
         self.vpas: Cache[VerticalPodAutoscaler] = Cache(client, endpoints.VPAS, namespace=namespace)
@@ -35,14 +36,14 @@ class Followed:
             _PODS,
             namespace=namespace,
             field_selector="status.phase!=Pending",
-            on_change=self.ooms.on_pod,
+            on_change=apart(self.ooms.on_pod, _PODS, errors),
         )
         self._evictions: Cache[Event] = Cache(
             client,
             endpoints.EVENTS,
             namespace=namespace,
             field_selector="reason=Evicted",
-            on_change=self.ooms.on_event,
+            on_change=apart(self.ooms.on_event, endpoints.EVENTS, errors),
         )
         self._controllers = ControllerCaches.following(client, namespace=namespace)
         self.targets = Targets(client, self._controllers)

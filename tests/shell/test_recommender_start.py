@@ -20,9 +20,10 @@ NEVER_ENDS = Reply(chunks=[b'{"metadata":'], hold=True)
 async def beginning(api: FakeApi) -> AsyncIterator[tuple[Recommender, Followed]]:
     """A recommender whose caches are still being filled."""
     async with api.client() as client, asyncio.TaskGroup() as group:
-        followed = Followed(client, namespace="")
+        metrics = Metrics()
+        followed = Followed(client, namespace="", errors=metrics.object_errors)
         tasks = [group.create_task(_run(task)) for task in followed.background]
-        yield assemble(Settings(), followed, Metrics(), FixedClock(START)), followed
+        yield assemble(Settings(), followed, metrics, FixedClock(START)), followed
         for task in tasks:
             task.cancel()
 

@@ -1,0 +1,79 @@
+"""The boundary around one object: whatever is wrong with it, the others are served.
+
+Each place that works through many objects of the cluster puts one of these around each. Errors
+outside of every boundary are bugs of the process itself, and end it.
+"""
+
+import logging
+from collections import OrderedDict
+from types import TracebackType
+
+from prometheus_client import CollectorRegistry, Counter
+
+logger = logging.getLogger(__name__)
+
+_REMEMBERED = 1000  # errors that are not logged again
+
+
+class ObjectErrors:
+    """Catches unexpected errors around single objects, counts them, and logs each one once."""
+
+    def __init__(self, component: str, registry: CollectorRegistry) -> None:
+        self._counter = Counter(
+            "object_errors",
+            "Unexpected errors around single objects, which were left out, by stage.",
+            ("stage",),
+            namespace=f"vpa_{component}",
+            registry=registry,
+        )
+        self._logged: OrderedDict[tuple[str, str, type[BaseException]], None] = OrderedDict()
+
+    def around(self, stage: str, kind: str, namespace: str, name: str) -> "Boundary":
+        """Return a context manager that ends the block, and nothing else, with an exception.
+
+        ``stage`` is what is done with the object, in a word that is fit for a metric label.
+        """
+        return Boundary(self, stage, kind, namespace, name)
+
+    def record(self, error: BaseException, stage: str, named: str) -> None:
+        """Count the error; log it with its traceback unless that was done before."""
+        self._counter.labels(stage).inc()
+        key = (stage, named, type(error))
+        if key in self._logged:
+            self._logged.move_to_end(key)
+            return
+        self._logged[key] = None
+        if len(self._logged) > _REMEMBERED:
+            self._logged.popitem(last=False)
+        extra = {"stage": stage, "object": named}
+        logger.error("object left out after an unexpected error", extra=extra, exc_info=error)
+
+
+class Boundary:
+    """Suppresses every ``Exception`` of its block; what stops a task or a process passes."""
+
+    __slots__ = ("_errors", "_kind", "_name", "_namespace", "_stage")
+
+    def __init__(
+        self, errors: ObjectErrors, stage: str, kind: str, namespace: str, name: str
+    ) -> None:
+        self._errors = errors
+        self._stage = stage
+        self._kind = kind
+        self._namespace = namespace
+        self._name = name
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        where = f"{self._namespace}/{self._name}" if self._namespace else self._name
+        self._errors.record(error, self._stage, f"{self._kind} {where}")
+        return True

@@ -1,0 +1,74 @@
+"""What an unexpected error around one object costs."""
+
+import asyncio
+import logging
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from common.runtime.object_errors import ObjectErrors
+
+
+class Counted:
+    """The errors of a component, and what a scrape would say of them."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.errors = ObjectErrors("updater", self.registry)
+
+    def of(self, stage: str) -> float | None:
+        name = "vpa_updater_object_errors_total"
+        return self.registry.get_sample_value(name, {"stage": stage})
+
+
+def strike(counted: Counted, name: str = "web", error: Exception | None = None) -> None:
+    with counted.errors.around("resolve", "VPA", "shop", name):
+        raise error or ZeroDivisionError("by zero")
+
+
+def test_the_next_object_is_served() -> None:
+    counted, served = Counted(), []
+    for name in ("a", "b", "c"):
+        with counted.errors.around("resolve", "VPA", "shop", name):
+            if name == "b":
+                raise KeyError(name)
+            served.append(name)
+    assert served == ["a", "c"]
+    assert counted.of("resolve") == 1
+
+
+def test_each_error_is_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    counted = Counted()
+    for _ in range(3):
+        strike(counted)
+    strike(counted, "other")
+    strike(counted, error=KeyError("another error"))
+    assert counted.of("resolve") == 5
+    told = [(record.levelno, record.__dict__["object"]) for record in caplog.records]
+    assert told == [(logging.ERROR, f"VPA shop/{name}") for name in ("web", "other", "web")]
+    assert all(record.exc_info for record in caplog.records)
+
+
+def test_what_is_remembered_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    counted = Counted()
+    for number in range(1001):
+        strike(counted, f"web-{number}")
+    caplog.clear()
+    strike(counted, "web-1000")
+    assert not caplog.records
+    strike(counted, "web-0")  # the oldest is forgotten
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError, KeyboardInterrupt, SystemExit])
+def test_what_ends_a_task_or_the_process_passes(error: type[BaseException]) -> None:
+    counted = Counted()
+    with pytest.raises(error), counted.errors.around("resolve", "VPA", "shop", "web"):
+        raise error
+    assert counted.of("resolve") is None
+
+
+def test_objects_without_a_namespace(caplog: pytest.LogCaptureFixture) -> None:
+    with Counted().errors.around("watch", "Node", "", "n1"):
+        raise ValueError
+    assert caplog.records[0].__dict__["object"] == "Node n1"
