@@ -14,7 +14,13 @@ from common.flags import show
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
 _LETTERS = {logging.DEBUG: "I", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E"}
 _SECRET = re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=-]{8,}")
-_encoded = json.JSONEncoder(ensure_ascii=False).encode
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+# What a terminal or a viewer obeys rather than shows: controls, DEL, C1, line and paragraph
+# separators, directions of text, and halves of characters, which no encoding can write.
+_UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_LONGEST = 2048  # characters of a message or a value
+_LONGEST_TRACE = 16 * 1024
 _QUIET = ("aiohttp", "asyncio", "uvicorn", "kubernetes_asyncio")
 
 
@@ -46,8 +52,9 @@ def level_of(verbosity: int) -> int:
 class TextFormatter(logging.Formatter):
     """``I0102 15:04:05.000000    4711 cycle.py:17] message key="value" count=3``.
 
-    The keys are those of ``extra``, in their order. A line break in a message or a value
-    can't forge a second line.
+    The keys are those of ``extra``, in their order. Control characters in a message or a value
+    are escaped, so that neither can forge a line or steer a terminal, and both are cut at 2,048
+    characters: people outside of the cluster's administration write what ends up here.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -55,7 +62,7 @@ class TextFormatter(logging.Formatter):
         seconds, micros = divmod(round(record.created * 1e6), 1_000_000)
         head = (
             f"{letter}{_second(seconds)}.{micros:06d} {record.process:7d} "
-            f"{record.filename}:{record.lineno}] {_line(record.getMessage())}"
+            f"{record.filename}:{record.lineno}] {_escaped(_cut(record.getMessage()))}"
         )
         pairs = "".join(f" {key}={_text(value)}" for key, value in _extras(record))
         trace = _trace(self, record)
@@ -71,7 +78,7 @@ class JsonFormatter(logging.Formatter):
             "ts": when.isoformat(timespec="microseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "caller": f"{record.filename}:{record.lineno}",
-            "msg": record.getMessage(),
+            "msg": _cut(record.getMessage()),
         }
         for key, value in _extras(record):
             entry[f"{key}_" if key in entry else key] = _json(value)
@@ -105,17 +112,33 @@ def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
         parts.append(formatter.formatException(record.exc_info))
     if record.stack_info:
         parts.append(formatter.formatStack(record.stack_info))
-    return "\n".join(parts)
+    lines = _cut("\n".join(parts), _LONGEST_TRACE).split("\n")
+    return "\n".join(map(_escaped, lines))
 
 
-def _line(text: str) -> str:
-    return text.replace("\r", "\\r").replace("\n", "\\n")
+def _cut(text: str, longest: int = _LONGEST) -> str:
+    if len(text) <= longest:
+        return text
+    return f"{text[:longest]}… ({len(text) - longest} more characters)"
+
+
+def _escaped(text: str) -> str:
+    return _UNSHOWN.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return _NAMED.get(found[0]) or f"\\u{ord(found[0]):04x}"
+
+
+def _encoded(value: Any) -> str:
+    """Write JSON with nothing in it that isn't shown."""
+    return _escaped(_encode(value))
 
 
 def _json(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
-    return show(value) if isinstance(value, timedelta) else str(value)
+    return show(value) if isinstance(value, timedelta) else _cut(str(value))
 
 
 def _text(value: Any) -> str:

@@ -62,6 +62,48 @@ def test_a_line_break_cannot_forge_a_line() -> None:
     assert line.endswith('a\\nI0102 forged pod="x\\ny"')
 
 
+UNSHOWN = {
+    "escape sequence": ("\x1b[2Jx", "\\u001b[2Jx"),
+    "NUL": ("\x00", "\\u0000"),
+    "DEL": ("\x7f", "\\u007f"),
+    "C1, the other escape sequence": ("\x9b2J", "\\u009b2J"),
+    "next line": ("a\x85b", "a\\u0085b"),
+    "line separator": ("a\u2028b", "a\\u2028b"),
+    "right to left": ("\u202egnp.exe", "\\u202egnp.exe"),
+    "half a character": ("\ud800", "\\ud800"),
+    "tab": ("a\tb", "a\\tb"),
+}
+
+
+@pytest.mark.parametrize(("value", "shown"), UNSHOWN.values(), ids=UNSHOWN.keys())
+def test_what_steers_a_terminal_is_escaped(value: str, shown: str) -> None:
+    line = TextFormatter().format(record(f"of {value}", pod=value))
+    assert line.endswith(f'of {shown} pod="{shown}"')
+    entry = JsonFormatter().format(record("x", pod=value))
+    assert shown in entry
+    assert json.loads(entry)["pod"] == value
+
+
+@pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
+def test_what_somebody_wrote_is_cut(formatter: logging.Formatter) -> None:
+    line = formatter.format(record("m" * 2049, pod="x" * 4_000_000, uid="y" * 2048))
+    assert "m" * 2048 + "… (1 more characters)" in line
+    assert "x" * 2048 + "… (3997952 more characters)" in line
+    assert "y" * 2048 + '"' in line
+    assert len(line) < 7000
+
+
+def test_a_traceback_keeps_its_lines_and_nothing_else_of_that_kind() -> None:
+    made = record("failed")
+    try:
+        raise ValueError("\x1b[31m" + "z" * 20_000)  # noqa: TRY301 - its traceback is tested
+    except ValueError:
+        made.exc_info = sys.exc_info()
+    told = TextFormatter().format(made)
+    assert "\nValueError: \\u001b[31mzzz" in told
+    assert len(told) < 17_000
+
+
 def test_json_is_one_object_a_line() -> None:
     entry = json.loads(JsonFormatter().format(record("pod\nevicted", pod="web", count=3, msg_=1)))
     assert entry == {
