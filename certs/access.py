@@ -5,7 +5,6 @@ from common.kube.ca_bundle import CONFIGURATION_NAME
 from common.kube.endpoints import MUTATING_WEBHOOKS, SECRETS
 
 ACCESS = (
-    SECRETS.access("create"),
     SECRETS.access("get", "patch", names=(DEFAULT_SECRET,)),
     MUTATING_WEBHOOKS.access("get", "patch", names=(CONFIGURATION_NAME,)),
 )

@@ -67,16 +67,26 @@ def create(
     Raises:
         ValueError: as ``issue`` does.
     """
-    authority = create_authority(make_key=make_key, now=now, lifetime=lifetime)
+    authority = create_authority(hosts, make_key=make_key, now=now, lifetime=lifetime)
     server = issue(authority, hosts, make_key=make_key, now=now, lifetime=lifetime)
     return Bundle(authority=authority, server=server)
 
 
-def create_authority(*, make_key: KeyMaker, now: datetime, lifetime: timedelta) -> Pair:
-    """Make a new authority, valid for ``lifetime`` from a little before ``now``."""
+def create_authority(
+    hosts: Sequence[str], *, make_key: KeyMaker, now: datetime, lifetime: timedelta
+) -> Pair:
+    """Make a new authority for ``hosts`` alone; it is valid from a little before ``now``.
+
+    Raises:
+        ValueError: a host is neither a DNS name nor an address.
+    """
     key = make_key()
     made = certificates.self_signed(
-        key, certificates.distinguished(CA_NAME), since=now - SKEW, until=now + lifetime
+        key,
+        certificates.distinguished(CA_NAME),
+        since=now - SKEW,
+        until=now + lifetime,
+        hosts=hosts,
     )
     return _pair(key, made)
 
@@ -108,7 +118,7 @@ def issue(
         certificates.distinguished(hosts[0]),
         issuer=issuer,
         signing_key=read_key(authority.key),
-        purposes=[ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH],
+        purposes=[ExtendedKeyUsageOID.SERVER_AUTH],
         hosts=hosts,
         since=now - SKEW,
         until=min(now + lifetime, issuer.not_valid_after_utc),

@@ -22,7 +22,7 @@ from cryptography import x509
 
 from certs import authority
 from certs.authority import SKEW, Bundle, KeyMaker, Pair
-from common.certificates import as_pem
+from common.certificates import as_pem, forbidden
 
 # Admission warns when a third of a life is left: by then everything has been renewed.
 _DUE = 0.4
@@ -70,7 +70,9 @@ class Policy:
 
 def usable(bundle: Bundle, hosts: Sequence[str], now: datetime) -> bool:
     """Whether ``bundle`` can serve ``hosts`` and can be renewed, at ``now``."""
-    return not (_trouble_with_authority(bundle, now) or _trouble_with_server(bundle, hosts, now))
+    return not (
+        _trouble_with_authority(bundle, hosts, now) or _trouble_with_server(bundle, hosts, now)
+    )
 
 
 def decide(kept: Bundle | None, policy: Policy, now: datetime) -> Decision:
@@ -81,7 +83,7 @@ def decide(kept: Bundle | None, policy: Policy, now: datetime) -> Decision:
     """
     if kept is None:
         return Decision(step=Step.REPLACE, reason="there is none")
-    no_authority = _trouble_with_authority(kept, now)
+    no_authority = _trouble_with_authority(kept, policy.hosts, now)
     no_server = _trouble_with_server(kept, policy.hosts, now)
     if no_server:
         step = Step.REPLACE if no_authority else Step.NEW_SERVING_PAIR
@@ -130,7 +132,9 @@ def carry_out(
         )
 
     if kept is None or step in (Step.REPLACE, Step.NEW_AUTHORITY):
-        made = authority.create_authority(make_key=make_key, now=now, lifetime=policy.lifetime)
+        made = authority.create_authority(
+            policy.hosts, make_key=make_key, now=now, lifetime=policy.lifetime
+        )
         before = (kept.authority.certificate if kept else b"", trusted)
         old = dict.fromkeys(each for pem in before for each in _not_expired(pem, now))
         both = Pair(key=made.key, certificate=made.certificate + as_pem(old))
@@ -184,8 +188,8 @@ def _overlap_is_over(server: x509.Certificate, policy: Policy, now: datetime) ->
     return now >= server.not_valid_before_utc + SKEW + policy.overlap
 
 
-def _trouble_with_authority(bundle: Bundle, now: datetime) -> str:
-    """Why nothing can be signed; empty if it can."""
+def _trouble_with_authority(bundle: Bundle, hosts: Sequence[str], now: datetime) -> str:
+    """Why nothing can be signed for ``hosts``; empty if it can."""
     try:
         newest = authority.read_certificates(bundle.authority.certificate)[0]
         key = authority.read_key(bundle.authority.key)
@@ -195,6 +199,8 @@ def _trouble_with_authority(bundle: Bundle, now: datetime) -> str:
         return "the authority's key does not belong to its certificate"
     if not authority.may_sign(newest):
         return "the certificate of the authority may sign no certificates"
+    if missing := forbidden(newest, hosts):
+        return f"the authority may not sign for {', '.join(missing)}"
     return _out_of_date("authority", newest, now)
 
 

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from certs.authority import Bundle, KeyMaker, Pair
 from certs.renewal import Policy, carry_out, decide, usable
 from certs.trust import Trust
-from common.errors import ConfigError, ConflictError, NotFoundError
+from common.errors import ConfigError, ConflictError, ForbiddenError, NotFoundError
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import SECRETS
 
@@ -122,6 +122,7 @@ class Secret:
 
         Raises:
             ConflictError: somebody created, changed or deleted it since.
+            ConfigError: it is not there, and may not be created.
             KubeError: the API server refused or could not be reached.
         """
         data = {name: base64.b64encode(raw).decode() for name, raw in _members(bundle).items()}
@@ -133,7 +134,7 @@ class Secret:
                 "type": "Opaque",
                 "data": data,
             }
-            await self._client.create(SECRETS, body, namespace=self._namespace)
+            await self._create(body)
             return
         try:
             await self._client.patch(
@@ -145,6 +146,16 @@ class Secret:
             )
         except NotFoundError as error:
             raise ConflictError(f"{self} is gone") from error
+
+    async def _create(self, body: Mapping[str, Any]) -> None:
+        """Create the Secret, which an operator may; the account of the manifests may not."""
+        try:
+            await self._client.create(SECRETS, body, namespace=self._namespace)
+        except ForbiddenError as error:
+            raise ConfigError(
+                f"{self} is not there, and this account may not create it: "
+                f"apply deploy/certs.yaml, which has an empty one ({error})"
+            ) from error
 
 
 async def ensure(

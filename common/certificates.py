@@ -20,15 +20,29 @@ _LONGEST_COMMON_NAME = 64  # X.520's upper bound
 
 
 def self_signed(
-    key: PrivateKey, name: x509.Name, *, since: datetime, until: datetime
+    key: PrivateKey,
+    name: x509.Name,
+    *,
+    since: datetime,
+    until: datetime,
+    hosts: Iterable[str] = (),
 ) -> x509.Certificate:
-    """Make an authority, which may sign anything but other authorities."""
-    return (
+    """Make an authority, which may sign no other authorities.
+
+    With ``hosts`` what it signs is accepted for these alone, and for names below them.
+
+    Raises:
+        ValueError: as ``alternative_name`` does.
+    """
+    builder = (
         _builder(key, name, name, since, until)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
-        .sign(key, hashes.SHA256())
     )
+    permitted = [_subtree(host) for host in hosts]
+    if permitted:
+        builder = builder.add_extension(_constraints(permitted), critical=True)
+    return builder.sign(key, hashes.SHA256())
 
 
 def signed(
@@ -82,6 +96,53 @@ def alternative_name(host: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         return x509.DNSName(host)
+
+
+def forbidden(authority: x509.Certificate, hosts: Iterable[str]) -> list[str]:
+    """Return those of ``hosts`` for which nothing that the authority signs is accepted.
+
+    Only constraints of the shapes that ``self_signed`` writes are read; others permit nothing.
+
+    Source: RFC 5280, 4.2.1.10.
+    """
+    constraints = extension(authority, x509.NameConstraints)
+    if constraints is None:
+        return []
+    permitted = constraints.permitted_subtrees or ()
+    kinds = {type(each) for each in permitted}
+    return [
+        host
+        for host in hosts
+        if (type(_subtree(host)) in kinds or x509.DNSName in kinds)
+        and not any(_is_within(host, each) for each in permitted)
+    ]
+
+
+def _is_within(host: str, subtree: x509.GeneralName) -> bool:
+    own = _subtree(host)
+    if isinstance(own, x509.DNSName) and isinstance(subtree, x509.DNSName):
+        return own.value == subtree.value or own.value.endswith(f".{subtree.value}")
+    return own == subtree
+
+
+def _subtree(host: str) -> x509.GeneralName:
+    """Return the names that a constraint for the host permits."""
+    name = alternative_name(host)
+    if isinstance(name, x509.IPAddress):
+        return x509.IPAddress(ipaddress.ip_network(host))
+    return x509.DNSName(host.removeprefix("*.").lower())
+
+
+def _constraints(permitted: list[x509.GeneralName]) -> x509.NameConstraints:
+    """Exclude all addresses where none is permitted: a kind of names without a rule is free.
+
+    DNS names stay free where only addresses are permitted: OpenSSL takes an address that is a
+    common name for a DNS name, and would refuse the address with them.
+    """
+    if any(isinstance(each, x509.IPAddress) for each in permitted):
+        return x509.NameConstraints(permitted, None)
+    every = [x509.IPAddress(ipaddress.ip_network(each)) for each in ("0.0.0.0/0", "::/0")]
+    return x509.NameConstraints(permitted, every)
 
 
 def extension(certificate: x509.Certificate, kind: type[E]) -> E | None:

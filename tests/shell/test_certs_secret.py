@@ -15,19 +15,20 @@ from certs import authority, store
 from certs.authority import Bundle
 from certs.renewal import Policy, usable
 from certs.trust import WebhookTrust
-from common.errors import ConflictError
+from common.errors import ConfigError, ConflictError
 from common.kube import ca_bundle
 from common.kube.ca_bundle import CONFIGURATION_NAME, WEBHOOK_NAME
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import MUTATING_WEBHOOKS, SECRETS
 from common.runtime.clock import SystemClock
+from fake_api import FakeApi, status
 from sandbox.cluster import running_cluster
 from sandbox.scenario import parse_scenario
 
 NOW = SystemClock().now()
 POLICY = Policy(hosts=["vpa-webhook.kube-system.svc"], lifetime=timedelta(days=100))
 OTHER = authority.create_authority(
-    make_key=authority.rsa_key, now=NOW, lifetime=timedelta(days=1)
+    POLICY.hosts, make_key=authority.rsa_key, now=NOW, lifetime=timedelta(days=1)
 ).certificate
 FORCED = replace(POLICY, forced=True)
 CONFIGURATION = {
@@ -132,3 +133,20 @@ async def test_a_bundle_is_not_written_over_what_was_not_seen(client: KubeClient
             MUTATING_WEBHOOKS, CONFIGURATION_NAME, patch, patch_type=PatchType.STRATEGIC
         )
     assert await bundles(client) == [b"", OTHER]
+
+
+async def test_an_empty_secret_is_filled(client: KubeClient) -> None:
+    """As the manifests have it: the account of the CronJob may create none."""
+    empty = {"metadata": {"name": "vpa-tls-certs"}, "type": "Opaque"}
+    await client.create(SECRETS, empty, namespace="kube-system")
+    assert await store.Secret(client, "kube-system", "vpa-tls-certs").load() is None
+    assert await ensure(client) == await kept(client)
+
+
+async def test_a_secret_that_is_missing_and_must_not_be_made_says_what_to_do() -> None:
+    async with FakeApi() as api, api.client() as client:
+        secrets = SECRETS.collection("kube-system")
+        api.on(f"GET {secrets}/vpa-tls-certs", status(404, "NotFound"))
+        api.on(f"POST {secrets}", status(403, "Forbidden", "secrets is forbidden"))
+        with pytest.raises(ConfigError, match=r"apply deploy/certs\.yaml, which has an empty one"):
+            await ensure(client)

@@ -1,7 +1,9 @@
 """Certificates of ``certs.authority``: what a client sees in them, and what is wrong with them."""
 
 import ipaddress
+import ssl
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -15,7 +17,8 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from certs import authority
-from certs.authority import Bundle
+from certs.authority import Bundle, Pair
+from common.certificates import distinguished, forbidden, self_signed
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 LIFE = timedelta(days=100)
@@ -69,10 +72,63 @@ def test_usage() -> None:
     assert usage.key_encipherment
     assert not usage.key_cert_sign
     extended = SERVER.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    assert set(extended) == {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH}
+    assert list(extended) == [ExtendedKeyUsageOID.SERVER_AUTH]  # it makes nobody a client
     constraints = CA.extensions.get_extension_for_class(x509.BasicConstraints).value
     assert constraints.ca
     SERVER.verify_directly_issued_by(CA)
+
+
+def accepts(authority_pem: bytes, server: Pair, host: str, folder: Path) -> bool:
+    """Whether a TLS client that trusts the authority goes on with the server."""
+    (folder / "server.pem").write_bytes(server.key + server.certificate)
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.load_cert_chain(folder / "server.pem")
+    asking = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    asking.load_verify_locations(cadata=authority_pem.decode())
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = asking.wrap_bio(back, there, server_hostname=host)
+    peer = serving.wrap_bio(there, back, server_side=True)
+    for side in (client, peer, client):
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+        except ssl.SSLCertVerificationError:
+            return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("own", "host", "accepted"),
+    [
+        pytest.param(HOSTS[:1], HOSTS[0], True, id="its own name"),
+        pytest.param(HOSTS[:1], f"a.{HOSTS[0]}", True, id="below it"),
+        pytest.param(HOSTS[:1], "kubernetes.default.svc", False, id="another Service"),
+        pytest.param(HOSTS[:1], f"x{HOSTS[0]}", False, id="another name with its end"),
+        pytest.param(HOSTS[:1], "127.0.0.1", False, id="an address of a name's"),
+        pytest.param(["127.0.0.1"], "127.0.0.1", True, id="its own address"),
+        pytest.param(["127.0.0.1"], "127.0.0.2", False, id="another address"),
+        pytest.param(["127.0.0.1"], "localhost", True, id="a name of an address's"),
+        pytest.param(HOSTS, "localhost", False, id="another name beside an address"),
+        pytest.param(["*.example.com"], "a.example.com", True, id="of a wildcard"),
+        pytest.param(["::1"], "::1", True, id="its own IPv6 address"),
+    ],
+)
+def test_an_authority_is_for_its_hosts_alone(
+    own: list[str], host: str, *, accepted: bool, tmp_path: Path
+) -> None:
+    now = datetime.now(UTC)  # noqa: TID251 - OpenSSL reads the clock as well
+    made = authority.create_authority(own, make_key=lambda: KEYS[0], now=now, lifetime=LIFE)
+    server = authority.issue(made, [host], make_key=lambda: KEYS[1], now=now, lifetime=LIFE)
+    assert accepts(made.certificate, server, host, tmp_path) == accepted
+    (certificate,) = authority.read_certificates(made.certificate)
+    assert (forbidden(certificate, [host]) == []) == accepted
+
+
+def test_an_authority_without_constraints_may_sign_for_all() -> None:
+    name = distinguished("theirs")
+    theirs = self_signed(KEYS[0], name, since=NOW, until=NOW + LIFE)
+    assert forbidden(theirs, HOSTS) == []
 
 
 def test_validity_starts_a_little_early() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from certs import authority
 from certs.authority import SKEW, Bundle, Pair
 from certs.renewal import Policy, Step, carry_out, decide, usable
-from common.certificates import as_pem
+from common.certificates import as_pem, distinguished, private_pem, self_signed
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 LIFE = timedelta(days=100)
@@ -51,6 +51,17 @@ BESIDE = take(Step.NEW_AUTHORITY, YOUNG)  # a new authority that has signed noth
 SIGNED = take(Step.NEW_SERVING_PAIR, BESIDE)
 
 
+def unconstrained() -> Pair:
+    """An authority as the reference makes it."""
+    own = key()
+    name = distinguished(authority.CA_NAME)
+    made = self_signed(own, name, since=NOW - SKEW, until=NOW + LIFE)
+    return Pair(key=private_pem(own), certificate=as_pem([made]))
+
+
+UNCONSTRAINED = unconstrained()
+
+
 def with_authority(bundle: Bundle, **changes: bytes) -> Bundle:
     return replace(bundle, authority=replace(bundle.authority, **changes))
 
@@ -68,7 +79,9 @@ def short_lived_authority(*, hours: float) -> Bundle:
     """A young serving pair whose authority, as it is told to API servers, expires soon."""
     signer = key()
     made = [
-        authority.create_authority(make_key=lambda: signer, now=NOW - SKEW, lifetime=lifetime)
+        authority.create_authority(
+            [HOST], make_key=lambda: signer, now=NOW - SKEW, lifetime=lifetime
+        )
         for lifetime in (LIFE, SKEW + timedelta(hours=hours))
     ]
     server = authority.issue(made[0], [HOST], make_key=key, now=NOW, lifetime=LIFE)
@@ -130,8 +143,21 @@ CASES = [
     Case(
         id="another host",
         policy=replace(POLICY, hosts=[HOST, "other"]),
-        want=Step.NEW_SERVING_PAIR,
+        want=Step.REPLACE,  # the authority may not sign for it
         reason="lacks other",
+    ),
+    Case(
+        id="another host, for which the authority may sign",
+        policy=replace(POLICY, hosts=[HOST, f"other.{HOST}"]),
+        want=Step.NEW_SERVING_PAIR,
+        reason=f"lacks other.{HOST}",
+    ),
+    Case(
+        id="another host, and an authority from before there were constraints",
+        kept=replace(YOUNG, authority=UNCONSTRAINED),
+        policy=replace(POLICY, hosts=[HOST, "other"]),
+        want=Step.NEW_SERVING_PAIR,
+        reason="not signed by a valid authority",
     ),
     Case(
         id="no serving pair",
