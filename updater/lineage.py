@@ -9,7 +9,6 @@ from common.errors import KubeError
 from common.kube.targets import ControllerCaches, TargetError, Targets
 from common.target.owners import Absent, Answer, Controller, Found, Topmost, Unknown, topmost
 from updater.group_size import GroupSize, group_size, replicas_of, workload_of
-from updater.patience import TOO_SLOW, Patience
 from updater.rollout import Rollout, rollout_of
 
 logger = logging.getLogger(__name__)
@@ -59,14 +58,11 @@ class Lineages:
                 return None
         return found
 
-    async def of(self, controller: Controller, patience: Patience) -> Lineage | None:
-        """The lineage; None where no controller at its top can be found.
-
-        Kinds of their own are asked for their scale, within ``patience``.
-        """
+    async def of(self, controller: Controller) -> Lineage | None:
+        """The lineage; None where no controller at its top can be found."""
         found = self.known(controller) or self._read(controller)
         if found is None:
-            top = await self._asked(controller, patience)
+            top = await self._asked(controller)
             if top is None:
                 return None
             found = self._made(controller, top, None)
@@ -109,19 +105,18 @@ class Lineages:
             read=read,
         )
 
-    async def _asked(self, controller: Controller, patience: Patience) -> Controller | None:
+    async def _asked(self, controller: Controller) -> Controller | None:
         known = self._targets.known_topmost(controller)
         if known is not None:
             return known.controller
         try:
-            async with patience.limit():
-                return await self._targets.topmost(controller)
-        except (TargetError, KubeError, TimeoutError) as error:
+            return await self._targets.topmost(controller)
+        except (TargetError, KubeError) as error:
             logger.debug(
                 "pods skipped, their owner can't be found",
                 extra={
                     "controller": f"{controller.kind}/{controller.namespace}/{controller.name}",
-                    "error": str(error) or TOO_SLOW,
+                    "error": str(error),
                 },
             )
             return None

@@ -11,7 +11,6 @@ from common.target.controlling import SelectedVpa, controlling, target_key
 from common.target.owners import Controller, TargetKey, controller_of
 from updater.lineage import Lineage, Lineages
 from updater.live_pod import LivePod
-from updater.patience import Patience
 from updater.snapshot import key_of
 
 _SLICE = 1000  # groups looked at before other tasks get their turn
@@ -61,9 +60,7 @@ class Matcher:
         self._kin: dict[KinKey, _Kin] = {}
         self._candidates: dict[TargetKey, tuple[SelectedVpa, ...]] = {}
 
-    async def match(
-        self, pods: Iterable[LivePod], selected: Iterable[SelectedVpa], patience: Patience
-    ) -> Matched:
+    async def match(self, pods: Iterable[LivePod], selected: Iterable[SelectedVpa]) -> Matched:
         """The pods that each VPA controls; only in namespaces with VPAs."""
         candidates = self._candidates = _by_target(selected, self._candidates)
         kin = await self._gather(pods, {namespace for namespace, _, _ in candidates})
@@ -78,7 +75,7 @@ class Matcher:
             else:
                 lineage = self._lineages.known(controller)
                 if lineage is None:
-                    lineage = await self._lineages.of(controller, patience)
+                    lineage = await self._lineages.of(controller)
                 lineages[controller] = lineage
             if lineage is None:
                 continue

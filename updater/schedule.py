@@ -20,7 +20,6 @@ from updater.dry_run import Replacements
 from updater.freezing import Freezer
 from updater.matching import Matcher
 from updater.metrics import Metrics
-from updater.patience import Patience
 from updater.plan import EVERYTHING, NotNow, Plan, Scope, rehearse
 from updater.sending import Turns
 from updater.snapshot import (
@@ -255,18 +254,18 @@ class Updater:
 
     async def _take(self, metrics: Metrics, memory: Memory, scope: Scope = EVERYTHING) -> Picture:
         """Freeze the cluster; afterwards nobody looks at the caches again."""
-        patience = Patience.within(self._rules.interval.total_seconds())
+        self._targets.begin_cycle(self._rules.interval.total_seconds())
         with self._timed("ListVPAs", metrics):
             vpas = scope.reach(
                 vpa
                 for vpa in self._caches.vpas.snapshot.items()
                 if vpa.metadata.namespace not in self._ignored_namespaces
             )
-            selected, unresolved = await select_vpas(vpas, self._targets, patience)
+            selected, unresolved = await select_vpas(vpas, self._targets)
         with self._timed("ListPods", metrics):
             pods = await sorted_out(self._caches.pods.snapshot, scope.namespaces(vpas))
         with self._timed("FilterPods", metrics):
-            matched = await memory.matcher.match(pods.live, selected, patience)
+            matched = await memory.matcher.match(pods.live, selected)
         with self._timed("AdmissionInit", metrics):
             snapshot = await memory.freezer.freeze(
                 [each for each in selected if scope.covers(each.vpa)],

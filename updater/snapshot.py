@@ -15,7 +15,6 @@ from common.kube.cache import Cache, Change, Snapshot
 from common.kube.client import KubeClient
 from common.kube.endpoints import LIMIT_RANGES, NODES, RESOURCE_QUOTAS, VPAS, Endpoint
 from common.kube.targets import ControllerCaches, TargetError, Targets
-from common.labels import Selector
 from common.runtime.pausing import pausing
 from common.target.controlling import SelectedVpa, target_key
 from common.target.owners import Controller
@@ -23,7 +22,6 @@ from updater.group_size import GroupSize
 from updater.live_node import LiveNode
 from updater.live_pod import LivePod
 from updater.live_vpa import LiveVpa
-from updater.patience import TOO_SLOW, Patience
 from updater.rollout import Rollout
 from updater.startup_boost import has_startup_boost
 
@@ -198,7 +196,7 @@ def passed_over(
 
 
 async def select_vpas(
-    vpas: Collection[VerticalPodAutoscaler], targets: Targets, patience: Patience
+    vpas: Collection[VerticalPodAutoscaler], targets: Targets
 ) -> tuple[list[SelectedVpa], dict[tuple[str, str], str]]:
     """The VPAs that a pod may belong to, with the selectors of their targets.
 
@@ -214,28 +212,19 @@ async def select_vpas(
     selected = []
     unresolved = {}
     targeted = {target_key(vpa) for vpa in vpas if acts(vpa)}
-    async for vpa in pausing(sorted(vpas, key=key_of), every=_SLICE):
+    async for vpa in pausing(targets.in_turn(sorted(vpas, key=key_of)), every=_SLICE):
         if target_key(vpa) not in targeted:
             continue
         if update_mode(vpa) is UpdateMode.OFF and not has_startup_boost(vpa):
             continue
         try:
-            selector = await _selector(vpa, targets, patience)
-        except TimeoutError:
-            unresolved[key_of(vpa)] = TOO_SLOW
+            selector = await targets.selector(vpa)
         except (TargetError, KubeError) as error:
             unresolved[key_of(vpa)] = str(error)
         else:
             selected.append(SelectedVpa(vpa=vpa, selector=selector))
+    selected.sort(key=lambda each: key_of(each.vpa))
     return selected, unresolved
-
-
-async def _selector(vpa: VerticalPodAutoscaler, targets: Targets, patience: Patience) -> Selector:
-    ref = vpa.spec.target_ref
-    if ref is None or Controller("", ref.kind, ref.name, ref.api_version).is_well_known:
-        return await targets.selector(vpa)  # nobody has to be asked
-    async with patience.limit():
-        return await targets.selector(vpa)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ _STALE_SECONDS = 600.0  # how old a selector may be where nobody may have to wai
 _REFRESHES = 8  # of them at the same time
 _MOST_SCALES = 20_000  # remembered; owner references name whatever people write into them
 _MOST_KINDS = 1000
+_TOO_SLOW = "no answer in time"
 _POSTPONED = "look-ups took too long in this cycle; the next one asks"
 _NO_RESOURCE = "the server could not find the requested resource"
 
@@ -138,14 +139,22 @@ class Scales:
 
         A caller that gives up leaves the call under way: a slow answer still serves the next one.
         """
-        asking = self._fetching.get(controller)
-        if asking is None:
-            if self.budget is not None and not self.budget.allows(controller.namespace):
-                self._postpone(controller)
-                return Unavailable(_POSTPONED)
-            self._postponed.pop(controller, None)
-            asking = self._start(controller)
-        return await asyncio.shield(asking)
+        budget, namespace = self.budget, controller.namespace
+        if budget is not None and not budget.allows(namespace):
+            self._postpone(controller)
+            return Unavailable(_POSTPONED)
+        self._postponed.pop(controller, None)
+        asking = self._fetching.get(controller) or self._start(controller)
+        if budget is None:
+            return await asyncio.shield(asking)
+        started = _now()
+        try:
+            async with asyncio.timeout(budget.each):
+                return await asyncio.shield(asking)
+        except TimeoutError:
+            return Unavailable(_TOO_SLOW)
+        finally:
+            budget.charge(namespace, _now() - started)
 
     @property
     def postpones(self) -> bool:
@@ -181,10 +190,7 @@ class Scales:
         return asking
 
     async def _ask_and_remember(self, controller: Controller, *, keep: bool) -> ScaleAnswer:
-        started = _now()
         answer = await self._ask(controller, retry=not keep)  # where nobody waits, later will do
-        if self.budget is not None:
-            self.budget.charge(controller.namespace, _now() - started)
         self._remember(controller, answer, keep=keep)
         return answer
 

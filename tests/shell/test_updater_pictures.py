@@ -14,7 +14,6 @@ from common.kube.targets import Targets
 from common.target.owners import Controller
 from updater.freezing import Freezer
 from updater.matching import Matcher
-from updater.patience import Patience
 from updater.rollout import Rollout
 from updater.snapshot import ClusterSnapshot, select_vpas, sorted_out
 from updater_shop import Shop, in_shop
@@ -33,11 +32,11 @@ class Looker:
         self.freezer = Freezer(shop.caches.controllers)
 
     async def look(self) -> ClusterSnapshot:
-        patience = Patience.within(60.0)
+        self.targets.begin_cycle(60.0)
         vpas = list(self.caches.vpas.snapshot.items())
-        selected, _ = await select_vpas(vpas, self.targets, patience)
+        selected, _ = await select_vpas(vpas, self.targets)
         pods = await sorted_out(self.caches.pods.snapshot)
-        matched = await self.matcher.match(pods.live, selected, patience)
+        matched = await self.matcher.match(pods.live, selected)
         return await self.freezer.freeze(selected, matched, pods, self.caches.limit_ranges.snapshot)
 
 
