@@ -24,6 +24,7 @@ from common.api.autoscaling import (
     ContainerPolicy,
     EvictionRequirement,
     StartupBoost,
+    TargetReference,
     UpdateMode,
     UpdatePolicy,
     VerticalPodAutoscaler,
@@ -33,6 +34,7 @@ from common.features import FeatureGates
 from common.patches import Operation, add
 from common.quantity import Quantity, parse_milli, parse_value
 from common.resources import CPU, MEMORY, RESOURCES, in_order
+from common.target.references import api_version_problem
 
 _MOST_TOLD = 100  # nobody reads on, and a million sentences would hold up the pods that wait
 _NANOS_PER_MILLI = 1_000_000
@@ -135,9 +137,21 @@ def _errors(
             "targetRef is required; an object written for the removed v1beta1 API, which "
             "selects pods by labels, has to name its controller here",
         )
+    yield from _target_errors(new.spec.target_ref, None if old is None else old.spec.target_ref)
     recommenders = new.spec.recommenders or ()
     if len(recommenders) > 1:
         yield too_many("spec.recommenders", len(recommenders), most=1)
+
+
+def _target_errors(
+    target: TargetReference | None, before: TargetReference | None
+) -> Iterator[FieldError]:
+    """Refuse an apiVersion that names no API; a stored one that stays is tolerated (X116)."""
+    if target is None or (before is not None and before.api_version == target.api_version):
+        return
+    if api_version_problem(target.api_version):
+        sentence = "must be a version, or a group and a version, such as apps/v1"
+        yield invalid("spec.targetRef.apiVersion", target.api_version, sentence)
 
 
 def _update_policy_errors(

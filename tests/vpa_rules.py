@@ -28,11 +28,17 @@ NO_TARGET = (
     "Required value: targetRef is required; an object written for the removed v1beta1 API, which "
     "selects pods by labels, has to name its controller here"
 )
+QUERY = "apps/v1/replicasets?x=N/y"
+NO_API = "must be a version, or a group and a version, such as apps/v1"
 MILLI, BYTES = "must be a whole number of milli CPUs", "must be a whole number of bytes"
 
 
 def spec(**fields: Any) -> Spec:
     return TARGET | fields
+
+
+def pointing(api_version: str) -> Spec:
+    return {"targetRef": {"apiVersion": api_version, "kind": "Robot", "name": "web"}}
 
 
 def update(**fields: Any) -> Spec:
@@ -88,7 +94,30 @@ TARGETS = [
     ),
     Case(id="A7 targetRef: missing on UPDATE passes", spec={}, old={}),
     Case(id="A7 targetRef: dropped on UPDATE passes", spec={}, old=TARGET),
-    Case(id="targetRef: what it says is not checked", spec={"targetRef": {}}),
+    Case(id="targetRef: name and kind are not checked", spec={"targetRef": {}}),
+    Case(
+        id="X116 targetRef.apiVersion: a query on CREATE",
+        spec=pointing(QUERY),
+        want=(INVALID, "spec.targetRef.apiVersion", f'Invalid value: "{QUERY}": {NO_API}'),
+    ),
+    Case(
+        id="X116 targetRef.apiVersion: a control character on CREATE",
+        spec=pointing("x\u0001/v1"),
+        want=(INVALID, "spec.targetRef.apiVersion", f'Invalid value: "x\\u0001/v1": {NO_API}'),
+    ),
+    Case(
+        id="X116 targetRef.apiVersion: written on UPDATE",
+        spec=pointing(QUERY),
+        old=TARGET,
+        want=(INVALID, "spec.targetRef.apiVersion", f'Invalid value: "{QUERY}": {NO_API}'),
+    ),
+    Case(
+        id="X116 targetRef.apiVersion: kept on UPDATE passes",
+        spec=pointing(QUERY),
+        old=pointing(QUERY),
+    ),
+    Case(id="X116 targetRef.apiVersion: a version alone passes", spec=pointing("v1")),
+    Case(id="X116 targetRef.apiVersion: of a custom group passes", spec=pointing("example.com/v1")),
     Case(id="recommenders: one", spec=spec(recommenders=[{"name": "a"}])),
     Case(
         id="recommenders: more than one entry",
