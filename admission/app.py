@@ -66,7 +66,9 @@ class Webhook:
     def __init__(self, cluster: Cluster, policy: Policy, metrics: Metrics) -> None:
         self._cluster = cluster
         self._policy = policy
-        self._memory = PatchMemory(features=policy.features, most_boost=policy.most_boost)
+        self._memory = PatchMemory(
+            features=policy.features, most_boost=policy.most_boost, pod_level=policy.pod_level
+        )
         self._hurried = tuple(_hurried(policy, seconds) for seconds in range(_LONGEST_WAIT + 1))
         self._metrics = metrics
         self._one_by_one = asyncio.Lock()

@@ -18,10 +18,11 @@ from common.api.base import QuantityJson, Wire
 from common.api.core import Pod
 from common.patches import Operation, pointer
 from common.recommendation.actual import actual_resources
+from common.recommendation.pod_level import POD_LEVEL_PATH
 from common.recommendation.policy import container_policy
 from common.recommendation.scaled_containers import scaled_containers, scaled_specs
 from common.recommendation.startup_boost import has_boost
-from common.recommendation.trail import Amount, Trail
+from common.recommendation.trail import WHOLE_POD, Amount, Trail
 from common.target.owners import Controller, controller_of
 
 _BOUNDS = ("min", "max", "default")  # of a LimitRange, as far as they count
@@ -82,6 +83,14 @@ class ContainerWay(Wire, frozen=True, kw_only=True):
     numbers: tuple[Number, ...]
 
 
+class PodLevelWay(Wire, frozen=True, kw_only=True):
+    """What ``spec.resources`` of the pod says, and the way of its numbers, if they move."""
+
+    requests: Mapping[str, str]
+    limits: Mapping[str, str]
+    numbers: tuple[Number, ...]
+
+
 class Explanation(Wire, frozen=True, kw_only=True):
     """What the webhook answers to the creation of a pod, and why."""
 
@@ -95,6 +104,7 @@ class Explanation(Wire, frozen=True, kw_only=True):
     candidates: tuple[Considered, ...]
     limit_ranges: Any
     containers: tuple[ContainerWay, ...]
+    pod_level: PodLevelWay | None
     patch: tuple[Operation, ...]
 
 
@@ -117,6 +127,7 @@ def explain(verdict: Verdict, trail: Trail, *, namespace: str, name: str) -> Exp
         candidates=() if match is None or pod is None else _considered(match, pod),
         limit_ranges=msgspec.to_builtins(verdict.limit_ranges),
         containers=() if pod is None else _containers(pod, verdict, trail),
+        pod_level=None if pod is None else _pod_level(pod, verdict, trail),
         patch=verdict.patches,
     )
 
@@ -134,7 +145,8 @@ def _why(verdict: Verdict, owner: str | None, namespace: str) -> str:
             return f"a number {told}; the pod passes unchanged"
         case Outcome.PATCHED if verdict.match is not None and verdict.match.vpa is not None:
             idle = _UNBOOSTED if _is_unboosted(verdict, verdict.match.vpa) else ""
-            return _why_patched(verdict.match.vpa, owner) + idle
+            unfit = "" if verdict.unfit is None else f"; nothing is applied: {verdict.error}"
+            return _why_patched(verdict.match.vpa, owner) + idle + unfit
     reason = Reason.MATCHED if verdict.match is None else verdict.match.reason
     sentences = {
         Reason.NO_CONTROLLER: "the pod has no controller (an owner reference with controller: "
@@ -206,7 +218,7 @@ def _containers(pod: Pod, verdict: Verdict, trail: Trail) -> tuple[ContainerWay,
     values = {each.path: each.value for each in verdict.patches}
     paths = {each.spec.name: each.resources_path for each in scaled_containers(pod)}
     names = [container.name for container in scaled_specs(pod)]
-    names += (name for name in trail.containers if name not in paths)
+    names += (name for name in trail.containers if name not in paths and name != WHOLE_POD)
     found: list[ContainerWay] = []
     for name in names:
         at = paths.get(name)
@@ -215,6 +227,18 @@ def _containers(pod: Pod, verdict: Verdict, trail: Trail) -> tuple[ContainerWay,
         note = _NO_CONTAINER if at is None else "" if asked else _NO_ADVICE
         found.append(_container(name, numbers, note, pod=pod, vpa=vpa))
     return tuple(found)
+
+
+def _pod_level(pod: Pod, verdict: Verdict, trail: Trail) -> PodLevelWay | None:
+    present = pod.spec.resources
+    if present is None or verdict.match is None or verdict.match.vpa is None:
+        return None
+    values = {each.path: each.value for each in verdict.patches}
+    return PodLevelWay(
+        requests=_texts(present.requests),
+        limits=_texts(present.limits),
+        numbers=tuple(_numbers(WHOLE_POD, POD_LEVEL_PATH, trail, values)),
+    )
 
 
 def _container(
@@ -302,6 +326,13 @@ def _body(of: Explanation) -> Iterable[str]:
         if container.note:
             yield f"  {container.note}"
         for number in container.numbers:
+            yield from _way(number)
+    if of.pod_level is not None:
+        yield ""
+        yield "the pod as a whole"
+        whole = of.pod_level
+        yield f"  has {_listed('requests', whole.requests)}; {_listed('limits', whole.limits)}"
+        for number in whole.numbers:
             yield from _way(number)
     yield ""
     yield "patch" if of.patch else "no patch"

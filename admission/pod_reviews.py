@@ -12,7 +12,7 @@ import msgspec
 
 from admission.deadline import within
 from admission.metrics import Outcome
-from admission.pods import admit_pod
+from admission.pods import pod_patch
 from admission.remembered import PatchMemory
 from admission.review import AdmissionRequest
 from common.api.autoscaling import VerticalPodAutoscaler
@@ -23,6 +23,7 @@ from common.features import FeatureGates
 from common.labels import Selector
 from common.patches import Operation
 from common.quantity import ZERO, Quantity
+from common.recommendation.pod_level import PodLevelMode, Unfit
 from common.recommendation.scaled_containers import scaled_specs
 from common.recommendation.trail import Trail
 from common.target.owners import Controller
@@ -92,6 +93,7 @@ class Policy:
 
     features: FeatureGates
     most_boost: Quantity = ZERO  # most CPU of a boosted request; zero: no bound
+    pod_level: PodLevelMode = PodLevelMode.KEEP
     lookup_deadline: float = 2.0  # seconds
 
 
@@ -109,6 +111,7 @@ class Verdict:
     limit_ranges: Sequence[LimitRangeSpec] = ()
     problem: str = ""
     error: str = ""
+    unfit: Unfit | None = None
 
     @property
     def vpa_name(self) -> str:
@@ -160,14 +163,15 @@ async def judge(
     limit_ranges = cluster.limit_ranges(meta.namespace)
     try:
         if trail is None:
-            patches = memory.admit(pod, match.vpa, limit_ranges)
+            patch = memory.admit(pod, match.vpa, limit_ranges)
         else:
-            patches = admit_pod(
+            patch = pod_patch(
                 pod,
                 match.vpa,
                 limit_ranges,
                 features=policy.features,
                 most_boost=policy.most_boost,
+                pod_level=policy.pod_level,
                 trail=trail,
             )
     except DecodeError as error:  # what people or other programs wrote, no bug of ours
@@ -180,7 +184,14 @@ async def judge(
             error=str(error),
         )
     return Verdict(
-        outcome=Outcome.PATCHED, patches=patches, pod=pod, match=match, limit_ranges=limit_ranges
+        outcome=Outcome.PATCHED,
+        patches=patch.operations,
+        pod=pod,
+        match=match,
+        limit_ranges=limit_ranges,
+        problem="" if patch.unfit is None else "recommendation not applied",
+        error="" if patch.unfit is None else f"{patch.unfit}: {patch.unfit.meaning}",
+        unfit=patch.unfit,
     )
 
 

@@ -4,6 +4,7 @@ Source: vertical-pod-autoscaler/pkg/admission-controller/resource/pod; admission
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from common.annotations import (
     OBSERVED_CONTAINERS,
@@ -14,25 +15,27 @@ from common.annotations import (
 )
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.base import QuantityJson
-from common.api.core import LimitRangeSpec, Pod
+from common.api.core import LimitRangeSpec, Pod, ResourceRequirements
 from common.errors import DecodeError
 from common.features import FeatureGates
 from common.patches import Operation, add, pointer
 from common.quantity import Quantity
-from common.recommendation.boosts import before_boost
-from common.recommendation.container_resources import WantedResources, wanted_resources
+from common.recommendation.admitted_resources import AdmittedResources, admitted_resources
+from common.recommendation.container_resources import WantedResources
+from common.recommendation.pod_level import POD_LEVEL_PATH, PodLevelMode, Unfit
 from common.recommendation.policy import container_policy, is_off
-from common.recommendation.processing import process
-from common.recommendation.scaled_containers import ScaledContainer, scaled_containers, scaled_specs
-from common.recommendation.settling import Written
-from common.recommendation.startup_boost import (
-    Boosted,
-    boosted,
-    has_boost,
-    written_before_boosts,
-)
-from common.recommendation.trail import Amount, Trail
-from common.resources import CPU, ResourceQuantities, in_order
+from common.recommendation.scaled_containers import scaled_containers, scaled_specs
+from common.recommendation.startup_boost import has_boost
+from common.recommendation.trail import Trail
+from common.resources import ResourceQuantities, in_order
+
+
+@dataclass(frozen=True, slots=True)
+class PodPatch:
+    """The JSON patch of a new pod; ``unfit`` says why its recommendation isn't in it."""
+
+    operations: tuple[Operation, ...]
+    unfit: Unfit | None = None
 
 
 def update_mode(vpa: VerticalPodAutoscaler) -> str:
@@ -57,11 +60,35 @@ def admit_pod(
     *,
     features: FeatureGates,
     most_boost: Quantity,
+    pod_level: PodLevelMode = PodLevelMode.KEEP,
     trail: Trail | None = None,
 ) -> tuple[Operation, ...]:
+    """Return the operations of ``pod_patch``, with its errors."""
+    return pod_patch(
+        pod,
+        vpa,
+        limit_ranges,
+        features=features,
+        most_boost=most_boost,
+        pod_level=pod_level,
+        trail=trail,
+    ).operations
+
+
+def pod_patch(
+    pod: Pod,
+    vpa: VerticalPodAutoscaler,
+    limit_ranges: Sequence[LimitRangeSpec],
+    *,
+    features: FeatureGates,
+    most_boost: Quantity,
+    pod_level: PodLevelMode = PodLevelMode.KEEP,
+    trail: Trail | None = None,
+) -> PodPatch:
     """The JSON patch that gives a pod what its VPA wants, in the reference's order.
 
-    ``most_boost`` bounds the CPU request of a start-up boost; zero is no bound. Every value is
+    ``most_boost`` bounds the CPU request of a start-up boost; zero is no bound. ``pod_level`` says
+    whether ``spec.resources`` of the pod moves along with its containers. Every value is
     set with ``add``, nothing is ever removed, and maps that are missing are added first: a
     patch that can't be applied fails the pod whatever the failure policy says. ``trail`` is told
     how each number came about.
@@ -70,40 +97,53 @@ def admit_pod(
         DecodeError: a start-up boost lacks its number, or a value would be negative.
         QuantityError: something that should be a quantity is none.
     """
+    admitted = admitted_resources(
+        pod,
+        vpa,
+        limit_ranges,
+        pod_level=pod_level,
+        most_boost=most_boost if features.cpu_startup_boost else None,
+        trail=trail,
+    )
+    return PodPatch(_operations(pod, vpa, admitted, features=features), admitted.unfit)
+
+
+def _operations(
+    pod: Pod,
+    vpa: VerticalPodAutoscaler,
+    admitted: AdmittedResources,
+    *,
+    features: FeatureGates,
+) -> tuple[Operation, ...]:
+    """Give a pod these resources, and say so in its annotations.
+
+    Raises:
+        DecodeError: a value would be negative.
+    """
     operations: list[Operation] = []
     if pod.metadata.annotations is None:
         operations.append(add("/metadata/annotations", {}))
     told: list[str] = []
-    bare = before_boost(pod) if features.cpu_startup_boost else pod
-    written = None if bare is pod else written_before_boosts(pod, bare, vpa, most=most_boost)
-    wanted = _wanted(bare, vpa, limit_ranges, trail, written)
-    before = scaled_specs(bare)
-    for scaled, original, resources in zip(scaled_containers(pod), before, wanted, strict=True):
+    for scaled, resources in zip(scaled_containers(pod), admitted.containers, strict=True):
         container = scaled.spec
-        if features.cpu_startup_boost:
-            policy = container_policy(vpa, container.name)
-            if is_off(policy):
-                continue
-            boost = boosted(
-                original,
-                vpa,
-                policy,
-                requests=resources.requests,
-                limits=resources.limits,
-                most=most_boost,
-            )
-            if boost is not None:
-                if trail is not None:
-                    _tell_boost(trail, container.name, boost)
-                value = startup_boost_value(boost.original)
-                operations.append(_annotation(startup_boost_key(container.name), value))
-                resources = WantedResources(  # noqa: PLW2901 - the boost builds on the rest
-                    requests=boost.requests, limits=boost.limits, notes=resources.notes
-                )
-        changes = tuple(_container_operations(scaled, resources))
+        off = features.cpu_startup_boost and is_off(container_policy(vpa, container.name))
+        if off and not resources.requests:
+            continue
+        boost = admitted.boosts.get(container.name)
+        if boost is not None:
+            value = startup_boost_value(boost.original)
+            operations.append(_annotation(startup_boost_key(container.name), value))
+        path = scaled.resources_path
+        changes = tuple(_resource_operations(path, container.resources, resources))
         if changes:
             operations += changes
             told.append(f"{scaled.kind} {scaled.index}: {', '.join(_items(resources))}")
+    if admitted.pod_level:
+        whole = WantedResources(
+            requests=admitted.pod_level.requests, limits=admitted.pod_level.limits
+        )
+        operations += _resource_operations(POD_LEVEL_PATH, pod.spec.resources, whole)
+        told.append(f"pod: {', '.join(_items(whole))}")
     if told:
         text = f"Pod resources updated by {vpa.metadata.name}: {'; '.join(told)}"
         operations.append(_annotation(VPA_UPDATES, text))
@@ -112,32 +152,12 @@ def admit_pod(
     return tuple(operations)
 
 
-def _tell_boost(trail: Trail, container: str, boost: Boosted) -> None:
-    trail.capped(container, Amount.REQUEST, boost.changes)
-    if boost.limit:
-        trail.add(container, Amount.LIMIT, CPU, boost.limit, boost.limits[CPU])
-
-
-def _wanted(
-    pod: Pod,
-    vpa: VerticalPodAutoscaler,
-    limit_ranges: Sequence[LimitRangeSpec],
-    trail: Trail | None,
-    written: Written | None,
-) -> Sequence[WantedResources]:
-    """What the recommendation asks for, container by container; nothing in mode Off."""
-    if update_mode(vpa) == UpdateMode.OFF:
-        return wanted_resources(pod, vpa, None, limit_ranges, trail)
-    shown = trail is not None  # to people, and then the bounds are, too
-    processed = process(pod, vpa, limit_ranges, trail, written=written, targets_only=not shown)
-    return wanted_resources(pod, vpa, processed, limit_ranges, trail)
-
-
-def _container_operations(scaled: ScaledContainer, wanted: WantedResources) -> Iterator[Operation]:
-    resources = scaled.spec.resources
+def _resource_operations(
+    root: str, resources: ResourceRequirements | None, wanted: WantedResources
+) -> Iterator[Operation]:
+    """Set resources that stand at ``root``: of a container, or of the pod as a whole."""
     requests = resources.requests if resources is not None else None
     limits = resources.limits if resources is not None else None
-    root = scaled.resources_path
     if requests is None and limits is None:
         yield add(root, {})
     yield from _map_operations(f"{root}/requests", requests, wanted.requests)

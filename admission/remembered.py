@@ -12,12 +12,12 @@ from typing import Final
 
 import msgspec
 
-from admission.pods import admit_pod
+from admission.pods import PodPatch, pod_patch
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
 from common.features import FeatureGates
-from common.patches import Operation
 from common.quantity import Quantity
+from common.recommendation.pod_level import PodLevelMode
 
 _LARGEST_SHAPE: Final = 16 * 1024  # bytes of one pod's
 _BUDGET: Final = 8 * 1024 * 1024  # bytes of all
@@ -33,7 +33,7 @@ class _Remembered:
 
     vpa: "_Written"
     limit_ranges: tuple[LimitRangeSpec, ...]
-    patches: tuple[Operation, ...]
+    patch: PodPatch
     size: int  # bytes
 
 
@@ -53,9 +53,16 @@ class PatchMemory:
     that was written again is forgotten with all its answers, for it may be of many MiB itself.
     """
 
-    def __init__(self, *, features: FeatureGates, most_boost: Quantity) -> None:
+    def __init__(
+        self,
+        *,
+        features: FeatureGates,
+        most_boost: Quantity,
+        pod_level: PodLevelMode = PodLevelMode.KEEP,
+    ) -> None:
         self._features = features
         self._most_boost = most_boost
+        self._pod_level = pod_level
         self._known: OrderedDict[bytes, _Remembered] = OrderedDict()  # by shape
         self._vpas: dict[tuple[str, str], _Written] = {}  # by namespace and name
         self._size = 0
@@ -65,19 +72,26 @@ class PatchMemory:
 
     def admit(
         self, pod: Pod, vpa: VerticalPodAutoscaler, limit_ranges: Sequence[LimitRangeSpec]
-    ) -> tuple[Operation, ...]:
-        """What :func:`admission.pods.admit_pod` says, with its errors, which are not remembered."""
+    ) -> PodPatch:
+        """What :func:`admission.pods.pod_patch` says, with its errors, which are not remembered."""
         ranges = tuple(limit_ranges)
         key = _shape(pod, vpa)
         known = self._known.get(key)
         if known is not None and known.vpa.vpa is vpa and known.limit_ranges == ranges:
             self._known.move_to_end(key)
-            return known.patches
-        patches = admit_pod(pod, vpa, ranges, features=self._features, most_boost=self._most_boost)
+            return known.patch
+        patch = pod_patch(
+            pod,
+            vpa,
+            ranges,
+            features=self._features,
+            most_boost=self._most_boost,
+            pod_level=self._pod_level,
+        )
         if key and len(key) <= _LARGEST_SHAPE:
-            size = len(key) + len(patches) * _OPERATION + _OVERHEAD
-            self._remember(key, _Remembered(self._written(vpa), ranges, patches, size))
-        return patches
+            size = len(key) + len(patch.operations) * _OPERATION + _OVERHEAD
+            self._remember(key, _Remembered(self._written(vpa), ranges, patch, size))
+        return patch
 
     def _written(self, vpa: VerticalPodAutoscaler) -> _Written:
         name = (vpa.metadata.namespace, vpa.metadata.name)

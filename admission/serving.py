@@ -180,6 +180,7 @@ def _policy(settings: Settings) -> Policy:
     return Policy(
         features=settings.feature_gates,
         most_boost=settings.max_allowed_cpu_boost,
+        pod_level=settings.pod_level_resources,
         lookup_deadline=settings.lookup_deadline,
     )
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 from common.errors import ConfigError
 from common.flags import boolean, duration, flag
 from common.quantity import ZERO, Quantity
+from common.recommendation.pod_level import PodLevelMode
 from common.runtime.settings import CommonSettings, debug_flag
 
 _LONGEST_LOOKUP = 2.0  # seconds
@@ -150,6 +151,13 @@ class Settings(CommonSettings):
         default=ZERO,
         parse=Quantity.parse,
         help="Most CPU that a start-up boost may ask for; 0 is no limit.",
+    )
+    pod_level_resources: PodLevelMode = flag(
+        "--pod-level-resources",
+        default=PodLevelMode.KEEP,
+        parse=PodLevelMode.parse,
+        help="What becomes of spec.resources of a pod: keep fits the containers into it, follow "
+        "moves it in proportion to its containers. The updater needs the same value.",
     )
     workers: int = flag(
         "--workers",

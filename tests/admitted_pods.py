@@ -18,10 +18,13 @@ from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
 from common.features import FeatureGates
 from common.patches import Operation
-from common.quantity import Quantity
+from common.quantity import ZERO, Quantity
+from common.recommendation.pod_level import PodLevelMode
 from common.resources import RESOURCES, parse_quantities
 from sandbox.admission.limit_ranger import apply_defaults
 from sandbox.objects.defaults import fill
+from sandbox.objects.pod_resources import pod_requests
+from sandbox.objects.pod_resources import resources_of as resources_of_one
 from sandbox.objects.resources import LIMIT_RANGES, PODS
 
 Json = dict[str, Any]
@@ -38,6 +41,7 @@ class World:
     vpa: Json
     limit_ranges: Sequence[Json] = ()
     most_boost: str = "0"  # the flag --max-allowed-cpu-boost; zero: no bound
+    pod_level: PodLevelMode = PodLevelMode.KEEP  # the flag --pod-level-resources
 
     @property
     def autoscaler(self) -> VerticalPodAutoscaler:
@@ -81,6 +85,7 @@ class World:
             self.limits,
             features=GATES,
             most_boost=Quantity.parse(self.most_boost),
+            pod_level=self.pod_level,
         )
         stored: Json = jsonpatch.apply_patch(asked, msgspec.to_builtins(operations))
         fill(PODS, stored)
@@ -235,9 +240,31 @@ class Numbers:
         ]
         return {"initContainers": containers} if containers else {}
 
-    def pod_resources(self) -> Json:
-        """Resources of the pod as a whole, which nobody reads; most pods have none."""
-        return {"resources": self.resources()} if self.draw(st.integers(0, 3)) == 0 else {}
+    def pod_resources(self, spec: Json) -> Json:
+        """Resources of the pod as a whole, as the API server takes them; most pods have none.
+
+        The request may be that of all containers, as the API server would fill it in, or the limit.
+        """
+        if self.draw(st.integers(0, 2)):
+            return {}
+        asked: Json = {"spec": copy.deepcopy(spec)}
+        fill(PODS, asked)
+        parts: Json = {"requests": {}, "limits": {}}
+        for name in RESOURCES:
+            kind = self.draw(st.sampled_from(("request", "limit", "both", "filled", "none")))
+            unit = 10**6 if name == "cpu" else 10**9
+            inside = -(-pod_requests(asked).get(name, ZERO).nanos // unit)
+            held = [resources_of_one(each, "limits").get(name, ZERO) for each in containers(asked)]
+            most = max(-(-each.nanos // unit) for each in held)
+            request = inside + self.draw(st.sampled_from((0, 0, 1, self.number())))
+            limit = max(request, most) + self.draw(st.sampled_from((0, 1, self.number())))
+            if kind in ("request", "both"):
+                parts["requests"][name] = text(name, request)
+            if kind == "filled":
+                parts["requests"][name] = text(name, inside)
+            if kind in ("limit", "both", "filled"):
+                parts["limits"][name] = text(name, limit)
+        return {"resources": {part: values for part, values in parts.items() if values}}
 
     def odd(self, resource: str) -> str:
         """A text as others write it: in other units, or finer than what is counted."""
@@ -247,6 +274,12 @@ class Numbers:
         if resource == "cpu":
             return self.draw(st.sampled_from([f"{number * 1000 - 1}u", f"{number}", "0"]))
         return self.draw(st.sampled_from([f"{number * 1000 - 1}m", f"{number}Ki", "0"]))
+
+
+def containers(pod: Json) -> list[Json]:
+    """The regular containers."""
+    found: list[Json] = pod["spec"]["containers"]
+    return found
 
 
 def text(resource: str, number: int) -> str:
@@ -263,16 +296,16 @@ def worlds(draw: Draw, *, boosts: bool = False) -> World:
     if boosts and some.sometimes():
         spec["startupBoost"] = {"cpu": some.boost()}
     kinds = draw(st.lists(st.sampled_from(["Container", "Pod"]), max_size=3))
+    pod_spec: Json = {
+        "containers": [
+            {"name": name, "image": IMAGE, "resources": some.resources()} for name in names
+        ],
+        **some.init_containers(),
+    }
     return World(
         pod={
             "metadata": {"name": "web-0", "namespace": "default"},
-            "spec": {
-                "containers": [
-                    {"name": name, "image": IMAGE, "resources": some.resources()} for name in names
-                ],
-                **some.init_containers(),
-                **some.pod_resources(),
-            },
+            "spec": pod_spec | some.pod_resources(pod_spec),
             "status": {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"},
         },
         vpa={
@@ -293,4 +326,5 @@ def worlds(draw: Draw, *, boosts: bool = False) -> World:
             for kind in kinds
         ],
         most_boost=text("cpu", some.number()) if boosts and some.sometimes() else "0",
+        pod_level=draw(st.sampled_from(PodLevelMode)),
     )

@@ -31,6 +31,7 @@ from common.api.core import (
     PodStatus,
     ResourceQuota,
     ResourceQuotaStatus,
+    ResourceRequirements,
 )
 from common.api.meta import ObjectMeta
 from common.features import FeatureGates
@@ -51,6 +52,7 @@ from updater.work import Rules
 _CPU = ("50m", "90m", "100m", "110m", "300m", "1", "a lot")
 _MEMORY = ("50Mi", "100Mi", "400Mi")
 _IN_PLACE = (UpdateMode.IN_PLACE_OR_RECREATE, UpdateMode.IN_PLACE)
+_WHOLE = ({"cpu": "0"}, {"cpu": "80m"}, {"cpu": "2", "memory": "1Gi"})  # requests of a pod
 _KINDS = ("ReplicaSet", "StatefulSet", "DaemonSet", "Job", "Rollout")
 
 
@@ -62,6 +64,14 @@ class RandomCluster:
     attempts: Attempts
     rules: Rules
     admission_ready: bool
+
+
+def _whole(name: str, app: Container) -> ResourceRequirements | None:
+    """Resources of a pod as a whole; by a stream of their own, so that all else is as it was."""
+    stream = Random(f"{name} {app}")
+    if stream.random() < 0.95:
+        return None
+    return ResourceRequirements(requests=stream.choice(_WHOLE))
 
 
 def random_cluster(seed: int, *, now: datetime) -> RandomCluster:
@@ -248,7 +258,7 @@ class _Draw:
                 creation_timestamp=self.ago(48),
                 annotations=annotations,
             ),
-            spec=PodSpec(containers=(app,), node_name="node"),
+            spec=PodSpec(containers=(app,), node_name="node", resources=_whole(name, app)),
             status=PodStatus(
                 phase="Pending" if self.often(0.05) else "Running",
                 start_time=self.ago(24) if self.often(0.95) else None,

@@ -12,6 +12,7 @@ from common.recommendation.actual import actual_requests
 from common.recommendation.boosts import before_boost
 from common.recommendation.changes import Change, request_changes
 from common.recommendation.container_resources import wanted_resources
+from common.recommendation.pod_level import PodLevelMode, pod_level_bounds
 from common.recommendation.processing import Processed, process
 from common.resources import ResourceQuantities
 from updater.attempts import PodMemory
@@ -245,6 +246,7 @@ def plan_unboost(
     expired: Collection[str],
     killed_at: Mapping[OomKill, Quantity],
     now: datetime,
+    pod_level: PodLevelMode = PodLevelMode.KEEP,
 ) -> tuple[ResizePlan, tuple[str, ...]] | Decision:
     """The resize that takes back the ``expired`` boosts, and the annotations that go with them.
 
@@ -254,7 +256,10 @@ def plan_unboost(
     """
     try:
         bare = before_boost(pod, expired)
-        processed = None if mode is UpdateMode.OFF else process(bare, vpa, limit_ranges)
+        bounds = pod_level_bounds(bare, pod_level, limit_ranges)
+        processed = None
+        if mode is not UpdateMode.OFF:
+            processed = process(bare, vpa, limit_ranges, pod_level=pod_level)
         recommended = wanted_resources(bare, vpa, processed, limit_ranges)
         recommended = with_earlier_cpu(bare, recommended, expired=expired)
         ended = unboosted(pod, recommended, expired=expired)
@@ -267,7 +272,7 @@ def plan_unboost(
             known = amounts_at_kills(pod, killed_at)
             kills = unlearnt_ooms(amounts, requests=requests, killed_at=known, now=now)
             wanted = keep_memory(pod, wanted, of=lowered(kills))
-        plan = plan_resize(pod, wanted, ended.containers, containers={})
+        plan = plan_resize(pod, wanted, ended.containers, containers={}, bounds=bounds)
     except QuantityError:
         return leave(Reason.UNREADABLE)
     return plan, ended.annotations

@@ -26,12 +26,13 @@ def plan_candidate(
 
     A container whose spec asks for the target already is left out, its limits too: it is the
     kubelet's turn. Its report may be half new and half old for a while, a new memory request
-    beside the old limit, and a limit in proportion to that would be the wrong one.
+    beside the old limit, and a limit in proportion to that would be the wrong one. In a pod with
+    resources of its own all containers are resized together, because they share those (A25).
 
     A container whose OOM kill isn't learnt yet keeps its memory (D36); the rest goes on.
     """
     pod, keeps = candidate.pod, lowered(candidate.unlearnt)
-    containers = _to_change(candidate)
+    containers, bounds = _to_change(candidate), candidate.processed.pod_level
     try:
         asked = spec_requests(pod)
         open_ = {
@@ -43,8 +44,8 @@ def plan_candidate(
         wanted = _wanted(candidate, vpa, limit_ranges)
         if is_pending(pod):
             chosen |= pending_of(pod, open_)
-            return plan_following(pod, wanted, chosen, containers=containers)
-        plan = plan_resize(pod, wanted, chosen, containers=containers)
+            return plan_following(pod, wanted, chosen, containers=containers, bounds=bounds)
+        plan = plan_resize(pod, wanted, chosen, containers=containers, bounds=bounds)
     except QuantityError:  # in the spec, or in an init container: the status was readable
         return leave(Reason.UNREADABLE)
     if keeps and not plan.changes:
@@ -73,6 +74,8 @@ def _wanted(
 def _to_patch(candidate: Candidate, containers: Mapping[str, ContainerAmounts]) -> frozenset[str]:
     if candidate.left is not None:
         return frozenset()
+    if candidate.processed.pod_level is not None:
+        return frozenset(containers)
     return containers_to_patch(
         candidate.verdict, containers, requests=candidate.requests, ooms=candidate.ooms
     )

@@ -21,7 +21,10 @@ from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.base import Wire
 from common.kube.lease import AdmissionStatus
 from common.recommendation.actual import actual_requests
-from common.resources import ResourceQuantities
+from common.recommendation.container_resources import wanted_resources
+from common.recommendation.processing import Processed
+from common.recommendation.scaled_containers import scaled_specs
+from common.resources import ResourceQuantities, parse_quantities
 from common.runtime.text_or_json import described, wants_text
 from updater.decision import Action, Decision, Reason
 from updater.fitting import Fits
@@ -53,6 +56,15 @@ class ContainerNumbers(Wire, frozen=True, kw_only=True):
     upper_bound: Amounts
 
 
+class PodLevelNumbers(Wire, frozen=True, kw_only=True):
+    """What ``spec.resources`` of a pod says, and what would become of it; empty: it stays."""
+
+    requests: Amounts
+    limits: Amounts
+    new_requests: Amounts
+    new_limits: Amounts
+
+
 class PodPlan(Wire, frozen=True, kw_only=True):
     """What would be decided about a pod, and what is known of it.
 
@@ -70,6 +82,7 @@ class PodPlan(Wire, frozen=True, kw_only=True):
     resource_diff: float | None
     outside_range: bool | None
     containers: tuple[ContainerNumbers, ...]
+    pod_level: PodLevelNumbers | None = None
 
 
 class VpaHead(Wire, frozen=True, kw_only=True):
@@ -181,7 +194,8 @@ def _encoded(plan: Plan) -> Iterator[bytes]:
         mode = update_mode(vpa) or written or ""
         head = VpaHead(namespace=namespace, name=name, mode=mode, why=why)
         yield before_vpa + _opened(head, "pods")
-        fits = Fits(vpa, () if scaled is None else scaled.limit_ranges)
+        ranges = () if scaled is None else scaled.limit_ranges
+        fits = Fits(vpa, ranges, pod_level=plan.pod_level)
         before_pod = b""
         for pod, decision in pods:
             yield before_pod + msgspec.json.encode(_pod(pod, decision, fits))
@@ -313,6 +327,22 @@ def _pod(pod: LivePod, decision: Decision, fits: Fits) -> PodPlan:
             )
             for name, amounts in known.processed.containers.items()
         ),
+        pod_level=None if known is None else _pod_level(pod, known.processed, fits),
+    )
+
+
+def _pod_level(pod: LivePod, processed: Processed, fits: Fits) -> PodLevelNumbers | None:
+    whole, bounds = pod.spec.resources, processed.pod_level
+    if whole is None or bounds is None:
+        return None
+    wanted = wanted_resources(pod, fits.vpa, processed, fits.drifts.limit_ranges)
+    names = [container.name for container in scaled_specs(pod)]
+    after = bounds.after(pod, dict(zip(names, wanted, strict=True)))
+    return PodLevelNumbers(
+        requests=_amounts(parse_quantities(whole.requests)),
+        limits=_amounts(parse_quantities(whole.limits)),
+        new_requests=_amounts(after.requests),
+        new_limits=_amounts(after.limits),
     )
 
 

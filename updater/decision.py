@@ -113,6 +113,10 @@ class Reason(Code):
         "replacement_lacks_recommendation",
         "Created in a dry run, the pod that follows does not have the recommended requests.",
     )
+    POD_LEVEL_RESOURCES_EXHAUSTED = (
+        "pod_level_resources_exhausted",
+        "The pod's spec.resources leave no room for what is recommended.",
+    )
     REPLACEMENT_UNVERIFIED = (
         "replacement_unverified",
         "Three pods are without a right replacement so far.",

@@ -9,10 +9,11 @@ from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import ContainerStatus, LimitRangeSpec, Pod, PodSpec
 from common.quantity import QuantityError
 from common.recommendation.actual import actual_requests
+from common.recommendation.pod_level import PodLevelMode
 from common.recommendation.processing import Processed, process
 from common.recommendation.scaled_containers import scaled_specs
 from common.resources import ResourceQuantities
-from updater.decision import Decision, Reason, leave
+from updater.decision import Decision, Reason, leave, wait
 from updater.update_order import Drift, forgive_rounding, looked_at, measure
 
 
@@ -26,7 +27,11 @@ class Measured:
 
 
 def measure_pod(
-    pod: Pod, vpa: VerticalPodAutoscaler, limit_ranges: Sequence[LimitRangeSpec]
+    pod: Pod,
+    vpa: VerticalPodAutoscaler,
+    limit_ranges: Sequence[LimitRangeSpec],
+    *,
+    pod_level: PodLevelMode = PodLevelMode.KEEP,
 ) -> Measured | Decision:
     """Fit the recommendation to the pod and compare; or why there is nothing to compare.
 
@@ -35,9 +40,11 @@ def measure_pod(
     Source: updater.md 7.
     """
     try:
-        processed = process(pod, vpa, limit_ranges)
+        processed = process(pod, vpa, limit_ranges, pod_level=pod_level)
         if processed is None:
             return leave(Reason.NO_RECOMMENDATION)
+        if processed.unfit is not None:
+            return wait(Reason(processed.unfit.value))
         present = {name: actual_requests(pod, name) for name in processed.containers}
     except QuantityError:
         return leave(Reason.UNREADABLE)
@@ -91,8 +98,10 @@ class Fits:
         limit_ranges: tuple[LimitRangeSpec, ...] = (),
         *,
         before: Drifts | None = None,
+        pod_level: PodLevelMode = PodLevelMode.KEEP,
     ) -> None:
         self.vpa = vpa
+        self.pod_level = pod_level
         self.drifts = Drifts(vpa, limit_ranges)  # of the pods of this pass
         holds = before is not None and before.hold_for(vpa, limit_ranges)
         self._before = before.known if before is not None and holds else {}
@@ -116,6 +125,10 @@ class Fits:
         """As ``measure_pod``."""
         parts, last = _parts(pod), self._last
         if last is None or not all(map(is_, last[0], parts)):
-            last = parts, measure_pod(pod, self.vpa, self.drifts.limit_ranges)
+            last = parts, self._measure(pod)
             self._last = last
         return last[1]
+
+    def _measure(self, pod: Pod) -> Measured | Decision:
+        ranges = self.drifts.limit_ranges
+        return measure_pod(pod, self.vpa, ranges, pod_level=self.pod_level)

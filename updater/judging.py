@@ -151,7 +151,8 @@ class Judge:
 
     async def candidates(self, pods: Iterable[LivePod]) -> list[Candidate]:
         """The pods that are worth an update, best first; the others are settled at once."""
-        fits, candidates = self._ledger.fits(self._scaled), []
+        fits = self._ledger.fits(self._scaled, pod_level=self._rules.pod_level)
+        candidates = []
         in_place = self._scaled.mode in _IN_PLACE
         async for pod in pausing(pods, every=_SLICE):
             status = resize_status(pod)

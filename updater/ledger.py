@@ -9,6 +9,7 @@ from typing import Protocol
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
 from common.recommendation.changes import summary
+from common.recommendation.pod_level import PodLevelMode
 from updater.attempts import NOTHING, Attempts, PodMemory, Rest
 from updater.candidate import Candidate
 from updater.decision import Decision, Reason
@@ -111,10 +112,15 @@ class Ledger:
     def remember(self, pod: Pod, memory: PodMemory) -> None:
         self._changed[pod.metadata.uid] = memory
 
-    def fits(self, scaled: AutoscaledPods) -> Fits:
+    def fits(self, scaled: AutoscaledPods, *, pod_level: PodLevelMode = PodLevelMode.KEEP) -> Fits:
         """The VPA's recommendation, with what the last pass found out about it."""
         key = key_of(scaled.vpa)
-        made = Fits(scaled.vpa, scaled.limit_ranges, before=self._before.drifts.get(key))
+        made = Fits(
+            scaled.vpa,
+            scaled.limit_ranges,
+            before=self._before.drifts.get(key),
+            pod_level=pod_level,
+        )
         self._drifts[key] = made.drifts
         return made
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from common.api.core import Container, Pod, ResourceRequirements
 from common.quantity import QuantityError
 from common.recommendation.container_resources import WantedResources
+from common.recommendation.pod_level import PodLevelBounds
 from common.recommendation.processing import ContainerAmounts
 from common.recommendation.scaled_containers import scaled_specs, scaled_statuses
 from common.resources import RESOURCES, ResourceQuantities, parse_quantities
@@ -79,6 +80,7 @@ def plan_following(
     chosen: Collection[str],
     *,
     containers: Mapping[str, ContainerAmounts],
+    bounds: PodLevelBounds | None = None,
 ) -> ResizePlan:
     """Plan the resize that replaces a pending one.
 
@@ -94,7 +96,7 @@ def plan_following(
         _kept_where_equal(want, granted[container.name], forgiven.get(container.name, {}))
         for container, want in zip(scaled_specs(pod), wanted, strict=True)
     )
-    plan = plan_resize(pod, following, chosen, containers=containers)
+    plan = plan_resize(pod, following, chosen, containers=containers, bounds=bounds)
     asked = {container.name: requests_of(container) for container in scaled_specs(pod)}
     asked = forgive_rounding(asked, containers, slack=slack)
     lowers = any(

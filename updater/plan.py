@@ -15,6 +15,7 @@ from common.api.core import Pod
 from common.kube.lease import AdmissionStatus
 from common.patches import Operation
 from common.recommendation.changes import Change
+from common.recommendation.pod_level import PodLevelMode
 from common.runtime.clock import Clock
 from updater.attempts import Attempts
 from updater.breaker import Transition
@@ -83,6 +84,7 @@ class Plan:
     snapshot: ClusterSnapshot
     skipped: Mapping[tuple[str, str], str]  # why, by namespace and name of the VPA
     decisions: Mapping[str, Decision]  # by pod UID
+    pod_level: PodLevelMode = PodLevelMode.KEEP
 
 
 Call: TypeAlias = tuple[object, ...]

@@ -9,6 +9,7 @@ from typing import Any
 from common.api.core import Pod, PodSpec, ResourceQuota
 from common.quantity import Quantity, QuantityError
 from common.recommendation.expected_pod import replacement_spec, resized_spec
+from common.recommendation.pod_level import PodLevelMode
 from common.recommendation.preflight import Check, Refusal, qos_refusal, spec_refusal
 from common.recommendation.quota import (
     growth,
@@ -63,12 +64,14 @@ class Preflight:
         evictions: EvictionTracker | None,
         *,
         most_boost: Quantity | None = None,
+        pod_level: PodLevelMode = PodLevelMode.KEEP,
         quota_use: QuotaUse | None = None,
         dry_runs: DryRuns | None = None,
     ) -> None:
         self._scaled = scaled
         self._evictions = evictions
         self._most_boost = most_boost
+        self._pod_level = pod_level
         self._quota_use = quota_use or QuotaUse()
         self._dry_runs = dry_runs
         self._replacements: dict[tuple[int, int], tuple[Pod, PodSpec, Refusal | None]] = {}
@@ -113,7 +116,11 @@ class Preflight:
         if alike not in self._replacements:
             scaled = self._scaled
             spec = replacement_spec(
-                pod, scaled.vpa, scaled.limit_ranges, most_boost=self._most_boost
+                pod,
+                scaled.vpa,
+                scaled.limit_ranges,
+                most_boost=self._most_boost,
+                pod_level=self._pod_level,
             )
             self._replacements[alike] = (
                 pod,

@@ -8,9 +8,14 @@ from common.api.base import QuantityJson
 from common.api.core import Container, ContainerStatus, Pod, ResourceRequirements
 from common.patches import Operation, add, pointer, remove
 from common.recommendation.container_resources import WantedResources
+from common.recommendation.pod_level import (
+    POD_LEVEL_PATH,
+    UNCHANGED,
+    PodLevelBounds,
+    PodLevelResources,
+)
 from common.recommendation.processing import ContainerAmounts
 from common.recommendation.scaled_containers import (
-    ScaledContainer,
     scaled_containers,
     scaled_specs,
     scaled_statuses,
@@ -65,25 +70,45 @@ def plan_resize(
     chosen: Collection[str],
     *,
     containers: Mapping[str, ContainerAmounts],
+    bounds: PodLevelBounds | None = None,
 ) -> ResizePlan:
     """Plan to give the ``chosen`` containers what is ``wanted`` for them.
 
-    ``wanted`` has one entry per scaled container, in their order. Chosen containers whose
-    spec says so already are left out.
+    ``wanted`` has one entry for each of the pod's ``scaled_specs``. Chosen containers whose
+    spec says so already are left out. ``bounds`` are those of the pod's own resources, if it has
+    some: they move along in the same patch.
     """
     changes = frozenset(_changes(pod, wanted, chosen))
     changing = {container for container, _ in changes}
+    after = _by_name(pod, wanted, changing)
+    whole = UNCHANGED if bounds is None else bounds.after(pod, after)
     return ResizePlan(
-        operations=resize_operations(pod, wanted, changing),
+        operations=(*resize_operations(pod, wanted, changing), *_pod_level_operations(pod, whole)),
         changes=changes,
         restarts=any(
-            (container.name, policy.resource_name) in changes
-            and policy.restart_policy == "RestartContainer"
+            policy.restart_policy == "RestartContainer"
+            and (
+                (container.name, policy.resource_name) in changes
+                or _inherits(container, policy.resource_name, whole)
+            )
             for container in scaled_specs(pod)
             for policy in container.resize_policy or ()
         ),
         targets={name: amounts.target for name, amounts in containers.items()},
     )
+
+
+def _by_name(
+    pod: Pod, wanted: Collection[WantedResources], names: Collection[str]
+) -> dict[str, WantedResources]:
+    pairs = zip(scaled_specs(pod), wanted, strict=True)
+    return {container.name: want for container, want in pairs if container.name in names}
+
+
+def _inherits(container: Container, resource: str, whole: PodLevelResources) -> bool:
+    """Whether the container's limit is that of the pod, which changes (KEP-5419)."""
+    own = (container.resources or _NOTHING).limits or {}
+    return resource in whole.limits and resource not in own
 
 
 def _changes(
@@ -113,13 +138,20 @@ def resize_operations(
     operations: list[Operation] = []
     for scaled, want in zip(scaled_containers(pod), wanted, strict=True):
         if scaled.spec.name in containers:
-            operations += _container_operations(scaled, want)
+            operations += _resource_operations(scaled.resources_path, scaled.spec.resources, want)
     return tuple(operations)
 
 
-def _container_operations(scaled: ScaledContainer, want: WantedResources) -> Iterator[Operation]:
-    at = scaled.resources_path
-    spec = scaled.spec.resources or _NOTHING
+def _pod_level_operations(pod: Pod, whole: PodLevelResources) -> Iterator[Operation]:
+    if whole:
+        yield from _resource_operations(POD_LEVEL_PATH, pod.spec.resources, whole)
+
+
+def _resource_operations(
+    at: str, resources: ResourceRequirements | None, want: WantedResources | PodLevelResources
+) -> Iterator[Operation]:
+    """Set resources that stand at this path: of a container, or of the pod as a whole."""
+    spec = resources or _NOTHING
     if spec.requests is None and spec.limits is None:
         yield add(at, {})
     for kind, present, values in (

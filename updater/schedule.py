@@ -172,6 +172,7 @@ class Updater:
             snapshot=picture.snapshot,
             skipped=picture.skipped,
             decisions=decisions,
+            pod_level=self._rules.pod_level,
         )
 
     async def _run_once(self) -> None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from common.errors import ConfigError
 from common.flags import boolean, duration, flag
 from common.quantity import ZERO, Quantity
+from common.recommendation.pod_level import PodLevelMode
 from common.runtime.settings import CommonSettings, LeaderElectionSettings, debug_flag
 from updater.disruption import DisruptionPolicy
 from updater.resize import Timeouts
@@ -118,6 +119,13 @@ class Settings(CommonSettings, LeaderElectionSettings):
         help="The same as of admission: by this the updater foresees which replacements the API "
         "server would refuse; 0 is no limit.",
     )
+    pod_level_resources: PodLevelMode = flag(
+        "--pod-level-resources",
+        default=PodLevelMode.KEEP,
+        parse=PodLevelMode.parse,
+        help="What becomes of spec.resources of a pod: keep fits the containers into it, follow "
+        "moves it in proportion to its containers. Admission needs the same value.",
+    )
     use_admission_controller_status: bool = flag(
         "--use-admission-controller-status",
         default=True,
@@ -203,6 +211,7 @@ class Settings(CommonSettings, LeaderElectionSettings):
             features=self.feature_gates,
             checks_outcomes=self.eviction_outcome_check,
             boost_bound=self.max_allowed_cpu_boost,
+            pod_level=self.pod_level_resources,
         )
 
     def lease_namespace(self, environ: Mapping[str, str]) -> str:

@@ -77,6 +77,7 @@ class VpaPass:
             scaled,
             self._evictions,
             most_boost=self._rules.most_boost,
+            pod_level=self._rules.pod_level,
             quota_use=means.quota_use,
             dry_runs=means.dry_runs,
         )
@@ -173,6 +174,7 @@ class VpaPass:
             expired=expired,
             killed_at=self._ledger.memory(pod).killed_at,
             now=self._now,
+            pod_level=self._rules.pod_level,
         )
         if isinstance(planned, Decision):
             return planned

@@ -11,6 +11,7 @@ from common.features import FeatureGates
 from common.patches import Operation
 from common.quantity import ZERO, Quantity
 from common.recommendation.changes import Change
+from common.recommendation.pod_level import PodLevelMode
 from common.target.owners import Controller
 from updater.abreast import Begin
 from updater.breaker import Transition
@@ -85,6 +86,7 @@ class Rules:
     features: FeatureGates = field(default_factory=FeatureGates)
     checks_outcomes: bool = True  # of evictions
     boost_bound: Quantity = ZERO  # of the CPU of a start-up boost; none is zero
+    pod_level: PodLevelMode = PodLevelMode.KEEP
 
     @property
     def most_boost(self) -> Quantity | None:

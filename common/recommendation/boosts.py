@@ -15,6 +15,7 @@ from common.annotations import (
 )
 from common.api.base import QuantityJson
 from common.api.core import Container, ContainerStatus, Pod, ResourceRequirements
+from common.recommendation.pod_level import default_pod_level_requests
 from common.recommendation.scaled_containers import with_changed_scaled
 from common.resources import RESOURCES, ResourceQuantities
 
@@ -23,7 +24,11 @@ def before_boost(pod: Pod, names: Collection[str] | None = None) -> Pod:
     """The pod with what its boosted containers had before, as its annotations tell (A21).
 
     ``names`` says which containers; None means all of them. What the kubelet reports of such a
-    container is left out, and an annotation that can't be read tells nothing.
+    container is left out, and an annotation that can't be read tells nothing. A pod-level request
+    that is the sum of those of the containers is that of the bare ones.
+
+    Raises:
+        QuantityError: a quantity of the pod is none; only of one with resources of its own.
     """
     annotations = pod.metadata.annotations or {}
     read = {
@@ -34,11 +39,18 @@ def before_boost(pod: Pod, names: Collection[str] | None = None) -> Pod:
     originals = {name: original for name, original in read.items() if original is not None}
     if not originals:
         return pod
-    return with_changed_scaled(
+    bare = with_changed_scaled(
         pod,
         lambda each: _as_before(each, originals[each.name]) if each.name in originals else each,
         lambda each: _unreported(each) if each.name in originals else each,
     )
+    moved = default_pod_level_requests(pod, bare)
+    if pod.spec.resources is None or not moved:
+        return bare
+    stated = pod.spec.resources.requests or {}
+    requests = {**stated, **{name: str(value) for name, value in moved.items()}}
+    whole = replace(pod.spec.resources, requests=requests)
+    return replace(bare, spec=replace(bare.spec, resources=whole))
 
 
 def _as_before(container: Container, original: OriginalResources) -> Container:

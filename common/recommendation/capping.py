@@ -6,7 +6,7 @@ people tell what happened to the target.
 Source: admission.md 6.3 and 6.4; vertical-pod-autoscaler/pkg/utils/vpa/capping.go.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from common.api.autoscaling import ContainerPolicy, ResourcePolicy
@@ -14,12 +14,11 @@ from common.api.base import QuantityJson
 from common.api.core import LimitRangeSpec
 from common.quantity import ZERO, Quantity
 from common.recommendation.actual import ContainerResources
+from common.recommendation.amounts import ContainerAmounts
 from common.recommendation.limit_range import EffectiveLimits, LimitType, effective_limits
-from common.recommendation.limit_scaling import (
-    boundary_request,
-    proportional_limit,
-    scale_proportionally,
-)
+from common.recommendation.limit_scaling import boundary_request
+from common.recommendation.pod_level import PodLevelBounds
+from common.recommendation.pod_limits import fit_to_pod_limits
 from common.recommendation.policy import ControlledValues, container_policy, controlled_values
 from common.recommendation.trail import (
     LOWERED_FOR_POD,
@@ -32,26 +31,17 @@ from common.recommendation.trail import (
 from common.resources import RESOURCES, ResourceQuantities, in_order, parse_quantities
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerAmounts:
-    """What is recommended for one container, as exact quantities."""
-
-    name: str
-    target: ResourceQuantities
-    lower_bound: ResourceQuantities = field(default_factory=dict)
-    upper_bound: ResourceQuantities = field(default_factory=dict)
-    uncapped_target: ResourceQuantities = field(default_factory=dict)
-
-
 @dataclass(frozen=True, slots=True)
 class Capped:
     """The recommendations of a pod's containers, in their old order.
 
-    ``notes`` are by container name; a container without any is missing.
+    ``notes`` are by container name; a container without any is missing. ``exhausted``: containers
+    without a recommendation leave the others nothing of a resource (A29).
     """
 
     recommendations: tuple[ContainerAmounts, ...]
     notes: Mapping[str, tuple[str, ...]]
+    exhausted: bool = False
 
 
 def cap_for_pod(
@@ -60,24 +50,28 @@ def cap_for_pod(
     containers: Sequence[ContainerResources],
     policy: ResourcePolicy | None,
     limit_ranges: Sequence[LimitRangeSpec],
+    pod_level: PodLevelBounds | None = None,
     trail: Trail | None = None,
 ) -> Capped:
     """Fit recommendations to a pod, in the reference's order.
 
     First the LimitRange for pods, for all containers together; then for each container the
     LimitRange for containers, the policy, and with RequestsOnly the container's own limit.
-    What is recommended for a container that the pod doesn't have is dropped. ``trail`` is told
-    what took hold.
+    What is recommended for a container that the pod doesn't have is dropped. ``pod_level`` are the
+    bounds of the pod's own resources: its values count under a LimitRange for pods, and a maximum
+    for containers that is above its limits never takes hold. ``trail`` is told what took hold.
 
     Raises:
         QuantityError: a bound of a LimitRange, or one of the policy that counts, is no quantity.
     """
-    fitted = fit_to_pod_limits(
-        recommendations, containers, effective_limits(limit_ranges, LimitType.POD)
-    )
+    of_pods = effective_limits(limit_ranges, LimitType.POD)
+    together = fit_to_pod_limits(recommendations, containers, of_pods, pod_level)
+    fitted = together.recommendations
     if trail is not None:
         _tell_fitted(trail, recommendations, fitted)
     limits = effective_limits(limit_ranges, LimitType.CONTAINER)
+    if limits is not None and pod_level is not None:
+        limits = _below_pod_level(limits, pod_level)
     by_name = {container.name: container for container in containers}
     capped: list[ContainerAmounts] = []
     notes: dict[str, tuple[str, ...]] = {}
@@ -93,14 +87,35 @@ def cap_for_pod(
         target, changes = _apply(caps, recommendation.target)
         lower, lower_changes = _apply(caps, recommendation.lower_bound)
         upper, upper_changes = _apply(caps, recommendation.upper_bound)
-        capped.append(replace(recommendation, target=target, lower_bound=lower, upper_bound=upper))
+        capped.append(
+            ContainerAmounts(
+                name=recommendation.name,
+                target=target,
+                lower_bound=lower,
+                upper_bound=upper,
+                uncapped_target=recommendation.uncapped_target,
+            )
+        )
         if changes:
             notes[container.name] = tuple(f"{each.resource} {each.cap}" for each in changes)
         if trail is not None:
             trail.capped(container.name, Amount.REQUEST, changes)
             trail.capped(container.name, Amount.LOWER_BOUND, lower_changes)
             trail.capped(container.name, Amount.UPPER_BOUND, upper_changes)
-    return Capped(tuple(capped), notes)
+    return Capped(tuple(capped), notes, together.exhausted)
+
+
+def _below_pod_level(limits: EffectiveLimits, pod_level: PodLevelBounds) -> EffectiveLimits:
+    """Drop maximums that no limit reaches, because those of the pod cut it before (A27).
+
+    A cut limit has another ratio to its request, so such a maximum would bound another request
+    than before.
+    """
+    cuts = pod_level.limits
+    most = {
+        name: value for name, value in limits.max.items() if name not in cuts or value < cuts[name]
+    }
+    return replace(limits, max=most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,126 +237,3 @@ def _boundary(
         request=container.requests.get(name),
         default=limits.default.get(name),
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Share:
-    """One container's part in what a pod may have of one resource."""
-
-    name: str
-    request: Quantity  # recommended; what it has now, without a recommendation
-    limit: Quantity  # in proportion to ``request``, unless it stands; zero: none
-    recommended: bool  # only then may it change
-    limit_follows: bool  # the request; else the limit can't be scaled
-
-
-def fit_to_pod_limits(
-    recommendations: Sequence[ContainerAmounts],
-    containers: Sequence[ContainerResources],
-    limits: EffectiveLimits | None,
-) -> tuple[ContainerAmounts, ...]:
-    """Scale the recommendations of a pod together until their sum fits the bounds for pods.
-
-    A container without a recommendation keeps what it has; the others share the rest in
-    proportion (admission.md A13); so does one whose limit stands, where limits are scaled (A18).
-    The reference scales such containers too, with the effect that requests drift from pass to
-    pass; without such a container the answers are the same.
-    """
-    if limits is None:
-        return tuple(recommendations)
-    targets = _fitted({each.name: each.target for each in recommendations}, containers, limits)
-    lowers = _fitted({each.name: each.lower_bound for each in recommendations}, containers, limits)
-    uppers = _fitted({each.name: each.upper_bound for each in recommendations}, containers, limits)
-    return tuple(
-        replace(
-            each,
-            target=targets[each.name],
-            lower_bound=lowers[each.name],
-            upper_bound=uppers[each.name],
-        )
-        for each in recommendations
-    )
-
-
-def _fitted(
-    values: Mapping[str, ResourceQuantities],
-    containers: Sequence[ContainerResources],
-    limits: EffectiveLimits,
-) -> dict[str, ResourceQuantities]:
-    """Fit one of target, lower and upper bound; ``values`` are by container name."""
-    fitted = dict(values)
-    if not any(values.values()):
-        return fitted  # bounds that nobody asked for
-    for resource in RESOURCES:
-        shares = [_share(resource, container, values, limits) for container in containers]
-        for name, quantity in _shared_out(resource, shares, limits).items():
-            fitted[name] = {**fitted[name], resource: quantity}
-    return fitted
-
-
-def _share(
-    resource: str,
-    container: ContainerResources,
-    values: Mapping[str, ResourceQuantities],
-    limits: EffectiveLimits,
-) -> _Share:
-    recommended = values.get(container.name)
-    request = (container.requests if recommended is None else recommended).get(resource, ZERO)
-    limit = container.limits.get(resource)
-    if container.limits_follow:
-        limit = proportional_limit(
-            resource,
-            request,
-            limit=limit,
-            request=container.requests.get(resource),
-            default=limits.default.get(resource),
-        ).quantity
-    return _Share(
-        name=container.name,
-        request=request,
-        limit=limit or ZERO,
-        recommended=bool(recommended),
-        limit_follows=container.limits_follow,
-    )
-
-
-def _shared_out(
-    resource: str, shares: Sequence[_Share], limits: EffectiveLimits
-) -> dict[str, Quantity]:
-    """New values by container name; empty if the pod fits, or can't be made to fit.
-
-    Below the minimum the requests are raised, so that they reach it themselves; otherwise
-    they are scaled so that the limits meet the bound. A missing minimum or maximum is zero.
-    Memory is rounded down in both, as the recorded rows have it, so that a sum can be some bytes
-    below the minimum.
-    """
-    low, high = limits.min.get(resource, ZERO), limits.max.get(resource, ZERO)
-    requested = _sum(share.request for share in shares)
-    limited = _sum(share.limit for share in shares)
-    fits = low <= limited and low <= requested and (high.is_zero or high >= limited)
-    if fits or limited.is_zero:
-        return {}
-    raises = low > requested
-    free = [share for share in shares if share.recommended and (raises or share.limit_follows)]
-    if raises:
-        kept = requested - _sum(share.request for share in free)
-        total, goal = requested - kept, low - kept
-    else:
-        kept = limited - _sum(share.limit for share in free)
-        total, goal = limited - kept, (high if ZERO < high < limited else low) - kept
-    if goal <= ZERO or total <= ZERO:
-        return {}
-    return {
-        share.name: scale_proportionally(
-            resource,
-            share.request,
-            base=total,
-            result=goal,
-            round_up=raises,
-        ).quantity
-        for share in free
-    }
-
-
-def _sum(quantities: Iterable[Quantity]) -> Quantity:
-    return sum(quantities, start=ZERO)

@@ -5,7 +5,7 @@ vertical-pod-autoscaler/pkg/admission-controller/resource/pod/recommendation/rec
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
@@ -14,7 +14,7 @@ from common.recommendation.limit_range import LimitType, effective_limits
 from common.recommendation.limit_scaling import Limits, proportional_limits
 from common.recommendation.policy import ControlledValues, container_policy, controlled_values
 from common.recommendation.processing import Processed
-from common.recommendation.trail import REQUESTS_ONLY, Amount, Trail
+from common.recommendation.trail import CUT_AT_POD_LEVEL, REQUESTS_ONLY, Amount, Trail
 from common.resources import ResourceQuantities, in_order
 
 
@@ -40,8 +40,8 @@ def wanted_resources(
     """Requests and limits for each scaled container, in the order of ``scaled_specs``.
 
     A container without a recommendation gets nothing. Limits follow the capped requests,
-    from the present ones, and only where the policy controls limits. ``trail`` is told about
-    the limits.
+    from the present ones, and only where the policy controls limits; none is above the pod-level
+    limit (A27). ``trail`` is told about the limits.
 
     Raises:
         QuantityError: a quantity in the pod or a LimitRange is none.
@@ -64,6 +64,7 @@ def _wanted(
     if processed is None or amounts is None:
         return WantedResources()
     limits = Limits({})
+    notes = processed.notes.get(container.name, ())
     policy = container_policy(vpa, container.name)
     if controlled_values(policy) == ControlledValues.REQUESTS_AND_LIMITS:
         limits = proportional_limits(
@@ -75,11 +76,17 @@ def _wanted(
         if trail is not None:
             for name, rule in limits.rules.items():
                 trail.add(container.name, Amount.LIMIT, name, rule, limits.quantities.get(name))
+        cut = {} if processed.pod_level is None else processed.pod_level.cut(limits.quantities)
+        if cut:
+            notes += tuple(f"{name} limit capped to pod-level limit" for name in in_order(cut))
+            limits = replace(limits, quantities={**limits.quantities, **cut})
+            if trail is not None:
+                trail.given(container.name, Amount.LIMIT, cut, CUT_AT_POD_LEVEL)
     elif trail is not None:
         for name in in_order(container.limits):
             trail.add(container.name, Amount.LIMIT, name, REQUESTS_ONLY, container.limits[name])
     return WantedResources(
         requests={name: quantity for name, quantity in amounts.target.items() if name},
         limits=limits.quantities,
-        notes=processed.notes.get(container.name, ()) + limits.notes,
+        notes=notes + limits.notes,
     )

@@ -17,14 +17,13 @@ from common.api.core import (
 )
 from common.errors import DecodeError
 from common.patches import Operation
-from common.quantity import Quantity
+from common.quantity import Quantity, QuantityError
+from common.recommendation.admitted_resources import admitted_resources
 from common.recommendation.boosts import before_boost
-from common.recommendation.container_resources import WantedResources, wanted_resources
+from common.recommendation.container_resources import WantedResources
 from common.recommendation.limit_range import LimitType
-from common.recommendation.policy import container_policy, is_off
-from common.recommendation.processing import process
+from common.recommendation.pod_level import PodLevelMode, PodLevelResources
 from common.recommendation.scaled_containers import scaled_specs, with_changed_scaled
-from common.recommendation.startup_boost import boosted
 
 _NONE = ResourceRequirements()
 _NOTHING = WantedResources()
@@ -38,6 +37,7 @@ def replacement_spec(
     limit_ranges: Sequence[LimitRangeSpec],
     *,
     most_boost: Quantity | None = None,
+    pod_level: PodLevelMode = PodLevelMode.KEEP,
 ) -> PodSpec:
     """Return the spec of the pod that takes an evicted one's place.
 
@@ -45,25 +45,32 @@ def replacement_spec(
     boosts, with the defaults of today's LimitRanges, and admission patches that. ``most_boost``
     bounds the CPU of a start-up boost as admission does, zero is no bound, and None means that
     admission boosts no pod: the gate is off. A boost that admission can't compute makes it leave
-    the whole pod alone.
+    the whole pod alone. ``pod_level`` is admission's ``--pod-level-resources``.
 
     Raises:
         QuantityError: a quantity in the VPA, the pod or a LimitRange is none.
     """
     template = replace(pod, spec=_defaulted(before_boost(pod).spec, limit_ranges))
     template = replace(template, status=PodStatus())
-    processed = process(template, vpa, limit_ranges)
-    wanted = wanted_resources(template, vpa, processed, limit_ranges)
-    if most_boost is not None:
-        wanted = _boosted(template, vpa, wanted, most=most_boost)
+    try:
+        admitted = admitted_resources(
+            template, vpa, limit_ranges, most_boost=most_boost, pod_level=pod_level
+        )
+    except QuantityError:
+        raise
+    except DecodeError:
+        return template.spec
     names = (each.name for each in scaled_specs(template))
-    changes = dict(zip(names, wanted, strict=True))
+    changes = dict(zip(names, admitted.containers, strict=True))
     patched = with_changed_scaled(
         template,
         spec=lambda each: _patched(each, changes.get(each.name, _NOTHING)),
         status=lambda each: each,
     )
-    return patched.spec
+    whole = patched.spec.resources
+    if whole is None or not admitted.pod_level:
+        return patched.spec
+    return replace(patched.spec, resources=_changed(whole, admitted.pod_level))
 
 
 def resized_spec(
@@ -126,45 +133,17 @@ def _filled(container: Container, limits: _Raw, requests: _Raw) -> Container:
 
 
 def _patched(container: Container, wanted: WantedResources) -> Container:
-    present = container.resources or _NONE
-    resources = ResourceRequirements(
+    return replace(container, resources=_changed(container.resources or _NONE, wanted))
+
+
+def _changed(
+    present: ResourceRequirements, wanted: WantedResources | PodLevelResources
+) -> ResourceRequirements:
+    return ResourceRequirements(
         requests=dict(present.requests or {}) | _texts(wanted.requests),
         limits=dict(present.limits or {}) | _texts(wanted.limits),
     )
-    return replace(container, resources=resources)
 
 
 def _texts(amounts: Any) -> dict[str, str]:
     return {name: str(amount) for name, amount in amounts.items()}
-
-
-def _boosted(
-    template: Pod,
-    vpa: VerticalPodAutoscaler,
-    wanted: Sequence[WantedResources],
-    *,
-    most: Quantity,
-) -> tuple[WantedResources, ...]:
-    """Return what admission asks for while the containers start."""
-    found = []
-    try:
-        for container, want in zip(scaled_specs(template), wanted, strict=True):
-            policy = container_policy(vpa, container.name)
-            boost = None
-            if not is_off(policy):
-                boost = boosted(
-                    container,
-                    vpa,
-                    policy,
-                    requests=want.requests,
-                    limits=want.limits,
-                    most=most,
-                )
-            found.append(
-                want
-                if boost is None
-                else WantedResources(requests=boost.requests, limits=boost.limits)
-            )
-    except DecodeError:
-        return (_NOTHING,) * len(wanted)
-    return tuple(found)

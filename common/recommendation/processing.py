@@ -7,7 +7,7 @@ Source: admission.md 6.2; vertical-pod-autoscaler/pkg/utils/vpa/recommendation_p
 
 import contextlib
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 
@@ -16,10 +16,21 @@ from common.api.core import LimitRangeSpec, Pod
 from common.errors import DecodeError
 from common.quantity import Quantity
 from common.recommendation.actual import containers_of
-from common.recommendation.capping import ContainerAmounts, cap_for_pod
+from common.recommendation.amounts import ContainerAmounts
+from common.recommendation.capping import cap_for_pod
+from common.recommendation.limit_range import LimitType, effective_limits
+from common.recommendation.pod_level import (
+    PodLevelBounds,
+    PodLevelMode,
+    Unfit,
+    pod_level_bounds,
+)
+from common.recommendation.pod_limits import shrink_others, with_requests
 from common.recommendation.policy import container_policy, is_off
 from common.recommendation.settling import (
     Written,
+    corners,
+    hold_between,
     hold_rounded,
     mark_standing_limits,
     may_be_rounded,
@@ -27,10 +38,12 @@ from common.recommendation.settling import (
     steepest,
 )
 from common.recommendation.trail import (
+    LOWERED_FOR_POD_LEVEL,
     NO_CONTAINER,
     ORDERED,
     RECOMMENDED,
     SETTLED,
+    SHARED_WITH_ALL,
     SWITCHED_OFF,
     UNCAPPED,
     Amount,
@@ -40,6 +53,8 @@ from common.resources import ResourceQuantities, parse_quantities
 
 __all__ = ["ContainerAmounts", "Processed", "process"]
 
+_Shrunk = Mapping[str, ResourceQuantities]  # by container, what isn't recommended
+
 _MOST_ABSENT = 100  # containers that a trail is told of, though the pod doesn't have them
 
 
@@ -47,12 +62,17 @@ _MOST_ABSENT = 100  # containers that a trail is told of, though the pod doesn't
 class Processed:
     """A recommendation fitted to one pod, by container name.
 
-    Only containers of the pod that have a recommendation are there. ``notes`` are the
-    capping notes of the target; a container without any is missing.
+    Only containers of the pod that get something are there. ``notes`` are the capping notes of the
+    target; a container without any is missing. ``pod_level`` are the bounds of the pod's own
+    resources, if it has some. ``unfit`` says why the pod stays as it is. ``shrunk`` are requests,
+    by container, that nothing is recommended for, but that have to be lower (A29).
     """
 
     containers: Mapping[str, ContainerAmounts]
     notes: Mapping[str, tuple[str, ...]]
+    pod_level: PodLevelBounds | None = None
+    unfit: Unfit | None = None
+    shrunk: Mapping[str, ResourceQuantities] = field(default_factory=dict)
 
 
 def process(
@@ -61,6 +81,7 @@ def process(
     limit_ranges: Sequence[LimitRangeSpec],
     trail: Trail | None = None,
     *,
+    pod_level: PodLevelMode = PodLevelMode.KEEP,
     written: Written | None = None,
     targets_only: bool = False,
 ) -> Processed | None:
@@ -69,7 +90,8 @@ def process(
     ``limit_ranges`` are all of the pod's namespace. The steps: drop containers that the pod doesn't
     have or that are switched off (A17) and resources without a name (A22), cap as the reference
     does but for A13 and A18, scale nothing down to zero (A20), keep what only rounding would change
-    (A19), put the bounds in order (A14).
+    (A19), fit into the pod's own resources (A25, A26), put the bounds in order (A14).
+    ``pod_level`` says whether those move along.
     ``written`` are the requests of containers that came boosted, before their boosts (A23). With
     ``targets_only`` bounds are neither read nor computed; no pod is given any.
     ``trail`` is told each step of each number.
@@ -84,25 +106,88 @@ def process(
     names = {container.name for container in containers}
     recommended = parse_recommendation(vpa.status.recommendation, names, targets_only=targets_only)
     kept = drop_nameless(drop_switched_off(recommended, policy))
+    bounds = None if pod.spec.resources is None else pod_level_bounds(pod, pod_level, limit_ranges)
+    if limit_ranges:
+        containers = mark_standing_limits(containers, policy)
+    fit = partial(cap_for_pod, kept, policy=policy, limit_ranges=limit_ranges, pod_level=bounds)
+    capped = fit(containers=containers)
+    shrunk: _Shrunk = {}
+    if capped.exhausted:
+        of_pods = effective_limits(limit_ranges, LimitType.POD)
+        others = shrink_others(kept, containers, of_pods, bounds)
+        smaller = with_requests(containers, others)
+        again = fit(containers=smaller)
+        if not again.exhausted:
+            containers, shrunk, capped = smaller, others, again
+    settled: Sequence[ContainerAmounts] = capped.recommendations
+    steep, had = settled, dict(written or {})
+    if limit_ranges:
+        settled = never_nothing(settled, kept)
+        had = {each.name: each.requests for each in containers} | had
+        if bounds is not None or may_be_rounded(settled, had):
+            steep = fit(containers=steepest(containers, kept)).recommendations
+            steep = never_nothing(steep, kept)
+        if bounds is None and steep is not capped.recommendations:
+            settled = hold_rounded(settled, steep, had)
+    whole = _with_shrunk(settled, shrunk)
+    fitted: Sequence[ContainerAmounts] | None = whole
+    if bounds is not None:
+        fitted = _fit_into(bounds, whole, _with_shrunk(steep, shrunk), had)
+    ordered = {each.name: order_bounds(each) for each in fitted or ()}
     if trail is not None:
         _tell_recommended(trail, recommended, kept)
         _tell_absent(trail, vpa.status.recommendation, names)
-    if limit_ranges:
-        containers = mark_standing_limits(containers, policy)
-    fit = partial(cap_for_pod, kept, policy=policy, limit_ranges=limit_ranges)
-    capped = fit(containers=containers, trail=trail)
-    settled = capped.recommendations
-    if limit_ranges:
-        settled = never_nothing(settled, kept)
-        had = {each.name: each.requests for each in containers} | dict(written or {})
-        if may_be_rounded(settled, had):
-            steep = fit(containers=steepest(containers, kept)).recommendations
-            settled = hold_rounded(settled, never_nothing(steep, kept), had)
-    ordered = {each.name: order_bounds(each) for each in settled}
-    if trail is not None:
-        _tell_settled(trail, capped.recommendations, settled)
-        _tell_ordered(trail, settled, ordered)
-    return Processed(ordered, capped.notes)
+        fit(containers=containers, trail=trail)  # the same once more, told step by step
+        _tell_moved(trail, capped.recommendations, settled, SETTLED)
+        _tell_shrunk(trail, shrunk)
+        _tell_fitted(trail, whole, fitted)
+        _tell_ordered(trail, fitted or (), ordered)
+    if fitted is None:
+        return Processed({}, {}, bounds, Unfit.POD_LEVEL)
+    return Processed(ordered, capped.notes, bounds, shrunk=shrunk)
+
+
+def _fit_into(
+    bounds: PodLevelBounds,
+    settled: Sequence[ContainerAmounts],
+    steep: Sequence[ContainerAmounts],
+    had: Written,
+) -> tuple[ContainerAmounts, ...] | None:
+    """Fit target, lower and upper bound into the pod's own resources; None if nothing fits.
+
+    A target between the answers for ``settled`` and those for ``steep`` stays what it was (A19).
+    """
+    targets = bounds.fit({each.name: each.target for each in settled})
+    if targets is None:
+        return None
+    if had:
+        answers = map(bounds.fit, corners(settled, steep))
+        targets = hold_between(targets, [each for each in answers if each is not None], had)
+    lowers = {each.name: each.lower_bound for each in settled}
+    uppers = {each.name: each.upper_bound for each in settled}
+    lowers, uppers = bounds.fit(lowers) or lowers, bounds.fit(uppers) or uppers
+    return tuple(
+        replace(
+            each,
+            target=targets[each.name],
+            lower_bound=lowers[each.name],
+            upper_bound=uppers[each.name],
+        )
+        for each in settled
+    )
+
+
+def _with_shrunk(
+    amounts: Sequence[ContainerAmounts], shrunk: _Shrunk
+) -> Sequence[ContainerAmounts]:
+    """Add the targets of what isn't recommended, but has to be shared out (A29)."""
+    if not shrunk:
+        return amounts
+    there = {each.name: each for each in amounts}
+    for name, requests in shrunk.items():
+        own = there.get(name) or ContainerAmounts(name=name, target={})
+        there[name] = replace(own, target={**requests, **own.target})
+    return tuple(there.values())
 
 
 def parse_recommendation(
@@ -164,10 +249,12 @@ def order_bounds(amounts: ContainerAmounts) -> ContainerAmounts:
 
     The bounds are capped one by one, so a policy or a LimitRange can put them out of order.
     """
-    return replace(
-        amounts,
+    return ContainerAmounts(  # quicker than ``replace``, and called for each container of each pod
+        name=amounts.name,
+        target=amounts.target,
         lower_bound=_paired(min, amounts.target, amounts.lower_bound),
         upper_bound=_paired(max, amounts.target, amounts.upper_bound),
+        uncapped_target=amounts.uncapped_target,
     )
 
 
@@ -210,11 +297,34 @@ def _tell_absent(
         trail.ended(each.container_name, NO_CONTAINER)
 
 
-def _tell_settled(
-    trail: Trail, before: Sequence[ContainerAmounts], after: Sequence[ContainerAmounts]
+def _tell_moved(
+    trail: Trail,
+    before: Sequence[ContainerAmounts],
+    after: Sequence[ContainerAmounts],
+    cause: str,
 ) -> None:
     for old, new in zip(before, after, strict=True):
-        trail.moved(old.name, Amount.REQUEST, old.target, new.target, raised=SETTLED)
+        for amount, was, now in (
+            (Amount.REQUEST, old.target, new.target),
+            (Amount.LOWER_BOUND, old.lower_bound, new.lower_bound),
+            (Amount.UPPER_BOUND, old.upper_bound, new.upper_bound),
+        ):
+            trail.moved(old.name, amount, was, now, raised=cause)
+
+
+def _tell_fitted(
+    trail: Trail, whole: Sequence[ContainerAmounts], fitted: Sequence[ContainerAmounts] | None
+) -> None:
+    if fitted is not None:
+        _tell_moved(trail, whole, fitted, LOWERED_FOR_POD_LEVEL)
+        return
+    for each in whole:
+        trail.ended(each.name, f"dropped: {Unfit.POD_LEVEL.meaning}")
+
+
+def _tell_shrunk(trail: Trail, shrunk: _Shrunk) -> None:
+    for name, requests in shrunk.items():
+        trail.given(name, Amount.REQUEST, requests, SHARED_WITH_ALL)
 
 
 def _tell_ordered(

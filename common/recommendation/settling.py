@@ -14,7 +14,7 @@ from dataclasses import replace
 from common.api.autoscaling import ResourcePolicy
 from common.quantity import ZERO, Quantity
 from common.recommendation.actual import ContainerResources
-from common.recommendation.capping import ContainerAmounts
+from common.recommendation.amounts import ContainerAmounts
 from common.recommendation.policy import ControlledValues, container_policy, controlled_values
 from common.resources import CPU, RESOURCES, ResourceQuantities
 
@@ -130,6 +130,52 @@ def hold_rounded(
             for name, request, _ in gaps:
                 held[name][resource] = request
     return tuple(replace(each, target={**each.target, **held[each.name]}) for each in capped)
+
+
+def corners(
+    capped: Sequence[ContainerAmounts], steep: Sequence[ContainerAmounts]
+) -> list[dict[str, ResourceQuantities]]:
+    """Return the targets that lie furthest apart, between ``capped`` and ``steep``.
+
+    What containers share into a fixed room grows with a container's own target and shrinks with
+    those of the others. So the extremes are where one container has one answer and the rest the
+    other one.
+    """
+    high = {each.name: each.target for each in capped}
+    low = {each.name: each.target for each in steep}
+    if high == low:
+        return []
+    mixed = [{**high, name: low[name]} for name in high] + [
+        {**low, name: high[name]} for name in high
+    ]
+    return [high, low, *mixed]
+
+
+def hold_between(
+    targets: Mapping[str, ResourceQuantities],
+    answers: Sequence[Mapping[str, ResourceQuantities]],
+    written: Written,
+) -> dict[str, ResourceQuantities]:
+    """Keep requests that lie between the answers for ratios which limits may be rounded from (A19).
+
+    As ``hold_rounded``, where containers share a room: then a larger limit of one may make for a
+    larger request of another.
+    """
+    held = dict(targets)
+    for resource in RESOURCES if answers else ():
+        kept: dict[str, Quantity] = {}
+        for name, target in targets.items():
+            request = written[name].get(resource, ZERO)
+            if target.get(resource, ZERO).is_zero or request == target[resource]:
+                continue
+            found = [each[name][resource] for each in answers]
+            if request is None or not min(found) <= request <= max(found):
+                break
+            kept[name] = request
+        else:
+            for name, request in kept.items():
+                held[name] = {**held[name], resource: request}
+    return held
 
 
 def _gaps(

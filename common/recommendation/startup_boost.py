@@ -23,6 +23,7 @@ _MILLI = Quantity.from_milli(1)
 
 PRESENT = "requested by the pod: no request is recommended"
 CAPPED = "capped to --max-allowed-cpu-boost"
+NO_ROOM = "start-up boost: cut to fit spec.resources of the pod"
 BELOW_LIMIT = "start-up boost: kept below the container limit (RequestsOnly)"
 
 
@@ -65,12 +66,14 @@ def boosted(
     requests: ResourceQuantities,
     limits: ResourceQuantities,
     most: Quantity,
+    room: Quantity | None = None,
 ) -> Boosted | None:
     """Raise the wanted CPU of a container; None where no boost is asked for.
 
     ``requests`` and ``limits`` are those wanted without the boost, ``most`` bounds the boosted
-    request unless it is zero, and ``policy`` is the one in force for the container; minAllowed,
-    maxAllowed and controlledResources don't restrict a boost. A boost of a type that we don't
+    request unless it is zero, ``room`` is what a pod with resources of its own has for it, and
+    ``policy`` is the one in force for the container; minAllowed, maxAllowed and
+    controlledResources don't restrict a boost. A boost of a type that we don't
     know is none (A5).
 
     Raises:
@@ -88,6 +91,9 @@ def boosted(
     if not most.is_zero and request > most:
         request = most
         changes.append(Change(CPU, CAPPED, request))
+    if room is not None and request > room:
+        request = room
+        changes.append(Change(CPU, NO_ROOM, request))
     rule = ""
     limit = own_limits.get(CPU, ZERO)
     new_limits: Mapping[str, Quantity] = limits
@@ -113,12 +119,13 @@ def boosted(
 
 
 def written_before_boosts(
-    pod: Pod, bare: Pod, vpa: VerticalPodAutoscaler, *, most: Quantity
+    pod: Pod, bare: Pod, vpa: VerticalPodAutoscaler, *, most: Quantity, full: bool = False
 ) -> dict[str, dict[str, Quantity | None]]:
     """What an earlier admission wanted for containers that come boosted, without the boost (A23).
 
     ``bare`` is the pod before its boosts. Memory is as it stands, because a boost leaves it
-    alone, and CPU is what the boost was computed from; None where a bound has cut the boost.
+    alone, and CPU is what the boost was computed from; None where a bound has cut the boost, as in
+    a pod that is ``full``: its containers request all that its own resources allow.
     So what only rounding would change can stay, and no factor multiplies it.
 
     Raises:
@@ -133,7 +140,7 @@ def written_before_boosts(
         policy = container_policy(vpa, now.name)
         boost, request = _cpu_boost(vpa, policy), requests.get(CPU)
         if boost is not None and request is not None:
-            cut = any(request >= bound for bound in _bounds(before, policy, most))
+            cut = full or any(request >= bound for bound in _bounds(before, policy, most))
             requests[CPU] = None if cut else _base(boost, request)
         written[now.name] = requests
     return written

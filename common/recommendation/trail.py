@@ -11,12 +11,21 @@ from dataclasses import dataclass
 from common.quantity import Quantity
 from common.resources import ResourceQuantities, in_order
 
+WHOLE_POD = ""  # stands for a container where it is about spec.resources of the pod
+
 UNCAPPED = "estimated by the recommender (uncappedTarget)"
 RECOMMENDED = "recommended in the VPA's status"
 SWITCHED_OFF = "dropped: the container's policy has mode Off"
 NO_CONTAINER = "dropped: the pod has no such container"
 RAISED_FOR_POD = "raised in proportion to fit Min in pod LimitRange"
 LOWERED_FOR_POD = "lowered in proportion to fit Max in pod LimitRange"
+LOWERED_FOR_POD_LEVEL = "lowered in proportion to fit spec.resources of the pod"
+SHARED_WITH_ALL = (
+    "lowered in proportion to fit Max in pod LimitRange, although nothing is recommended for it: "
+    "it would leave nothing to the others"
+)
+FOLLOWED = "moved along with the containers"
+CUT_AT_POD_LEVEL = "cut at the limit in spec.resources of the pod"
 SETTLED = "settled: one unit at least, and what only rounding would change stays"
 ORDERED = "moved to the target: lower bound <= target <= upper bound"
 REQUESTS_ONLY = "left as it is: controlledValues is RequestsOnly"

@@ -2,7 +2,8 @@
 
 Rows tagged A13 (a Pod-type LimitRange and a container without recommendation) and rows with a
 recommendation for a container of mode Off (A17) are asked for our own answer, and so are those in
-which a rule takes hold that keeps a written pod from being changed again (A18, A20).
+which a rule takes hold that keeps a written pod from being changed again (A18, A20), or the
+resources that a recommendation lacks (A28).
 """
 
 import base64
@@ -113,6 +114,7 @@ OURS = {
     "r00930 r00993 r00997 r00999 r01029 r01067 r01073 r01074 r01114 r01137 r01141 r01149 r01164 "
     "r01211 r01225 r01237 r01248 r01266 r01311 r01486",
     "A20": "r01005 r01136",
+    "A28": "r00935 r01028 r01092 r01155",
 }
 # No LimitRanger stands before these rows. In this one a default limit is below the request, so
 # what comes out has a limit below its request: the API server refuses the pod.
@@ -142,7 +144,7 @@ def patched_twice(row: Row) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def test_where_our_rules_take_hold_pods_settle_at_once() -> None:
-    """A18 and A20: admitted once more, such a pod is what it was."""
+    """A18, A20 and A28: admitted once more, such a pod is what it was."""
     differences = Differences()
     for row in rows("admission_pods"):
         rule = rule_of(row)

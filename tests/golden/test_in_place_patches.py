@@ -21,6 +21,8 @@ from updater.startup_boost import boost_duration, expired_boosts, unboosted
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 A13 = "admission.md-A13"  # capping is tested where it is done
+# Here a recommendation lacks a resource that a LimitRange for pods bounds: test_capping.py.
+A28 = "in_place_patches-plain-r00597"
 
 
 def _pod(row: Row) -> Pod:
@@ -73,7 +75,7 @@ def _plain(value: object) -> list[dict[str, Any]]:
 def test_in_place_patches() -> None:
     differences = Differences()
     for row in rows("in_place_patches"):
-        if row.departure == A13:
+        if row.departure == A13 or row.id == A28:
             continue
         pod, vpa = _pod(row), _vpa(row)
         if "-unboost-" in row.id:

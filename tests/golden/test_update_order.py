@@ -10,7 +10,8 @@ from common.api.autoscaling import RecommendedPodResources, VerticalPodAutoscale
 from common.api.core import Pod
 from common.features import FeatureGates
 from common.recommendation.actual import actual_requests, containers_of
-from common.recommendation.capping import ContainerAmounts, cap_for_pod
+from common.recommendation.amounts import ContainerAmounts
+from common.recommendation.capping import cap_for_pod
 from common.recommendation.processing import parse_recommendation
 from golden_data import Differences, Row, close, rows
 from updater.candidate import oom_threshold

@@ -18,10 +18,17 @@ from common.annotations import boosted_containers, parse_startup_boost, startup_
 from common.api.autoscaling import UpdateMode
 from common.api.core import Pod
 from common.quantity import MAX_INT64
+from common.recommendation.preflight import qos_refusal
 from common.resources import CPU, RESOURCES
+from sandbox.objects.resizing import resize_causes
+from sandbox.objects.rules.amounts import pod_level_causes
+from sandbox.version import KubernetesVersion
 from updater.attempts import PodMemory
 from updater.candidate import Candidate, judge_pod, plan_unboost
+from updater.candidate_plan import plan_candidate
+from updater.decision import Reason
 from updater.fitting import Fits
+from updater.resize_plan import ResizePlan
 from updater.update_order import Thresholds
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -40,7 +47,7 @@ def judged(world: World, pod: Json) -> str:
     """What the updater makes of a pod that is long past its youth; empty: nothing to do."""
     judgement = judge_pod(
         msgspec.convert(pod, Pod),
-        Fits(world.autoscaler, tuple(world.limits)),
+        Fits(world.autoscaler, tuple(world.limits), pod_level=world.pod_level),
         memory=PodMemory(),
         resized_at=None,
         thresholds=ANY_DRIFT,
@@ -48,6 +55,8 @@ def judged(world: World, pod: Json) -> str:
         now=NOW,
     )
     if not isinstance(judgement, Candidate):
+        if judgement.reason is Reason.POD_LEVEL_RESOURCES_EXHAUSTED:
+            return ""  # there is no room for any other answer
         return "" if judgement.needs_nothing else judgement.reason.value
     targets = {
         name: {resource: str(value) for resource, value in amounts.target.items()}
@@ -90,7 +99,56 @@ def test_a_pod_that_admission_wrote_gives_the_updater_nothing_to_do(world: World
 def test_admitting_what_admission_wrote_moves_nothing(world: World) -> None:
     written = world.admitted(world.pod)
     assume(acceptable(world, written))
-    assert resources_of(world.admitted(written)) == resources_of(written)
+    again = world.admitted(written)
+    assert resources_of(again) == resources_of(written)
+    assert again["spec"].get("resources") == written["spec"].get("resources")
+
+
+@MANY
+@given(world=worlds(boosts=True))
+def test_a_pod_that_fits_into_its_own_resources_still_does(world: World) -> None:
+    """No patch of ours makes the API server refuse a pod for ``spec.resources`` (A25, A26)."""
+    asked = world.asked(world.pod)
+    assume(not refusals(asked))
+    assert refusals(world.admitted(world.pod)) == []
+
+
+@MANY
+@given(world=worlds())
+def test_a_resize_of_a_pod_with_its_own_resources_is_taken(world: World) -> None:
+    """The API server takes what the updater would send, unless the QoS class would change."""
+    running = world.asked(world.pod)
+    version = KubernetesVersion(36)
+    assume(running["spec"].get("resources") and not resize_causes(running, running, version))
+    assume(acceptable(world, running))
+    pod = msgspec.convert(running, Pod)
+    judgement = judge_pod(
+        pod,
+        Fits(world.autoscaler, tuple(world.limits), pod_level=world.pod_level),
+        memory=PodMemory(),
+        resized_at=None,
+        thresholds=ANY_DRIFT,
+        features=GATES,
+        now=NOW,
+    )
+    assume(isinstance(judgement, Candidate))
+    assert isinstance(judgement, Candidate)
+    plan = plan_candidate(judgement, world.autoscaler, world.limits)
+    assert isinstance(plan, ResizePlan)
+    resized = World.patched(running, plan.operations, without=())
+    assume(all(name in RESOURCES for _, name in plan.changes))  # no resize changes another one
+    causes = [cause.message for cause in resize_causes(running, resized, version)]
+    changes_qos = [cause for cause in causes if "QOS Class" in cause]
+    refused = qos_refusal(pod, msgspec.convert(resized, Pod).spec)
+    assert bool(changes_qos) is (refused is not None)
+    assume(acceptable(world, resized))
+    assert causes == changes_qos
+
+
+def refusals(pod: Json) -> list[str]:
+    """What the API server says about the pod's own resources and those of its containers."""
+    found = [*pod_level_causes(pod["spec"], "spec", frozenset())]
+    return [f"{cause.field}: {cause.message}" for cause in found]
 
 
 @MANY
@@ -118,6 +176,7 @@ def test_a_pod_whose_boost_was_taken_back_gives_the_updater_nothing_to_do(world:
         expired=boosted,
         killed_at={},
         now=NOW,
+        pod_level=world.pod_level,
     )
     for name in boosted:  # a request that the boost added stays for good: no resize removes one
         assume(("requests", CPU) in numbers(world.asked(world.pod))[name])

@@ -110,6 +110,51 @@ async def explained(cluster: Any, body: bytes = DEPLOYMENT) -> dict[str, Any]:
     return told
 
 
+WHOLE = b"""
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      resources: {requests: {cpu: %s}, limits: {cpu: "1"}}
+      containers:
+      - {name: app, resources: {requests: {cpu: 100m}}}
+      - {name: proxy, resources: {requests: {cpu: 100m}}}
+"""
+
+
+async def test_resources_of_the_pod_as_a_whole() -> None:
+    told = await explained(FewVpas(vpa(recommendations=ADVICE)), WHOLE % b"200m")
+    assert told["podLevel"] == {
+        "requests": {"cpu": "200m"},
+        "limits": {"cpu": "1"},
+        "numbers": [
+            {
+                "amount": "request",
+                "resource": "cpu",
+                "steps": [{"step": "moved along with the containers", "value": "800m"}],
+                "path": "/spec/resources/requests/cpu",
+                "patched": "800m",
+            }
+        ],
+    }
+    answer = await ask(FewVpas(vpa(recommendations=ADVICE)), WHOLE % b"200m", accept="text/plain")
+    assert "the pod as a whole\n  has requests cpu 200m; limits cpu 1\n" in answer.body.decode()
+
+
+async def test_why_nothing_fits_into_the_pod() -> None:
+    """The proxy, for which nothing is recommended, takes all but the millicore that is kept."""
+    body = WHOLE.replace(b"cpu: 100m", b"cpu: 0", 1) % b"101m"
+    told = await explained(FewVpas(vpa(recommendations=ADVICE)), body)
+    assert told["why"].startswith(
+        "VPA web targets Deployment web; nothing is applied: pod_level_resources_exhausted: "
+    )
+    assert [each["op"] for each in told["patch"]] == ["add", "add"], "annotations alone"
+    assert told["podLevel"]["numbers"] == []
+
+
 # Which VPA, and why
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from admission.pods import admit_pod
+from admission.pods import pod_patch
 from admission.remembered import PatchMemory
 from builders import recommendation, vpa
 from common.api.autoscaling import VerticalPodAutoscaler
@@ -38,7 +38,7 @@ class Question:
         return memory.admit(self.pod, self.vpa, self.limits)
 
     def computed(self) -> object:
-        return admit_pod(self.pod, self.vpa, self.limits, features=GATES, most_boost=ZERO)
+        return pod_patch(self.pod, self.vpa, self.limits, features=GATES, most_boost=ZERO)
 
 
 @pytest.fixture

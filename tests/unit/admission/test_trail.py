@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass, field
 
+import msgspec
 import pytest
 
 from admission.pods import admit_pod
 from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import ContainerPolicy, GenericStartupBoost, StartupBoost
-from common.api.core import Container, LimitRangeItem, LimitRangeSpec
+from common.api.core import Container, LimitRangeItem, LimitRangeSpec, ResourceRequirements
 from common.features import FeatureGates
 from common.quantity import ZERO, Quantity
 from common.recommendation.trail import Amount, Trail
@@ -28,6 +29,7 @@ class Case:
     has: Container = field(default_factory=lambda: container(requests={"cpu": "100m"}))
     policy: ContainerPolicy | None = None
     limits: LimitRangeSpec | None = None
+    whole: ResourceRequirements | None = None  # of the pod
     mode: str = "Recreate"
     most_boost: str = "0"
     lower: str = "200m"
@@ -159,6 +161,34 @@ CASES = [
             ("start-up boost: in the proportion to the request that it had before", "3"),
         ],
     ),
+    Case(
+        id="spec.resources of the pod, request",
+        whole=ResourceRequirements(requests={"cpu": "240m"}),
+        way=[
+            (IN_STATUS, "250m"),
+            ("lowered in proportion to fit spec.resources of the pod", "240m"),
+        ],
+    ),
+    Case(
+        id="spec.resources of the pod, limit",
+        amount=Amount.LIMIT,
+        has=container(requests={"cpu": "100m"}, limits={"cpu": "200m"}),
+        whole=ResourceRequirements(requests={"cpu": "300m"}, limits={"cpu": "400m"}),
+        way=[
+            ("in the proportion to the request that it had before", "500m"),
+            ("cut at the limit in spec.resources of the pod", "400m"),
+        ],
+    ),
+    Case(
+        id="spec.resources of the pod, boost",
+        whole=ResourceRequirements(requests={"cpu": "500m"}),
+        policy=ContainerPolicy(container_name="app", startup_boost=BOOST),
+        way=[
+            (IN_STATUS, "250m"),
+            ("start-up boost: Factor 3", "750m"),
+            ("start-up boost: cut to fit spec.resources of the pod", "500m"),
+        ],
+    ),
 ]
 
 
@@ -174,8 +204,10 @@ def test_ways(case: Case) -> None:
             ),
         ),
     )
+    plain = pod(containers=(case.has,))
+    spec = msgspec.structs.replace(plain.spec, resources=case.whole)
     patch = admit_pod(
-        pod(containers=(case.has,)),
+        msgspec.structs.replace(plain, spec=spec),
         controlling,
         () if case.limits is None else (case.limits,),
         features=FeatureGates.parse("CPUStartupBoost=true"),
@@ -215,3 +247,20 @@ def test_what_people_are_told_is_no_second_opinion_about_nonsense() -> None:
     assert told == admit_pod(pod(), controlling, (), features=gates, most_boost=ZERO)
     assert trail.of("old") == ()
     assert trail.of("app")
+
+
+def test_a29_a_container_that_shares_without_a_recommendation_is_told() -> None:
+    trail = Trail()
+    has = {"cpu": "400m"}
+    two = (container(requests=has, limits=has), container("b", requests=has, limits=has))
+    admit_pod(
+        pod(containers=two),
+        vpa(recommendations=(recommendation(target=has),)),
+        (limit_range("Pod", max={"cpu": "400m"}),),
+        features=FeatureGates.parse(""),
+        most_boost=ZERO,
+        trail=trail,
+    )
+    request, limit = (each for each in trail.of("b") if each.resource == "cpu")
+    assert "although nothing is recommended for it" in request.cause
+    assert (str(request.value), str(limit.value)) == ("200m", "200m")

@@ -32,6 +32,7 @@ from common.api.core import (
 from common.patches import add
 from common.quantity import ZERO, Quantity, QuantityError
 from common.recommendation.expected_pod import replacement_spec, resized_spec
+from common.recommendation.pod_level import PodLevelMode
 from common.recommendation.preflight import Check, Refusal, qos_refusal, spec_refusal
 from common.resources import parse_quantities
 from sandbox.admission.limit_ranger import broken_bounds
@@ -47,9 +48,10 @@ def refusal(
     ranges: Sequence[LimitRangeSpec],
     *,
     most_boost: Quantity | None = None,
+    pod_level: PodLevelMode = PodLevelMode.KEEP,
 ) -> str:
     """Why the replacement of a running pod would be refused; empty if it wouldn't be."""
-    spec = replacement_spec(running, autoscaler, ranges, most_boost=most_boost)
+    spec = replacement_spec(running, autoscaler, ranges, most_boost=most_boost, pod_level=pod_level)
     found = spec_refusal(spec, ranges)
     return "" if found is None else found.message
 
@@ -198,11 +200,11 @@ CASES = [
         want="the memory request of container app would be 100Mi, above the limit of 64Mi",
     ),
     Case(
-        id="Pod max: others take it all",
+        id="Pod max: others would take it all, so all of them share it (A29)",
         items=(item("Pod", max={"cpu": "900m"}),),
         has=EQUAL,
         others=(PROXY,),
-        want="the cpu limit of the pod would be 2, and the LimitRange's max for a Pod is 900m",
+        want="",
     ),
     Case(
         id="Pod max: the rest is shared",
@@ -597,5 +599,6 @@ def test_as_the_api_server_judges(case: tuple[World, Json]) -> None:
         world.autoscaler,
         world.limits,
         most_boost=Quantity.parse(world.most_boost),
+        pod_level=world.pod_level,
     )
     assert bool(found) == is_refused(replacement, world.stored_limit_ranges), found

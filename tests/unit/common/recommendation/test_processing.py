@@ -415,6 +415,7 @@ class Fixed:
     id: str
     b: str
     want: str
+    want_b: str = ""  # empty: not touched
     min: str | None = None
     max: str | None = None
 
@@ -422,8 +423,8 @@ class Fixed:
 FIXED = [
     Fixed(id="the rest is shared out", b="1", max="1500m", want="500m"),
     Fixed(id="one millicore is left", b="1", max="1001m", want="1m"),
-    Fixed(id="nothing is left", b="1", max="1", want="1"),
-    Fixed(id="less than nothing is left", b="2", max="1", want="1"),
+    Fixed(id="A29 nothing is left", b="1", max="1", want="500m", want_b="500m"),
+    Fixed(id="A29 less than nothing is left", b="2", max="1", want="334m", want_b="666m"),
     Fixed(id="raised to the minimum", b="1", min="3", want="2"),
     Fixed(id="it fits", b="1", min="2", max="2", want="1"),
 ]
@@ -447,7 +448,147 @@ def test_a13_what_is_left(case: Fixed) -> None:
         ),
     )
     assert texts(app.requests) == {"cpu": case.want}
+    assert texts(b.requests) == ({"cpu": case.want_b} if case.want_b else {})
+
+
+TOGETHER = (limit_range("Pod", max={"cpu": "400m", "memory": "1Gi"}),)
+
+
+def test_a29_where_nothing_is_left_all_containers_share_both_resources() -> None:
+    """The example of the issue; with 800m of limits no pod would be created."""
+    app_has, b_has = {"cpu": "100m", "memory": "600Mi"}, {"cpu": "400m", "memory": "600Mi"}
+    app, b = wanted(
+        (
+            container(requests=app_has, limits=app_has),
+            container("b", requests=b_has, limits=b_has),
+        ),
+        (recommendation(target={"cpu": "400m", "memory": "600Mi"}),),
+        limit_ranges=TOGETHER,
+    )
+    for each in (app, b):
+        assert texts(each.requests) == {"cpu": "200m", "memory": "512Mi"}
+        assert texts(each.limits) == {"cpu": "200m", "memory": "512Mi"}
+
+
+def test_a29_what_came_out_is_not_changed_again() -> None:
+    """Then something is left, so that the other container keeps what it has (A13)."""
+    half = {"cpu": "200m", "memory": "512Mi"}
+    app, b = wanted(
+        (container(requests=half, limits=half), container("b", requests=half, limits=half)),
+        (recommendation(target={"cpu": "400m", "memory": "600Mi"}),),
+        limit_ranges=TOGETHER,
+    )
+    assert texts(app.requests) == half
     assert b == WantedResources()
+
+
+def test_a29_a_container_whose_limit_stands_is_not_shrunk() -> None:
+    has = {"cpu": "1"}
+    app, b = wanted(
+        (container(requests=has, limits=has), container("b", requests=has, limits=has)),
+        (recommendation(target={"cpu": "1"}),),
+        policies=(ContainerPolicy(container_name="b", controlled_values="RequestsOnly"),),
+        limit_ranges=(limit_range("Pod", max={"cpu": "1"}),),
+    )
+    assert texts(app.requests) == {"cpu": "1"}
+    assert b == WantedResources()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lacking:
+    """``a`` and ``b`` have one core and 1000 bytes each; a's recommendation is for memory alone."""
+
+    id: str
+    bounds: LimitRangeSpec
+    want_a: Mapping[str, str]
+    want_b: Mapping[str, str]
+
+
+LACKING = [
+    Lacking(
+        id="Pod min: cpu",
+        bounds=limit_range("Pod", min={"cpu": "5"}),
+        want_a={"memory": "3k"},
+        want_b={"cpu": "4", "memory": "2k"},
+    ),
+    Lacking(
+        id="Pod max: cpu",
+        bounds=limit_range("Pod", max={"cpu": "2500m"}),
+        want_a={"memory": "3k"},
+        want_b={"cpu": "1500m", "memory": "2k"},
+    ),
+    Lacking(
+        id="Pod max: memory, which both share",
+        bounds=limit_range("Pod", max={"memory": "2500"}),
+        want_a={"memory": "1500"},
+        want_b={"cpu": "2", "memory": "1k"},
+    ),
+    Lacking(
+        id="Container min",
+        bounds=limit_range(min={"cpu": "3"}),
+        want_a={"memory": "3k"},
+        want_b={"cpu": "3", "memory": "2k"},
+    ),
+]
+
+
+@pytest.mark.parametrize("case", LACKING, ids=lambda case: case.id)
+def test_a28_a_resource_that_is_not_recommended_stays(case: Lacking) -> None:
+    has = {"cpu": "1", "memory": "1000"}
+    a, b = wanted(
+        (container("a", requests=has, limits=has), container("b", requests=has, limits=has)),
+        (
+            recommendation("a", target={"memory": "3000"}),
+            recommendation("b", target={"cpu": "2", "memory": "2000"}),
+        ),
+        limit_ranges=(case.bounds,),
+    )
+    assert (texts(a.requests), texts(b.requests)) == (case.want_a, case.want_b)
+
+
+LISTS = st.lists(st.sampled_from(RESOURCES), unique=True)
+RANGES = st.lists(
+    st.builds(
+        lambda kind, low, high: limit_range(kind, min=low, max=high),
+        st.sampled_from(["Pod", "Container"]),
+        st.dictionaries(st.sampled_from(RESOURCES), st.integers(1, 400)),
+        st.dictionaries(st.sampled_from(RESOURCES), st.integers(400, 4000)),
+    ),
+    max_size=2,
+)
+
+
+@settings(max_examples=200, deadline=None, database=None)
+@given(given_=st.lists(LISTS, min_size=1, max_size=3), ranges=RANGES, numbers=st.data())
+def test_a28_no_limit_range_adds_a_resource(
+    given_: list[list[str]], ranges: list[LimitRangeSpec], numbers: st.DataObject
+) -> None:
+    """Recommendations lack resources, and so does what containers get: but where A29 says more."""
+
+    def drawn(names: list[str]) -> dict[str, QuantityJson]:
+        return {name: numbers.draw(st.integers(1, 1000)) for name in names}
+
+    has = drawn(list(RESOURCES))
+    own = {name: value for name, value in has.items() if isinstance(value, int)}
+    room = all(
+        sum(own.values()) * len(given_) < high
+        for each in ranges
+        for one in each.limits or ()
+        for high in (one.max or {}).values()
+        if isinstance(high, int)
+    )
+    got = wanted(
+        tuple(container(f"c{index}", requests=has, limits=has) for index in range(len(given_))),
+        tuple(
+            recommendation(f"c{index}", target=drawn(names)) for index, names in enumerate(given_)
+        ),
+        limit_ranges=tuple(ranges),
+    )
+    for names, each in zip(given_, got, strict=True):
+        assert set(names) <= set(each.requests)
+        assert all(quantity.sign > 0 for quantity in each.requests.values())
+        if room:
+            assert set(each.requests) == set(names)
 
 
 def test_a13_a_pod_that_was_written_once_is_not_changed_again() -> None:

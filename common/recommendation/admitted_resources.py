@@ -1,0 +1,197 @@
+"""The resources of a new pod as admission makes them: containers, boosts, and the pod as a whole.
+
+Source: admission.md 5 to 7.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from msgspec import structs
+
+from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
+from common.api.core import Container, LimitRangeSpec, Pod, ResourceRequirements
+from common.quantity import ZERO, Quantity
+from common.recommendation.boosts import before_boost
+from common.recommendation.container_resources import WantedResources, wanted_resources
+from common.recommendation.pod_level import (
+    UNCHANGED,
+    PodLevelBounds,
+    PodLevelMode,
+    PodLevelResources,
+    Unfit,
+    pod_level_bounds,
+)
+from common.recommendation.policy import container_policy, is_off
+from common.recommendation.processing import Processed, process
+from common.recommendation.scaled_containers import scaled_specs, with_changed_scaled
+from common.recommendation.startup_boost import Boosted, boosted, written_before_boosts
+from common.recommendation.trail import FOLLOWED, WHOLE_POD, Amount, Trail
+from common.resources import CPU, ResourceQuantities, parse_quantities
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmittedResources:
+    """What admission sets in a pod; a resource that isn't named stays as it is.
+
+    ``containers`` has one entry for each of the pod's ``scaled_specs``, in their order, boosts
+    included. ``boosts`` are by container. ``unfit`` says why the recommendation isn't applied.
+    """
+
+    containers: tuple[WantedResources, ...]
+    pod_level: PodLevelResources = UNCHANGED
+    boosts: Mapping[str, Boosted] = field(default_factory=dict)
+    unfit: Unfit | None = None
+
+
+def admitted_resources(
+    pod: Pod,
+    vpa: VerticalPodAutoscaler,
+    limit_ranges: Sequence[LimitRangeSpec],
+    *,
+    pod_level: PodLevelMode = PodLevelMode.KEEP,
+    most_boost: Quantity | None = None,
+    trail: Trail | None = None,
+) -> AdmittedResources:
+    """Return what admission makes of a pod, of its containers and of ``spec.resources``.
+
+    ``most_boost`` bounds the CPU of a start-up boost, zero is no bound, and None says that nothing
+    is boosted: the gate is off. A boost is also cut to what the pod's own resources leave.
+    ``trail`` is told how each number came about.
+
+    Raises:
+        DecodeError: a start-up boost lacks its number.
+        QuantityError: something that should be a quantity is none.
+    """
+    bare = pod if most_boost is None else before_boost(pod)
+    bounds = None
+    if bare.spec.resources is not None:
+        bounds = pod_level_bounds(bare, pod_level, limit_ranges)
+    written = None
+    if bare is not pod and most_boost is not None:
+        full = bounds is not None and _is_full(bounds, pod)
+        written = written_before_boosts(pod, bare, vpa, most=most_boost, full=full)
+    processed: Processed | None = None
+    policy = vpa.spec.update_policy
+    if policy is None or policy.update_mode != UpdateMode.OFF:
+        processed = process(
+            bare,
+            vpa,
+            limit_ranges,
+            trail,
+            pod_level=pod_level,
+            written=written,
+            targets_only=trail is None,  # people are shown the bounds, too
+        )
+    wanted = wanted_resources(bare, vpa, processed, limit_ranges, trail)
+    boosts: dict[str, Boosted] = {}
+    if most_boost is not None:
+        shrunk = {} if processed is None else processed.shrunk
+        base = _with_shrunk(bare, shrunk, wanted)
+        wanted, boosts = _boosted(base, vpa, wanted, bounds, most=most_boost, trail=trail)
+    return AdmittedResources(
+        containers=wanted,
+        pod_level=UNCHANGED if bounds is None else _pod_level(pod, bounds, wanted, trail),
+        boosts=boosts,
+        unfit=None if processed is None else processed.unfit,
+    )
+
+
+def _with_shrunk(
+    pod: Pod, shrunk: Mapping[str, ResourceQuantities], wanted: Sequence[WantedResources]
+) -> Pod:
+    """What containers come back to after a boost: what had to be lower stays lower (A29)."""
+    if not shrunk:
+        return pod
+    names = [each.name for each in scaled_specs(pod)]
+    lower = dict(zip(names, wanted, strict=True))
+
+    def changed(container: Container) -> Container:
+        resources, want = container.resources, lower[container.name]
+        if container.name not in shrunk or resources is None:
+            return container
+        parts = ((resources.requests, want.requests), (resources.limits, want.limits))
+        requests, limits = (
+            {
+                name: str(new[name]) if name in shrunk[container.name] and name in new else value
+                for name, value in (present or {}).items()
+            }
+            for present, new in parts
+        )
+        return structs.replace(
+            container, resources=ResourceRequirements(requests=requests, limits=limits)
+        )
+
+    return with_changed_scaled(pod, changed, lambda status: status)
+
+
+def _boosted(
+    bare: Pod,
+    vpa: VerticalPodAutoscaler,
+    wanted: tuple[WantedResources, ...],
+    bounds: PodLevelBounds | None,
+    *,
+    most: Quantity,
+    trail: Trail | None,
+) -> tuple[tuple[WantedResources, ...], dict[str, Boosted]]:
+    """What containers get while they start; each boost takes from the room that is left."""
+    containers = scaled_specs(bare)
+    requests = {each.name: want.requests for each, want in zip(containers, wanted, strict=True)}
+    found: list[WantedResources] = []
+    boosts: dict[str, Boosted] = {}
+    for container, want in zip(containers, wanted, strict=True):
+        name, policy = container.name, container_policy(vpa, container.name)
+        boost = None
+        if not is_off(policy):
+            boost = boosted(
+                container,
+                vpa,
+                policy,
+                requests=want.requests,
+                limits=want.limits,
+                most=most,
+                room=None if bounds is None else _room(bounds, name, requests),
+            )
+        if boost is None:
+            found.append(want)
+            continue
+        if bounds is not None:
+            boost = replace(boost, limits={**boost.limits, **bounds.cut(boost.limits)})
+        requests[name], boosts[name] = boost.requests, boost
+        found.append(replace(want, requests=boost.requests, limits=boost.limits))
+        if trail is not None:
+            trail.capped(name, Amount.REQUEST, boost.changes)
+            if boost.limit:
+                trail.add(name, Amount.LIMIT, CPU, boost.limit, boost.limits[CPU])
+    return tuple(found), boosts
+
+
+def _room(
+    bounds: PodLevelBounds, name: str, requests: Mapping[str, ResourceQuantities]
+) -> Quantity | None:
+    """How much CPU a container may request, beside the others."""
+    left = bounds.room_beside(CPU, requests)
+    if left is None:
+        return None
+    own = {**bounds.present.get(name, {}), **requests[name]}.get(CPU, ZERO)
+    return own + max(left, ZERO)
+
+
+def _is_full(bounds: PodLevelBounds, pod: Pod) -> bool:
+    """Whether the boosts of a pod have been cut to the room that it had."""
+    asked = {
+        each.name: parse_quantities(None if each.resources is None else each.resources.requests)
+        for each in scaled_specs(pod)
+    }
+    left = bounds.room_beside(CPU, asked)
+    return left is not None and left <= ZERO
+
+
+def _pod_level(
+    pod: Pod, bounds: PodLevelBounds, wanted: Sequence[WantedResources], trail: Trail | None
+) -> PodLevelResources:
+    names = [each.name for each in scaled_specs(pod)]
+    found = bounds.after(pod, dict(zip(names, wanted, strict=True)))
+    if trail is not None:
+        trail.given(WHOLE_POD, Amount.REQUEST, found.requests, FOLLOWED)
+        trail.given(WHOLE_POD, Amount.LIMIT, found.limits, FOLLOWED)
+    return found

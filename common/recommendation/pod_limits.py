@@ -1,0 +1,240 @@
+"""Recommendations of a pod's containers fitted together to the LimitRanges of type Pod.
+
+Source: admission.md 6.4; vertical-pod-autoscaler/pkg/utils/vpa/capping.go. The rules A13, A18, A28
+and A29 are ours.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from common.quantity import ZERO, Quantity
+from common.recommendation.actual import ContainerResources
+from common.recommendation.amounts import ContainerAmounts
+from common.recommendation.limit_range import EffectiveLimits
+from common.recommendation.limit_scaling import proportional_limit, scale_proportionally
+from common.recommendation.pod_level import PodLevelBounds
+from common.resources import CPU, RESOURCES, ResourceQuantities
+
+_NOTHING: ResourceQuantities = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Share:
+    """One container's part in what a pod may have of one resource."""
+
+    name: str
+    request: Quantity  # recommended; what it has now, without a recommendation
+    limit: Quantity  # in proportion to ``request``, unless it stands; zero: none
+    recommended: bool  # only then may it change
+    limit_follows: bool  # the request; else the limit can't be scaled
+
+
+@dataclass(frozen=True, slots=True)
+class FittedToPodLimits:
+    """``exhausted``: containers without a recommendation leave nothing of a resource (A29)."""
+
+    recommendations: tuple[ContainerAmounts, ...]
+    exhausted: bool = False
+
+
+def fit_to_pod_limits(
+    recommendations: Sequence[ContainerAmounts],
+    containers: Sequence[ContainerResources],
+    limits: EffectiveLimits | None,
+    pod_level: PodLevelBounds | None = None,
+) -> FittedToPodLimits:
+    """Scale the recommendations of a pod together until their sum fits the bounds for pods.
+
+    A container without a recommendation for a resource keeps what it has of it; the others share
+    the rest in proportion (A13, A28); so does one whose limit stands, where limits are scaled
+    (A18). The reference scales such containers too, with the effect that requests drift from pass
+    to pass; without such a container the answers are the same. Where ``pod_level`` has a value of
+    its own for the pod, that one counts, and not the sum.
+    """
+    if limits is None:
+        return FittedToPodLimits(tuple(recommendations))
+    fit = _Fit(containers, limits, pod_level)
+    targets = fit.fitted({each.name: each.target for each in recommendations})
+    exhausted = fit.exhausted
+    lowers = fit.fitted({each.name: each.lower_bound for each in recommendations})
+    uppers = fit.fitted({each.name: each.upper_bound for each in recommendations})
+    return FittedToPodLimits(
+        tuple(
+            replace(
+                each,
+                target=targets[each.name],
+                lower_bound=lowers[each.name],
+                upper_bound=uppers[each.name],
+            )
+            for each in recommendations
+        ),
+        exhausted,
+    )
+
+
+def shrink_others(
+    recommendations: Sequence[ContainerAmounts],
+    containers: Sequence[ContainerResources],
+    limits: EffectiveLimits | None,
+    pod_level: PodLevelBounds | None = None,
+) -> dict[str, dict[str, Quantity]]:
+    """Return smaller requests for what isn't recommended, by container (A29).
+
+    Each resource whose limits are above the maximum for the pod is shared out among all containers,
+    in proportion and rounded down, as the reference does. No request becomes zero. What follows
+    from the rounding is left to the containers with a recommendation, so that the answer for the
+    pod that comes out is the same.
+    """
+    if limits is None:
+        return {}
+    found: dict[str, dict[str, Quantity]] = {}
+    fit = _Fit(containers, limits, pod_level)
+    values = {each.name: each.target for each in recommendations}
+    for resource in RESOURCES:
+        shares = fit.shares(resource, values)
+        high = fit.limit_bounds(resource)[1]
+        limited = _sum(share.limit for share in shares)
+        if high.is_zero or high >= limited:
+            continue
+        for share in shares:
+            if share.recommended or not share.limit_follows or share.limit.is_zero:
+                continue
+            scaled = scale_proportionally(resource, share.request, base=limited, result=high)
+            quantity = scaled.quantity
+            if quantity.is_zero:
+                quantity = _one(resource)
+            found.setdefault(share.name, {})[resource] = quantity
+    return found
+
+
+def with_requests(
+    containers: Sequence[ContainerResources], requests: Mapping[str, ResourceQuantities]
+) -> tuple[ContainerResources, ...]:
+    """Return the containers with other requests, and limits in proportion."""
+    return tuple(
+        _with_requests(each, requests[each.name]) if each.name in requests else each
+        for each in containers
+    )
+
+
+def _with_requests(
+    container: ContainerResources, requests: ResourceQuantities
+) -> ContainerResources:
+    limits = dict(container.limits)
+    for name, request in requests.items():
+        scaled = proportional_limit(
+            name,
+            request,
+            limit=limits.get(name),
+            request=container.requests.get(name),
+            default=None,
+        )
+        if scaled.quantity is not None:
+            limits[name] = scaled.quantity
+    return replace(container, requests={**container.requests, **requests}, limits=limits)
+
+
+@dataclass(slots=True)
+class _Fit:
+    """Fits one of target, lower and upper bound after the other."""
+
+    containers: Sequence[ContainerResources]
+    limits: EffectiveLimits
+    pod_level: PodLevelBounds | None
+    exhausted: bool = field(default=False, init=False)
+
+    def fitted(self, values: Mapping[str, ResourceQuantities]) -> dict[str, ResourceQuantities]:
+        """Fit ``values``, which are by container name."""
+        fitted = dict(values)
+        if not any(values.values()):
+            return fitted  # bounds that nobody asked for
+        for resource in RESOURCES:
+            shares = self.shares(resource, values)
+            for name, quantity in self._shared_out(resource, shares).items():
+                fitted[name] = {**fitted[name], resource: quantity}
+        return fitted
+
+    def shares(self, resource: str, values: Mapping[str, ResourceQuantities]) -> list[_Share]:
+        """Return each container's part."""
+        return [
+            self._share(resource, container, values.get(container.name, _NOTHING))
+            for container in self.containers
+        ]
+
+    def limit_bounds(self, resource: str) -> tuple[Quantity, Quantity]:
+        """Return the bounds of the sum of limits; zero is none."""
+        if self.pod_level is not None and resource in self.pod_level.fixed_limits:
+            return ZERO, ZERO
+        return self.limits.min.get(resource, ZERO), self.limits.max.get(resource, ZERO)
+
+    def _least_requested(self, resource: str) -> Quantity:
+        if self.pod_level is not None and resource in self.pod_level.fixed_requests:
+            return ZERO
+        return self.limits.min.get(resource, ZERO)
+
+    def _share(
+        self, resource: str, container: ContainerResources, recommended: ResourceQuantities
+    ) -> _Share:
+        values = recommended if resource in recommended else container.requests
+        request = values.get(resource, ZERO)
+        limit = container.limits.get(resource)
+        if container.limits_follow:
+            limit = proportional_limit(
+                resource,
+                request,
+                limit=limit,
+                request=container.requests.get(resource),
+                default=self.limits.default.get(resource),
+            ).quantity
+        return _Share(
+            name=container.name,
+            request=request,
+            limit=limit or ZERO,
+            recommended=resource in recommended,
+            limit_follows=container.limits_follow,
+        )
+
+    def _shared_out(self, resource: str, shares: Sequence[_Share]) -> dict[str, Quantity]:
+        """New values by container name; empty if the pod fits, or can't be made to fit.
+
+        Below the minimum the requests are raised, so that they reach it themselves; otherwise
+        they are scaled so that the limits meet the bound. A missing minimum or maximum is zero.
+        Memory is rounded down in both, as the recorded rows have it, so that a sum can be some
+        bytes below the minimum.
+        """
+        low, high = self.limit_bounds(resource)
+        least = self._least_requested(resource)
+        requested = _sum(share.request for share in shares)
+        limited = _sum(share.limit for share in shares)
+        fits = low <= limited and least <= requested and (high.is_zero or high >= limited)
+        if fits or limited.is_zero:
+            return {}
+        raises = least > requested
+        free = [share for share in shares if share.recommended and (raises or share.limit_follows)]
+        if raises:
+            kept = requested - _sum(share.request for share in free)
+            total, goal = requested - kept, least - kept
+        else:
+            kept = limited - _sum(share.limit for share in free)
+            total, goal = limited - kept, (high if ZERO < high < limited else low) - kept
+        if goal <= ZERO or total <= ZERO:
+            self.exhausted = self.exhausted or (goal <= ZERO < total)
+            return {}
+        return {
+            share.name: scale_proportionally(
+                resource,
+                share.request,
+                base=total,
+                result=goal,
+                round_up=raises,
+            ).quantity
+            for share in free
+        }
+
+
+def _one(resource: str) -> Quantity:
+    return Quantity.from_milli(1) if resource == CPU else Quantity.from_value(1)
+
+
+def _sum(quantities: Iterable[Quantity]) -> Quantity:
+    return sum(quantities, start=ZERO)

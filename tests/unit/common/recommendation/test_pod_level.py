@@ -1,0 +1,517 @@
+"""Pods with resources of their own: what their containers get, and what becomes of those (A25-A27).
+
+``a`` and ``b`` are containers of 200m CPU each, of which a may have a limit; b has none.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+import pytest
+
+from builders import container, pod, recommendation, vpa
+from common.api.autoscaling import ContainerPolicy, GenericStartupBoost, StartupBoost
+from common.api.core import (
+    Container,
+    LimitRangeItem,
+    LimitRangeSpec,
+    Pod,
+    ResourceRequirements,
+)
+from common.quantity import ZERO
+from common.recommendation.admitted_resources import AdmittedResources, admitted_resources
+from common.recommendation.boosts import before_boost
+from common.recommendation.pod_level import PodLevelMode, Unfit, pod_level_bounds
+from common.recommendation.processing import process
+from common.recommendation.trail import Trail
+from common.resources import CPU, MEMORY, ResourceQuantities
+
+Texts = Mapping[str, str]
+
+
+def whole(*, requests: Texts | None = None, limits: Texts | None = None) -> ResourceRequirements:
+    return ResourceRequirements(requests=requests, limits=limits)
+
+
+def with_whole(
+    stated: ResourceRequirements | None,
+    *containers: Container,
+    init: tuple[Container, ...] = (),
+) -> Pod:
+    plain = pod(containers=containers)
+    spec = msgspec.structs.replace(plain.spec, resources=stated, init_containers=init or None)
+    return msgspec.structs.replace(plain, spec=spec)
+
+
+def init_container(cpu: str, *, sidecar: bool = False) -> Container:
+    made = container("sidecar" if sidecar else "init", requests={"cpu": cpu})
+    return msgspec.structs.replace(made, restart_policy="Always" if sidecar else None)
+
+
+def bounded(kind: str, **bounds: Texts) -> LimitRangeSpec:
+    return LimitRangeSpec(limits=(LimitRangeItem(type=kind, **bounds),))
+
+
+def cpu(amounts: ResourceQuantities) -> str:
+    return str(amounts[CPU]) if CPU in amounts else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """``want`` are the CPU requests of a and b after admission; empty: not touched."""
+
+    id: str
+    want: tuple[str, str]
+    request: str | None = None  # of the pod as a whole
+    limit: str | None = None
+    targets: tuple[str | None, str | None] = ("900m", "600m")
+    limit_of_a: str | None = None
+    want_limit_of_a: str = ""
+    want_whole: tuple[str, str] = ("", "")  # request and limit; empty: not touched
+    init: tuple[Container, ...] = ()
+    limit_ranges: tuple[LimitRangeSpec, ...] = ()
+    unfit: Unfit | None = None
+
+
+KEEP = [
+    Case(id="without its own cpu the pod bounds nothing", want=("900m", "600m")),
+    Case(id="own request: shared in proportion", request="1", want=("600m", "400m")),
+    Case(id="own request, exactly as much as is wanted", request="1500m", want=("900m", "600m")),
+    Case(id="own request, a millicore less", request="1499m", want=("899m", "599m")),
+    Case(
+        id="own request beside a limit: one millicore is left, or it would look filled in",
+        request="1",
+        limit="2",
+        want=("599m", "399m"),
+    ),
+    Case(
+        id="own request, as much as is wanted, beside a limit",
+        request="1500m",
+        limit="2",
+        want=("899m", "599m"),
+    ),
+    Case(
+        id="own request, a millicore more than is wanted, beside a limit",
+        request="1501m",
+        limit="2",
+        want=("900m", "600m"),
+    ),
+    Case(
+        id="filled in: the request moves along",
+        request="400m",
+        limit="2",
+        want=("900m", "600m"),
+        want_whole=("1500m", ""),
+    ),
+    Case(
+        id="filled in: up to the limit",
+        request="400m",
+        limit="1",
+        want=("600m", "400m"),
+        want_whole=("1", ""),
+    ),
+    Case(
+        id="filled in: down, too",
+        request="400m",
+        limit="1",
+        targets=("50m", "50m"),
+        want=("50m", "50m"),
+        want_whole=("100m", ""),
+    ),
+    Case(
+        id="a millicore more than the containers is the user's own",
+        request="401m",
+        limit="1",
+        want=("240m", "160m"),
+    ),
+    Case(id="without a limit a request is the user's own", request="400m", want=("240m", "160m")),
+    Case(
+        id="request and limit equal: the request stays",
+        request="1",
+        limit="1",
+        want=("600m", "400m"),
+    ),
+    Case(
+        id="only a limit, and nothing filled in yet: that is left to the API server",
+        limit="1",
+        want=("600m", "400m"),
+    ),
+    Case(
+        id="b has no recommendation, and keeps what it has",
+        request="1",
+        targets=("900m", None),
+        want=("800m", ""),
+    ),
+    Case(
+        id="b takes all but a millicore",
+        request="201m",
+        targets=("900m", None),
+        want=("1m", ""),
+    ),
+    Case(
+        id="b takes all of it",
+        request="200m",
+        targets=("900m", None),
+        want=("", ""),
+        unfit=Unfit.POD_LEVEL,
+    ),
+    Case(
+        id="a native sidecar counts, too",
+        request="1",
+        init=(init_container("100m", sidecar=True),),
+        want=("540m", "360m"),
+    ),
+    Case(
+        id="a plain init container takes no room from those that run later",
+        request="1",
+        init=(init_container("1"),),
+        want=("600m", "400m"),
+    ),
+    Case(
+        id="filled in for a plain init container that needs more than all the others",
+        request="700m",
+        limit="2",
+        init=(init_container("700m"),),
+        targets=("300m", "300m"),
+        want=("300m", "300m"),
+    ),
+    Case(
+        id="filled in for an init container beside the sidecar before it",
+        request="800m",
+        limit="2",
+        init=(init_container("100m", sidecar=True), init_container("700m")),
+        want=("900m", "600m"),
+        want_whole=("1600m", ""),
+    ),
+    Case(
+        id="a limit in proportion up to that of the pod",
+        request="1800m",
+        limit="4500m",
+        limit_of_a="1",
+        want=("900m", "600m"),
+        want_limit_of_a="4500m",
+    ),
+    Case(
+        id="a limit in proportion is cut at that of the pod",
+        request="1800m",
+        limit="4499m",
+        limit_of_a="1",
+        want=("900m", "600m"),
+        want_limit_of_a="4499m",
+    ),
+    Case(
+        id="none gets less than a LimitRange asks for",
+        request="1",
+        targets=("9", "200m"),
+        limit_ranges=(bounded("Container", min={"cpu": "100m"}),),
+        want=("900m", "100m"),
+    ),
+    Case(
+        id="what a LimitRange asks for does not fit",
+        request="400m",
+        limit_ranges=(bounded("Container", min={"cpu": "201m"}),),
+        want=("", ""),
+        unfit=Unfit.POD_LEVEL,
+    ),
+    Case(
+        id="a LimitRange for containers above the pod's limit bounds no request",
+        request="1800m",
+        limit="2",
+        limit_of_a="1",
+        limit_ranges=(bounded("Container", max={"cpu": "3"}),),
+        want=("900m", "600m"),
+        want_limit_of_a="2",
+    ),
+    Case(
+        id="a LimitRange for containers below it does",
+        request="1800m",
+        limit="4",
+        limit_of_a="1",
+        limit_ranges=(bounded("Container", max={"cpu": "3"}),),
+        want=("600m", "600m"),
+        want_limit_of_a="3",
+    ),
+    Case(
+        id="a LimitRange for pods counts the pod's own values",
+        request="1800m",
+        limit="4",
+        limit_of_a="1",
+        limit_ranges=(bounded("Pod", max={"cpu": "4"}, min={"cpu": "1800m"}),),
+        want=("900m", "600m"),
+        want_limit_of_a="4",
+    ),
+    Case(
+        id="a LimitRange for pods counts the sum of limits where the pod has none",
+        request="1800m",
+        limit_of_a="1",
+        targets=("900m", None),
+        limit_ranges=(bounded("Pod", max={"cpu": "2"}),),
+        want=("400m", ""),
+        want_limit_of_a="2",
+    ),
+]
+
+FOLLOW = [
+    Case(id="without its own cpu nothing follows", want=("900m", "600m")),
+    Case(
+        id="in proportion to the sum", request="1", want=("900m", "600m"), want_whole=("3750m", "")
+    ),
+    Case(
+        id="down, too",
+        request="1",
+        targets=("50m", "50m"),
+        want=("50m", "50m"),
+        want_whole=("250m", ""),
+    ),
+    Case(
+        id="the limit in proportion to the request",
+        request="1",
+        limit="2",
+        want=("900m", "600m"),
+        want_whole=("3750m", "7500m"),
+    ),
+    Case(
+        id="request and limit stay equal",
+        request="1",
+        limit="1",
+        want=("900m", "600m"),
+        want_whole=("3750m", "3750m"),
+    ),
+    Case(
+        id="the same sum in another proportion moves nothing",
+        request="1",
+        targets=("300m", "100m"),
+        want=("300m", "100m"),
+    ),
+    Case(
+        id="b keeps what it has, and counts",
+        request="1",
+        targets=("600m", None),
+        want=("600m", ""),
+        want_whole=("2", ""),
+    ),
+    Case(
+        id="never below what an init container needs",
+        request="1",
+        init=(init_container("1"),),
+        targets=("50m", "50m"),
+        want=("50m", "50m"),
+    ),
+    Case(
+        id="a native sidecar counts before and after",
+        request="1",
+        init=(init_container("100m", sidecar=True),),
+        want=("900m", "600m"),
+        want_whole=("3200m", ""),
+    ),
+    Case(
+        id="a LimitRange for pods bounds request and limit",
+        request="1",
+        limit="2",
+        limit_ranges=(bounded("Pod", max={"cpu": "4"}),),
+        want=("900m", "600m"),
+        want_whole=("3750m", "4"),
+    ),
+    Case(
+        id="and the containers below them",
+        request="1",
+        limit="1",
+        limit_ranges=(bounded("Pod", max={"cpu": "1"}),),
+        want=("600m", "400m"),
+    ),
+    Case(
+        id="a LimitRange's minimum for pods",
+        request="1",
+        limit="2",
+        targets=("50m", "50m"),
+        limit_ranges=(bounded("Pod", min={"cpu": "500m"}),),
+        want=("50m", "50m"),
+        want_whole=("500m", "1"),
+    ),
+    Case(
+        id="a container's limit that grows more than its pod's takes that along",
+        request="400m",
+        limit="1",
+        limit_of_a="1",
+        targets=("400m", "200m"),
+        want=("400m", "200m"),
+        want_limit_of_a="2",
+        want_whole=("600m", "2"),
+    ),
+]
+
+
+def made(case: Case, mode: PodLevelMode) -> tuple[Pod, AdmittedResources]:
+    stated = whole(
+        requests={"cpu": case.request} if case.request else None,
+        limits={"cpu": case.limit} if case.limit else None,
+    )
+    limits = {"cpu": case.limit_of_a} if case.limit_of_a else None
+    it = with_whole(
+        stated,
+        container("a", requests={"cpu": "200m"}, limits=limits),
+        container("b", requests={"cpu": "200m"}),
+        init=case.init,
+    )
+    given = [
+        recommendation(name, target={"cpu": target})
+        for name, target in zip("ab", case.targets, strict=True)
+        if target is not None
+    ]
+    autoscaler = vpa(recommendations=tuple(given))
+    return it, admitted_resources(it, autoscaler, case.limit_ranges, pod_level=mode)
+
+
+def check(case: Case, found: AdmittedResources) -> None:
+    a, b = found.containers
+    assert (cpu(a.requests), cpu(b.requests)) == case.want
+    assert cpu(a.limits) == case.want_limit_of_a
+    assert (cpu(found.pod_level.requests), cpu(found.pod_level.limits)) == case.want_whole
+    assert found.unfit is case.unfit
+
+
+@pytest.mark.parametrize("case", KEEP, ids=lambda case: case.id)
+def test_keep(case: Case) -> None:
+    check(case, made(case, PodLevelMode.KEEP)[1])
+
+
+@pytest.mark.parametrize("case", FOLLOW, ids=lambda case: case.id)
+def test_follow(case: Case) -> None:
+    check(case, made(case, PodLevelMode.FOLLOW)[1])
+
+
+def test_follow_takes_the_new_sum_where_containers_had_no_request() -> None:
+    it = with_whole(whole(requests={"cpu": "1"}), container("a"), container("b"))
+    autoscaler = vpa(
+        recommendations=tuple(recommendation(name, target={"cpu": "300m"}) for name in "ab")
+    )
+    found = admitted_resources(it, autoscaler, (), pod_level=PodLevelMode.FOLLOW)
+    assert cpu(found.pod_level.requests) == "600m"
+
+
+def test_memory_and_cpu_are_shared_apart() -> None:
+    """Each by its own bound, and bounds of bytes are rounded down."""
+    it = with_whole(
+        whole(requests={"cpu": "2", "memory": "100"}),
+        container("a", requests={"cpu": "1", "memory": "10"}),
+        container("b", requests={"cpu": "1", "memory": "10"}),
+    )
+    given = tuple(recommendation(name, target={"cpu": "1", "memory": "151"}) for name in "ab")
+    found = admitted_resources(it, vpa(recommendations=given), ())
+    assert [str(each.requests[CPU]) for each in found.containers] == ["1", "1"]
+    assert [str(each.requests[MEMORY]) for each in found.containers] == ["50", "50"]
+
+
+def test_lower_and_upper_bound_take_the_same_steps() -> None:
+    it = with_whole(
+        whole(requests={"cpu": "1"}),
+        container("a", requests={"cpu": "200m"}),
+        container("b", requests={"cpu": "200m"}),
+    )
+    given = tuple(
+        recommendation(name, target={"cpu": "1"}, lower={"cpu": "800m"}, upper={"cpu": "2"})
+        for name in "ab"
+    )
+    processed = process(it, vpa(recommendations=given), ())
+    assert processed is not None
+    a = processed.containers["a"]
+    assert (cpu(a.lower_bound), cpu(a.target), cpu(a.upper_bound)) == ("500m", "500m", "500m")
+
+
+def test_a_pod_without_resources_of_its_own_has_no_bounds() -> None:
+    assert pod_level_bounds(with_whole(None, container("a")), PodLevelMode.FOLLOW, ()) is None
+    empty = with_whole(whole(), container("a"))
+    assert pod_level_bounds(empty, PodLevelMode.KEEP, ()) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "want"), [("keep", PodLevelMode.KEEP), ("follow", PodLevelMode.FOLLOW), ("Keep", None)]
+)
+def test_the_flag(text: str, want: PodLevelMode | None) -> None:
+    if want is not None:
+        assert PodLevelMode.parse(text) is want
+        return
+    with pytest.raises(ValueError, match="neither keep nor follow: 'Keep'"):
+        PodLevelMode.parse(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Boost:
+    """One container of 200m with a boost of factor 4, for which 300m are recommended."""
+
+    id: str
+    stated: ResourceRequirements
+    want: str
+    mode: PodLevelMode = PodLevelMode.KEEP
+    want_whole: str = ""
+    init: tuple[Container, ...] = field(default=())
+
+
+BOOSTS = [
+    Boost(id="it fits", stated=whole(requests={"cpu": "1200m"}), want="1200m"),
+    Boost(id="cut by a millicore", stated=whole(requests={"cpu": "1199m"}), want="1199m"),
+    Boost(id="no room for a boost", stated=whole(requests={"cpu": "300m"}), want="300m"),
+    Boost(
+        id="filled in: the request moves along",
+        stated=whole(requests={"cpu": "200m"}, limits={"cpu": "2"}),
+        want="1200m",
+        want_whole="1200m",
+    ),
+    Boost(
+        id="filled in: up to the limit",
+        stated=whole(requests={"cpu": "200m"}, limits={"cpu": "1"}),
+        want="1",
+        want_whole="1",
+    ),
+    Boost(
+        id="follow",
+        stated=whole(requests={"cpu": "400m"}),
+        mode=PodLevelMode.FOLLOW,
+        want="1200m",
+        want_whole="2400m",
+    ),
+    Boost(
+        id="beside a native sidecar",
+        stated=whole(requests={"cpu": "1"}),
+        init=(init_container("100m", sidecar=True),),
+        want="900m",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", BOOSTS, ids=lambda case: case.id)
+def test_a_boost_fits_into_the_pod(case: Boost) -> None:
+    boost = StartupBoost(cpu=GenericStartupBoost(type="Factor", factor=4))
+    policy = ContainerPolicy(container_name="*", startup_boost=boost)
+    found = admitted_resources(
+        with_whole(case.stated, container(requests={"cpu": "200m"}), init=case.init),
+        vpa(policies=(policy,), recommendations=(recommendation(target={"cpu": "300m"}),)),
+        (),
+        pod_level=case.mode,
+        most_boost=ZERO,
+    )
+    assert cpu(found.containers[0].requests) == case.want
+    assert cpu(found.pod_level.requests) == case.want_whole
+
+
+def test_before_a_boost_a_request_that_was_filled_in_was_lower() -> None:
+    annotation = {"vpaCpuStartupBoost/app": '{"requests":{"cpu":"200m"},"limits":{}}'}
+    it = with_whole(
+        whole(requests={"cpu": "800m"}, limits={"cpu": "2"}), container(requests={"cpu": "800m"})
+    )
+    meta = msgspec.structs.replace(it.metadata, annotations=annotation)
+    bare = before_boost(msgspec.structs.replace(it, metadata=meta))
+    assert bare.spec.resources == whole(requests={"cpu": "200m"}, limits={"cpu": "2"})
+
+
+def test_the_trail_tells_what_the_pod_has_no_room_for() -> None:
+    trail = Trail()
+    it = with_whole(
+        whole(requests={"cpu": "300m"}),
+        container("a", requests={"cpu": "100m"}),
+        container("b", requests={"cpu": "200m"}),
+    )
+    autoscaler = vpa(recommendations=(recommendation("a", target={"cpu": "1"}),))
+    admitted_resources(it, autoscaler, (), trail=trail)
+    steps = [(each.cause, str(each.value)) for each in trail.of("a") if each.resource == "cpu"]
+    assert ("lowered in proportion to fit spec.resources of the pod", "100m") in steps

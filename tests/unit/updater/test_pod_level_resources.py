@@ -1,0 +1,159 @@
+"""Resizes of pods with resources of their own: what they change, and what holds them up."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from builders import CREATED, container, pod, recommendation, vpa
+from common.api.core import ContainerResizePolicy, Pod, ResourceRequirements
+from common.features import FeatureGates
+from common.recommendation.pod_level import PodLevelMode
+from common.recommendation.qos import QosClass, qos_class
+from updater.attempts import PodMemory
+from updater.candidate import Candidate, judge_pod
+from updater.candidate_plan import plan_candidate
+from updater.decision import Decision, Reason, wait
+from updater.fitting import Fits
+from updater.resize_plan import ResizePlan
+from updater.update_order import Thresholds
+
+Amounts = Mapping[str, str]
+
+EXACT = {"cpu": "1", "memory": "1Gi"}
+
+
+def whole(*, requests: Amounts | None = None, limits: Amounts | None = None) -> Pod:
+    """Containers ``app`` and ``side`` of 100m each, in a pod with resources of its own."""
+    plain = pod(
+        containers=(
+            container("app", requests={"cpu": "100m"}),
+            container("side", requests={"cpu": "100m"}),
+        )
+    )
+    stated = ResourceRequirements(requests=requests, limits=limits)
+    return msgspec.structs.replace(
+        plain, spec=msgspec.structs.replace(plain.spec, resources=stated)
+    )
+
+
+def judged(it: Pod, *, mode: PodLevelMode, side: str = "100m") -> ResizePlan | Decision:
+    """The plan for a pod of which only ``app`` is outside its range."""
+    target = {"cpu": "600m"}
+    autoscaler = vpa(
+        recommendations=(
+            recommendation("app", target=target, lower=target, upper=target),
+            recommendation("side", target={"cpu": side}, lower={"cpu": "10m"}, upper={"cpu": "1"}),
+        )
+    )
+    candidate = judge_pod(
+        it,
+        Fits(autoscaler, pod_level=mode),
+        memory=PodMemory(),
+        resized_at=None,
+        thresholds=Thresholds(),
+        features=FeatureGates(),
+        now=CREATED + timedelta(days=1),
+    )
+    if not isinstance(candidate, Candidate):
+        return candidate
+    return plan_candidate(candidate, autoscaler, ())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    id: str
+    it: Pod
+    want: dict[str, str]  # values by path
+    mode: PodLevelMode = PodLevelMode.KEEP
+    side: str = "100m"
+
+
+APP = "/spec/containers/0/resources/requests/cpu"
+SIDE = "/spec/containers/1/resources/requests/cpu"
+REQUEST = "/spec/resources/requests/cpu"
+LIMIT = "/spec/resources/limits/cpu"
+
+CASES = [
+    Case(
+        id="in a pod without them only what is out of range is resized (D21)",
+        it=pod(containers=whole().spec.containers),
+        side="200m",
+        want={APP: "600m"},
+    ),
+    Case(
+        id="the user's own request stays, and all containers are resized",
+        it=whole(requests={"cpu": "1"}),
+        side="200m",
+        want={APP: "600m", SIDE: "200m"},
+    ),
+    Case(
+        id="what is too much is shared",
+        it=whole(requests={"cpu": "400m"}),
+        side="200m",
+        want={APP: "300m"},
+    ),
+    Case(
+        id="a request that was filled in moves in the same patch",
+        it=whole(requests={"cpu": "200m"}, limits={"cpu": "1"}),
+        want={APP: "600m", REQUEST: "700m"},
+    ),
+    Case(
+        id="follow: request and limit move in the same patch",
+        it=whole(requests={"cpu": "400m"}, limits={"cpu": "1"}),
+        mode=PodLevelMode.FOLLOW,
+        want={APP: "600m", REQUEST: "1400m", LIMIT: "3500m"},
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_operations(case: Case) -> None:
+    plan = judged(case.it, mode=case.mode, side=case.side)
+    assert isinstance(plan, ResizePlan)
+    assert {each.path: each.value for each in plan.operations} == case.want
+
+
+def test_where_nothing_fits_the_pod_waits() -> None:
+    it = whole(requests={"cpu": "100m"})
+    containers = (container("app", requests={"memory": "1"}), it.spec.containers[1])
+    spec = msgspec.structs.replace(it.spec, containers=containers)
+    autoscaler = vpa(recommendations=(recommendation("app", target={"cpu": "600m"}),))
+    drift = Fits(autoscaler).drift(msgspec.structs.replace(it, spec=spec))
+    assert drift == wait(Reason.POD_LEVEL_RESOURCES_EXHAUSTED)
+
+
+QOS = [
+    pytest.param(whole(requests=EXACT, limits=EXACT), QosClass.GUARANTEED, id="equal: Guaranteed"),
+    pytest.param(whole(requests=EXACT), QosClass.BURSTABLE, id="no limits: Burstable"),
+    pytest.param(
+        whole(requests={"cpu": "1"}, limits={"cpu": "1"}), QosClass.BURSTABLE, id="no memory"
+    ),
+    pytest.param(whole(), QosClass.BURSTABLE, id="none: that of the containers"),
+]
+
+
+@pytest.mark.parametrize(("it", "want"), QOS)
+def test_the_qos_class_follows_from_the_pods_own_resources(it: Pod, want: QosClass) -> None:
+    """The containers are Burstable in all of them."""
+    assert qos_class(it.spec) is want
+
+
+@pytest.mark.parametrize(
+    ("own", "restarts"), [(None, True), ({"cpu": "1"}, False)], ids=["inherited", "its own"]
+)
+def test_a_limit_that_is_the_pods_restarts_the_container(
+    own: Amounts | None, *, restarts: bool
+) -> None:
+    """KEP-5419: where the pod's limit changes, and the container has none and asks for it."""
+    it = whole(requests={"cpu": "400m"}, limits={"cpu": "1"})
+    policy = ContainerResizePolicy(resource_name="cpu", restart_policy="RestartContainer")
+    side = msgspec.structs.replace(
+        container("side", requests={"cpu": "100m"}, limits=own), resize_policy=(policy,)
+    )
+    spec = msgspec.structs.replace(it.spec, containers=(it.spec.containers[0], side))
+    plan = judged(msgspec.structs.replace(it, spec=spec), mode=PodLevelMode.FOLLOW)
+    assert isinstance(plan, ResizePlan)
+    assert plan.restarts is restarts
