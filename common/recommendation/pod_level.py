@@ -13,20 +13,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from common.api.core import Container, LimitRangeSpec, Pod
+from common.api.core import LimitRangeSpec, Pod
 from common.quantity import ZERO, Quantity
 from common.recommendation.limit_range import EffectiveLimits, LimitType, effective_limits
 from common.recommendation.limit_scaling import proportional_limit, scale_proportionally
+from common.recommendation.request_sums import ByContainer, RequestSums, as_stored, own_requests
 from common.recommendation.scaled_containers import scaled_specs
 from common.resources import CPU, MEMORY, RESOURCES, ResourceQuantities, parse_quantities
 
 POD_LEVEL_PATH = "/spec/resources"  # JSON pointer
 
-_ALWAYS = "Always"
 _UNIT = {CPU: Quantity.from_milli(1), MEMORY: Quantity.from_value(1)}
-_STORED = -3  # the power of ten to which the API server rounds up every quantity
-
-ByContainer = Mapping[str, ResourceQuantities]
 
 
 class Resources(Protocol):
@@ -141,7 +138,7 @@ class PodLevelBounds:
         left = self.room[resource] - self.sidecars.get(resource, ZERO)
         for name, present in self.present.items():
             asked = {**present, **requests.get(name, {})}
-            left -= _stored(asked.get(resource, ZERO))
+            left -= as_stored(asked.get(resource, ZERO))
         return left
 
     def after(self, pod: Pod, changed: Mapping[str, Resources]) -> PodLevelResources:
@@ -160,7 +157,7 @@ class PodLevelBounds:
         limits = {name: each.limits for name, each in changed.items()}
         stated_requests = parse_quantities(whole.requests)
         stated_limits = parse_quantities(whole.limits)
-        before, then = _Sums.of(pod, {}), _Sums.of(pod, requests)
+        before, then = RequestSums.of(pod, {}), RequestSums.of(pod, requests)
         most = _largest(pod, limits)
         touched = {name for each in (*requests.values(), *limits.values()) for name in each}
         new_requests: dict[str, Quantity] = {}
@@ -208,7 +205,7 @@ def pod_level_bounds(
     pod_limits = effective_limits(limit_ranges, LimitType.POD)
     own = effective_limits(limit_ranges, LimitType.CONTAINER)
     highest = pod_limits.max if pod_limits is not None else {}
-    sums = _Sums.of(pod, {})
+    sums = RequestSums.of(pod, {})
     room: dict[str, Quantity] = {}
     cuts: dict[str, Quantity] = {}
     moving: set[str] = set()
@@ -241,7 +238,7 @@ def pod_level_bounds(
         fixed_limits=frozenset(limits),
         moving=frozenset(moving),
         mode=mode,
-        present={each.name: _requests(each) for each in scaled_specs(pod)},
+        present={each.name: own_requests(each) for each in scaled_specs(pod)},
         sidecars=sums.sidecars,
         least=own.min if own is not None else {},
         pod_limits=pod_limits,
@@ -261,7 +258,7 @@ def default_pod_level_requests(before: Pod, after: Pod) -> dict[str, Quantity]:
     if whole is None or not whole.limits:
         return {}
     requests, limits = parse_quantities(whole.requests), parse_quantities(whole.limits)
-    had, has = _Sums.of(before, {}).aggregate, _Sums.of(after, {}).aggregate
+    had, has = RequestSums.of(before, {}).aggregate, RequestSums.of(after, {}).aggregate
     return {
         name: has[name]
         for name in RESOURCES
@@ -273,50 +270,6 @@ def default_pod_level_requests(before: Pod, after: Pod) -> dict[str, Quantity]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Sums:
-    """Requests of a pod's containers, as the API server counts them."""
-
-    running: dict[str, Quantity]  # regular containers and native sidecars
-    aggregate: dict[str, Quantity]  # or what an init container needs, if that is more
-    sidecars: dict[str, Quantity]  # native sidecars that aren't scaled
-
-    @classmethod
-    def of(cls, pod: Pod, changed: ByContainer) -> "_Sums":
-        """Add up, with the requests of some containers changed."""
-        names = {container.name for container in scaled_specs(pod)}
-        running: dict[str, Quantity] = {}
-        for container in pod.spec.containers:
-            _add(running, {**_requests(container), **changed.get(container.name, {})})
-        before: dict[str, Quantity] = {}  # the sidecars that an init container runs beside
-        starting: dict[str, Quantity] = {}
-        sidecars: dict[str, Quantity] = {}
-        for container in pod.spec.init_containers or ():
-            own = {**_requests(container), **changed.get(container.name, {})}
-            step = dict(before)
-            _add(step, own)
-            if container.restart_policy == _ALWAYS:
-                before = step
-                _add(running, own)
-                if container.name not in names:
-                    _add(sidecars, own)
-            for name, amount in step.items():
-                starting[name] = max(amount, starting.get(name, amount))
-        aggregate = dict(running)
-        for name, amount in starting.items():
-            aggregate[name] = max(amount, aggregate.get(name, amount))
-        return cls(running, aggregate, sidecars)
-
-
-def _requests(container: Container) -> dict[str, Quantity]:
-    """Requests of cpu and memory; a limit without a request is one."""
-    if container.resources is None:
-        return {}
-    asked = parse_quantities(container.resources.limits)
-    asked.update(parse_quantities(container.resources.requests))
-    return {name: asked[name] for name in RESOURCES if name in asked}
-
-
 def _largest(pod: Pod, changed: ByContainer) -> dict[str, Quantity]:
     """The largest limit of a container, by resource."""
     largest: dict[str, Quantity] = {}
@@ -324,7 +277,7 @@ def _largest(pod: Pod, changed: ByContainer) -> dict[str, Quantity]:
         present = container.resources.limits if container.resources is not None else None
         limits = {**parse_quantities(present), **changed.get(container.name, {})}
         for name, limit in limits.items():
-            largest[name] = max(_stored(limit), largest.get(name, ZERO))
+            largest[name] = max(as_stored(limit), largest.get(name, ZERO))
     return largest
 
 
@@ -333,8 +286,8 @@ def _followed(
     request: Quantity | None,
     limit: Quantity | None,
     *,
-    before: _Sums,
-    then: _Sums,
+    before: RequestSums,
+    then: RequestSums,
     most: Quantity,
     bounds: EffectiveLimits | None,
 ) -> tuple[Quantity | None, Quantity | None]:
@@ -368,7 +321,7 @@ def _shared(
     resource: str, wanted: Mapping[str, Quantity], least: Quantity, room: Quantity
 ) -> dict[str, Quantity] | None:
     """Share out the room in proportion to what is wanted; None if it is too small for that."""
-    if sum((_stored(value) for value in wanted.values()), start=ZERO) <= room:
+    if sum((as_stored(value) for value in wanted.values()), start=ZERO) <= room:
         return {}
     unit = _UNIT[resource].nanos
     amounts = {name: -(-value.nanos // unit) for name, value in wanted.items()}
@@ -394,13 +347,3 @@ def _shared(
         for name, share in shares.items()
         if share * unit != wanted[name].nanos
     }
-
-
-def _stored(quantity: Quantity) -> Quantity:
-    """As the API server stores it: nothing is finer than a thousandth."""
-    return quantity.round_up(_STORED)
-
-
-def _add(total: dict[str, Quantity], more: ResourceQuantities) -> None:
-    for name, amount in more.items():
-        total[name] = total.get(name, ZERO) + _stored(amount)
