@@ -12,11 +12,7 @@ from common.runtime.pausing import pausing
 from updater.abreast import Begin, act_abreast
 from updater.attempts import PodMemory
 from updater.blocking import blocked_by
-from updater.candidate import (
-    Candidate,
-    note_kills,
-    plan_unboost,
-)
+from updater.candidate import Candidate, note_kills, plan_unboost
 from updater.candidate_plan import Planner, plan_candidate_part
 from updater.decision import Action, Decision, Reason, wait
 from updater.disruption import decide_eviction
