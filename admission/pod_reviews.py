@@ -16,7 +16,7 @@ from admission.pods import pod_patch
 from admission.remembered import PatchMemory
 from admission.review import AdmissionRequest
 from common.api.autoscaling import VerticalPodAutoscaler
-from common.api.core import LimitRangeSpec, Pod
+from common.api.core import LimitRangeSpec, Pod, PodWithSidecars
 from common.api.meta import ObjectMeta
 from common.errors import DecodeError
 from common.features import FeatureGates
@@ -31,7 +31,8 @@ from common.target.owners import Controller
 # No node runs so many. A body may hold 200,000, and their patch would hold up all other pods.
 _MOST_CONTAINERS = 1000
 
-_pod_decoder = msgspec.json.Decoder(Pod)
+_decoder: msgspec.json.Decoder[Pod] = msgspec.json.Decoder(Pod)
+_decoder_with_sidecars: msgspec.json.Decoder[Pod] = msgspec.json.Decoder(PodWithSidecars)
 
 
 class Reason(enum.StrEnum):
@@ -139,8 +140,9 @@ async def judge(
         return Verdict(outcome=Outcome.NOT_SYNCED)
     if request.resource.version != "v1":
         return Verdict(outcome=Outcome.BAD_OBJECT)
+    decoder = _decoder_with_sidecars if policy.features.native_sidecar else _decoder
     try:
-        pod = _pod_decoder.decode(request.object)
+        pod = decoder.decode(request.object)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         return Verdict(outcome=Outcome.BAD_OBJECT, problem="undecodable pod", error=str(error))
     if (count := len(scaled_specs(pod))) > _MOST_CONTAINERS:

@@ -9,6 +9,7 @@ from typing import Self
 _GATES = {
     "CPUStartupBoost": "cpu_startup_boost",
     "InPlace": "in_place",
+    "NativeSidecar": "native_sidecar",
     "PerVPAConfig": "per_vpa_config",
 }
 _ALL_ALPHA = "AllAlpha"
@@ -22,10 +23,11 @@ _BOOLEANS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureGates:
-    """A value that decisions get as an argument; all three gates are alpha and off by default."""
+    """A value that decisions get as an argument; all gates are alpha and off by default."""
 
     cpu_startup_boost: bool = False
     in_place: bool = False
+    native_sidecar: bool = False
     per_vpa_config: bool = False
 
     @classmethod

@@ -17,6 +17,8 @@ from updater.replacement_result import ReplacementResult
 GATES: Mapping[str, str] = {
     "CPUStartupBoost": "`spec.startupBoost`: more CPU while a pod starts.",
     "InPlace": "The update mode `InPlace`: resize running pods, never evict them.",
+    "NativeSidecar": "Native sidecars (init containers with `restartPolicy: Always`) are scaled as "
+    "containers are; set it on all three components.",
     "PerVPAConfig": "Per VPA instead of by flag: `evictAfterOOMSeconds`, `oomBumpUpRatio`, "
     "`oomMinBumpUp`, `memoryAggregationIntervalSeconds` and `memoryAggregationIntervalCount`.",
 }
@@ -138,8 +140,8 @@ LABELS: Mapping[tuple[str, str], str] = {
     ("recommender", "outcome"): "`ok`, or the API server's word, such as `Forbidden`, or "
     "`DecodeError`.",
     ("recommender", "state"): _values(("loaded", "pending")),
-    ("recommender", "source"): f"{_values(RequestSource)}; those of init containers are not read, "
-    "and stay 0.",
+    ("recommender", "source"): f"{_values(RequestSource)}; of init containers only native sidecars "
+    "are read, and only with the gate `NativeSidecar`.",
     ("updater", "vpa_size_log2"): _SIZE,
     ("updater", "update_mode"): _values(UpdateMode),
     ("updater", "vpa_name"): "The VPA.",

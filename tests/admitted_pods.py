@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from admission.pods import admit_pod
 from common.api.autoscaling import VerticalPodAutoscaler
-from common.api.core import LimitRangeSpec, Pod
+from common.api.core import LimitRangeSpec, Pod, PodWithSidecars
 from common.features import FeatureGates
 from common.patches import Operation
 from common.quantity import ZERO, Quantity
@@ -42,6 +42,7 @@ class World:
     limit_ranges: Sequence[Json] = ()
     most_boost: str = "0"  # the flag --max-allowed-cpu-boost; zero: no bound
     pod_level: PodLevelMode = PodLevelMode.KEEP  # the flag --pod-level-resources
+    scales_sidecars: bool = False  # the gate NativeSidecar
 
     @property
     def autoscaler(self) -> VerticalPodAutoscaler:
@@ -69,6 +70,10 @@ class World:
                     found[name] = min(bound, found.get(name, bound))
         return found
 
+    def decoded(self, pod: Json) -> Pod:
+        """The pod as admission and updater decode it."""
+        return msgspec.convert(pod, PodWithSidecars if self.scales_sidecars else Pod)
+
     def asked(self, pod: Json) -> Json:
         """The pod as it comes to the webhook."""
         asked = copy.deepcopy(pod)
@@ -80,7 +85,7 @@ class World:
         """The pod that is stored where ``pod`` is asked for."""
         asked = self.asked(pod)
         operations = admit_pod(
-            msgspec.convert(asked, Pod),
+            self.decoded(asked),
             self.autoscaler,
             self.limits,
             features=GATES,
@@ -102,8 +107,19 @@ class World:
 
 
 def resources_of(pod: Json) -> dict[str, Json]:
-    """Requests and limits by container."""
-    return {each["name"]: each.get("resources") or {} for each in pod["spec"]["containers"]}
+    """Requests and limits by container, init containers included."""
+    spec = pod["spec"]
+    containers = (*spec["containers"], *spec.get("initContainers", ()))
+    return {each["name"]: each.get("resources") or {} for each in containers}
+
+
+def unscaled(pod: Json, *, sidecars: bool) -> list[Json]:
+    """The init containers that nobody may change; ``sidecars`` is the gate NativeSidecar."""
+    return [
+        each
+        for each in pod["spec"].get("initContainers", ())
+        if not sidecars or each.get("restartPolicy") != "Always"
+    ]
 
 
 def numbers(pod: Json) -> dict[str, dict[tuple[str, str], int]]:
@@ -230,7 +246,7 @@ class Numbers:
         }
 
     def init_containers(self) -> Json:
-        """Plain ones and native sidecars, which nobody changes; most pods have none."""
+        """Plain ones and native sidecars; most pods have none."""
         kinds = self.draw(st.sampled_from([(), (), ("plain",), ("sidecar",), ("plain", "sidecar")]))
         always = {"restartPolicy": "Always"}
         containers = [
@@ -291,7 +307,10 @@ def worlds(draw: Draw, *, boosts: bool = False) -> World:
     """Any pod with any VPA and any LimitRanges that the API server would store."""
     some = Numbers(draw, draw(SIZES))
     names = NAMES[: draw(st.integers(1, len(NAMES)))]
-    policies = [some.policy(name, boosts=boosts) for name in some.some_of((*names, "*"))]
+    init = some.init_containers()
+    # Something may be recommended for init containers, whether or not that counts.
+    named = (*names, *(each["name"] for each in init.get("initContainers", ())))
+    policies = [some.policy(name, boosts=boosts) for name in some.some_of((*named, "*"))]
     spec: Json = {"resourcePolicy": {"containerPolicies": policies}}
     if boosts and some.sometimes():
         spec["startupBoost"] = {"cpu": some.boost()}
@@ -300,7 +319,7 @@ def worlds(draw: Draw, *, boosts: bool = False) -> World:
         "containers": [
             {"name": name, "image": IMAGE, "resources": some.resources()} for name in names
         ],
-        **some.init_containers(),
+        **init,
     }
     return World(
         pod={
@@ -315,7 +334,7 @@ def worlds(draw: Draw, *, boosts: bool = False) -> World:
                 "recommendation": {
                     "containerRecommendations": [
                         some.recommendation(name, policies)
-                        for name in names
+                        for name in named
                         if draw(st.integers(0, 3))
                     ]
                 }
@@ -327,4 +346,5 @@ def worlds(draw: Draw, *, boosts: bool = False) -> World:
         ],
         most_boost=text("cpu", some.number()) if boosts and some.sometimes() else "0",
         pod_level=draw(st.sampled_from(PodLevelMode)),
+        scales_sidecars=some.sometimes(),
     )

@@ -86,20 +86,22 @@ class Shop:
             replacements=TemplatePods(self.client, self.caches.controllers) if dry_run else None,
         )
 
-    async def deploy(self, *, replicas: int = 3, stanza: dict[str, Any] | None = None) -> None:
-        """Create the Deployment; ``stanza`` is ``spec.resources`` of its pods."""
+    async def deploy(
+        self, *, replicas: int = 3, stanza: dict[str, Any] | None = None, **spec: Any
+    ) -> None:
+        """Create the Deployment; ``stanza`` is ``spec.resources`` of its pods, ``spec`` the rest."""
         resources = {"requests": {"cpu": "500m", "memory": "256Mi"}}
         container = {"name": "app", "image": "shop:1", "resources": resources}
-        pods: dict[str, Any] = {"containers": [container]}
+        pods: dict[str, Any] = {"containers": [container], **spec}
         if stanza is not None:
             pods["resources"] = stanza
         template = {"metadata": {"labels": {"app": "web"}}, "spec": pods}
-        spec = {
+        workload = {
             "replicas": replicas,
             "selector": {"matchLabels": {"app": "web"}},
             "template": template,
         }
-        body = {"metadata": {"name": "web"}, "spec": spec}
+        body = {"metadata": {"name": "web"}, "spec": workload}
         await self.admin.create(DEPLOYMENTS.as_dicts(), body, namespace="shop")
         await self.settle()
 
@@ -111,16 +113,18 @@ class Shop:
         body = {"metadata": {"name": name}, "spec": spec}
         await self.admin.create(VPAS.as_dicts(), body, namespace="shop")
 
-    async def recommend(self, cpu: str, memory: str = "256Mi") -> None:
-        """Recommend exactly this: whoever has something else is out of range."""
-        amounts = {"cpu": cpu, "memory": memory}
-        container = {
-            "containerName": "app",
-            "target": amounts,
-            "lowerBound": amounts,
-            "upperBound": amounts,
-        }
-        status = {"recommendation": {"containerRecommendations": [container]}}
+    async def recommend(self, cpu: str, memory: str = "256Mi", **others: str) -> None:
+        """Recommend exactly this: a pod with something else is out of range.
+
+        ``others`` are the CPU of more containers.
+        """
+        amounts = {"app": {"cpu": cpu, "memory": memory}}
+        amounts |= {name: {"cpu": other} for name, other in others.items()}
+        containers = [
+            {"containerName": name, "target": each, "lowerBound": each, "upperBound": each}
+            for name, each in amounts.items()
+        ]
+        status = {"recommendation": {"containerRecommendations": containers}}
         await self.admin.patch(
             VPAS.as_dicts(),
             "web",
@@ -168,7 +172,7 @@ async def shop(clock: VirtualClock, *, version: str, rules: Rules) -> AsyncItera
     ):
         await admin.create(DEFINITIONS, yaml.safe_load(VPA_CRD.read_text(encoding="utf-8")))
         await asyncio.sleep(1)
-        caches = Caches.following(client)
+        caches = Caches.following(client, features=rules.features)
         opened = Shop(cluster, admin, client, caches, clock, rules)
         followed = (*caches.all(), caches.nodes)
         async with following(followed, opened.events.run, caches.quotas.run):
@@ -181,10 +185,14 @@ def in_shop(
     version: str = "1.36",
     gate: bool = True,
     tolerance: float = 0.5,
+    sidecars: bool = False,
+    skips_budget: bool = False,
 ) -> None:
     rules = Rules(
-        features=FeatureGates(in_place=gate),
-        disruption=DisruptionPolicy(tolerance_fraction=tolerance),
+        features=FeatureGates(in_place=gate, native_sidecar=sidecars),
+        disruption=DisruptionPolicy(
+            tolerance_fraction=tolerance, in_place_skips_budget=skips_budget
+        ),
         interval=timedelta(minutes=1),
     )
 

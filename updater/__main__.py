@@ -59,6 +59,7 @@ async def serve(settings: Settings, clock: Clock, *, environ: Mapping[str, str])
         caches = Caches.following(
             client,
             namespace=settings.vpa_object_namespace,
+            features=settings.feature_gates,
             on_vpa=None if alarm is None else alarm.on_vpa,
             on_pod=None if alarm is None else alarm.on_pod,
             on_node=None if alarm is None else alarm.on_node,

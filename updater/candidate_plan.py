@@ -120,6 +120,7 @@ def _alike(one: Candidate, other: Candidate) -> bool:
     return (
         mine.spec is its.spec
         and mine.status.container_statuses is its.status.container_statuses
+        and mine.status.init_container_statuses is its.status.init_container_statuses
         and mine.status.qos_class == its.status.qos_class
         and one.processed is other.processed
         and one.requests is other.requests

@@ -53,12 +53,20 @@ def measure_pod(
     return Measured(processed=processed, requests=requests, drift=drift)
 
 
-Parts: TypeAlias = tuple[PodSpec, tuple[ContainerStatus, ...] | None, Mapping[str, str] | None]
+_Key: TypeAlias = tuple[int, int, int, int]  # identities of the parts
+_Statuses: TypeAlias = tuple[ContainerStatus, ...] | None
+Parts: TypeAlias = tuple[PodSpec, _Statuses, _Statuses, Mapping[str, str] | None]
 """All of a pod that counts for ``measure_pod``; replicas share them, see ``LivePod``."""
 
 
 def _parts(pod: Pod) -> Parts:
-    return pod.spec, pod.status.container_statuses, pod.metadata.annotations
+    status = pod.status
+    return (
+        pod.spec,
+        status.container_statuses,
+        status.init_container_statuses,
+        pod.metadata.annotations,
+    )
 
 
 @dataclass(slots=True)
@@ -70,7 +78,7 @@ class Drifts:
 
     vpa: VerticalPodAutoscaler
     limit_ranges: tuple[LimitRangeSpec, ...]
-    known: dict[tuple[int, int, int], tuple[Parts, Drift | Decision]] = field(default_factory=dict)
+    known: dict[_Key, tuple[Parts, Drift | Decision]] = field(default_factory=dict)
 
     def hold_for(
         self, vpa: VerticalPodAutoscaler, limit_ranges: tuple[LimitRangeSpec, ...]
@@ -110,7 +118,7 @@ class Fits:
     def drift(self, pod: Pod) -> Drift | Decision:
         """How far the pod is from its recommendation; or why there is nothing to compare."""
         parts = _parts(pod)
-        key = (id(parts[0]), id(parts[1]), id(parts[2]))
+        key = (id(parts[0]), id(parts[1]), id(parts[2]), id(parts[3]))
         known = self.drifts.known
         found = known.get(key)
         if found is None:

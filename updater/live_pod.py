@@ -1,8 +1,9 @@
 """A pod as the updater keeps it: what it reads, and of equal parts only one."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import ClassVar
 
 from msgspec import structs
 from msgspec.structs import force_setattr
@@ -12,6 +13,7 @@ from common.api.base import Wire
 from common.api.core import ContainerState, ContainerStatus, Pod, PodSpec, PodStatus
 from common.api.meta import ObjectMeta, OwnerReference
 from common.api.sharing import Pool
+from common.recommendation.scaled_containers import scaled_sidecars
 from updater.update_order import is_oom_kill
 
 # The API server takes the manager's name from the User-Agent, up to the slash.
@@ -57,7 +59,13 @@ class LivePod(Pod, frozen=True, kw_only=True):
         if self.spec.node_name:
             force_setattr(self, "node_name", sys.intern(self.spec.node_name))
         force_setattr(self, "spec", _specs.shared(structs.replace(self.spec, node_name="")))
-        force_setattr(self, "status", _kept_status(self.status))
+        force_setattr(self, "status", _kept_status(self))
+
+
+class LivePodWithSidecars(LivePod, frozen=True, kw_only=True):
+    """The same where native sidecars are scaled, too (gate NativeSidecar)."""
+
+    scales_sidecars: ClassVar[bool] = True
 
 
 def _kept_meta(meta: LivePodMeta) -> LivePodMeta:
@@ -86,20 +94,29 @@ def _is_resize(entry: ManagedFieldsEntry) -> bool:
     return entry.manager == MANAGER and entry.subresource == "resize" and entry.time is not None
 
 
-def _kept_status(status: PodStatus) -> PodStatus:
+def _kept_status(pod: Pod) -> PodStatus:
+    status = pod.status
     conditions = tuple(
         structs.replace(each, type=sys.intern(each.type), status=sys.intern(each.status))
         for each in status.conditions or ()
         if each.type in _CONDITIONS
     )
-    statuses = tuple(_kept_container(each) for each in status.container_statuses or ())
+    sidecars = {each.name for each in scaled_sidecars(pod)}
     return PodStatus(
         phase=sys.intern(status.phase),
         qos_class=sys.intern(status.qos_class),
         start_time=status.start_time,
         conditions=conditions or None,
-        container_statuses=_statuses.shared(statuses) if statuses else None,
+        container_statuses=_shared_statuses(status.container_statuses or ()),
+        init_container_statuses=_shared_statuses(
+            each for each in status.init_container_statuses or () if each.name in sidecars
+        ),
     )
+
+
+def _shared_statuses(given: Iterable[ContainerStatus]) -> tuple[ContainerStatus, ...] | None:
+    statuses = tuple(_kept_container(each) for each in given)
+    return _statuses.shared(statuses) if statuses else None
 
 
 def _kept_container(status: ContainerStatus) -> ContainerStatus:

@@ -20,13 +20,14 @@ from common.target.controlling import SelectedVpa, target_key
 from common.target.owners import Controller
 from updater.group_size import GroupSize
 from updater.live_node import LiveNode
-from updater.live_pod import LivePod
+from updater.live_pod import LivePod, LivePodWithSidecars
 from updater.live_vpa import LiveVpa
 from updater.rollout import Rollout
 from updater.startup_boost import has_startup_boost
 
 LIVE_PODS = Endpoint("", "v1", "pods", "Pod", LivePod)
 LIVE_NODES = Endpoint("", "v1", NODES.resource, NODES.kind, LiveNode, namespaced=False)
+_LIVE_PODS_WITH_SIDECARS: Endpoint[LivePod] = Endpoint("", "v1", "pods", "Pod", LivePodWithSidecars)
 LIVE_VPAS = Endpoint(VPAS.group, VPAS.version, VPAS.resource, VPAS.kind, LiveVpa)
 _PODS_ON_NODES = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 _CHECK_SECONDS = 5.0
@@ -34,6 +35,7 @@ _SLICE = 1000  # objects looked at before other tasks get their turn
 _LARGE_SLICE = 20_000  # the same, for a single look
 _MODES = {mode.value: mode for mode in UpdateMode}
 _NEW_PODS_ONLY = (UpdateMode.OFF, UpdateMode.INITIAL)
+_NO_GATES = FeatureGates()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +89,7 @@ class Caches:
         client: KubeClient,
         *,
         namespace: str = "",
+        features: FeatureGates = _NO_GATES,
         on_vpa: Callable[[Change[LiveVpa]], None] | None = None,
         on_pod: Callable[[Change[LivePod]], None] | None = None,
         on_node: Callable[[Change[LiveNode]], None] | None = None,
@@ -101,7 +104,7 @@ class Caches:
             vpas=Cache(client, LIVE_VPAS, namespace=namespace, on_change=on_vpa),
             pods=Cache(
                 client,
-                LIVE_PODS,
+                _LIVE_PODS_WITH_SIDECARS if features.native_sidecar else LIVE_PODS,
                 namespace=namespace,
                 field_selector=_PODS_ON_NODES,
                 on_change=on_pod,

@@ -64,9 +64,17 @@ def is_news_of_node(change: Change[LiveNode]) -> bool:
 
 
 def _was_killed(old: Pod | None, new: Pod) -> bool:
-    if old is not None and old.status.container_statuses is new.status.container_statuses:
+    if old is not None and _reports_same(old, new):
         return False
     return bool(_kills(new) - (frozenset() if old is None else _kills(old)))
+
+
+def _reports_same(old: Pod, new: Pod) -> bool:
+    before, after = old.status, new.status
+    return (
+        before.container_statuses is after.container_statuses
+        and before.init_container_statuses is after.init_container_statuses
+    )
 
 
 def _kills(pod: Pod) -> frozenset[OomKill]:
@@ -88,7 +96,7 @@ def _was_resized(old: Pod, new: Pod) -> bool:
 
 def _has_others(old: Pod, new: Pod) -> bool:
     """Whether some container has other resources now, by the kubelet's report."""
-    if old.status.container_statuses is new.status.container_statuses:
+    if _reports_same(old, new):
         return False
     before = {each.name: each.resources for each in scaled_statuses(old)}
     return any(

@@ -1,7 +1,7 @@
 """The parts of ``core/v1`` that we read."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from common.api.base import QuantityJson, Time, Wire
 from common.api.meta import ObjectMeta
@@ -27,7 +27,12 @@ class Container(Wire, frozen=True, kw_only=True):
     name: str
     resources: ResourceRequirements | None = None
     resize_policy: tuple[ContainerResizePolicy, ...] | None = None
-    restart_policy: str | None = None  # Always on an init container: a native sidecar
+    restart_policy: str | None = None  # see is_sidecar
+
+
+def is_sidecar(init_container: Container) -> bool:
+    """Whether an init container goes on running beside the regular containers."""
+    return init_container.restart_policy == "Always"
 
 
 class PodSpec(Wire, frozen=True, kw_only=True):
@@ -98,11 +103,23 @@ class PodStatus(Wire, frozen=True, kw_only=True):
 
 
 class Pod(Wire, frozen=True, kw_only=True):
-    """A pod."""
+    """A pod.
+
+    The type of a pod carries the gate NativeSidecar to all that reads the pod: a component chooses
+    it once, where it decodes pods.
+    """
+
+    scales_sidecars: ClassVar[bool] = False  # whether native sidecars are scaled, too
 
     metadata: ObjectMeta
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+
+
+class PodWithSidecars(Pod, frozen=True, kw_only=True):
+    """A pod whose native sidecars are scaled, too (gate NativeSidecar)."""
+
+    scales_sidecars: ClassVar[bool] = True
 
 
 class LimitRangeItem(Wire, frozen=True, kw_only=True):

@@ -1,15 +1,19 @@
 """The containers of a pod that a VPA scales: listed here, and nowhere else.
 
 Every module that reads or changes the resources of a pod's containers goes through this list, so
-that recommender, admission and updater can't disagree about what belongs to it.
+that recommender, admission and updater can't disagree about what belongs to it. Regular containers
+always do, in their order. With the gate NativeSidecar, which the type of the pod carries, native
+sidecars follow (X107). Plain init containers never do, whatever their name.
+
+Source: AEP-8905.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from common.api.core import Container, ContainerStatus, Pod
+from common.api.core import Container, ContainerStatus, Pod, is_sidecar
 from common.patches import pointer
 
 
@@ -31,22 +35,35 @@ def scaled_containers(pod: Pod) -> tuple[ScaledContainer, ...]:
         ScaledContainer(
             spec=spec,
             status=statuses.get(spec.name),
-            kind="container",
+            kind=kind,
             index=index,
-            resources_path=pointer("spec", "containers", index, "resources"),
+            resources_path=pointer("spec", part, index, "resources"),
         )
-        for index, spec in enumerate(pod.spec.containers)
+        for part, kind, index, spec in _places(pod)
     )
 
 
 def scaled_specs(pod: Pod) -> tuple[Container, ...]:
-    """Return what the spec says of the scaled containers, regular containers first."""
-    return pod.spec.containers
+    """Return what the spec says of the scaled containers: regular ones, then sidecars."""
+    sidecars = scaled_sidecars(pod)
+    return (*pod.spec.containers, *sidecars) if sidecars else pod.spec.containers
+
+
+def scaled_sidecars(pod: Pod) -> tuple[Container, ...]:
+    """Return what the spec says of the native sidecars that are scaled."""
+    if not pod.scales_sidecars or not pod.spec.init_containers:
+        return ()
+    return tuple(filter(is_sidecar, pod.spec.init_containers))
 
 
 def scaled_statuses(pod: Pod) -> tuple[ContainerStatus, ...]:
     """Return what the kubelet reports of the scaled containers."""
-    return pod.status.container_statuses or ()
+    regular = pod.status.container_statuses or ()
+    sidecars = {each.name for each in scaled_sidecars(pod)}
+    if not sidecars:
+        return regular
+    reported = pod.status.init_container_statuses or ()
+    return (*regular, *(each for each in reported if each.name in sidecars))
 
 
 def with_changed_scaled(
@@ -55,10 +72,35 @@ def with_changed_scaled(
     status: Callable[[ContainerStatus], ContainerStatus],
 ) -> Pod:
     """Return the pod with specs and statuses of its scaled containers changed one by one."""
-    return replace(
+    changed = replace(
         pod,
         spec=replace(pod.spec, containers=tuple(map(spec, pod.spec.containers))),
         status=replace(
             pod.status, container_statuses=tuple(map(status, pod.status.container_statuses or ()))
         ),
     )
+    sidecars = {each.name for each in scaled_sidecars(pod)}
+    if not sidecars:
+        return changed
+    init_containers = tuple(
+        spec(each) if each.name in sidecars else each for each in pod.spec.init_containers or ()
+    )
+    init_statuses = tuple(
+        status(each) if each.name in sidecars else each
+        for each in pod.status.init_container_statuses or ()
+    )
+    return replace(
+        changed,
+        spec=replace(changed.spec, init_containers=init_containers),
+        status=replace(changed.status, init_container_statuses=init_statuses),
+    )
+
+
+def _places(pod: Pod) -> Iterator[tuple[str, str, int, Container]]:
+    """Yield for each scaled container its list in the spec, its kind, its index and itself."""
+    for index, spec in enumerate(pod.spec.containers):
+        yield "containers", "container", index, spec
+    if pod.scales_sidecars:
+        for index, spec in enumerate(pod.spec.init_containers or ()):
+            if is_sidecar(spec):
+                yield "initContainers", "native sidecar", index, spec

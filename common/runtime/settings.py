@@ -83,7 +83,7 @@ class CommonSettings(LoggingSettings, ClientSettings):
         default=FeatureGates(),
         parse=FeatureGates.parse,
         help="Comma-separated Gate=true or Gate=false; gates: "
-        "CPUStartupBoost, InPlace, PerVPAConfig, AllAlpha, AllBeta, all off.",
+        "CPUStartupBoost, InPlace, NativeSidecar, PerVPAConfig, AllAlpha, AllBeta, all off.",
     )
 
     def __post_init__(self) -> None:

@@ -128,6 +128,10 @@ SHOWN_IN = {
     "X80": ("tests/unit/recommender/test_status.py", "test_when_a_status_is_written"),
     "X81": (RECOMMENDER, "lags_behind_by_five_minutes_at_the_most"),
     "X98": ("tests/shell/test_recommender_faults.py", "test_a_clock_that_was_a_month_ahead"),
+    "X107": (
+        "tests/unit/common/recommendation/test_scaled_containers.py",
+        "test_scaled_containers",
+    ),
     "X97": ("tests/unit/recommender/test_usage.py", "test_aggregates_without_pods"),
     "X82": (
         "tests/unit/recommender/test_retirement.py",

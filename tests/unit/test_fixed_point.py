@@ -9,14 +9,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
-from admitted_pods import GATES, Json, World, numbers, resources_of, worlds
+from admitted_pods import GATES, Json, World, numbers, resources_of, unscaled, worlds
 from common.annotations import boosted_containers, parse_startup_boost, startup_boost_key
 from common.api.autoscaling import UpdateMode
-from common.api.core import Pod
 from common.quantity import MAX_INT64
 from common.recommendation.preflight import qos_refusal
 from common.resources import CPU, RESOURCES
@@ -46,7 +44,7 @@ MANY = settings(
 def judged(world: World, pod: Json) -> str:
     """What the updater makes of a pod that is long past its youth; empty: nothing to do."""
     judgement = judge_pod(
-        msgspec.convert(pod, Pod),
+        world.decoded(pod),
         Fits(world.autoscaler, tuple(world.limits), pod_level=world.pod_level),
         memory=PodMemory(),
         resized_at=None,
@@ -121,7 +119,7 @@ def test_a_resize_of_a_pod_with_its_own_resources_is_taken(world: World) -> None
     version = KubernetesVersion(36)
     assume(running["spec"].get("resources") and not resize_causes(running, running, version))
     assume(acceptable(world, running))
-    pod = msgspec.convert(running, Pod)
+    pod = world.decoded(running)
     judgement = judge_pod(
         pod,
         Fits(world.autoscaler, tuple(world.limits), pod_level=world.pod_level),
@@ -139,7 +137,7 @@ def test_a_resize_of_a_pod_with_its_own_resources_is_taken(world: World) -> None
     assume(all(name in RESOURCES for _, name in plan.changes))  # no resize changes another one
     causes = [cause.message for cause in resize_causes(running, resized, version)]
     changes_qos = [cause for cause in causes if "QOS Class" in cause]
-    refused = qos_refusal(pod, msgspec.convert(resized, Pod).spec)
+    refused = qos_refusal(pod, world.decoded(resized).spec)
     assert bool(changes_qos) is (refused is not None)
     assume(acceptable(world, resized))
     assert causes == changes_qos
@@ -149,6 +147,15 @@ def refusals(pod: Json) -> list[str]:
     """What the API server says about the pod's own resources and those of its containers."""
     found = [*pod_level_causes(pod["spec"], "spec", frozenset())]
     return [f"{cause.field}: {cause.message}" for cause in found]
+
+
+@MANY
+@given(world=worlds(boosts=True))
+def test_plain_init_containers_stay_and_sidecars_too_without_the_gate(world: World) -> None:
+    """Whatever is recommended for their names (X107)."""
+    asked, written = world.asked(world.pod), world.admitted(world.pod)
+    gate = world.scales_sidecars
+    assert unscaled(written, sidecars=gate) == unscaled(asked, sidecars=gate)
 
 
 @MANY
@@ -169,7 +176,7 @@ def test_a_pod_whose_boost_was_taken_back_gives_the_updater_nothing_to_do(world:
     assume(acceptable(world, written))
     boosted = boosted_containers(written["metadata"]["annotations"])
     planned = plan_unboost(
-        msgspec.convert(written, Pod),
+        world.decoded(written),
         world.autoscaler,
         world.limits,
         mode=UpdateMode.RECREATE,

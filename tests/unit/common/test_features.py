@@ -1,10 +1,13 @@
 """Feature gates as ``--feature-gates`` takes them."""
 
+from dataclasses import replace
+
 import pytest
 
 from common.features import FeatureGates
 
-ALL = FeatureGates(cpu_startup_boost=True, in_place=True, per_vpa_config=True)
+ALL = FeatureGates(cpu_startup_boost=True, in_place=True, native_sidecar=True, per_vpa_config=True)
+ALL_BUT_IN_PLACE = replace(ALL, in_place=False)
 
 
 @pytest.mark.parametrize(
@@ -15,10 +18,11 @@ ALL = FeatureGates(cpu_startup_boost=True, in_place=True, per_vpa_config=True)
         ("InPlace=true, PerVPAConfig=T", FeatureGates(in_place=True, per_vpa_config=True)),
         ("InPlace=true,InPlace=false", FeatureGates()),
         ("AllAlpha=true", ALL),
-        ("AllAlpha=true,InPlace=false", FeatureGates(cpu_startup_boost=True, per_vpa_config=True)),
-        ("InPlace=false,AllAlpha=true", FeatureGates(cpu_startup_boost=True, per_vpa_config=True)),
+        ("AllAlpha=true,InPlace=false", ALL_BUT_IN_PLACE),
+        ("InPlace=false,AllAlpha=true", ALL_BUT_IN_PLACE),
         ("AllAlpha=false,CPUStartupBoost=1", FeatureGates(cpu_startup_boost=True)),
         ("AllBeta=true", FeatureGates()),
+        ("NativeSidecar=true", FeatureGates(native_sidecar=True)),
         ("InPlaceOrRecreate=true", FeatureGates()),
         ("InPlaceOrRecreate=false", FeatureGates()),
         (",InPlace=true,", FeatureGates(in_place=True)),

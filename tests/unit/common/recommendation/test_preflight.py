@@ -25,7 +25,6 @@ from common.api.core import (
     ContainerStatus,
     LimitRangeItem,
     LimitRangeSpec,
-    Pod,
     PodStatus,
     ResourceRequirements,
 )
@@ -563,7 +562,18 @@ def bounded(draw: st.DrawFn) -> tuple[World, Json]:
             ratio = draw(st.sampled_from(["1", "1500m", "3", "100"]))
             limit_range["spec"]["limits"][0]["maxLimitRequestRatio"] = {"cpu": ratio}
     autoscaler = {**before.vpa, "spec": now.vpa["spec"]}
-    world = World(pod=running, vpa=autoscaler, limit_ranges=limit_ranges, most_boost=now.most_boost)
+    advice = autoscaler["status"]["recommendation"]["containerRecommendations"]
+    for_init = [{**each, "containerName": f"init-{at}"} for at, each in enumerate(advice[:1])]
+    world = World(
+        pod=running,
+        vpa={
+            **autoscaler,
+            "status": {"recommendation": {"containerRecommendations": [*advice, *for_init]}},
+        },
+        limit_ranges=limit_ranges,
+        most_boost=now.most_boost,
+        scales_sidecars=before.scales_sidecars,
+    )
     return world, running
 
 
@@ -595,7 +605,7 @@ def test_as_the_api_server_judges(case: tuple[World, Json]) -> None:
     assume(not is_refused(running, []))  # a request above its limit: it wouldn't run
     replacement = world.admitted(running)
     found = refusal(
-        msgspec.convert(running, Pod),
+        world.decoded(running),
         world.autoscaler,
         world.limits,
         most_boost=Quantity.parse(world.most_boost),

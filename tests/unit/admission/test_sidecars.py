@@ -1,0 +1,172 @@
+"""Native sidecars in the patch of a new pod (AEP-8905, X107)."""
+
+from typing import Any
+
+import jsonpatch
+import msgspec
+import pytest
+
+from admission.explanation import explain
+from admission.metrics import Outcome
+from admission.pod_reviews import Match, Policy, Verdict, judge
+from admission.pods import admit_pod
+from admission.remembered import PatchMemory
+from admission.review import AdmissionRequest, GroupVersionResource
+from builders import container, recommendation, vpa
+from common.api.autoscaling import (
+    ContainerPolicy,
+    GenericStartupBoost,
+    StartupBoost,
+    VerticalPodAutoscaler,
+)
+from common.api.core import Pod
+from common.features import FeatureGates
+from common.quantity import ZERO
+from common.recommendation.trail import Trail
+from sidecars import pod_with_init, sidecar
+
+ON = FeatureGates(native_sidecar=True, cpu_startup_boost=True)
+OFF = FeatureGates(cpu_startup_boost=True)
+PLAIN = container("migrate", requests={"cpu": "1"})
+APP = container("app", requests={"cpu": "100m"})
+PROXY = sidecar(requests={"cpu": "50m"}, limits={"cpu": "100m"})
+RECOMMENDED = (
+    recommendation("app", target={"cpu": "200m"}),
+    recommendation("proxy", target={"cpu": "80m"}),
+    recommendation("migrate", target={"cpu": "7m"}),
+)
+
+
+def patched(
+    given: Pod, autoscaler: VerticalPodAutoscaler, gates: FeatureGates = ON
+) -> tuple[list[str], dict[str, Any]]:
+    """The paths of the operations, and the pod afterwards."""
+    operations = admit_pod(given, autoscaler, (), features=gates, most_boost=ZERO)
+    after: dict[str, Any] = jsonpatch.apply_patch(
+        msgspec.to_builtins(given), msgspec.to_builtins(operations)
+    )
+    return [each.path for each in operations], after
+
+
+def test_sidecars_are_patched_after_the_regular_containers() -> None:
+    given = pod_with_init(PLAIN, PROXY, containers=(APP,), annotations={})
+    paths, after = patched(given, vpa(recommendations=RECOMMENDED))
+    assert paths == [
+        "/spec/containers/0/resources/requests/cpu",
+        "/spec/initContainers/1/resources/requests/cpu",
+        "/spec/initContainers/1/resources/limits/cpu",
+        "/metadata/annotations/vpaUpdates",
+        "/metadata/annotations/vpaObservedContainers",
+    ]
+    migrate, proxy = after["spec"]["initContainers"]
+    assert migrate["resources"] == {"requests": {"cpu": "1"}}
+    assert proxy["resources"] == {"requests": {"cpu": "80m"}, "limits": {"cpu": "160m"}}
+    assert after["metadata"]["annotations"] == {
+        "vpaUpdates": "Pod resources updated by web: container 0: cpu request; "
+        "native sidecar 1: memory: limit NOT set since originalLimit is nil or 0, "
+        "cpu request, cpu limit",
+        "vpaObservedContainers": "app, proxy",
+    }
+
+
+def test_maps_that_a_sidecar_lacks_are_added_first() -> None:
+    given = pod_with_init(msgspec.structs.replace(sidecar(), resources=None), containers=(APP,))
+    paths, after = patched(given, vpa(recommendations=RECOMMENDED))
+    root = "/spec/initContainers/0/resources"
+    assert [path for path in paths if path.startswith(root)] == [
+        root,
+        f"{root}/requests",
+        f"{root}/requests/cpu",
+    ]
+    (proxy,) = after["spec"]["initContainers"]
+    assert proxy["resources"] == {"requests": {"cpu": "80m"}}
+
+
+def test_a_switched_off_sidecar_stays() -> None:
+    off = ContainerPolicy(container_name="proxy", mode="Off")
+    paths, _ = patched(
+        pod_with_init(PROXY, containers=(APP,)), vpa(recommendations=RECOMMENDED, policies=(off,))
+    )
+    assert not [path for path in paths if "initContainers" in path]
+
+
+def boosting() -> VerticalPodAutoscaler:
+    given = vpa(recommendations=RECOMMENDED)
+    boost = StartupBoost(cpu=GenericStartupBoost(type="Factor", factor=2))
+    spec = msgspec.structs.replace(given.spec, startup_boost=boost)
+    return msgspec.structs.replace(given, spec=spec)
+
+
+def test_a_sidecar_is_boosted_and_never_twice() -> None:
+    given = pod_with_init(PLAIN, PROXY, containers=(APP,), annotations={})
+    _, once = patched(given, boosting())
+    migrate, proxy = once["spec"]["initContainers"]
+    assert migrate["resources"] == {"requests": {"cpu": "1"}}
+    assert proxy["resources"] == {"requests": {"cpu": "160m"}, "limits": {"cpu": "320m"}}
+    boosts = {name for name in once["metadata"]["annotations"] if "StartupBoost" in name}
+    assert boosts == {"vpaCpuStartupBoost/app", "vpaCpuStartupBoost/proxy"}
+    _, twice = patched(msgspec.convert(once, type(given)), boosting())
+    assert twice == once
+
+
+# Whole reviews, with the gate as the flags say
+
+
+class Town:
+    """Every pod belongs to one VPA."""
+
+    def __init__(self, autoscaler: VerticalPodAutoscaler) -> None:
+        self._autoscaler = autoscaler
+        self.synced = True
+
+    async def match(self, _: object) -> Match:
+        return Match(vpa=self._autoscaler)
+
+    def limit_ranges(self, _: str) -> tuple[()]:
+        return ()
+
+
+async def reviewed(given: Pod, gates: FeatureGates, trail: Trail | None = None) -> Verdict:
+    return await judge(
+        AdmissionRequest(
+            resource=GroupVersionResource(version="v1", resource="pods"),
+            namespace="default",
+            operation="CREATE",
+            object=msgspec.Raw(msgspec.json.encode(given)),
+        ),
+        Town(boosting()),
+        Policy(features=gates),
+        memory=PatchMemory(features=gates, most_boost=ZERO),
+        trail=trail,
+    )
+
+
+@pytest.mark.parametrize(
+    ("gates", "want"), [(ON, "app, proxy"), (OFF, "app")], ids=["gate on", "gate off"]
+)
+async def test_the_gate_decides_whether_a_review_is_about_sidecars(
+    gates: FeatureGates, want: str
+) -> None:
+    verdict = await reviewed(pod_with_init(PLAIN, PROXY, gate=False, containers=(APP,)), gates)
+    assert verdict.outcome is Outcome.PATCHED
+    values = {each.path: each.value for each in verdict.patches}
+    assert values["/metadata/annotations/vpaObservedContainers"] == want
+    touched = [path for path in values if "initContainers" in path or "Boost~1proxy" in path]
+    assert bool(touched) is (gates is ON)
+    assert not [path for path in values if "initContainers/0" in path or "migrate" in path]
+
+
+@pytest.mark.parametrize("gates", [ON, OFF], ids=["gate on", "gate off"])
+async def test_an_explanation_tells_of_sidecars_what_the_patch_does(gates: FeatureGates) -> None:
+    trail = Trail()
+    given = pod_with_init(PLAIN, PROXY, gate=False, containers=(APP,))
+    explained = explain(
+        await reviewed(given, gates, trail), trail, namespace="default", name="web-0"
+    )
+    by_name = {each.name: each for each in explained.containers}
+    written = {number.path for number in by_name["proxy"].numbers if number.path is not None}
+    root = "/spec/initContainers/1/resources"
+    want = {f"{root}/requests/cpu", f"{root}/limits/cpu"} if gates is ON else set()
+    assert written == want
+    assert bool(by_name["proxy"].note) is (gates is OFF)
+    assert by_name["migrate"].note

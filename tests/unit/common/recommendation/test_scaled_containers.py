@@ -1,0 +1,191 @@
+"""Which containers of a pod are scaled (AEP-8905, X107), and the functions that go by that list."""
+
+from dataclasses import dataclass
+
+import msgspec
+import pytest
+from common.recommendation.refusals import refusal
+
+from builders import container, recommendation, vpa
+from common.api.autoscaling import ContainerPolicy, ContainerRecommendation
+from common.api.core import Container, ContainerStatus, LimitRangeItem, LimitRangeSpec, Pod
+from common.quantity import Quantity
+from common.recommendation.actual import actual_requests, containers_of
+from common.recommendation.boosts import before_boost
+from common.recommendation.container_resources import WantedResources, wanted_resources
+from common.recommendation.processing import process
+from common.recommendation.qos import QosClass, qos_after, qos_class
+from common.recommendation.scaled_containers import (
+    scaled_containers,
+    scaled_specs,
+    scaled_statuses,
+)
+from sidecars import pod_with_init, sidecar
+
+PLAIN = container("migrate", requests={"cpu": "1"})
+PROXY = sidecar(requests={"cpu": "50m"})
+LOG = sidecar("log")
+APP = container("app", requests={"cpu": "100m"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    id: str
+    init: tuple[Container, ...] = ()
+    gate: bool = True
+    want: tuple[tuple[str, str], ...] = ()  # of init containers: kind and index, path
+
+
+CASES = [
+    Case(id="none"),
+    Case(id="a sidecar", init=(PROXY,), want=(("native sidecar 0", "/spec/initContainers/0"),)),
+    Case(id="a plain one", init=(PLAIN,)),
+    Case(
+        id="a sidecar behind a plain one keeps its place",
+        init=(PLAIN, PROXY),
+        want=(("native sidecar 1", "/spec/initContainers/1"),),
+    ),
+    Case(
+        id="two sidecars, in their order",
+        init=(LOG, PLAIN, PROXY),
+        want=(
+            ("native sidecar 0", "/spec/initContainers/0"),
+            ("native sidecar 2", "/spec/initContainers/2"),
+        ),
+    ),
+    Case(
+        id="another restart policy makes none",
+        init=(msgspec.structs.replace(PROXY, restart_policy="Never"),),
+    ),
+    Case(id="the gate is off", init=(PROXY, PLAIN), gate=False),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_scaled_containers(case: Case) -> None:
+    given = pod_with_init(*case.init, gate=case.gate, containers=(APP, container("db")))
+    found = scaled_containers(given)
+    assert [(f"{each.kind} {each.index}", each.resources_path) for each in found] == [
+        ("container 0", "/spec/containers/0/resources"),
+        ("container 1", "/spec/containers/1/resources"),
+        *((name, f"{path}/resources") for name, path in case.want),
+    ]
+    assert tuple(each.spec for each in found) == scaled_specs(given)
+
+
+def reported(name: str, cpu: str) -> ContainerStatus:
+    return msgspec.convert(
+        {"name": name, "resources": {"requests": {"cpu": cpu}}}, type=ContainerStatus
+    )
+
+
+@pytest.mark.parametrize(
+    ("gate", "want"), [(True, {"app", "proxy"}), (False, {"app"})], ids=["on", "off"]
+)
+def test_what_the_kubelet_reports_of_init_containers_counts_for_sidecars(
+    want: set[str], *, gate: bool
+) -> None:
+    statuses = (reported("migrate", "9"), reported("proxy", "60m"))
+    given = pod_with_init(PLAIN, PROXY, gate=gate, containers=(APP,), statuses=statuses)
+    status = msgspec.structs.replace(given.status, container_statuses=(reported("app", "70m"),))
+    given = msgspec.structs.replace(given, status=status)
+    assert {each.name for each in scaled_statuses(given)} == want
+    assert {each.name for each in containers_of(given)} == want
+    assert actual_requests(given, "migrate") == {}
+    wanted = {"cpu": Quantity.parse("60m")} if gate else {}
+    assert actual_requests(given, "proxy") == wanted
+
+
+# What is recommended
+
+HALF = {"cpu": "500m"}
+
+
+def wanted(given: Pod, *recommended: ContainerRecommendation) -> dict[str, WantedResources]:
+    autoscaler = vpa(recommendations=recommended)
+    found = wanted_resources(given, autoscaler, process(given, autoscaler, ()), ())
+    return {each.name: want for each, want in zip(scaled_specs(given), found, strict=True)}
+
+
+def test_a_plain_init_container_never_gets_what_is_meant_for_a_sidecar_of_its_name() -> None:
+    for_both = recommendation("proxy", target=HALF), recommendation("app", target=HALF)
+    native = pod_with_init(PROXY, containers=(APP,))
+    plain = pod_with_init(container("proxy", requests={"cpu": "50m"}), containers=(APP,))
+    assert wanted(native, *for_both).keys() == {"app", "proxy"}
+    assert wanted(native, *for_both)["proxy"].requests == {"cpu": Quantity.parse("500m")}
+    assert wanted(plain, *for_both).keys() == {"app"}
+
+
+@pytest.mark.parametrize(("gate", "app"), [(True, "400m"), (False, "500m")], ids=["on", "off"])
+def test_a_limit_range_for_pods_counts_sidecars(app: str, *, gate: bool) -> None:
+    """The API server adds them up, so that a pod whose sums leave them out would be refused."""
+    given = pod_with_init(
+        sidecar(requests={"cpu": "100m"}, limits={"cpu": "100m"}),
+        PLAIN,
+        gate=gate,
+        containers=(container("app", requests={"cpu": "100m"}, limits={"cpu": "100m"}),),
+    )
+    most = LimitRangeSpec(limits=(LimitRangeItem(type="Pod", max={"cpu": "500m"}),))
+    autoscaler = vpa(recommendations=(recommendation("app", target={"cpu": "800m"}),))
+    processed = process(given, autoscaler, (most,))
+    assert processed is not None
+    assert processed.containers["app"].target == {"cpu": Quantity.parse(app)}
+
+
+@pytest.mark.parametrize("gate", [True, False], ids=["on", "off"])
+def test_qos_with_what_is_wanted_for_a_sidecar(*, gate: bool) -> None:
+    full = {"cpu": "1", "memory": "1Gi"}
+    given = pod_with_init(
+        sidecar(requests=full, limits=full),
+        gate=gate,
+        containers=(container("app", requests=full, limits=full),),
+    )
+    assert qos_class(given) is QosClass.GUARANTEED
+    less = WantedResources(requests={"cpu": Quantity.parse("1m")})
+    assert qos_after(given, {"proxy": less}) is (
+        QosClass.BURSTABLE if gate else QosClass.GUARANTEED
+    )
+
+
+REFUSED = (
+    "the cpu limit of init container proxy would be 2, "
+    "and the LimitRange's max for a Container is 1"
+)
+
+
+@pytest.mark.parametrize(("gate", "want"), [(True, REFUSED), (False, "")], ids=["on", "off"])
+def test_a_replacement_is_judged_with_what_its_sidecar_would_get(want: str, *, gate: bool) -> None:
+    """The policy's minimum goes before the LimitRange's maximum (A9)."""
+    bounded = container("app", requests={"cpu": "1m"}, limits={"cpu": "1"})
+    given = pod_with_init(
+        sidecar(requests={"cpu": "500m"}, limits={"cpu": "1"}), gate=gate, containers=(bounded,)
+    )
+    most = LimitRangeSpec(limits=(LimitRangeItem(type="Container", max={"cpu": "1"}),))
+    policy = ContainerPolicy(container_name="proxy", min_allowed={"cpu": "1"})
+    recommended = recommendation("proxy", target={"cpu": "1"})
+    autoscaler = vpa(recommendations=(recommended,), policies=(policy,))
+    assert refusal(given, autoscaler, (most,)) == want
+
+
+# Boosts
+
+BEFORE = '{"requests":{"cpu":"5m"},"limits":{}}'
+
+
+def test_a_boost_of_a_sidecar_is_seen_through() -> None:
+    marks = {f"vpaCpuStartupBoost/{name}": BEFORE for name in ("proxy", "migrate")}
+    given = pod_with_init(
+        PLAIN, PROXY, containers=(APP,), annotations=marks, statuses=(reported("proxy", "50m"),)
+    )
+    bare = before_boost(given)
+    assert actual_requests(bare, "proxy") == {"cpu": Quantity.parse("5m")}
+    assert (bare.spec.init_containers or ())[0] == PLAIN
+    assert bare.spec.containers == given.spec.containers
+    assert bare.scales_sidecars
+
+
+def test_without_the_gate_a_boost_of_a_sidecar_stays_what_it_is() -> None:
+    given = pod_with_init(
+        PROXY, gate=False, containers=(APP,), annotations={"vpaCpuStartupBoost/proxy": BEFORE}
+    )
+    assert before_boost(given).spec == given.spec

@@ -1,0 +1,304 @@
+"""Native sidecars in the updater's decisions (AEP-8905, X107)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from updater.sighting import Sighting, sighting
+
+from builders import container, recommendation, vpa
+from common.api.autoscaling import (
+    ContainerPolicy,
+    ContainerRecommendation,
+    GenericStartupBoost,
+    StartupBoost,
+    UpdateMode,
+)
+from common.api.core import Container, ContainerStatus, Pod
+from common.features import FeatureGates
+from common.kube.cache import Change
+from sidecars import pod_with_init, sidecar
+from updater.attempts import NOTHING
+from updater.candidate import Candidate, Planner, judge_pod, plan_candidate, plan_unboost
+from updater.decision import Decision, Reason
+from updater.fitting import Fits
+from updater.live_pod import LivePod, LivePodWithSidecars
+from updater.resize import spec_requests
+from updater.resize_plan import ResizePlan, unfinished_restarts
+from updater.update_order import Thresholds
+from updater.wake import is_news_of_pod
+from updater_harness import NOW
+
+PLAIN = container("migrate", requests={"cpu": "1"})
+APP = container("app", requests={"cpu": "100m"})
+PROXY = sidecar(requests={"cpu": "50m"})
+APP_FITS = recommendation(
+    "app", target={"cpu": "100m"}, lower={"cpu": "100m"}, upper={"cpu": "100m"}
+)
+
+
+def exactly(name: str, cpu: str) -> ContainerRecommendation:
+    return recommendation(name, target={"cpu": cpu}, lower={"cpu": cpu}, upper={"cpu": cpu})
+
+
+def status(name: str = "proxy", **fields: Any) -> ContainerStatus:
+    return msgspec.convert({"name": name, **fields}, type=ContainerStatus)
+
+
+def actual(cpu: str, name: str = "proxy") -> ContainerStatus:
+    return status(name, resources={"requests": {"cpu": cpu}})
+
+
+KILLED = status(
+    lastState={
+        "terminated": {
+            "reason": "OOMKilled",
+            "startedAt": (NOW - timedelta(minutes=2)).isoformat(),
+            "finishedAt": (NOW - timedelta(minutes=1)).isoformat(),
+        }
+    }
+)
+FAR = exactly("proxy", "200m")
+WIDE = recommendation("proxy", target={"cpu": "70m"}, lower={"cpu": "1m"}, upper={"cpu": "1"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A young pod whose app is as recommended."""
+
+    id: str
+    want: Reason
+    init: tuple[Container, ...] = (PLAIN, PROXY)
+    statuses: tuple[ContainerStatus, ...] | None = None
+    recommended: ContainerRecommendation = FAR
+    observed: str = "app, proxy"
+    gate: bool = True
+
+
+CASES = [
+    Case(id="a sidecar outside its range", want=Reason.OUTSIDE_RANGE),
+    Case(id="the gate is off", gate=False, want=Reason.TOO_YOUNG),
+    Case(id="not seen by the webhook", observed="app", want=Reason.TOO_YOUNG),
+    Case(id="reported as it should be", statuses=(actual("200m"),), want=Reason.TOO_YOUNG),
+    Case(id="reported otherwise", statuses=(actual("70m"),), want=Reason.OUTSIDE_RANGE),
+    Case(
+        id="a plain init container of the sidecar's name",
+        init=(container("proxy", requests={"cpu": "50m"}),),
+        want=Reason.TOO_YOUNG,
+    ),
+    Case(id="in its range", recommended=WIDE, want=Reason.TOO_YOUNG),
+    Case(id="quick OOM", recommended=WIDE, statuses=(KILLED,), want=Reason.OOMED_QUICKLY),
+    Case(
+        id="quick OOM, the gate is off",
+        recommended=WIDE,
+        statuses=(KILLED,),
+        gate=False,
+        want=Reason.TOO_YOUNG,
+    ),
+]
+
+
+def made(case: Case) -> Pod:
+    given = pod_with_init(
+        *case.init,
+        gate=case.gate,
+        containers=(APP,),
+        annotations={"vpaObservedContainers": case.observed},
+        statuses=case.statuses,
+    )
+    began = msgspec.structs.replace(given.status, start_time=NOW - timedelta(hours=1))
+    return msgspec.structs.replace(given, status=began)
+
+
+def judged(given: Pod, *recommended: ContainerRecommendation) -> Candidate | Decision:
+    return judge_pod(
+        given,
+        Fits(vpa(recommendations=(APP_FITS, *recommended))),
+        memory=NOTHING,
+        resized_at=None,
+        thresholds=Thresholds(),
+        features=FeatureGates(),
+        now=NOW,
+    )
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_judge_pod(case: Case) -> None:
+    outcome = judged(made(case), case.recommended)
+    reason = outcome.why if isinstance(outcome, Candidate) else outcome.reason
+    assert reason is case.want
+
+
+# Resizes
+
+
+def planned(given: Pod, **cpu: str) -> ResizePlan:
+    recommended = [exactly(name, amount) for name, amount in cpu.items()]
+    candidate = judged(given, *recommended)
+    assert isinstance(candidate, Candidate)
+    plan = plan_candidate(candidate, vpa(recommendations=(APP_FITS, *recommended)), ())
+    assert isinstance(plan, ResizePlan)
+    return plan
+
+
+def test_a_sidecar_is_resized_at_its_own_place() -> None:
+    plan = planned(made(CASES[0]), proxy="200m", migrate="7m")
+    assert [(each.path, each.value) for each in plan.operations] == [
+        ("/spec/initContainers/1/resources/requests/cpu", "200m")
+    ]
+    assert plan.changes == {("proxy", "cpu")}
+    assert plan.keeps_qos
+    assert not plan.restarts
+    assert plan.targets.keys() == {"app", "proxy"}
+
+
+RESTARTING = msgspec.convert(
+    {
+        **msgspec.to_builtins(PROXY),
+        "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}],
+    },
+    type=Container,
+)
+
+
+def test_a_sidecar_may_ask_for_a_restart() -> None:
+    given = made(replace(CASES[0], init=(PLAIN, RESTARTING)))
+    assert planned(given, proxy="200m").restarts
+    assert spec_requests(given).keys() == {"app", "proxy"}
+
+
+@pytest.mark.parametrize(
+    ("allocated", "gate", "want"),
+    [
+        pytest.param("40m", True, True, id="not carried out yet"),
+        pytest.param("50m", True, False, id="carried out"),
+        pytest.param("40m", False, False, id="the gate is off"),
+    ],
+)
+def test_an_unfinished_restart_of_a_sidecar_counts_against_the_budget(
+    allocated: str, *, gate: bool, want: bool
+) -> None:
+    told = (status(allocatedResources={"cpu": allocated}),)
+    given = made(replace(CASES[0], init=(RESTARTING,), statuses=told, gate=gate))
+    assert unfinished_restarts(given, resizing=False) is want
+
+
+def test_the_qos_class_of_a_resize_counts_the_sidecar() -> None:
+    full = {"cpu": "100m", "memory": "1Gi"}
+    given = pod_with_init(
+        sidecar(requests=full, limits=full),
+        containers=(container("app", requests=full, limits=full),),
+    )
+    given = msgspec.structs.replace(
+        given, status=msgspec.structs.replace(given.status, start_time=NOW - timedelta(hours=1))
+    )
+    requests_only = ContainerPolicy(container_name="*", controlled_values="RequestsOnly")
+    autoscaler = vpa(recommendations=(exactly("proxy", "50m"),), policies=(requests_only,))
+    candidate = judge_pod(
+        given,
+        Fits(autoscaler),
+        memory=NOTHING,
+        resized_at=None,
+        thresholds=Thresholds(),
+        features=FeatureGates(),
+        now=NOW,
+    )
+    assert isinstance(candidate, Candidate)
+    plan = plan_candidate(candidate, autoscaler, ())
+    assert isinstance(plan, ResizePlan)
+    assert not plan.keeps_qos
+
+
+def test_pods_with_other_reports_of_their_sidecars_are_not_alike() -> None:
+    one = made(replace(CASES[0], statuses=(actual("70m"),)))
+    reported = msgspec.structs.replace(
+        one.status, init_container_statuses=(status(resources={"requests": {"cpu": "200m"}}),)
+    )
+    other = msgspec.structs.replace(one, status=reported)
+    fits = Fits(vpa(recommendations=(APP_FITS, exactly("proxy", "200m"))))
+    assert fits.drift(one) != fits.drift(other)
+    first, second = fits.measured(one), fits.measured(other)
+    assert not isinstance(first, Decision)
+    assert not isinstance(second, Decision)
+    assert first.requests != second.requests
+    planner = Planner(fits.vpa, ())
+    candidate = judged(one, exactly("proxy", "200m"))
+    assert isinstance(candidate, Candidate)
+    plan = planner.plan(candidate)
+    assert planner.plan(candidate) is plan
+    assert planner.plan(replace(candidate, pod=other)) is not plan
+
+
+# Boosts
+
+BEFORE = '{"requests":{"cpu":"5m"},"limits":{}}'
+BOOST = StartupBoost(cpu=GenericStartupBoost(type="Factor", factor=2))
+
+
+@pytest.mark.parametrize(
+    ("gate", "want"),
+    [(True, [("/spec/initContainers/1/resources/requests/cpu", "5m")]), (False, [])],
+    ids=["on", "off"],
+)
+def test_the_boost_of_a_sidecar_is_taken_back(want: list[tuple[str, str]], *, gate: bool) -> None:
+    """With the gate off only the annotation goes: the sidecar keeps what it has."""
+    mark = "vpaCpuStartupBoost/proxy"
+    given = pod_with_init(PLAIN, PROXY, gate=gate, containers=(APP,), annotations={mark: BEFORE})
+    autoscaler = vpa(recommendations=None)
+    autoscaler = msgspec.structs.replace(
+        autoscaler, spec=msgspec.structs.replace(autoscaler.spec, startup_boost=BOOST)
+    )
+    found = plan_unboost(given, autoscaler, (), mode=UpdateMode.RECREATE, expired=("proxy",))
+    assert isinstance(found, tuple)
+    plan, annotations = found
+    assert [(each.path, each.value) for each in plan.operations] == want
+    assert annotations == (mark,)
+
+
+# What came up, and what is news
+
+
+@pytest.mark.parametrize(
+    ("cpu", "gate", "want"),
+    [
+        pytest.param("200m", True, Sighting.RIGHT, id="as recommended"),
+        pytest.param("50m", True, Sighting.OUTSIDE_RANGE, id="not as recommended"),
+        pytest.param("50m", False, Sighting.RIGHT, id="the gate is off"),
+    ],
+)
+def test_a_replacement_is_right_if_its_sidecar_is(cpu: str, want: Sighting, *, gate: bool) -> None:
+    given = made(replace(CASES[0], init=(sidecar(requests={"cpu": cpu}),), gate=gate))
+    recommended = (APP_FITS, exactly("proxy", "200m"))
+    assert sighting(given, vpa(recommendations=recommended), ()) is want
+
+
+def served(kind: type[LivePod], *statuses: Mapping[str, Any]) -> LivePod:
+    given = made(CASES[0])
+    body = msgspec.to_builtins(given)
+    body["status"]["initContainerStatuses"] = list(statuses)
+    return msgspec.convert(body, type=kind, strict=False)
+
+
+RUNS: Mapping[str, Any] = {"name": "proxy", "resources": {"requests": {"cpu": "50m"}}}
+MIGRATED: Mapping[str, Any] = {"name": "migrate", "resources": {"requests": {"cpu": "1"}}}
+KILL: Mapping[str, Any] = {
+    **RUNS,
+    "lastState": {"terminated": {"reason": "OOMKilled", "finishedAt": "2026-01-01T00:00:00Z"}},
+}
+RESIZED: Mapping[str, Any] = {"name": "proxy", "resources": {"requests": {"cpu": "60m"}}}
+
+
+@pytest.mark.parametrize("kind", [LivePod, LivePodWithSidecars], ids=["gate off", "gate on"])
+@pytest.mark.parametrize("after", [KILL, RESIZED], ids=["killed", "resized"])
+def test_what_happens_to_a_sidecar_is_news(kind: type[LivePod], after: Mapping[str, Any]) -> None:
+    old, new = served(kind, MIGRATED, RUNS), served(kind, MIGRATED, after)
+    assert is_news_of_pod(Change(old, new)) is kind.scales_sidecars
+
+
+def test_of_init_containers_only_sidecars_are_kept_and_only_with_the_gate() -> None:
+    assert served(LivePod, MIGRATED, RUNS).status.init_container_statuses is None
+    kept = served(LivePodWithSidecars, MIGRATED, RUNS).status.init_container_statuses
+    assert [each.name for each in kept or ()] == ["proxy"]
