@@ -33,6 +33,7 @@ from recommender.ingestion import Ingestion
 from recommender.metrics import Metrics
 from recommender.model.keys import VpaKey
 from recommender.model.past import Began
+from recommender.model.sidecars import Sidecars
 from recommender.model.usage import Usage
 from recommender.oom_learning import OomLearning
 from recommender.publishing import Publisher, Routine
@@ -93,7 +94,10 @@ async def recommend(settings: Settings, clock: Clock) -> None:
         troubled=metrics.read_failed,
     ) as client:
         followed = Followed(
-            client, namespace=settings.vpa_object_namespace, errors=metrics.object_errors
+            client,
+            namespace=settings.vpa_object_namespace,
+            features=settings.feature_gates,
+            errors=metrics.object_errors,
         )
         recommender = assemble(settings, followed, metrics, clock)
         campaign = leader_election(settings, settings.leader_elect_resource_name, client, clock)
@@ -159,7 +163,11 @@ async def _start(recommender: Recommender, stop: asyncio.Event) -> bool:
 
 def assemble(settings: Settings, followed: Followed, metrics: Metrics, clock: Clock) -> Recommender:
     """A recommender with an empty model, made of the parts that the settings ask for."""
-    usage = Usage(defaults=settings.aggregation, half_lives=settings.half_lives)
+    usage = Usage(
+        defaults=settings.aggregation,
+        half_lives=settings.half_lives,
+        sidecars=Sidecars(scaled=settings.feature_gates.native_sidecar),
+    )
     namespace, ignored = settings.vpa_object_namespace, settings.ignored_vpa_object_namespaces
     workers = settings.update_worker_count
     turn, began = asyncio.Lock(), Began()

@@ -21,8 +21,9 @@ from recommender.metrics import Metrics
 from recommender.model.aggregates import History
 from recommender.model.joining import take_in
 from recommender.model.keys import VpaKey
+from recommender.model.memory_peaks import OpenPeaks
 from recommender.model.running import Left, Resuming, running_windows
-from recommender.model.usage import Group, OpenPeaks, Usage
+from recommender.model.usage import Group, Usage
 from recommender.parts import parts
 from recommender.recommend import living
 from recommender.refusals import Refusals
@@ -126,6 +127,8 @@ class Checkpointing:
     def _take(self, one: Found, now: int) -> None:
         take_in(self._usage, one.vpa, one.container, one.history, now)
         self._expect(one.vpa, one.history)
+        if one.sidecar:
+            self._usage.sidecars.mark(one.vpa, one.container)
         if one.updated is not None:
             self.learnt_until[one.vpa, one.container] = one.updated
         if one.windows != NONE:
@@ -240,6 +243,8 @@ class Checkpointing:
         merged = self._usage.without_peaks(groups, peaks)
         histories = merged.save(np.arange(len(groups)))
         windows = running_windows(self._usage, groups, peaks)
+        known, matching = self._usage.sidecars, self._usage.matching
+        sidecars = {key: known.of(key, matching) for key in {group.vpa for group in groups}}
         return [
             Draft(
                 vpa=group.vpa,
@@ -248,6 +253,7 @@ class Checkpointing:
                 windows=encode_windows(running),
                 at=at,
                 forgets=(group.vpa, group.container) in self._usage.forgotten,
+                sidecar=group.container in sidecars[group.vpa],
             )
             for group, history, running in zip(groups, histories, windows, strict=True)
         ]
@@ -327,6 +333,7 @@ class Checkpointing:
         removed = self._read - self._usage.autoscalers.keys()
         for key in removed:
             self._usage.forget_history(key)
+            self._usage.sidecars.forget(key)
             self._left.pop(key, None)
         self._store.forget(removed)
         self._read -= removed

@@ -3,7 +3,7 @@
 Nothing is decided here: it is all told by the functions that make the numbers.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -24,6 +24,14 @@ class Neglect(Code):
 
     OFF = "off", "its policy has mode Off"
     EXPIRED = "expired", "no pod has it, and its checkpoint is older than history is kept"
+    NATIVE_SIDECAR = "native_sidecar", "it is a native sidecar, and the gate NativeSidecar is off"
+
+
+def neglect(container: str, *, alive: Collection[str], sidecars: Collection[str]) -> Neglect:
+    """Return why a container gets no recommendation; ``sidecars`` are left out by the gate."""
+    if container not in alive:
+        return Neglect.EXPIRED
+    return Neglect.NATIVE_SIDECAR if container in sidecars else Neglect.OFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,7 +99,7 @@ class Metrics:
             self.registry,
         )
         for source in RequestSource:
-            self._requests_read.inc(source, by=0)  # those of init containers stay at that
+            self._requests_read.inc(source, by=0)
         # Ours.
         self._usage_requests = Counter(
             "vpa_recommender_usage_requests",

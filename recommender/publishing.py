@@ -25,7 +25,7 @@ from common.quantity import ZERO, QuantityError
 from common.recommendation.processing import ContainerAmounts
 from common.resources import CPU, RESOURCES
 from common.runtime.clock import Clock
-from recommender.explanation import Account, Neglect
+from recommender.explanation import Account, neglect
 from recommender.instants import instant
 from recommender.metrics import Metrics, VpaLabels
 from recommender.model.keys import VpaKey
@@ -140,13 +140,14 @@ class Publisher:
         publication = self._routine.publication
         reached = outcome(loaded.vpa, found.of(key, trail), publication, circumstances, trail)
         alive = {group.container for group in living(usage, key, at)}
+        sidecars = usage.sidecars.left_out(key, usage.matching)
         return Account(
             vpa=loaded.vpa,
             circumstances=circumstances,
             outcome=reached,
             trail=trail,
             neglected={
-                group.container: Neglect.OFF if group.container in alive else Neglect.EXPIRED
+                group.container: neglect(group.container, alive=alive, sidecars=sidecars)
                 for group in usage.groups(key)
                 if group not in found.groups[key]
             },

@@ -246,8 +246,14 @@ def _is_remembered(usage: Usage, group: Group, now: int) -> bool:
 
 
 def considered(usage: Usage, key: VpaKey, now: int) -> tuple[Group, ...]:
-    """The containers of a VPA that get a recommendation: the living, unless switched off."""
+    """The containers of a VPA that get a recommendation: the living, unless switched off.
+
+    With the gate NativeSidecar off that leaves out native sidecars, whose usage a checkpoint or
+    Prometheus may still tell (X108).
+    """
     groups = living(usage, key, now)
+    if sidecars := usage.sidecars.left_out(key, usage.matching):
+        groups = tuple(group for group in groups if group.container not in sidecars)
     rules = usage.autoscalers[key].rules
     if not any(rule.off for rule in rules):
         return groups

@@ -191,11 +191,14 @@ async def running(
 ) -> AsyncIterator[Running]:
     metrics, clock = Metrics(), FixedClock(START)
     async with api.client() as client, asyncio.TaskGroup() as group:
-        followed = following(client, namespace="", errors=metrics.object_errors)
+        wanted = Settings(**settings)
+        followed = following(
+            client, namespace="", errors=metrics.object_errors, features=wanted.feature_gates
+        )
         tasks = [group.create_task(_run(task)) for task in followed.background]
         try:
             await followed.wait_synced()
-            recommender = assemble(Settings(**settings), followed, metrics, clock)
+            recommender = assemble(wanted, followed, metrics, clock)
             tasks += [group.create_task(_run(task)) for task in recommender.background]
             await recommender.start()
             yield Running(recommender, followed, clock, metrics)

@@ -7,7 +7,8 @@ Source: recommender.md 5.1, 6.2; ``clusterState`` in
 vertical-pod-autoscaler/pkg/recommender/model/cluster.go.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -28,6 +29,17 @@ class LabelSet:
     autoscalers: set[VpaKey] = field(default_factory=set)  # those whose selector matches
     aggregates: dict[str, int] = field(default_factory=dict)  # container name -> row
     pods: int = 0  # tracked pods with these labels
+    sidecars: Counter[str] = field(default_factory=Counter)  # pods by native sidecar
+
+    def enter(self, sidecars: Iterable[str]) -> None:
+        """Count a pod with these native sidecars."""
+        self.pods += 1
+        self.sidecars.update(sidecars)
+
+    def leave(self, sidecars: Iterable[str]) -> None:
+        """Count it no longer."""
+        self.pods -= 1
+        self.sidecars.subtract(sidecars)
 
 
 class Selectors:

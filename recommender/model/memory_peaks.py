@@ -85,3 +85,11 @@ def needed(before: Windows, requests: Ints, *, ratio: Floats, min_bump: Floats) 
     by_ratio = np.clip(used * ratio, 0.0, MAX_AMOUNT).astype(np.int64)
     by_bytes = used + np.clip(min_bump, 0.0, MAX_AMOUNT).astype(np.int64)
     return np.where(by_ratio > by_bytes, by_ratio, by_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OpenPeaks:
+    """Containers in a running memory window, sorted by their aggregates."""
+
+    containers: Ints
+    aggregates: Ints

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 
@@ -25,7 +26,8 @@ class PodFacts:
     uid: str
     labels: Mapping[str, str]
     active: bool  # neither succeeded nor failed
-    containers: tuple[str, ...]  # without init containers and sidecars, which aren't followed
+    containers: tuple[str, ...]  # those that are followed
+    sidecars: tuple[str, ...] = ()  # native ones, whether or not they are followed
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -36,7 +38,19 @@ class TrackedPod:
     uid: str
     label_set: LabelSet
     active: bool
+    sidecars: tuple[str, ...] = ()
     containers: dict[str, int] = field(default_factory=dict)  # name -> row of Containers
+
+    @classmethod
+    def of(cls, pod: PodFacts, label_set: LabelSet) -> Self:
+        """Track a pod; its containers come later."""
+        return cls(
+            key=pod.key,
+            uid=pod.uid,
+            label_set=label_set,
+            active=pod.active,
+            sidecars=pod.sidecars,
+        )
 
 
 def pod_number(uid: str) -> int:

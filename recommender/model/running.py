@@ -13,9 +13,9 @@ import numpy as np
 from recommender.instants import AHEAD, NEVER, span
 from recommender.model.aggregates import MEMORY_WEIGHT
 from recommender.model.keys import VpaKey
-from recommender.model.memory_peaks import MAX_AMOUNT
+from recommender.model.memory_peaks import MAX_AMOUNT, OpenPeaks
 from recommender.model.pods import NOWHERE, pod_number
-from recommender.model.usage import Group, OpenPeaks, Usage
+from recommender.model.usage import Group, Usage
 
 MOST_BYTES = int(MAX_AMOUNT)
 

@@ -24,9 +24,10 @@ from recommender.model.aggregates import (
 from recommender.model.autoscalers import Autoscaler, ContainerRule, rule_for
 from recommender.model.keys import AggregateKey, PodKey, VpaKey
 from recommender.model.matching import LabelSet, Matching
-from recommender.model.memory_peaks import Observed
+from recommender.model.memory_peaks import Observed, OpenPeaks
 from recommender.model.oom_outcome import OomLearnt, OomOutcome
 from recommender.model.pods import NOWHERE, Containers, PodFacts, TrackedPod
+from recommender.model.sidecars import Sidecars
 from recommender.rows import Ints, Mask, rounds
 
 _SLICE = 500  # label sets before other tasks get their turn
@@ -42,21 +43,18 @@ class Group:
     has_pods: bool  # some of it comes from pods, not only from a checkpoint
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class OpenPeaks:
-    """Containers in a running memory window, sorted by their aggregates."""
-
-    containers: Ints
-    aggregates: Ints
-
-
 class Usage:
     """Everything we know about usage."""
 
     def __init__(
-        self, *, defaults: AggregationRules | None = None, half_lives: HalfLives | None = None
+        self,
+        *,
+        defaults: AggregationRules | None = None,
+        half_lives: HalfLives | None = None,
+        sidecars: Sidecars | None = None,
     ) -> None:
         self.defaults = defaults or AggregationRules()
+        self.sidecars = sidecars or Sidecars()
         self.aggregates = Aggregates(half_lives or HalfLives())
         self.containers = Containers()
         self.matching = Matching()
@@ -81,9 +79,8 @@ class Usage:
             tracked = None
         label_set = self.matching.label_set(pod.key.namespace, pod.labels)
         if tracked is None:
-            tracked = TrackedPod(key=pod.key, uid=pod.uid, label_set=label_set, active=pod.active)
-            self.pods[pod.key] = tracked
-            label_set.pods += 1
+            tracked = self.pods[pod.key] = TrackedPod.of(pod, label_set)
+            label_set.enter(tracked.sidecars)
         elif tracked.label_set is not label_set:
             self._relabel(tracked, label_set, now)
         tracked.active = pod.active
@@ -100,7 +97,7 @@ class Usage:
         tracked = self.pods.pop(key)
         for row in tracked.containers.values():
             self.containers.forget(row)
-        tracked.label_set.pods -= 1
+        tracked.label_set.leave(tracked.sidecars)
         self.matching.drop_if_unused(tracked.label_set)
 
     # VPAs
@@ -376,8 +373,8 @@ class Usage:
     def _relabel(self, pod: TrackedPod, label_set: LabelSet, now: int) -> None:
         before = pod.label_set
         pod.label_set = label_set
-        before.pods -= 1
-        label_set.pods += 1
+        before.leave(pod.sidecars)
+        label_set.enter(pod.sidecars)
         for name, row in pod.containers.items():
             key = AggregateKey(pod.key.namespace, name, label_set.text)
             self.containers.move(row, key, self._aggregate(label_set, name, now))

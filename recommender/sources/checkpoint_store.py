@@ -59,6 +59,9 @@ _SLICE = 500  # checkpoints before other tasks get their turn
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 
+SIDECAR = "vpa-recommender/native-sidecar"
+"""The annotation of a checkpoint about a native sidecar; the reference doesn't read it."""
+
 
 class Outcome(enum.StrEnum):
     """What became of a draft."""
@@ -78,6 +81,7 @@ class Draft:
     windows: bytes = NONE  # the memory windows that are running, see recommender.running_windows
     at: datetime
     forgets: bool = False  # something of it expired since the last one: it may know less
+    sidecar: bool = False  # the container is a native sidecar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +93,7 @@ class Found:
     history: History
     windows: bytes
     updated: datetime | None
+    sidecar: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,8 +167,8 @@ class CheckpointStore:
         place = (draft.vpa, draft.container)
         stored = self._stored.get(place)
         history, status = draft.history, encode(draft.history, draft.at)
-        drafted = _digest(status, draft.windows)
-        content = _Content(history, status, draft.windows, drafted, drafted)
+        drafted = _digest(status, draft.windows, sidecar=draft.sidecar)
+        content = _Content(history, status, draft.windows, drafted, drafted, draft.sidecar)
         if stored is None:
             return await self._create(place, content)
         if drafted in (stored.drafted, stored.digest):
@@ -179,8 +184,8 @@ class CheckpointStore:
                 self._say(place, "less")
             if history is not draft.history:
                 status = encode(history, draft.at)
-                digest = _digest(status, draft.windows)
-                content = _Content(history, status, draft.windows, drafted, digest)
+                digest = _digest(status, draft.windows, sidecar=draft.sidecar)
+                content = _Content(history, status, draft.windows, drafted, digest, draft.sidecar)
         return await self._replace(place, stored, content)
 
     def forget(self, vpas: Collection[VpaKey]) -> None:
@@ -300,10 +305,15 @@ class CheckpointStore:
             self._client.troubled(CHECKPOINTS.resource, UNDECODABLE)
         else:
             windows = _windows(checkpoint, annotations.get(ANNOTATION), status)
-            digest = _digest(status, windows)
-            updated = status.last_update_time
+            sidecar = SIDECAR in annotations
+            digest = _digest(status, windows, sidecar=sidecar)
             found = Found(
-                vpa=key, container=container, history=history, windows=windows, updated=updated
+                vpa=key,
+                container=container,
+                history=history,
+                windows=windows,
+                updated=status.last_update_time,
+                sidecar=sidecar,
             )
         if meta.name == object_name(key, container):
             self._stored[place] = _Stored(
@@ -333,12 +343,14 @@ class _Content(NamedTuple):
     windows: bytes
     drafted: int  # digest of the draft
     digest: int
+    sidecar: bool
 
     @property
     def annotations(self) -> dict[str, str]:
+        ours = {SIDECAR: "true"} if self.sidecar else {}
         if self.windows == NONE:
-            return {}
-        return {ANNOTATION: annotation(self.windows, self.status)}
+            return ours
+        return {ANNOTATION: annotation(self.windows, self.status), **ours}
 
 
 _UNANSWERED = (UnreachableError, ServerError, DecodeError)
@@ -350,14 +362,16 @@ _LINES = {
 
 
 def _annotate(there: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Operation]:
-    """Put our annotation in or out; others stay."""
-    path = pointer("metadata", "annotations", ANNOTATION)
-    if wanted and there:
-        yield add(path, wanted[ANNOTATION])
-    elif wanted:
+    """Put our annotations in or out; others stay."""
+    if wanted and not there:
         yield add("/metadata/annotations", wanted)
-    elif ANNOTATION in there:
-        yield remove(path)
+        return
+    for name in (ANNOTATION, SIDECAR):
+        path = pointer("metadata", "annotations", name)
+        if name in wanted:
+            yield add(path, wanted[name])
+        elif name in there:
+            yield remove(path)
 
 
 def _noted(annotations: Mapping[str, str]) -> Mapping[str, str]:
@@ -377,7 +391,7 @@ def _windows(checkpoint: StoredCheckpoint, text: str | None, status: CheckpointS
         return NONE
 
 
-def _digest(status: CheckpointStatus, windows: bytes) -> int:
+def _digest(status: CheckpointStatus, windows: bytes, *, sidecar: bool) -> int:
     """A number that is the same for the same content, whatever its date and its order."""
     undated = msgspec.structs.replace(status, last_update_time=None)
-    return hash((_encoder.encode(undated), windows))
+    return hash((_encoder.encode(undated), windows, sidecar))

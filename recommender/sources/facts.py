@@ -1,13 +1,14 @@
 """What objects of the API server say, in the model's words."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 
 from common.api.autoscaling import ContainerPolicy, VerticalPodAutoscaler
 from common.api.base import QuantityJson
-from common.api.core import Pod
+from common.api.core import Pod, is_sidecar
 from common.quantity import Quantity
-from common.recommendation.scaled_containers import scaled_specs
+from common.recommendation.scaled_containers import scaled_sidecars, scaled_specs, scaled_statuses
 from common.resources import CPU, MEMORY, parse_quantities
 from recommender.metrics import RequestSource
 from recommender.model.autoscalers import ContainerRule
@@ -49,28 +50,29 @@ def is_ours(vpa: VerticalPodAutoscaler, *, recommender: str, ignored: Collection
 
 
 def pod_facts(pod: Pod) -> PodFacts:
-    """The part of a pod that concerns usage; init containers and sidecars aren't followed."""
+    """The part of a pod that concerns usage; plain init containers aren't followed."""
     return PodFacts(
         key=pod_key(pod),
         uid=pod.metadata.uid,
         labels=pod.metadata.labels or {},
         active=pod.status.phase not in _FINISHED,
         containers=tuple(container.name for container in scaled_specs(pod)),
+        sidecars=tuple(each.name for each in pod.spec.init_containers or () if is_sidecar(each)),
     )
 
 
 def request_sources(pod: Pod) -> Mapping[RequestSource, int]:
     """Where the requests of a pod's containers stand: what the kubelet reports comes first."""
-    reported = {
-        status.name
-        for status in pod.status.container_statuses or ()
-        if status.resources is not None
-    }
-    from_status = sum(container.name in reported for container in pod.spec.containers)
-    return {
-        RequestSource.STATUS: from_status,
-        RequestSource.SPEC: len(pod.spec.containers) - from_status,
-    }
+    reported = {status.name for status in scaled_statuses(pod) if status.resources is not None}
+    sources = Counter(
+        RequestSource.STATUS if each.name in reported else RequestSource.SPEC
+        for each in pod.spec.containers
+    )
+    sources.update(
+        RequestSource.INIT_STATUS if each.name in reported else RequestSource.INIT_SPEC
+        for each in scaled_sidecars(pod)
+    )
+    return sources
 
 
 def container_rules(

@@ -5,38 +5,41 @@ from typing import Any
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Event, Pod
+from common.features import FeatureGates
 from common.kube import endpoints
 from common.kube.cache import Cache, apart
 from common.kube.client import KubeClient
 from common.kube.endpoints import Endpoint
 from common.kube.targets import ControllerCaches, Targets
 from common.runtime.object_errors import ObjectErrors
-from recommender.sources.followed_pod import FollowedPod
+from recommender.sources.followed_pod import FollowedPod, FollowedPodWithSidecars
 from recommender.sources.oom_feed import OomFeed
 
-_PODS: Endpoint[Pod] = Endpoint(
-    endpoints.PODS.group,
-    endpoints.PODS.version,
-    endpoints.PODS.resource,
-    endpoints.PODS.kind,
-    FollowedPod,
-)
+_NO_GATES = FeatureGates()
 
 
 class Followed:
     """Watches of VPAs, pods, controllers and evictions, of one namespace or of all."""
 
-    def __init__(self, client: KubeClient, *, namespace: str, errors: ObjectErrors) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        namespace: str,
+        errors: ObjectErrors,
+        features: FeatureGates = _NO_GATES,
+    ) -> None:
         self.client = client
         self.ooms = OomFeed()
+        pods = _pods(features)
         self.vpas: Cache[VerticalPodAutoscaler] = Cache(client, endpoints.VPAS, namespace=namespace)
         # A pending pod uses nothing; the watch reports it as deleted, or not at all.
         self.pods: Cache[Pod] = Cache(
             client,
-            _PODS,
+            pods,
             namespace=namespace,
             field_selector="status.phase!=Pending",
-            on_change=apart(self.ooms.on_pod, _PODS, errors),
+            on_change=apart(self.ooms.on_pod, pods, errors),
         )
         self._evictions: Cache[Event] = Cache(
             client,
@@ -77,3 +80,9 @@ class Followed:
     @property
     def _caches(self) -> tuple[Cache[Any], ...]:
         return (self.vpas, self.pods, self._evictions, *self._controllers.all())
+
+
+def _pods(features: FeatureGates) -> Endpoint[Pod]:
+    pods = endpoints.PODS
+    kept = FollowedPodWithSidecars if features.native_sidecar else FollowedPod
+    return Endpoint(pods.group, pods.version, pods.resource, pods.kind, kept)

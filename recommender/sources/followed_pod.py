@@ -1,7 +1,8 @@
 """A pod as the recommender keeps it: what it reads, and of equal parts only one."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
 
 from msgspec.structs import force_setattr
 
@@ -14,9 +15,11 @@ from common.api.core import (
     Pod,
     PodSpec,
     PodStatus,
+    is_sidecar,
 )
 from common.api.meta import ObjectMeta
 from common.api.sharing import Pool
+from common.recommendation.scaled_containers import scaled_sidecars
 
 _POOL = 1 << 16  # values of a kind; about as many as the largest clusters have workloads
 _RUNNING = ContainerState(running=ContainerStateRunning())
@@ -35,8 +38,14 @@ class FollowedPod(Pod, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         force_setattr(self, "metadata", _kept_meta(self.metadata))
-        force_setattr(self, "spec", _specs.shared(_kept_spec(self.spec)))
-        force_setattr(self, "status", _kept_status(self.status))
+        force_setattr(self, "spec", _specs.shared(_kept_spec(self)))
+        force_setattr(self, "status", _kept_status(self))
+
+
+class FollowedPodWithSidecars(FollowedPod, frozen=True, kw_only=True):
+    """The same where native sidecars are followed, too (gate NativeSidecar)."""
+
+    scales_sidecars: ClassVar[bool] = True
 
 
 def _kept_meta(meta: ObjectMeta) -> ObjectMeta:
@@ -50,19 +59,38 @@ def _kept_meta(meta: ObjectMeta) -> ObjectMeta:
     )
 
 
-def _kept_spec(spec: PodSpec) -> PodSpec:
+def _kept_spec(pod: Pod) -> PodSpec:
+    """Keep the scaled containers, and the names of native sidecars that aren't scaled."""
     containers = tuple(
-        Container(name=each.name, resources=each.resources) for each in spec.containers
+        Container(name=each.name, resources=each.resources) for each in pod.spec.containers
     )
-    return PodSpec(containers=containers)
+    sidecars = tuple(
+        Container(
+            name=each.name,
+            resources=each.resources if pod.scales_sidecars else None,
+            restart_policy=each.restart_policy,
+        )
+        for each in pod.spec.init_containers or ()
+        if is_sidecar(each)
+    )
+    return PodSpec(containers=containers, init_containers=sidecars or None)
 
 
-def _kept_status(status: PodStatus) -> PodStatus:
-    statuses = tuple(_kept_container(each) for each in status.container_statuses or ())
+def _kept_status(pod: Pod) -> PodStatus:
+    status = pod.status
+    sidecars = {each.name for each in scaled_sidecars(pod)}
     return PodStatus(
         phase=sys.intern(status.phase),
-        container_statuses=_statuses.shared(statuses) if statuses else None,
+        container_statuses=_shared_statuses(status.container_statuses or ()),
+        init_container_statuses=_shared_statuses(
+            each for each in status.init_container_statuses or () if each.name in sidecars
+        ),
     )
+
+
+def _shared_statuses(given: Iterable[ContainerStatus]) -> tuple[ContainerStatus, ...] | None:
+    statuses = tuple(_kept_container(each) for each in given)
+    return _statuses.shared(statuses) if statuses else None
 
 
 def _kept_container(status: ContainerStatus) -> ContainerStatus:

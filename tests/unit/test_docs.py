@@ -132,6 +132,10 @@ SHOWN_IN = {
         "tests/unit/common/recommendation/test_scaled_containers.py",
         "test_scaled_containers",
     ),
+    "X108": (
+        "tests/shell/test_recommender_sidecars.py",
+        "test_a_checkpoint_of_a_sidecar_counts_for_nothing_with_the_gate_off",
+    ),
     "X97": ("tests/unit/recommender/test_usage.py", "test_aggregates_without_pods"),
     "X82": (
         "tests/unit/recommender/test_retirement.py",

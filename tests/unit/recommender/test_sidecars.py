@@ -1,0 +1,167 @@
+"""Which container names are those of native sidecars, and get no recommendation (X108)."""
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import numpy as np
+import pytest
+
+from builders import container
+from common.labels import from_map
+from recommender.histograms import Saved
+from recommender.instants import instant, span
+from recommender.model.aggregates import History
+from recommender.model.keys import PodKey, VpaKey
+from recommender.model.pods import PodFacts
+from recommender.model.sidecars import Sidecars
+from recommender.model.usage import Usage
+from recommender.recommend import Estimation, considered, recommend
+from recommender.sources.facts import pod_facts, request_sources
+from recommender.sources.followed_pod import FollowedPod, FollowedPodWithSidecars
+from sidecars import pod_with_init, sidecar
+
+NOW = instant(datetime(2026, 1, 10, tzinfo=UTC))
+MINUTE = span(timedelta(minutes=1))
+WEB = VpaKey("shop", "web")
+HISTORY = History(
+    cpu=Saved(weights={30: 10000}, total=100.0, reference=NOW),
+    memory=Saved(weights={30: 10000}, total=10.0, reference=NOW),
+    first_sample=NOW - 1440 * MINUTE,
+    last_sample=NOW,
+    samples=1440,
+)
+
+
+def pod(
+    name: str = "web-1",
+    *,
+    containers: tuple[str, ...] = ("app",),
+    sidecars: tuple[str, ...] = ("proxy",),
+    **labels: str,
+) -> PodFacts:
+    return PodFacts(
+        key=PodKey("shop", name),
+        uid=f"uid-{name}",
+        labels={"app": "web", **labels},
+        active=True,
+        containers=containers,
+        sidecars=sidecars,
+    )
+
+
+REGULAR = pod("web-2", containers=("app", "proxy"), sidecars=(), version="old")
+
+
+def usage_of(*pods: PodFacts, scaled: bool = False) -> Usage:
+    usage = Usage(sidecars=Sidecars(scaled=scaled))
+    usage.put_autoscaler(WEB, from_map({"app": "web"}), ())
+    for each in pods:
+        usage.put_pod(each, NOW)
+    usage.load_history(WEB, "proxy", HISTORY)
+    return usage
+
+
+def names(usage: Usage) -> list[str]:
+    return [group.container for group in considered(usage, WEB, NOW)]
+
+
+@pytest.mark.parametrize(
+    ("pods", "marked", "want"),
+    [
+        pytest.param([pod()], False, ["app"], id="a pod tells"),
+        pytest.param([pod(), pod("web-3")], False, ["app"], id="two pods tell"),
+        pytest.param([pod(sidecars=())], False, ["app", "proxy"], id="nobody tells"),
+        pytest.param([pod(sidecars=())], True, ["app"], id="a checkpoint tells"),
+        pytest.param([], True, [], id="a checkpoint tells, and there are no pods"),
+        pytest.param([], False, ["proxy"], id="nobody tells, and there are no pods"),
+        pytest.param([pod(), REGULAR], False, ["app", "proxy"], id="regular in another pod"),
+        pytest.param([REGULAR], True, ["app", "proxy"], id="regular, whatever the checkpoint says"),
+    ],
+)
+def test_with_the_gate_off_sidecars_get_none(
+    pods: list[PodFacts], want: list[str], *, marked: bool
+) -> None:
+    usage = usage_of(*pods)
+    if marked:
+        usage.sidecars.mark(WEB, "proxy")
+    assert names(usage) == want
+
+
+def test_with_the_gate_on_they_get_one() -> None:
+    usage = usage_of(pod(containers=("app", "proxy")), scaled=True)
+    assert names(usage) == ["app", "proxy"]
+    assert usage.sidecars.of(WEB, usage.matching) == {"proxy"}
+    assert usage.sidecars.left_out(WEB, usage.matching) == set()
+
+
+def test_the_minimum_is_that_of_the_others() -> None:
+    (app,) = recommend(usage_of(pod()), [WEB], Estimation(), NOW)[WEB]
+    assert app.target == {"cpu": 25, "memory": 250 << 20}
+
+
+def test_what_prometheus_told_of_a_sidecar_counts_for_nothing() -> None:
+    usage = usage_of(pod())
+    row = usage.aggregate("shop", {"app": "web"}, "proxy", NOW)
+    usage.aggregates.add_cpu(np.array([row]), np.array([NOW]), np.array([4000]))
+    assert names(usage) == ["app"]
+
+
+def test_the_pods_that_are_there_tell() -> None:
+    usage = usage_of(pod(), REGULAR)
+    usage.remove_pod(REGULAR.key)
+    assert names(usage) == ["app"]
+    usage.remove_pod(PodKey("shop", "web-1"))
+    assert names(usage) == ["app", "proxy"]
+
+
+def test_a_pod_tells_under_its_new_labels() -> None:
+    usage = usage_of(pod())
+    usage.put_pod(pod(track="new"), NOW)
+    assert names(usage) == ["app"]
+    usage.put_pod(pod(app="another"), NOW)
+    assert names(usage) == ["app", "proxy"]
+
+
+def test_what_checkpoints_of_a_vpa_said_is_forgotten() -> None:
+    usage = usage_of()
+    usage.sidecars.mark(WEB, "proxy")
+    usage.sidecars.forget(WEB)
+    assert names(usage) == ["proxy"]
+
+
+# What is kept of pods, and read of them
+
+PLAIN = container("migrate", requests={"memory": "1Gi"})
+PROXY = sidecar(requests={"memory": "100Mi"})
+STATUSES = [
+    {"name": each, "restartCount": 1, "resources": {"requests": {"memory": "100Mi"}}}
+    for each in ("migrate", "proxy")
+]
+
+
+def followed(kind: type[FollowedPod]) -> FollowedPod:
+    body = msgspec.to_builtins(pod_with_init(PLAIN, PROXY))
+    body["status"]["initContainerStatuses"] = STATUSES
+    return msgspec.convert(body, type=kind, strict=False)
+
+
+def test_of_init_containers_the_sidecars_are_kept_with_the_gate() -> None:
+    found = followed(FollowedPodWithSidecars)
+    assert found.spec.init_containers == (PROXY,)
+    assert [each.name for each in found.status.init_container_statuses or ()] == ["proxy"]
+    assert pod_facts(found).containers == ("app", "proxy")
+    assert pod_facts(found).sidecars == ("proxy",)
+    assert request_sources(found) == {
+        "Pod.Spec.Containers": 1,
+        "Pod.Status.InitContainerStatuses": 1,
+    }
+
+
+def test_without_the_gate_only_their_names_are() -> None:
+    found = followed(FollowedPod)
+    (kept,) = found.spec.init_containers or ()
+    assert (kept.name, kept.resources) == ("proxy", None)
+    assert found.status.init_container_statuses is None
+    assert pod_facts(found).containers == ("app",)
+    assert pod_facts(found).sidecars == ("proxy",)
+    assert request_sources(found) == {"Pod.Spec.Containers": 1}
