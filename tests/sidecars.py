@@ -10,7 +10,8 @@ from common.api.core import (
     Container,
     ContainerStatus,
     Pod,
-    PodWithSidecars,
+    PodSpec,
+    PodSpecWithSidecars,
 )
 
 
@@ -38,7 +39,7 @@ def pod_with_init(
     ``gate`` is NativeSidecar.
     """
     made = pod(containers=containers, annotations=annotations)
-    spec = msgspec.structs.replace(made.spec, init_containers=init)
     status = msgspec.structs.replace(made.status, init_container_statuses=statuses)
-    kind = PodWithSidecars if gate else Pod
-    return kind(metadata=made.metadata, spec=spec, status=status)
+    kind = PodSpecWithSidecars if gate else PodSpec
+    spec = kind(containers=made.spec.containers, init_containers=init, node_name="node-1")
+    return msgspec.structs.replace(made, spec=spec, status=status)

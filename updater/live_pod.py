@@ -3,14 +3,20 @@
 import sys
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import ClassVar
 
 from msgspec import structs
 from msgspec.structs import force_setattr
 
 from common.annotations import IN_PLACE_UPDATED, OBSERVED_CONTAINERS, STARTUP_BOOST_PREFIX
 from common.api.base import Wire
-from common.api.core import ContainerState, ContainerStatus, Pod, PodSpec, PodStatus
+from common.api.core import (
+    ContainerState,
+    ContainerStatus,
+    Pod,
+    PodSpec,
+    PodSpecWithSidecars,
+    PodStatus,
+)
 from common.api.meta import ObjectMeta, OwnerReference
 from common.api.sharing import Pool
 from common.recommendation.scaled_containers import scaled_sidecars
@@ -25,7 +31,8 @@ _POOL = 1 << 16  # values of a kind; about as many as the largest clusters have 
 _labels = Pool[Mapping[str, str]](_POOL)
 _annotations = Pool[Mapping[str, str]](_POOL)
 _owners = Pool[tuple[OwnerReference, ...]](_POOL)
-_specs = Pool[PodSpec](_POOL)
+# A pool compares content alone, and not types.
+_specs = {kind: Pool[PodSpec](_POOL) for kind in (PodSpec, PodSpecWithSidecars)}
 _statuses = Pool[tuple[ContainerStatus, ...]](_POOL)
 
 
@@ -58,14 +65,15 @@ class LivePod(Pod, frozen=True, kw_only=True):
         force_setattr(self, "metadata", _kept_meta(self.metadata))
         if self.spec.node_name:
             force_setattr(self, "node_name", sys.intern(self.spec.node_name))
-        force_setattr(self, "spec", _specs.shared(structs.replace(self.spec, node_name="")))
+        spec = structs.replace(self.spec, node_name="")
+        force_setattr(self, "spec", _specs[type(spec)].shared(spec))
         force_setattr(self, "status", _kept_status(self))
 
 
 class LivePodWithSidecars(LivePod, frozen=True, kw_only=True):
     """The same where native sidecars are scaled, too (gate NativeSidecar)."""
 
-    scales_sidecars: ClassVar[bool] = True
+    spec: PodSpecWithSidecars = PodSpecWithSidecars()
 
 
 def _kept_meta(meta: LivePodMeta) -> LivePodMeta:
@@ -101,7 +109,7 @@ def _kept_status(pod: Pod) -> PodStatus:
         for each in status.conditions or ()
         if each.type in _CONDITIONS
     )
-    sidecars = {each.name for each in scaled_sidecars(pod)}
+    sidecars = {each.name for each in scaled_sidecars(pod.spec)}
     return PodStatus(
         phase=sys.intern(status.phase),
         qos_class=sys.intern(status.qos_class),

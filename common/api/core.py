@@ -36,13 +36,25 @@ def is_sidecar(init_container: Container) -> bool:
 
 
 class PodSpec(Wire, frozen=True, kw_only=True):
-    """``spec`` of a pod."""
+    """``spec`` of a pod.
+
+    Its type carries the gate NativeSidecar to all that reads it: a component chooses it once,
+    where it decodes pods.
+    """
+
+    scales_sidecars: ClassVar[bool] = False  # whether native sidecars are scaled, too
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] | None = None
     resources: ResourceRequirements | None = None  # of the pod as a whole, from 1.34 on
     node_name: str = ""
     overhead: Mapping[str, QuantityJson] | None = None  # of the RuntimeClass; counts as requests
+
+
+class PodSpecWithSidecars(PodSpec, frozen=True, kw_only=True):
+    """``spec`` of a pod whose native sidecars are scaled, too (gate NativeSidecar)."""
+
+    scales_sidecars: ClassVar[bool] = True
 
 
 class ContainerStateRunning(Wire, frozen=True, kw_only=True):
@@ -103,13 +115,7 @@ class PodStatus(Wire, frozen=True, kw_only=True):
 
 
 class Pod(Wire, frozen=True, kw_only=True):
-    """A pod.
-
-    The type of a pod carries the gate NativeSidecar to all that reads the pod: a component chooses
-    it once, where it decodes pods.
-    """
-
-    scales_sidecars: ClassVar[bool] = False  # whether native sidecars are scaled, too
+    """A pod."""
 
     metadata: ObjectMeta
     spec: PodSpec = PodSpec()
@@ -119,7 +125,7 @@ class Pod(Wire, frozen=True, kw_only=True):
 class PodWithSidecars(Pod, frozen=True, kw_only=True):
     """A pod whose native sidecars are scaled, too (gate NativeSidecar)."""
 
-    scales_sidecars: ClassVar[bool] = True
+    spec: PodSpecWithSidecars = PodSpecWithSidecars()
 
 
 class LimitRangeItem(Wire, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 Every module that reads or changes the resources of a pod's containers goes through this list, so
 that recommender, admission and updater can't disagree about what belongs to it. Regular containers
-always do, in their order. With the gate NativeSidecar, which the type of the pod carries, native
+always do, in their order. With the gate NativeSidecar, which the type of the spec carries, native
 sidecars follow (X107). Plain init containers never do, whatever their name.
 
 Source: AEP-8905.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from common.api.core import Container, ContainerStatus, Pod, is_sidecar
+from common.api.core import Container, ContainerStatus, Pod, PodSpec, is_sidecar
 from common.patches import pointer
 
 
@@ -43,23 +43,24 @@ def scaled_containers(pod: Pod) -> tuple[ScaledContainer, ...]:
     )
 
 
-def scaled_specs(pod: Pod) -> tuple[Container, ...]:
+def scaled_specs(of: Pod | PodSpec) -> tuple[Container, ...]:
     """Return what the spec says of the scaled containers: regular ones, then sidecars."""
-    sidecars = scaled_sidecars(pod)
-    return (*pod.spec.containers, *sidecars) if sidecars else pod.spec.containers
+    spec = of.spec if isinstance(of, Pod) else of
+    sidecars = scaled_sidecars(spec)
+    return (*spec.containers, *sidecars) if sidecars else spec.containers
 
 
-def scaled_sidecars(pod: Pod) -> tuple[Container, ...]:
+def scaled_sidecars(spec: PodSpec) -> tuple[Container, ...]:
     """Return what the spec says of the native sidecars that are scaled."""
-    if not pod.scales_sidecars or not pod.spec.init_containers:
+    if not spec.scales_sidecars or not spec.init_containers:
         return ()
-    return tuple(filter(is_sidecar, pod.spec.init_containers))
+    return tuple(filter(is_sidecar, spec.init_containers))
 
 
 def scaled_statuses(pod: Pod) -> tuple[ContainerStatus, ...]:
     """Return what the kubelet reports of the scaled containers."""
     regular = pod.status.container_statuses or ()
-    sidecars = {each.name for each in scaled_sidecars(pod)}
+    sidecars = {each.name for each in scaled_sidecars(pod.spec)}
     if not sidecars:
         return regular
     reported = pod.status.init_container_statuses or ()
@@ -79,7 +80,7 @@ def with_changed_scaled(
             pod.status, container_statuses=tuple(map(status, pod.status.container_statuses or ()))
         ),
     )
-    sidecars = {each.name for each in scaled_sidecars(pod)}
+    sidecars = {each.name for each in scaled_sidecars(pod.spec)}
     if not sidecars:
         return changed
     init_containers = tuple(
@@ -100,7 +101,7 @@ def _places(pod: Pod) -> Iterator[tuple[str, str, int, Container]]:
     """Yield for each scaled container its list in the spec, its kind, its index and itself."""
     for index, spec in enumerate(pod.spec.containers):
         yield "containers", "container", index, spec
-    if pod.scales_sidecars:
+    if pod.spec.scales_sidecars:
         for index, spec in enumerate(pod.spec.init_containers or ()):
             if is_sidecar(spec):
                 yield "initContainers", "native sidecar", index, spec

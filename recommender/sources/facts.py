@@ -70,7 +70,7 @@ def request_sources(pod: Pod) -> Mapping[RequestSource, int]:
     )
     sources.update(
         RequestSource.INIT_STATUS if each.name in reported else RequestSource.INIT_SPEC
-        for each in scaled_sidecars(pod)
+        for each in scaled_sidecars(pod.spec)
     )
     return sources
 

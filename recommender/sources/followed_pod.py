@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterable, Mapping
-from typing import ClassVar
 
 from msgspec.structs import force_setattr
 
@@ -14,6 +13,7 @@ from common.api.core import (
     ContainerStatus,
     Pod,
     PodSpec,
+    PodSpecWithSidecars,
     PodStatus,
     is_sidecar,
 )
@@ -25,7 +25,8 @@ _POOL = 1 << 16  # values of a kind; about as many as the largest clusters have 
 _RUNNING = ContainerState(running=ContainerStateRunning())
 
 _labels = Pool[Mapping[str, str]](_POOL)
-_specs = Pool[PodSpec](_POOL)
+# A pool compares content alone, and not types.
+_specs = {kind: Pool[PodSpec](_POOL) for kind in (PodSpec, PodSpecWithSidecars)}
 _statuses = Pool[tuple[ContainerStatus, ...]](_POOL)
 
 
@@ -38,14 +39,15 @@ class FollowedPod(Pod, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         force_setattr(self, "metadata", _kept_meta(self.metadata))
-        force_setattr(self, "spec", _specs.shared(_kept_spec(self)))
+        spec = _kept_spec(self.spec)
+        force_setattr(self, "spec", _specs[type(spec)].shared(spec))
         force_setattr(self, "status", _kept_status(self))
 
 
 class FollowedPodWithSidecars(FollowedPod, frozen=True, kw_only=True):
     """The same where native sidecars are followed, too (gate NativeSidecar)."""
 
-    scales_sidecars: ClassVar[bool] = True
+    spec: PodSpecWithSidecars = PodSpecWithSidecars()
 
 
 def _kept_meta(meta: ObjectMeta) -> ObjectMeta:
@@ -59,26 +61,26 @@ def _kept_meta(meta: ObjectMeta) -> ObjectMeta:
     )
 
 
-def _kept_spec(pod: Pod) -> PodSpec:
+def _kept_spec(spec: PodSpec) -> PodSpec:
     """Keep the scaled containers, and the names of native sidecars that aren't scaled."""
     containers = tuple(
-        Container(name=each.name, resources=each.resources) for each in pod.spec.containers
+        Container(name=each.name, resources=each.resources) for each in spec.containers
     )
     sidecars = tuple(
         Container(
             name=each.name,
-            resources=each.resources if pod.scales_sidecars else None,
+            resources=each.resources if spec.scales_sidecars else None,
             restart_policy=each.restart_policy,
         )
-        for each in pod.spec.init_containers or ()
+        for each in spec.init_containers or ()
         if is_sidecar(each)
     )
-    return PodSpec(containers=containers, init_containers=sidecars or None)
+    return type(spec)(containers=containers, init_containers=sidecars or None)
 
 
 def _kept_status(pod: Pod) -> PodStatus:
     status = pod.status
-    sidecars = {each.name for each in scaled_sidecars(pod)}
+    sidecars = {each.name for each in scaled_sidecars(pod.spec)}
     return PodStatus(
         phase=sys.intern(status.phase),
         container_statuses=_shared_statuses(status.container_statuses or ()),

@@ -19,7 +19,7 @@ from common.api.autoscaling import (
     StartupBoost,
     VerticalPodAutoscaler,
 )
-from common.api.core import Pod
+from common.api.core import Pod, PodWithSidecars
 from common.features import FeatureGates
 from common.quantity import ZERO
 from common.recommendation.trail import Trail
@@ -105,7 +105,7 @@ def test_a_sidecar_is_boosted_and_never_twice() -> None:
     assert proxy["resources"] == {"requests": {"cpu": "160m"}, "limits": {"cpu": "320m"}}
     boosts = {name for name in once["metadata"]["annotations"] if "StartupBoost" in name}
     assert boosts == {"vpaCpuStartupBoost/app", "vpaCpuStartupBoost/proxy"}
-    _, twice = patched(msgspec.convert(once, type(given)), boosting())
+    _, twice = patched(msgspec.convert(once, PodWithSidecars), boosting())
     assert twice == once
 
 

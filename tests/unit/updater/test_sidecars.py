@@ -295,7 +295,7 @@ RESIZED: Mapping[str, Any] = {"name": "proxy", "resources": {"requests": {"cpu":
 @pytest.mark.parametrize("after", [KILL, RESIZED], ids=["killed", "resized"])
 def test_what_happens_to_a_sidecar_is_news(kind: type[LivePod], after: Mapping[str, Any]) -> None:
     old, new = served(kind, MIGRATED, RUNS), served(kind, MIGRATED, after)
-    assert is_news_of_pod(Change(old, new)) is kind.scales_sidecars
+    assert is_news_of_pod(Change(old, new)) is new.spec.scales_sidecars
 
 
 def test_of_init_containers_only_sidecars_are_kept_and_only_with_the_gate() -> None:

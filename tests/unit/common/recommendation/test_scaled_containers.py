@@ -181,7 +181,7 @@ def test_a_boost_of_a_sidecar_is_seen_through() -> None:
     assert actual_requests(bare, "proxy") == {"cpu": Quantity.parse("5m")}
     assert (bare.spec.init_containers or ())[0] == PLAIN
     assert bare.spec.containers == given.spec.containers
-    assert bare.scales_sidecars
+    assert bare.spec.scales_sidecars
 
 
 def test_without_the_gate_a_boost_of_a_sidecar_stays_what_it_is() -> None:
