@@ -17,12 +17,13 @@ def template(
     annotations: Mapping[str, str] | None = None,
     container: Mapping[str, Any] | None = None,
     beside: Sequence[Mapping[str, Any]] = (),
+    spec: Mapping[str, Any] | None = None,
 ) -> Object:
     """A simulated pod with the label ``app``, as a workload's template has it.
 
     ``uses`` is what each container uses (30m and 60Mi unless said), ``annotations`` steer the
     simulated kubelet (sandbox/scenarios/README.md), ``container`` adds fields, ``beside`` are
-    more containers.
+    more containers, ``spec`` more fields of the pod.
     """
     usage = {"cpu": "30m", "memory": "60Mi", **(uses or {})}
     resources = {"requests": dict(requests), **({"limits": dict(limits)} if limits else {})}
@@ -40,7 +41,7 @@ def template(
                 **(annotations or {}),
             },
         },
-        "spec": {"containers": [main, *beside]},
+        "spec": {"containers": [main, *beside], **(spec or {})},
     }
 
 
