@@ -154,7 +154,11 @@ async def test_after_the_gate_is_turned_off_checkpoints_of_sidecars_do_no_harm(c
     assert await alone()
     assert await case.checkpoint("web", "proxy")
     await case.world.kubectl("scale", "deployment/web", "--replicas=0", namespace=case.namespace)
-    await case.ready("web", 0)
+
+    async def gone() -> bool:
+        return not await case.pods("web")
+
+    await case.world.until(gone, "no pods of web")
     await case.world.passes(RECOMMENDER, 3)
     assert await alone(), "nor while there are no pods"
 
