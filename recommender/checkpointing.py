@@ -244,7 +244,7 @@ class Checkpointing:
         histories = merged.save(np.arange(len(groups)))
         windows = running_windows(self._usage, groups, peaks)
         known, matching = self._usage.sidecars, self._usage.matching
-        sidecars = {key: known.of(key, matching) for key in {group.vpa for group in groups}}
+        sidecars = {key: known.to_mark(key, matching) for key in {group.vpa for group in groups}}
         return [
             Draft(
                 vpa=group.vpa,

@@ -32,6 +32,14 @@ class Sidecars:
         """Return the names that get no recommendation: none with the gate on."""
         return _NONE if self.scaled else self.of(key, matching)
 
+    def to_mark(self, key: VpaKey, matching: Matching) -> frozenset[str]:
+        """Return the names whose checkpoints are to say so.
+
+        With the gate off these are the ones that say so already.
+        """
+        names = self.of(key, matching)
+        return names if self.scaled else names & self._marked.get(key, _NONE)
+
     def of(self, key: VpaKey, matching: Matching) -> frozenset[str]:
         """Return the VPA's container names that are those of native sidecars.
 

@@ -94,6 +94,25 @@ def test_with_the_gate_on_they_get_one() -> None:
     assert usage.sidecars.left_out(WEB, usage.matching) == set()
 
 
+@pytest.mark.parametrize(
+    ("pods", "scaled", "marked", "want"),
+    [
+        pytest.param([pod()], True, False, {"proxy"}, id="gate on"),
+        pytest.param([pod()], False, False, set(), id="gate off, and not marked"),
+        pytest.param([pod()], False, True, {"proxy"}, id="gate off, and marked"),
+        pytest.param([REGULAR], False, True, set(), id="a regular container by now"),
+        pytest.param([REGULAR], True, True, set(), id="a regular container by now, gate on"),
+    ],
+)
+def test_whose_checkpoint_is_marked(
+    pods: list[PodFacts], want: set[str], *, scaled: bool, marked: bool
+) -> None:
+    usage = usage_of(*pods, scaled=scaled)
+    if marked:
+        usage.sidecars.mark(WEB, "proxy")
+    assert usage.sidecars.to_mark(WEB, usage.matching) == want
+
+
 def test_the_minimum_is_that_of_the_others() -> None:
     (app,) = recommend(usage_of(pod()), [WEB], Estimation(), NOW)[WEB]
     assert app.target == {"cpu": 25, "memory": 250 << 20}
