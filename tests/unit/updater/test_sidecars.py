@@ -26,6 +26,7 @@ from updater.candidate import Candidate, Planner, judge_pod, plan_candidate, pla
 from updater.decision import Decision, Reason
 from updater.fitting import Fits
 from updater.live_pod import LivePod, LivePodWithSidecars
+from updater.replacement_result import ReplacementResult, check_replacement
 from updater.resize import spec_requests
 from updater.resize_plan import ResizePlan, unfinished_restarts
 from updater.update_order import Thresholds
@@ -62,7 +63,13 @@ KILLED = status(
     }
 )
 FAR = exactly("proxy", "200m")
-WIDE = recommendation("proxy", target={"cpu": "70m"}, lower={"cpu": "1m"}, upper={"cpu": "1"})
+WIDE = recommendation(
+    "proxy",
+    target={"cpu": "70m", "memory": "100Mi"},
+    lower={"cpu": "1m", "memory": "1Mi"},
+    upper={"cpu": "1", "memory": "1Gi"},
+)
+LARGER = sidecar(requests={"cpu": "50m", "memory": "50Mi"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,10 +96,17 @@ CASES = [
         init=(container("proxy", requests={"cpu": "50m"}),),
         want=Reason.TOO_YOUNG,
     ),
-    Case(id="in its range", recommended=WIDE, want=Reason.TOO_YOUNG),
-    Case(id="quick OOM", recommended=WIDE, statuses=(KILLED,), want=Reason.OOMED_QUICKLY),
+    Case(id="in its range", init=(LARGER,), recommended=WIDE, want=Reason.TOO_YOUNG),
+    Case(
+        id="quick OOM",
+        init=(LARGER,),
+        recommended=WIDE,
+        statuses=(KILLED,),
+        want=Reason.OOMED_QUICKLY,
+    ),
     Case(
         id="quick OOM, the gate is off",
+        init=(LARGER,),
         recommended=WIDE,
         statuses=(KILLED,),
         gate=False,
@@ -251,7 +265,15 @@ def test_the_boost_of_a_sidecar_is_taken_back(want: list[tuple[str, str]], *, ga
     autoscaler = msgspec.structs.replace(
         autoscaler, spec=msgspec.structs.replace(autoscaler.spec, startup_boost=BOOST)
     )
-    found = plan_unboost(given, autoscaler, (), mode=UpdateMode.RECREATE, expired=("proxy",))
+    found = plan_unboost(
+        given,
+        autoscaler,
+        (),
+        mode=UpdateMode.RECREATE,
+        expired=("proxy",),
+        killed_at={},
+        now=NOW,
+    )
     assert isinstance(found, tuple)
     plan, annotations = found
     assert [(each.path, each.value) for each in plan.operations] == want
@@ -264,15 +286,17 @@ def test_the_boost_of_a_sidecar_is_taken_back(want: list[tuple[str, str]], *, ga
 @pytest.mark.parametrize(
     ("cpu", "gate", "want"),
     [
-        pytest.param("200m", True, Sighting.RIGHT, id="as recommended"),
-        pytest.param("50m", True, Sighting.OUTSIDE_RANGE, id="not as recommended"),
-        pytest.param("50m", False, Sighting.RIGHT, id="the gate is off"),
+        pytest.param("200m", True, ReplacementResult.RIGHT, id="as recommended"),
+        pytest.param("50m", True, ReplacementResult.OUTSIDE_RANGE, id="not as recommended"),
+        pytest.param("50m", False, ReplacementResult.RIGHT, id="the gate is off"),
     ],
 )
-def test_a_replacement_is_right_if_its_sidecar_is(cpu: str, want: Sighting, *, gate: bool) -> None:
+def test_a_replacement_is_right_if_its_sidecar_is(
+    cpu: str, want: ReplacementResult, *, gate: bool
+) -> None:
     given = made(replace(CASES[0], init=(sidecar(requests={"cpu": cpu}),), gate=gate))
     recommended = (APP_FITS, exactly("proxy", "200m"))
-    assert sighting(given, vpa(recommendations=recommended), ()) is want
+    assert check_replacement(given, vpa(recommendations=recommended), ()) is want
 
 
 def served(kind: type[LivePod], *statuses: Mapping[str, Any]) -> LivePod:
