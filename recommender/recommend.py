@@ -249,7 +249,7 @@ def considered(usage: Usage, key: VpaKey, now: int) -> tuple[Group, ...]:
     """The containers of a VPA that get a recommendation: the living, unless switched off.
 
     With the gate NativeSidecar off that leaves out native sidecars, whose usage a checkpoint or
-    Prometheus may still tell (X108).
+    Prometheus may still report (X108).
     """
     groups = living(usage, key, now)
     if sidecars := usage.sidecars.left_out(key, usage.matching):

@@ -1,7 +1,7 @@
 """Which container names of a VPA are those of native sidecars.
 
 With the gate NativeSidecar off they get no recommendation, though a checkpoint from a time when it
-was on, or Prometheus, may tell of their usage (X108).
+was on, or Prometheus, may report their usage (X108).
 """
 
 from recommender.model.keys import VpaKey
@@ -11,9 +11,9 @@ _NONE: frozenset[str] = frozenset()
 
 
 class Sidecars:
-    """Knows native sidecars by the pods that are tracked and by the checkpoints that were loaded.
+    """The native sidecars of VPAs, from tracked pods and from loaded checkpoints.
 
-    Checkpoints tell while there are no pods. With ``scaled`` the gate is on.
+    Checkpoints count as long as no pod says otherwise. ``scaled``: the gate is on.
     """
 
     def __init__(self, *, scaled: bool = False) -> None:
@@ -21,7 +21,7 @@ class Sidecars:
         self._marked: dict[VpaKey, set[str]] = {}  # by checkpoints
 
     def mark(self, key: VpaKey, container: str) -> None:
-        """Note that a checkpoint calls the container a native sidecar."""
+        """Record that a checkpoint calls the container a native sidecar."""
         self._marked.setdefault(key, set()).add(container)
 
     def forget(self, key: VpaKey) -> None:
