@@ -89,7 +89,10 @@ class Shop:
     async def deploy(
         self, *, replicas: int = 3, stanza: dict[str, Any] | None = None, **spec: Any
     ) -> None:
-        """Create the Deployment; ``stanza`` is ``spec.resources`` of its pods, ``spec`` the rest."""
+        """Create the Deployment; ``stanza`` is ``spec.resources`` of its pods.
+
+        ``spec`` are more fields of them.
+        """
         resources = {"requests": {"cpu": "500m", "memory": "256Mi"}}
         container = {"name": "app", "image": "shop:1", "resources": resources}
         pods: dict[str, Any] = {"containers": [container], **spec}

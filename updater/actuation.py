@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from common.api.autoscaling import VerticalPodAutoscaler
-from common.api.core import Pod
+from common.api.core import Pod, PodWithSidecars
 from common.errors import DecodeError, KubeError
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import (
@@ -18,6 +18,7 @@ from common.kube.endpoints import (
     REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
     VPAS,
+    Endpoint,
 )
 from common.kube.events import NORMAL, WARNING, EventRecorder, reference
 from common.kube.targets import ControllerCaches
@@ -218,13 +219,16 @@ class TemplatePods:
             _TEMPLATES[controller.kind], controller.name, namespace=controller.namespace
         )
         return await self._client.create(
-            PODS,
+            _PODS_WITH_SIDECARS if pod.spec.scales_sidecars else PODS,
             pod_of_template(owner, pod, controller),
             namespace=controller.namespace,
             dry_run=True,
         )
 
 
+_PODS_WITH_SIDECARS: Endpoint[Pod] = Endpoint(
+    PODS.group, PODS.version, PODS.resource, PODS.kind, PodWithSidecars
+)
 _TEMPLATES = {
     endpoint.kind: endpoint.as_dicts()
     for endpoint in (DAEMON_SETS, JOBS, REPLICA_SETS, REPLICATION_CONTROLLERS, STATEFUL_SETS)

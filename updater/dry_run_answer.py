@@ -19,6 +19,7 @@ from common.errors import (
 )
 from common.quantity import QuantityError
 from common.recommendation.quota import exceeds_without, share_of
+from common.recommendation.scaled_containers import scaled_specs
 from updater.decision import Decision, Reason, wait
 from updater.replacement_result import ReplacementResult, check_replacement
 
@@ -118,7 +119,7 @@ def _lacking(created: Pod, found: ReplacementResult) -> str:
         else "its requests would not be those recommended"
     )
     stated = ", ".join(
-        f"{each.name} would request {_listed(each.resources)}" for each in created.spec.containers
+        f"{each.name} would request {_listed(each.resources)}" for each in scaled_specs(created)
     )
     return f"{cause}; {stated}"
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from common.api.core import Container, Pod
+from common.api.core import Container, Pod, is_sidecar
 from common.quantity import ZERO, Quantity
 from common.recommendation.container_resources import WantedResources
 from common.recommendation.processing import ContainerAmounts
@@ -96,7 +96,7 @@ def total_request(pod: Pod, requests: Mapping[str, ResourceQuantities], resource
     """
     total = peak = ZERO
     for container in pod.spec.init_containers or ():
-        if container.restart_policy == "Always":
+        if is_sidecar(container):
             total += _request(container, requests, resource)
             peak = max(peak, total)
         else:

@@ -8,11 +8,16 @@ pkg/apis/core/v1/defaults.go.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from common.api.core import Container, ContainerStatus, PodSpec, ResourceRequirements
+from common.api.core import (
+    Container,
+    ContainerStatus,
+    PodSpec,
+    ResourceRequirements,
+    is_sidecar,
+)
 from common.quantity import Quantity
 from common.resources import RESOURCES, ResourceQuantities, parse_quantities
 
-_ALWAYS = "Always"
 _NONE = ResourceRequirements()
 
 
@@ -95,7 +100,7 @@ def _of(container: Container, status: ContainerStatus | None, *, init: bool = Fa
         name=f"{'init container' if init else 'container'} {container.name}",
         requests=limits | parse_quantities(resources.requests),
         limits=limits,
-        is_sidecar=init and container.restart_policy == _ALWAYS,
+        is_sidecar=init and is_sidecar(container),
     )
     if status is not None:
         actual = status.resources or _NONE

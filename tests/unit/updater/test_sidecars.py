@@ -20,9 +20,12 @@ from common.api.autoscaling import (
 from common.api.core import Container, ContainerStatus, Pod
 from common.features import FeatureGates
 from common.kube.cache import Change
+from common.recommendation.expected_pod import resized_spec
+from common.recommendation.preflight import Check, qos_refusal
 from sidecars import pod_with_init, sidecar
 from updater.attempts import NOTHING
-from updater.candidate import Candidate, Planner, judge_pod, plan_candidate, plan_unboost
+from updater.candidate import Candidate, judge_pod, plan_unboost
+from updater.candidate_plan import Planner, plan_candidate
 from updater.decision import Decision, Reason
 from updater.fitting import Fits
 from updater.live_pod import LivePod, LivePodWithSidecars
@@ -164,7 +167,6 @@ def test_a_sidecar_is_resized_at_its_own_place() -> None:
         ("/spec/initContainers/1/resources/requests/cpu", "200m")
     ]
     assert plan.changes == {("proxy", "cpu")}
-    assert plan.keeps_qos
     assert not plan.restarts
     assert plan.targets.keys() == {"app", "proxy"}
 
@@ -223,7 +225,9 @@ def test_the_qos_class_of_a_resize_counts_the_sidecar() -> None:
     assert isinstance(candidate, Candidate)
     plan = plan_candidate(candidate, autoscaler, ())
     assert isinstance(plan, ResizePlan)
-    assert not plan.keeps_qos
+    refused = qos_refusal(given, resized_spec(given.spec, plan.operations, ()))
+    assert refused is not None
+    assert refused.check is Check.QOS_CLASS
 
 
 def test_pods_with_other_reports_of_their_sidecars_are_not_alike() -> None:

@@ -25,6 +25,7 @@ from common.api.core import (
     ContainerStatus,
     LimitRangeItem,
     LimitRangeSpec,
+    Pod,
     PodStatus,
     ResourceRequirements,
 )

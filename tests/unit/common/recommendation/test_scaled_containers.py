@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import msgspec
 import pytest
-from common.recommendation.refusals import refusal
 
 from builders import container, recommendation, vpa
 from common.api.autoscaling import ContainerPolicy, ContainerRecommendation
@@ -13,8 +12,9 @@ from common.quantity import Quantity
 from common.recommendation.actual import actual_requests, containers_of
 from common.recommendation.boosts import before_boost
 from common.recommendation.container_resources import WantedResources, wanted_resources
+from common.recommendation.expected_pod import replacement_spec
+from common.recommendation.preflight import spec_refusal
 from common.recommendation.processing import process
-from common.recommendation.qos import QosClass, qos_after, qos_class
 from common.recommendation.scaled_containers import (
     scaled_containers,
     scaled_specs,
@@ -132,21 +132,6 @@ def test_a_limit_range_for_pods_counts_sidecars(app: str, *, gate: bool) -> None
     assert processed.containers["app"].target == {"cpu": Quantity.parse(app)}
 
 
-@pytest.mark.parametrize("gate", [True, False], ids=["on", "off"])
-def test_qos_with_what_is_wanted_for_a_sidecar(*, gate: bool) -> None:
-    full = {"cpu": "1", "memory": "1Gi"}
-    given = pod_with_init(
-        sidecar(requests=full, limits=full),
-        gate=gate,
-        containers=(container("app", requests=full, limits=full),),
-    )
-    assert qos_class(given) is QosClass.GUARANTEED
-    less = WantedResources(requests={"cpu": Quantity.parse("1m")})
-    assert qos_after(given, {"proxy": less}) is (
-        QosClass.BURSTABLE if gate else QosClass.GUARANTEED
-    )
-
-
 REFUSED = (
     "the cpu limit of init container proxy would be 2, "
     "and the LimitRange's max for a Container is 1"
@@ -164,7 +149,8 @@ def test_a_replacement_is_judged_with_what_its_sidecar_would_get(want: str, *, g
     policy = ContainerPolicy(container_name="proxy", min_allowed={"cpu": "1"})
     recommended = recommendation("proxy", target={"cpu": "1"})
     autoscaler = vpa(recommendations=(recommended,), policies=(policy,))
-    assert refusal(given, autoscaler, (most,)) == want
+    found = spec_refusal(replacement_spec(given, autoscaler, (most,)), (most,))
+    assert ("" if found is None else found.message) == want
 
 
 # Boosts
