@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from updater.sighting import Sighting, sighting
 
 from builders import container, recommendation, vpa
 from common.api.autoscaling import (
