@@ -4,6 +4,7 @@ Source: k8s.io/kubernetes pkg/controller/deployment.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,7 +13,7 @@ from common.kube.endpoints import DEPLOYMENTS, REPLICA_SETS
 from common.kube.events import NORMAL
 from sandbox.controllers.actor import Actor
 from sandbox.controllers.conditions import with_condition
-from sandbox.controllers.pods import TEMPLATE_HASH, owner_reference, template_hash
+from sandbox.controllers.pods import TEMPLATE_HASH, is_finished, owner_reference, template_hash
 from sandbox.controllers.rollout import (
     Replicas,
     Tolerance,
@@ -27,7 +28,14 @@ REVISION = "deployment.kubernetes.io/revision"
 
 _DESIRED = "deployment.kubernetes.io/desired-replicas"
 _MAXIMUM = "deployment.kubernetes.io/max-replicas"
+# Reasons of the condition Progressing.
+_CREATED = "NewReplicaSetCreated"
+_UPDATED = "ReplicaSetUpdated"
+_AVAILABLE = "NewReplicaSetAvailable"
+_EXCEEDED = "ProgressDeadlineExceeded"
+
 _DEFAULT_DEADLINE = 600  # seconds
+_LOOK_AGAIN = 1.0  # seconds; pods that are gone at last change nothing that we are woken for
 
 
 class Deployments:
@@ -47,19 +55,31 @@ class Deployments:
         digest = template_hash(deployment["spec"]["template"])
         new = next((one for one in owned if _hash_of(one) == digest), None)
         old = [one for one in owned if one is not new]
+        waits = _tolerance(deployment["spec"]) is None and any(map(self._pods_left, old))
         if not deployment["spec"].get("paused"):
-            if new is None:
+            if new is None and not waits:
                 await self._create(deployment, digest, old)
                 return None  # the new ReplicaSet wakes us
-            await self._number(deployment, new, old)
+            if new is not None:
+                await self._number(deployment, new, old)
             await self._scale(deployment, new, old)
-            await self._clean_up(deployment, old)
+            if new is not None:
+                await self._clean_up(deployment, old)
         elif new is not None and not any(one["spec"]["replicas"] for one in old):
             await self._scale_one(deployment, new, deployment["spec"]["replicas"])
         now = self._actor.clock.now()
         status = deployment_status(deployment, new, old, now)
         await self._actor.write_status(DEPLOYMENTS, deployment, status)
-        return _seconds_to_deadline(deployment, status, now)
+        return _LOOK_AGAIN if waits else _seconds_to_deadline(deployment, status, now)
+
+    def _pods_left(self, replica_set: Json) -> int:
+        """The pods of a ReplicaSet that have not ended, those included that are being deleted.
+
+        With the strategy Recreate no new ReplicaSet is made while there are any.
+        Source: ``oldPodsRunning``, k8s.io/kubernetes pkg/controller/deployment/recreate.go.
+        """
+        pods = self._actor.view.owned.all_of(replica_set["metadata"]["uid"])
+        return sum(not is_finished(pod) for pod in pods)
 
     async def _create(self, deployment: Json, digest: str, old: Sequence[Json]) -> None:
         spec = deployment["spec"]
@@ -67,7 +87,19 @@ class Deployments:
         body = new_replica_set(deployment, digest, count, _next_revision(old))
         namespace = deployment["metadata"]["namespace"]
         await self._actor.client.create(REPLICA_SETS.as_dicts(), body, namespace=namespace)
-        self._tell_scaled(deployment, body["metadata"]["name"], 0, count)
+        name = body["metadata"]["name"]
+        self._tell_scaled(deployment, name, 0, count)
+        conditions = with_condition(
+            (deployment.get("status") or {}).get("conditions") or (),
+            "Progressing",
+            True,
+            _CREATED,
+            f'Created new replica set "{name}"',
+            now=self._actor.clock.now(),
+            timed=True,
+        )
+        status = {"conditions": conditions}
+        await self._actor.write_status(DEPLOYMENTS, deployment, status)
 
     async def _number(self, deployment: Json, new: Json, old: Sequence[Json]) -> None:
         """Give the new ReplicaSet the highest revision, and tell it on the Deployment."""
@@ -80,15 +112,21 @@ class Deployments:
             told = _annotation(REVISION, str(revision))
             await self._actor.patch(DEPLOYMENTS, deployment, told, subresource="status")
 
-    async def _scale(self, deployment: Json, new: Json, old: Sequence[Json]) -> None:
+    async def _scale(self, deployment: Json, new: Json | None, old: Sequence[Json]) -> None:
         spec = deployment["spec"]
-        by_name = {one["metadata"]["name"]: one for one in (new, *old)}
-        before = [_replicas(one) for one in old if one["spec"].get("replicas") or _present(one)]
+        by_name = {one["metadata"]["name"]: one for one in old}
+        if new is not None:
+            by_name[new["metadata"]["name"]] = new
+        newest = None if new is None else _replicas(new)
         tolerance = _tolerance(spec)
         if tolerance is None:
-            changes = recreate(spec["replicas"], _replicas(new), before)
+            before = [replace(_replicas(one), present=self._pods_left(one)) for one in old]
+            changes = recreate(spec["replicas"], newest, before)
+        elif newest is not None:
+            before = [_replicas(one) for one in old if one["spec"].get("replicas") or _present(one)]
+            changes = rolling_update(spec["replicas"], newest, before, tolerance)
         else:
-            changes = rolling_update(spec["replicas"], _replicas(new), before, tolerance)
+            changes = {}
         for name, count in changes.items():
             await self._scale_one(deployment, by_name[name], count)
 
@@ -212,34 +250,45 @@ def _with_progress(
     if complete:
         text = f'ReplicaSet "{name}" has successfully progressed.'
         return with_condition(
-            conditions, "Progressing", True, "NewReplicaSetAvailable", text, now=now, timed=True
+            conditions, "Progressing", True, _AVAILABLE, text, now=now, timed=True
         )
-    counts = ("updatedReplicas", "replicas", "readyReplicas", "availableReplicas")
-    old_status = deployment.get("status") or {}
-    moved = any(status[one] != old_status.get(one, 0) for one in counts)
     present = next((one for one in conditions if one["type"] == "Progressing"), None)
-    if not moved and present is not None:
-        if present["reason"] in ("NewReplicaSetAvailable", "ProgressDeadlineExceeded"):
-            return conditions  # a lost pod is no new rollout
+    settled = status["replicas"] == status["updatedReplicas"]
+    if settled and present is not None and present["reason"] == _AVAILABLE:
+        return conditions  # a lost pod is no new rollout
+    if not _progressed(deployment.get("status") or {}, status) and present is not None:
+        if present["reason"] in (_AVAILABLE, _EXCEEDED):
+            return conditions
         since = datetime.fromisoformat(present["lastUpdateTime"])
         if now < since + _deadline(deployment):
             return conditions
         text = f'ReplicaSet "{name}" has timed out progressing.'
-        reason = "ProgressDeadlineExceeded"
-        return with_condition(conditions, "Progressing", False, reason, text, now=now, timed=True)
+        return with_condition(
+            conditions, "Progressing", False, _EXCEEDED, text, now=now, timed=True
+        )
     others = [one for one in conditions if one["type"] != "Progressing"]
     text = f'ReplicaSet "{name}" is progressing.'
-    made = with_condition(
-        others, "Progressing", True, "ReplicaSetUpdated", text, now=now, timed=True
-    )
+    made = with_condition(others, "Progressing", True, _UPDATED, text, now=now, timed=True)
     if present is not None and present["status"] == "True":
         made[-1]["lastTransitionTime"] = present["lastTransitionTime"]
     return made
 
 
+def _progressed(before: Json, status: Json) -> bool:
+    """Whether there are more new pods, fewer old ones, or more that are ready or available.
+
+    Source: ``DeploymentProgressing``, k8s.io/kubernetes pkg/controller/deployment/util.
+    """
+    counts = ("updatedReplicas", "readyReplicas", "availableReplicas")
+    old = before.get("replicas", 0) - before.get("updatedReplicas", 0)
+    return status["replicas"] - status["updatedReplicas"] < old or any(
+        status[one] > before.get(one, 0) for one in counts
+    )
+
+
 def _seconds_to_deadline(deployment: Json, status: Json, now: datetime) -> float | None:
     for one in status["conditions"]:
-        if one["type"] == "Progressing" and one["reason"] == "ReplicaSetUpdated":
+        if one["type"] == "Progressing" and one["reason"] in (_CREATED, _UPDATED):
             due = datetime.fromisoformat(one["lastUpdateTime"]) + _deadline(deployment)
             return max((due - now).total_seconds(), 1.0)
     return None

@@ -43,13 +43,17 @@ class OwnedPods:
 
     def of(self, owner_uid: str) -> list[Pod]:
         """The owner's pods without those whose deletion we have asked for."""
+        return [pod for pod in self.all_of(owner_uid) if pod.metadata.uid not in self._doomed]
+
+    def all_of(self, owner_uid: str) -> list[Pod]:
+        """The owner's pods, those included that are going."""
         found = self._pods.get(owner_uid)
         if not found:
             return []
         oldest = asyncio.get_running_loop().time() - _UNCONFIRMED
         for uid in [uid for uid in found if self._unconfirmed.get(uid, oldest) < oldest]:
             del found[uid], self._unconfirmed[uid]
-        return [pod for uid, pod in found.items() if uid not in self._doomed]
+        return list(found.values())
 
     def created(self, pod: Pod) -> None:
         """The API server has stored a pod of ours."""

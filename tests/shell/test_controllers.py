@@ -355,3 +355,76 @@ def test_a_claim_stays_as_long_as_a_pod_uses_it() -> None:
         await until(gone, within=MINUTES)
 
     in_cluster(test, scenario=SCENARIO)
+
+
+def test_a_stuck_rollout_keeps_within_its_bounds_and_says_so() -> None:
+    async def test(cluster: Cluster, client: KubeClient) -> None:
+        strategy = {"rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}}
+        await make(
+            client,
+            DEPLOYMENTS,
+            workload(
+                "Deployment", "web", replicas=8, strategy=strategy, progressDeadlineSeconds=60
+            ),
+        )
+        await ready(client, "web", 8)
+        template = {"metadata": {"annotations": {"kubelet.sandbox/ready-delay": "never"}}}
+        await change(client, "web", {"template": template})
+        await asyncio.sleep(90)
+        told = await status(client, DEPLOYMENTS, "web")
+        counts = ("observedGeneration", "replicas", "updatedReplicas", "availableReplicas")
+        assert {name: told[name] for name in counts} == {
+            "observedGeneration": 2,
+            "replicas": 10,
+            "updatedReplicas": 4,
+            "availableReplicas": 6,
+        }
+        assert await progressing(client, "web") == ("False", "ProgressDeadlineExceeded")
+
+    in_cluster(test, scenario=SCENARIO)
+
+
+def test_a_lost_pod_is_no_new_rollout() -> None:
+    async def test(cluster: Cluster, client: KubeClient) -> None:
+        slow = {"kubelet.sandbox/start-delay": "20s"}
+        body = workload("Deployment", "web", replicas=2)
+        body["spec"]["template"]["metadata"]["annotations"] = slow
+        await make(client, DEPLOYMENTS, body)
+        [first, _] = await ready(client, "web", 2)
+        await asyncio.sleep(1)
+        await client.evict("shop", first)
+        await asyncio.sleep(10)
+        assert (await status(client, DEPLOYMENTS, "web"))["availableReplicas"] == 1
+        assert await progressing(client, "web") == ("True", "NewReplicaSetAvailable")
+
+    in_cluster(test, scenario=SCENARIO)
+
+
+def test_the_strategy_recreate_makes_nothing_new_before_all_old_pods_are_gone() -> None:
+    async def test(cluster: Cluster, client: KubeClient) -> None:
+        body = workload("Deployment", "web", replicas=2, strategy={"type": "Recreate"})
+        body["spec"]["template"]["metadata"]["annotations"] = {"kubelet.sandbox/stop-delay": "20s"}
+        await make(client, DEPLOYMENTS, body)
+        old = set(await ready(client, "web", 2))
+        annotations = {"metadata": {"annotations": {"revision": "2"}}}
+        await change(client, "web", {"template": annotations})
+        await asyncio.sleep(15)
+        assert {pod["metadata"]["name"] for pod in await pods(client, "web")} == old
+        told = await status(client, DEPLOYMENTS, "web")
+        assert (told["observedGeneration"], told.get("updatedReplicas", 0)) == (2, 0)
+        assert not old & set(await ready(client, "web", 2))
+
+    in_cluster(test, scenario=SCENARIO)
+
+
+async def change(client: KubeClient, name: str, spec: Json) -> None:
+    await client.patch(
+        DEPLOYMENTS.as_dicts(), name, {"spec": spec}, patch_type=PatchType.MERGE, namespace="shop"
+    )
+
+
+async def progressing(client: KubeClient, name: str) -> tuple[str, str]:
+    """Status and reason of the condition."""
+    conditions = (await status(client, DEPLOYMENTS, name))["conditions"]
+    [found] = [one for one in conditions if one["type"] == "Progressing"]
+    return found["status"], found["reason"]
