@@ -6,11 +6,23 @@ It knows nothing of the updater: it reads a log of the cluster, and counts for i
 import math
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from disruption_log import Call, Entry, Floor, Group, PassBegins, PodState, ProcessBegins, Wanted
+from disruption_faults import Fault, history
+from disruption_log import (
+    Call,
+    Entry,
+    Group,
+    PassBegins,
+    PodState,
+    ProcessBegins,
+    Rollout,
+    VpaBegins,
+    Wanted,
+)
+from lost_pods import LostPods
 
 _DEFERRED = "Deferred"
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -19,18 +31,13 @@ _BUDGET_LAG = timedelta(seconds=2)  # until a budget's status tells of a pod tha
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """Which pods of a group ran, and how many it wants."""
+    """The pods of a group, or of a whole workload, at one moment, and how many it wants."""
 
+    there: frozenset[str]
     running: frozenset[str]
+    ready: frozenset[str]
     replicas: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Rolled:
-    """Which pods of a Deployment were available, and how many its rollout keeps."""
-
-    available: frozenset[str]
-    floor: int | None
+    rollout: Rollout | None  # of a Deployment, while one is in progress
 
 
 @dataclass(slots=True)
@@ -43,57 +50,85 @@ class Judge:
     was carried out sooner or later. A process that died meanwhile can tell its successor nothing:
     from then on the call counts when it is carried out (docs/operations.md: an interval of a minute
     leaves nothing unknown).
+
+    Each group of a direct controller keeps its tolerance, and so does the whole workload, the
+    Deployment with all its ReplicaSets. No eviction is sent for a workload with fewer pods than
+    its VPA's ``minReplicas``. While a Deployment is being rolled out nothing takes away an
+    available pod beyond its strategy's ``maxUnavailable``; with the strategy Recreate that is any,
+    and no eviction is sent at all.
     """
 
     tolerance_fraction: float
     lag: timedelta
     guarded: Mapping[str, int] = field(default_factory=dict)  # by app: pods that are to be kept
-    faults: list[str] = field(default_factory=list)
+    min_replicas: Mapping[str, int] = field(default_factory=dict)  # by app, of its VPA
+    counts_lost: bool = False  # a webhook patches new pods, and the updater looks at them
+    faults: list[Fault] = field(default_factory=list)
     _pods: dict[str, PodState] = field(default_factory=dict)
     _members: dict[Group, set[str]] = field(default_factory=lambda: defaultdict(set))
     _replicas: dict[Group, int] = field(default_factory=dict)
+    _owners: dict[Group, Group] = field(default_factory=dict)  # Deployments, by ReplicaSet
+    _rollouts: dict[Group, Rollout] = field(default_factory=dict)
     _times: dict[Group, list[datetime]] = field(default_factory=lambda: defaultdict(list))
     _views: dict[Group, list[_View]] = field(default_factory=lambda: defaultdict(list))
     _healthy: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # by app
-    _floors: dict[str, int | None] = field(default_factory=dict)  # by app
-    _rolled_at: dict[str, list[datetime]] = field(default_factory=lambda: defaultdict(list))
-    _rolled: dict[str, list[_Rolled]] = field(default_factory=lambda: defaultdict(list))
     _waiting: dict[str, datetime] = field(default_factory=dict)  # since when, by UID
     _deferred: dict[str, datetime] = field(default_factory=dict)  # until when, by UID
     _wanted_since: dict[str, datetime] = field(default_factory=dict)
     _gone_since: dict[str, datetime] = field(default_factory=dict)
     _out: dict[str, datetime] = field(default_factory=dict)  # by us; when it was carried out
     _forgotten: dict[str, datetime] = field(default_factory=dict)  # will be out at that time
+    _lost: LostPods = field(default_factory=LostPods)
     _since: datetime | None = None  # from when on a state may have been what the updater saw
 
     def check(self, entries: Iterable[Entry]) -> None:
         """Replay a log.
 
         Raises:
-            AssertionError: something should not have been sent; a line for each.
+            AssertionError: something should not have been sent; a line for each, and what was
+                logged before the first of them.
         """
+        entries = list(entries)
         faults = self._replay(entries)
-        assert not faults, "\n".join((f"{len(faults)} should not have been sent:", *faults[:30]))
+        if faults:
+            told = (f"{len(faults)} should not have been sent:", *map(str, faults[:30]))
+            raise AssertionError("\n".join((*told, *history(entries, faults[0]))))
 
-    def _replay(self, entries: Iterable[Entry]) -> list[str]:
+    def _replay(self, entries: Iterable[Entry]) -> list[Fault]:
         for entry in entries:
             match entry:
                 case PassBegins():
                     self._since = entry.at - self.lag
+                    for workload in set(map(self._workload, list(self._members))):
+                        self._count_lost(workload, entry.at)
                 case ProcessBegins():
                     self._forget(entry.at)
+                    self._lost.process_begins(entry.at)
+                case VpaBegins():
+                    self._lost.vpa_begins(entry.group)
                 case Wanted():
+                    if entry.owner is not None:
+                        self._owners[entry.group] = entry.owner
                     self._replicas[entry.group] = entry.replicas
                     self._note(entry.group, entry.at)
-                case Floor():
-                    self._floors[entry.app] = entry.available
-                    self._note_rollout(entry.app, entry.at)
+                case Rollout():
+                    self._replicas[entry.group] = entry.replicas
+                    self._rollouts[entry.group] = entry
+                    self._note(entry.group, entry.at)
                 case PodState():
                     self._see(entry)
-                    self._note_rollout(entry.app, entry.at)
                 case Call():
                     self._judge(entry)
+        if self.counts_lost:
+            self.faults.extend(self._lost.faults())
         return self.faults
+
+    def _workload(self, group: Group) -> Group:
+        """The Deployment of a ReplicaSet; anything else is its own."""
+        return self._owners.get(group, group)
+
+    def _count_lost(self, workload: Group, now: datetime) -> None:
+        self._lost.look(workload, self._members[workload], self._replicas.get(workload, 0), now)
 
     def _forget(self, now: datetime) -> None:
         late = {uid: done_at for uid, done_at in self._out.items() if done_at > now}
@@ -125,14 +160,16 @@ class Judge:
             del self._out[state.uid]
         healthy = self._healthy[state.app]
         (healthy.add if state.there and state.ready else healthy.discard)(state.uid)
-        for group in {state.group, None if before is None else before.group} - {None}:
-            if group is not None:
-                (
-                    self._members[group].add
-                    if state.group == group and state.there
-                    else (self._members[group].discard)
-                )(state.uid)
-                self._note(group, state.at)
+        if before is None and state.group is not None:
+            self._lost.created(self._workload(state.group), state)
+        for group in self._groups(state) | (set() if before is None else self._groups(before)):
+            belongs = state.there and group in self._groups(state)
+            (self._members[group].add if belongs else self._members[group].discard)(state.uid)
+            self._note(group, state.at)
+
+    def _groups(self, state: PodState) -> set[Group]:
+        """The group of its controller, and the whole workload's."""
+        return set() if state.group is None else {state.group, self._workload(state.group)}
 
     def _guard(self, state: PodState) -> None:
         """A ready pod was evicted: its PodDisruptionBudget has to be kept.
@@ -147,75 +184,104 @@ class Judge:
         left = (self._healthy[state.app] | lately) - {state.uid}
         left = {uid for uid in left if self._pods[uid].app == state.app}
         if len(left) < self.guarded.get(state.app, 0):
-            self.faults.append(
-                f"{state.at:%d %H:%M:%S} eviction of {state.name}: its PodDisruptionBudget keeps "
+            told = (
+                f"eviction of {state.name}: its PodDisruptionBudget keeps "
                 f"{self.guarded[state.app]}, and {len(left)} are left"
             )
+            self.faults.append(Fault(state.at, state.app, told))
 
     def _note(self, group: Group, at: datetime) -> None:
-        running = frozenset(uid for uid in self._members[group] if self._pods[uid].runs)
+        there = frozenset(self._members[group])
+        rollout = self._rollouts.get(group)
         self._times[group].append(at)
-        self._views[group].append(_View(running, self._replicas.get(group, 0)))
-
-    def _note_rollout(self, app: str, at: datetime) -> None:
-        if app in self._floors:
-            self._rolled_at[app].append(at)
-            view = _Rolled(frozenset(self._healthy[app]), self._floors[app])
-            self._rolled[app].append(view)
+        self._views[group].append(
+            _View(
+                there=there,
+                running=frozenset(uid for uid in there if self._pods[uid].runs),
+                ready=frozenset(uid for uid in there if self._pods[uid].ready),
+                replicas=self._replicas.get(group, 0),
+                rollout=rollout if rollout is not None and rollout.in_progress else None,
+            )
+        )
+        if self._workload(group) == group:
+            self._count_lost(group, at)
 
     def _judge(self, call: Call) -> None:
         state, since = self._pods.get(call.uid), self._since or call.at
-        told = f"{call.at:%d %H:%M:%S} {call.kind} of {call.name}"
         if state is None:
             return
+        wrongs: list[str] = []
         if self._gone_since.get(call.uid, call.at) < since:
-            self.faults.append(f"{told}: it had gone at {self._gone_since[call.uid]:%H:%M:%S}")
+            wrongs.append(f"it had gone at {self._gone_since[call.uid]:%H:%M:%S}")
         if call.kind == "resize":
             deferred = state.waits == _DEFERRED or self._deferred.get(call.uid, _NEVER) >= since
             replaces = deferred and call.replaces  # X100
             if self._waiting.get(call.uid, call.at) < since and not replaces:
-                self.faults.append(f"{told}: it waits for the kubelet, {state.waits}")
+                wrongs.append(f"it waits for the kubelet, {state.waits}")
             if not call.changes and self._wanted_since.get(call.uid, call.at) < since:
-                self.faults.append(f"{told}: nothing is changed by it")
+                wrongs.append("nothing is changed by it")
         disrupts = call.kind == "eviction" or call.restarts
-        if disrupts and not state.pending and state.group is not None:
-            wrong = (
-                "" if call.uid in self._out else self._beyond(state.group, call.uid, since, call.at)
-            )
-            if not wrong and call.uid not in self._out:
-                wrong = self._below_floor(state.app, call.uid, since)
-            if wrong:
-                self.faults.append(f"{told}: {wrong}")
+        if disrupts and state.group is not None:
+            if call.uid not in self._out:
+                wrongs += self._wrongs(call, state, since)
             if call.done_at is not None:
-                self._out.setdefault(call.uid, call.done_at)
+                self._carried_out(call, state, self._workload(state.group))
+        self.faults += [
+            Fault(call.at, state.app, f"{call.kind} of {call.name}: {wrong}") for wrong in wrongs
+        ]
 
-    def _beyond(self, group: Group, uid: str, since: datetime, now: datetime) -> str:
-        """How the budget is broken; empty where it holds in one of the states."""
-        first = max(bisect_right(self._times[group], since) - 1, 0)
-        wrong = "its group is not known"
-        for view in self._views[group][first:]:
-            alive = view.running - self._out.keys()
-            tolerance = math.trunc(view.replicas * self.tolerance_fraction)
-            if len(alive - {uid}) >= view.replicas - tolerance:
-                return ""
-            if tolerance == 0 and len(alive) >= view.replicas:
-                return ""
-            wrong = (
-                f"{group[0]} {group[1]} has {len(view.running)} of {view.replicas} running, "
-                f"{len(view.running & self._out.keys())} of them disrupted by us"
-            )
-        return wrong
+    def _carried_out(self, call: Call, state: PodState, workload: Group) -> None:
+        assert call.done_at is not None
+        if not state.pending:
+            self._out.setdefault(call.uid, call.done_at)
+        if call.kind == "eviction":
+            self._lost.evicted(workload, call)
 
-    def _below_floor(self, app: str, uid: str, since: datetime) -> str:
-        """How a rollout's own promise is broken; empty where it is kept in one of the states."""
-        first = max(bisect_right(self._rolled_at[app], since) - 1, 0)
-        wrong = ""
-        for view in self._rolled[app][first:]:
-            available = view.available - self._out.keys()
-            if view.floor is None or uid not in available or len(available) > view.floor:
-                return ""
-            wrong = (
-                f"Deployment {app} has {len(available)} pods available, and its rollout keeps "
-                f"{view.floor}"
+    def _wrongs(self, call: Call, state: PodState, since: datetime) -> Iterator[str]:
+        """What the disruption breaks; a Pending pod is part of no budget."""
+        assert state.group is not None
+        workload = self._workload(state.group)
+        for group in dict.fromkeys((state.group, workload)):
+            views = self._seen(group, since)
+            if not state.pending and not any(self._tolerates(view, call.uid) for view in views):
+                yield f"{group[0]} {group[1]} has {self._counts(views)}"
+        views, evicts = self._seen(workload, since), call.kind == "eviction"
+        least = self.min_replicas.get(state.app, 0)
+        if evicts and all(len(view.there) < least for view in views):
+            yield f"minReplicas is {least}, and there are {len(views[-1].there)}"
+        if not any(self._leaves_enough(view, call.uid, evicts=evicts) for view in views):
+            rollout = views[-1].rollout
+            most = "Recreate" if rollout is None else rollout.max_unavailable
+            yield (
+                f"{workload[0]} {workload[1]} is being rolled out, maxUnavailable {most}, and has "
+                f"{len(views[-1].ready)} available, {self._counts(views)}"
             )
-        return wrong
+
+    def _seen(self, group: Group, since: datetime) -> list[_View]:
+        """The states of which one may have been what the updater saw."""
+        return self._views[group][max(bisect_right(self._times[group], since) - 1, 0) :]
+
+    def _tolerates(self, view: _View, uid: str) -> bool:
+        """Whether enough pods are left running without this one."""
+        alive = view.running - self._out.keys()
+        tolerance = math.trunc(view.replicas * self.tolerance_fraction)
+        untouched = tolerance == 0 and len(alive) >= view.replicas
+        return untouched or len(alive - {uid}) >= view.replicas - tolerance
+
+    def _leaves_enough(self, view: _View, uid: str, *, evicts: bool) -> bool:
+        """Whether a rollout has enough available pods without this one."""
+        rollout = view.rollout
+        if rollout is None:
+            return True
+        if evicts and rollout.max_unavailable is None:
+            return False
+        left = view.ready - self._out.keys() - {uid}
+        least = rollout.replicas - (rollout.max_unavailable or 0)
+        return uid not in view.ready or len(left) >= least
+
+    def _counts(self, views: Sequence[_View]) -> str:
+        view = views[-1]
+        return (
+            f"{len(view.running)} of {view.replicas} running, "
+            f"{len(view.running & self._out.keys())} of them disrupted by us"
+        )

@@ -12,10 +12,12 @@ from typing import Any
 
 import msgspec
 
+from common.annotations import OBSERVED_CONTAINERS
 from common.quantity import Quantity
 from sandbox.apiserver.faults import NOTHING, ApiFault, Calls
 from sandbox.apiserver.requests import Place, Request
 from sandbox.cluster import Cluster
+from sandbox.controllers.rollout import resolved
 from sandbox.objects.resources import (
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -29,8 +31,12 @@ from sandbox.objects.store import Change, ChangeType
 _CONTROLLERS = {"ReplicaSet": REPLICA_SETS, "StatefulSet": STATEFUL_SETS, "DaemonSet": DAEMON_SETS}
 _PENDING, _IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
 
+_VPAS = Resource(
+    group="autoscaling.k8s.io", plural="verticalpodautoscalers", kind="VerticalPodAutoscaler"
+)
+
 Group = tuple[str, str]
-"""Kind and name of a pod's controller."""
+"""Kind and name of a pod's controller, or of the workload above it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +55,7 @@ class PodState:
     waits: str  # for the kubelet: deferred, in progress, error, or for an unknown reason
     restarts: bool  # an unfinished resize is going to restart a container
     wanted: Mapping[str, Any]  # the resources of its spec, by container
+    patched: bool = False  # has the annotation of our webhook
 
     @property
     def runs(self) -> bool:
@@ -76,15 +83,30 @@ class Wanted:
     at: datetime
     group: Group
     replicas: int
+    owner: Group | None = None  # the Deployment of a ReplicaSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout:
+    """What a Deployment asks for, and whether it is being rolled out, from then on.
+
+    A rollout begins with a change of the template. It ends when the newest ReplicaSet is complete:
+    all replicas are available, and no old pod is left. A pod that is lost later is no new rollout.
+    """
+
+    at: datetime
+    group: Group
+    replicas: int
+    max_unavailable: int | None  # pods; None: the strategy is Recreate
+    in_progress: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Floor:
-    """How many pods a Deployment keeps available, from then on; None: no rollout is in progress."""
+class VpaBegins:
+    """A VPA for this workload was created."""
 
     at: datetime
-    app: str
-    available: int | None
+    group: Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +126,7 @@ class ProcessBegins:
 # Each request is a task of its own, and the store calls its listeners within the write.
 _at_hand: ContextVar[Call | None] = ContextVar("_at_hand", default=None)
 
-Entry = PodState | Call | Wanted | Floor | PassBegins | ProcessBegins
+Entry = PodState | Call | Wanted | Rollout | VpaBegins | PassBegins | ProcessBegins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,14 +149,18 @@ class DisruptionLog:
     entries: list[Entry] = field(default_factory=list)
     others: list[tuple[str, str]] = field(default_factory=list)  # verb and resource
     _pods: dict[str, PodState] = field(default_factory=dict)
+    _templates: dict[str, Any] = field(default_factory=dict)  # by Deployment
+    _rolling: set[str] = field(default_factory=set)  # Deployments
+    _rollouts: dict[str, Rollout] = field(default_factory=dict)  # the last one by Deployment
 
     def begin(self) -> None:
         """Follow the cluster from now on."""
         store = self.cluster.api.store
         store.subscribe(PODS, self._pod_changed)
-        store.subscribe(DEPLOYMENTS, self._rolled)
         for kind, resource in _CONTROLLERS.items():
             store.subscribe(resource, self._follow(kind, resource))
+        store.subscribe(DEPLOYMENTS, self._deployment_changed)
+        store.subscribe(_VPAS, self._vpa_changed)
         self.cluster.api.faults.add(ApiFault(calls=_Witness(tell=self._arrived), effect=NOTHING))
 
     def process_begins(self) -> None:
@@ -159,13 +185,36 @@ class DisruptionLog:
             if kind == "DaemonSet":
                 replicas = told.get("status", {}).get("desiredNumberScheduled", 0)
             group = (kind, told["metadata"]["name"])
-            self.entries.append(Wanted(self.cluster.clock.now(), group, replicas))
+            now = self.cluster.clock.now()
+            self.entries.append(Wanted(now, group, replicas, _controller(told["metadata"])))
 
         return changed
 
-    def _rolled(self, change: Change) -> None:
-        told = change.stored.object(DEPLOYMENTS)
-        self.entries.append(Floor(self.cluster.clock.now(), told["metadata"]["name"], _floor(told)))
+    def _deployment_changed(self, change: Change) -> None:
+        raw = change.stored.object(DEPLOYMENTS)
+        name, spec = raw["metadata"]["name"], raw["spec"]
+        if self._templates.get(name) != spec["template"]:
+            self._templates[name] = spec["template"]
+            self._rolling.add(name)
+        if _is_complete(raw):
+            self._rolling.discard(name)
+        found = Rollout(
+            at=self.cluster.clock.now(),
+            group=("Deployment", name),
+            replicas=spec["replicas"],
+            max_unavailable=_max_unavailable(spec.get("strategy") or {}, spec["replicas"]),
+            in_progress=name in self._rolling,
+        )
+        before = self._rollouts.get(name)
+        if before is None or replace(before, at=found.at) != found:
+            self._rollouts[name] = found
+            self.entries.append(found)
+
+    def _vpa_changed(self, change: Change) -> None:
+        if change.type is ChangeType.ADDED:
+            target = change.stored.object(_VPAS)["spec"]["targetRef"]
+            group = (target["kind"], target["name"])
+            self.entries.append(VpaBegins(self.cluster.clock.now(), group))
 
     def _pod_changed(self, change: Change) -> None:
         raw = change.stored.object(PODS)
@@ -202,22 +251,8 @@ class DisruptionLog:
         _at_hand.set(call)
 
 
-def _floor(deployment: dict[str, Any]) -> int | None:
-    """Of a rolling update with the bounds of default: a quarter may be missing, rounded down."""
-    meta, status = deployment["metadata"], deployment.get("status") or {}
-    reasons = {one["type"]: one["reason"] for one in status.get("conditions") or ()}
-    complete = (
-        status.get("observedGeneration", 0) >= meta.get("generation", 0)
-        and status.get("updatedReplicas", 0) == status.get("replicas", 0)
-        and reasons.get("Progressing") == "NewReplicaSetAvailable"
-    )
-    replicas: int = deployment["spec"]["replicas"]
-    return None if complete else replicas - replicas // 4
-
-
 def _state(raw: dict[str, Any], now: datetime, *, gone: bool) -> PodState:
     meta, spec, status = raw["metadata"], raw["spec"], raw.get("status") or {}
-    controllers = [owner for owner in meta.get("ownerReferences") or () if owner.get("controller")]
     conditions = {one["type"]: one for one in status.get("conditions") or ()}
     wanted = {one["name"]: one.get("resources") or {} for one in spec["containers"]}
     reported = {one["name"]: one.get("resources") for one in status.get("containerStatuses") or ()}
@@ -234,7 +269,7 @@ def _state(raw: dict[str, Any], now: datetime, *, gone: bool) -> PodState:
         at=now,
         uid=meta["uid"],
         name=meta["name"],
-        group=(controllers[0]["kind"], controllers[0]["name"]) if controllers else None,
+        group=_controller(meta),
         app=(meta.get("labels") or {}).get("app", ""),
         pending=status.get("phase", "Pending") == "Pending",
         there=not gone
@@ -246,7 +281,35 @@ def _state(raw: dict[str, Any], now: datetime, *, gone: bool) -> PodState:
         restarts=not infeasible
         and any(_policy(raw, *one) == "RestartContainer" for one in unfinished),
         wanted=wanted,
+        patched=OBSERVED_CONTAINERS in (meta.get("annotations") or {}),
     )
+
+
+def _controller(meta: Mapping[str, Any]) -> Group | None:
+    owners = meta.get("ownerReferences") or ()
+    found = (one for one in owners if one.get("controller"))
+    return next(((one["kind"], one["name"]) for one in found), None)
+
+
+def _is_complete(deployment: Mapping[str, Any]) -> bool:
+    """Whether the newest template runs in all replicas, and no other does.
+
+    Source: ``DeploymentComplete``, k8s.io/kubernetes pkg/controller/deployment/util.
+    """
+    status, wanted = deployment.get("status") or {}, deployment["spec"]["replicas"]
+    counts = ("updatedReplicas", "replicas", "availableReplicas")
+    observed = status.get("observedGeneration", 0) >= deployment["metadata"]["generation"]
+    return observed and all(status.get(name, 0) == wanted for name in counts)
+
+
+def _max_unavailable(strategy: Mapping[str, Any], replicas: int) -> int | None:
+    """Rounded down; one where nothing may be missing and nothing may be added either."""
+    if strategy.get("type") == "Recreate":
+        return None
+    bounds = strategy.get("rollingUpdate") or {}
+    most = resolved(bounds.get("maxUnavailable", "25%"), replicas, up=False)
+    surge = resolved(bounds.get("maxSurge", "25%"), replicas, up=True)
+    return most if most or surge else 1
 
 
 def _is_true(conditions: Mapping[str, Any], name: str) -> bool:

@@ -2,13 +2,16 @@
 
 import asyncio
 import contextlib
-from dataclasses import replace
-from typing import Any
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+
+import msgspec
 
 from common.errors import KubeError
 from common.kube.endpoints import PODS, VPAS
 from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
-from stormy_cluster import INTERVAL, KUBELET_FAULT, Storm
+from sandbox.apiserver.requests import Place, Request
+from stormy_cluster import INTERVAL, KUBELET_FAULT, Obstacle, Storm, Workload
 from updater.live_pod import MANAGER
 from workloads import NAMESPACE
 
@@ -34,6 +37,19 @@ WATCH_TROUBLE = (
     Effect(watch_duplicates=True),
     Effect(watch_bookmarks=False),
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CallsOf(Calls):
+    """Calls whose body is a pod of this app."""
+
+    app: str
+
+    def include(self, request: Request, place: Place, verb: str) -> bool:
+        if not super(_CallsOf, self).include(request, place, verb):
+            return False
+        labels = msgspec.json.decode(request.body)["metadata"].get("labels") or {}
+        return bool(labels.get("app") == self.app)
 
 
 async def trouble_for_the_updater(storm: Storm) -> None:
@@ -132,10 +148,11 @@ async def vpa_goes_and_comes(storm: Storm) -> None:
         await storm.admin.delete(VPAS, one.name, namespace=NAMESPACE)
         await asyncio.sleep(storm.rng.uniform(0, 2 * INTERVAL))
     with contextlib.suppress(KubeError):
-        await storm.admin.create(VPAS.as_dicts(), one.vpa(), namespace=NAMESPACE)
+        await storm.create_vpa(one)
 
 
 async def webhook_patches_nothing_for_a_while(storm: Storm) -> None:
+    assert storm.webhook is not None
     storm.webhook.patches = False
     await asyncio.sleep(storm.rng.uniform(INTERVAL, 8 * INTERVAL))
     storm.webhook.patches = True
@@ -149,22 +166,66 @@ async def scaled(storm: Storm) -> None:
 
 
 async def rolled_out(storm: Storm) -> None:
-    """A new version, which takes its time, or is never ready, while all pods are out of range."""
+    """A Deployment gets another template; nothing is wrong with it."""
+    one = _some_deployment(storm)
+    async with _out_of_range_perhaps(storm, one):
+        await storm.roll_out(one)
+        await asyncio.sleep(storm.rng.uniform(0, 8 * INTERVAL))
+
+
+async def rollout_is_stuck_for_a_while(storm: Storm) -> None:
+    """Its new pods never become Ready, find no node, or are refused; it is repaired later."""
+    one = _some_deployment(storm)
+    before = storm.revisions[one.name]
+    async with _out_of_range_perhaps(storm, one):
+        await storm.roll_out(one, obstacle=storm.rng.choice(list(Obstacle)))
+        await asyncio.sleep(storm.rng.uniform(INTERVAL, 12 * INTERVAL))
+        await storm.roll_out(one, revision=storm.rng.choice((before, None)))
+
+
+async def quota_is_tight_for_a_while(storm: Storm) -> None:
+    """Of the namespace: there is room for what runs, and for little more, or for less."""
+    names = storm.rng.sample(("requests.cpu", "requests.memory", "pods"), 2)
+    await storm.limit_namespace(names, storm.rng.uniform(0.97, 1.03))
+    await asyncio.sleep(storm.rng.uniform(INTERVAL, 20 * INTERVAL))
+    await storm.lift_quota()
+
+
+async def policy_refuses_pods_for_a_while(storm: Storm) -> None:
+    """Those of one workload, as another program's policy or webhook does."""
     one = storm.some_workload()
-    if one.kind != "Deployment":
-        return
-    delays = (f"{INTERVAL:.0f}s", "never", "never", "1s")
-    await storm.merge(one.endpoint, one.name, _version(storm.rng.choice(delays)))
-    await asyncio.sleep(storm.rng.uniform(0, 3 * INTERVAL))
-    await storm.recommend(one.name, storm.rng.choice(range(250, 700, 50)), 256)
-    await asyncio.sleep(storm.rng.uniform(INTERVAL, 10 * INTERVAL))
-    await storm.merge(one.endpoint, one.name, _version("0s"))
-    await storm.recommend(one.name, 200, 256, exact=False)
+    async with _out_of_range_perhaps(storm, one):
+        await _refused_for_a_while(storm, _CallsOf(app=one.name, verb="create", resource="pods"))
 
 
-def _version(ready_delay: str) -> dict[str, Any]:
-    annotations = {"kubelet.sandbox/ready-delay": ready_delay}
-    return {"spec": {"template": {"metadata": {"annotations": annotations}}}}
+async def policy_refuses_resizes_for_a_while(storm: Storm) -> None:
+    name = f"{storm.some_workload().name}-*"
+    await _refused_for_a_while(storm, Calls(verb="patch", resource="pods/resize", name=name))
+
+
+async def _refused_for_a_while(storm: Storm, calls: Calls) -> None:
+    text = 'admission webhook "policy.example.com" denied the request: not today'
+    effect = Effect(refuse=Refusal.FORBIDDEN, message=text, done=False)
+    undo = storm.cluster.api.faults.add(ApiFault(calls=calls, effect=effect))
+    storm.undo_at_the_end.append(undo)
+    await asyncio.sleep(storm.rng.uniform(INTERVAL, 20 * INTERVAL))
+    undo()
+
+
+@contextlib.asynccontextmanager
+async def _out_of_range_perhaps(storm: Storm, one: Workload) -> AsyncIterator[None]:
+    """All pods of the workload may be out of range meanwhile."""
+    drifts = storm.rng.random() < 0.6
+    if drifts:
+        cpu, memory = storm.rng.randrange(50, 700, 50), storm.rng.randrange(64, 1024, 64)
+        await storm.recommend(one.name, cpu, memory)
+    yield
+    if drifts:
+        await storm.recommend(one.name, 200, 256, exact=False)
+
+
+def _some_deployment(storm: Storm) -> Workload:
+    return storm.rng.choice([one for one in storm.workloads if one.kind == "Deployment"])
 
 
 async def new_recommendation(storm: Storm) -> None:

@@ -2,27 +2,34 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+import enum
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+import admission_hook
+from admission_hook import AdmissionHook
 from common.errors import ConflictError, KubeError
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import MUTATING_WEBHOOKS, PODS, VPAS, Endpoint
 from common.kube.events import EventRecorder
 from common.kube.lease import AdmissionStatus, LeaderElection
 from common.kube.targets import Targets
+from common.quantity import ZERO, Quantity
 from disruption_log import DisruptionLog
+from sandbox.admission.quotas import pod_usage
 from sandbox.cluster import Cluster, running_cluster
 from sandbox.kubelet.pod_resources import Totals
 from sandbox.objects.resources import PODS as STORED_PODS
 from sandbox.scenario import parse_scenario
+from sandbox.times import rfc3339
 from sandbox.virtual_time import VirtualClock
 from updater.actuation import Actuator
 from updater.live_pod import MANAGER
@@ -32,7 +39,7 @@ from updater.sending import Turns
 from updater.snapshot import Caches
 from updater.wake import Alarm
 from updater.work import Rules
-from webhook_town import Webhook, serving, throwaway_bundle
+from webhook_town import QUOTAS, note_policy_writer
 from workloads import NAMESPACE, prepare
 
 INTERVAL = 15.0  # seconds between two passes: shorter than many an answer takes
@@ -45,7 +52,21 @@ nodes: [{{{{name: node, count: {NODES}, cpu: {CPU}, memory: {MEMORY}Gi}}}}]
 metrics: {{{{window: 900s}}}}
 timing: {{{{heartbeat: 120s, memory-check: 5s, node-status: 600s}}}}
 """
+QUOTA = "tight"
 KUBELET_FAULT = "kubelet.sandbox/resize"
+REQUESTS = {"cpu": "200m", "memory": "256Mi"}
+POD_LEVEL = {
+    "requests": {"cpu": "300m", "memory": "512Mi"},
+    "limits": {"cpu": "500m", "memory": "768Mi"},
+}
+
+
+class Obstacle(enum.Enum):
+    """Why the pods of a new template never come up."""
+
+    NEVER_READY = enum.auto()
+    NO_NODE = enum.auto()
+    REFUSED = enum.auto()  # by the API server, as their priority class isn't there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +81,10 @@ class Workload:
     guarded: int = 0  # pods that its PodDisruptionBudget keeps; 0: it has none
     grace: int = 1  # seconds that its pods take to stop
     slow: bool = False  # a resize takes several passes, and so does a start
+    min_replicas: int = 1  # of its VPA
+    requested: tuple[str, ...] = ("cpu", "memory")  # resources that its container requests
+    pod_level: tuple[str, ...] = ()  # requests, limits: the parts of its pods' own resources
+    strategy: Mapping[str, Any] = field(default_factory=dict)  # of a Deployment
 
     @property
     def endpoint(self) -> Endpoint[dict[str, Any]]:
@@ -67,7 +92,7 @@ class Workload:
 
     def manifest(self) -> dict[str, Any]:
         labels = {"app": self.name}
-        resources = {"requests": {"cpu": "200m", "memory": "256Mi"}}
+        resources = {"requests": {name: REQUESTS[name] for name in self.requested}}
         container: dict[str, Any] = {"name": "app", "image": "shop:1", "resources": resources}
         if self.restarts:
             container["resizePolicy"] = [
@@ -79,7 +104,12 @@ class Workload:
             annotations["kubelet.sandbox/resize-delay"] = f"{3 * INTERVAL:.0f}s"
             annotations["kubelet.sandbox/start-delay"] = f"{3 * INTERVAL:.0f}s"
         metadata = {"labels": labels, "annotations": annotations}
-        pod = {"containers": [container], "terminationGracePeriodSeconds": max(30, self.grace)}
+        pod: dict[str, Any] = {
+            "containers": [container],
+            "terminationGracePeriodSeconds": max(30, self.grace),
+        }
+        if self.pod_level:
+            pod["resources"] = {part: dict(POD_LEVEL[part]) for part in self.pod_level}
         spec: dict[str, Any] = {
             "selector": {"matchLabels": labels},
             "template": {"metadata": metadata, "spec": pod},
@@ -88,10 +118,29 @@ class Workload:
             spec["replicas"] = self.replicas
         if self.kind == "StatefulSet":
             spec |= {"serviceName": self.name, "podManagementPolicy": "Parallel"}
+        if self.strategy:
+            spec["strategy"] = dict(self.strategy)
         return {"metadata": {"name": self.name}, "spec": spec}
 
+    def template(self, revision: int, obstacle: Obstacle | None = None) -> dict[str, Any]:
+        """A merge patch of the pod template; revision 0 is the one of the manifest."""
+        never_ready = obstacle is Obstacle.NEVER_READY
+        nowhere = {"kubernetes.io/hostname": "nowhere"} if obstacle is Obstacle.NO_NODE else None
+        return {
+            "metadata": {
+                "annotations": {
+                    "revision": str(revision) if revision else None,
+                    "kubelet.sandbox/ready-delay": "never" if never_ready else None,
+                }
+            },
+            "spec": {
+                "nodeSelector": nowhere,
+                "priorityClassName": "none" if obstacle is Obstacle.REFUSED else None,
+            },
+        }
+
     def vpa(self) -> dict[str, Any]:
-        policy: dict[str, Any] = {"updateMode": self.mode, "minReplicas": 1}
+        policy: dict[str, Any] = {"updateMode": self.mode, "minReplicas": self.min_replicas}
         target = {"apiVersion": "apps/v1", "kind": self.kind, "name": self.name}
         return {
             "metadata": {"name": self.name},
@@ -210,21 +259,17 @@ class Storm:
     workloads: Sequence[Workload]
     rng: Random
     undo: list[Callable[[], None]] = field(default_factory=list)
-    webhook: Webhook = field(init=False)  # where one is served
-    targets: dict[str, dict[str, str]] = field(default_factory=dict)  # by workload
-
-    def __post_init__(self) -> None:
-        self.webhook = Webhook(patches=True, wanted=self._target_of)
-
-    def _target_of(self, pod: dict[str, Any]) -> dict[str, str]:
-        return self.targets.get(pod["metadata"]["labels"]["app"], {})
+    webhook: AdmissionHook | None = None  # where one is served
+    undo_at_the_end: list[Callable[[], None]] = field(default_factory=list)
+    revisions: Counter[str] = field(default_factory=Counter)  # of templates, by workload
+    recommended: dict[str, datetime] = field(default_factory=dict)  # since when, by VPA
 
     # Ordinary life
 
     async def deploy(self) -> None:
         for one in self.workloads:
             await self.admin.create(one.endpoint, one.manifest(), namespace=NAMESPACE)
-            await self.admin.create(VPAS.as_dicts(), one.vpa(), namespace=NAMESPACE)
+            await self.create_vpa(one)
             if one.guarded:
                 spec = {
                     "minAvailable": one.guarded,
@@ -237,15 +282,58 @@ class Storm:
     async def recommend(self, name: str, cpu: int, memory: int, *, exact: bool = True) -> None:
         """Millicores and MiB; not exact: whatever the pods have is within the bounds."""
         target = {"cpu": f"{cpu}m", "memory": f"{memory}Mi"}
-        self.targets[name] = target
         container = {
             "containerName": "app",
             "target": target,
             "lowerBound": target if exact else {"cpu": "1m", "memory": "1Mi"},
             "upperBound": target if exact else {"cpu": "100", "memory": "1000Gi"},
         }
-        status = {"recommendation": {"containerRecommendations": [container]}}
+        condition = {
+            "type": "RecommendationProvided",
+            "status": "True",
+            "lastTransitionTime": rfc3339(self.recommended.setdefault(name, self.clock.now())),
+        }
+        status = {
+            "conditions": [condition],
+            "recommendation": {"containerRecommendations": [container]},
+        }
         await self.merge(VPAS.as_dicts(), name, {"status": status}, subresource="status")
+        note_policy_writer(self.cluster, name)
+
+    async def create_vpa(self, workload: Workload) -> None:
+        """Unless it is there."""
+        with contextlib.suppress(ConflictError):
+            await self.admin.create(VPAS.as_dicts(), workload.vpa(), namespace=NAMESPACE)
+            self.recommended.pop(workload.name, None)
+            note_policy_writer(self.cluster, workload.name)
+
+    async def roll_out(
+        self, one: Workload, *, revision: int | None = None, obstacle: Obstacle | None = None
+    ) -> None:
+        """Give a Deployment another template, a new one or that of an earlier revision."""
+        if revision is None:
+            self.revisions[one.name] += 1
+            revision = self.revisions[one.name]
+        template = one.template(revision, obstacle)
+        await self.merge(one.endpoint, one.name, {"spec": {"template": template}})
+
+    async def limit_namespace(self, names: Sequence[str], share: float) -> None:
+        """Have a quota, unless there is one, of a share of what the pods use now."""
+        now, used = self.clock.now(), dict.fromkeys(names, ZERO)
+        for stored in self.cluster.api.store.list(STORED_PODS, NAMESPACE):
+            usage = pod_usage(stored.object(STORED_PODS), now)
+            used = {name: amount + usage.get(name, ZERO) for name, amount in used.items()}
+        hard = {
+            name: str(Quantity.from_value(int(amount.value * share)))
+            for name, amount in used.items()
+        }
+        body = {"metadata": {"name": QUOTA}, "spec": {"hard": hard}}
+        with contextlib.suppress(KubeError):
+            await self.admin.create(QUOTAS, body, namespace=NAMESPACE)
+
+    async def lift_quota(self) -> None:
+        with contextlib.suppress(KubeError):
+            await self.admin.delete(QUOTAS, QUOTA, namespace=NAMESPACE)
 
     def names(self) -> list[str]:
         """Of the pods that nobody has asked to go."""
@@ -315,15 +403,18 @@ class Storm:
     async def calm(self) -> None:
         """Nothing of the API server or of the nodes is wrong any more; an updater is there."""
         await asyncio.sleep(1)  # an API server that restarts comes back first
-        for undo in self.undo:
+        for undo in (*self.undo, *self.undo_at_the_end):
             undo()
         self.undo.clear()
+        await self.lift_quota()
+        for one in self.workloads:
+            if self.revisions[one.name]:
+                await self.roll_out(one)
         for name in self.cluster.kubelets.nodes:
             self.cluster.kubelets.thaw(name)
             await self.node_is(name, 1.0)
         for one in self.workloads:
-            with contextlib.suppress(ConflictError):
-                await self.admin.create(VPAS.as_dicts(), one.vpa(), namespace=NAMESPACE)
+            await self.create_vpa(one)
         self.process.start()
 
 
@@ -342,7 +433,7 @@ async def storm(
 ) -> AsyncIterator[Storm]:
     """A cluster in which the workloads run and an updater has just started.
 
-    With a ``folder`` for its certificate, a webhook gives new pods what is recommended.
+    With a ``folder`` for its certificate, our webhook gives new pods what is recommended.
     """
     rng = Random(seed)
     async with (
@@ -359,9 +450,10 @@ async def storm(
         await raging.deploy()
         async with contextlib.AsyncExitStack() as stack:
             if folder is not None:
-                bundle = throwaway_bundle()
-                await stack.enter_async_context(serving(raging.webhook, bundle, folder))
-                registration = raging.webhook.registration(bundle)
+                client = await stack.enter_async_context(cluster.client(admission_hook.AGENT))
+                raging.webhook = AdmissionHook.of(client)
+                serving = raging.webhook.serving(folder)
+                registration = await stack.enter_async_context(serving)
                 await admin.create(MUTATING_WEBHOOKS.as_dicts(), registration)
             process.start()
             stack.push_async_callback(process.kill)

@@ -105,6 +105,17 @@ async def serving(webhook: Webhook, bundle: Bundle, folder: Path) -> AsyncIterat
         yield
 
 
+def note_policy_writer(cluster: Cluster, name: str) -> None:
+    """Write who owns ``spec.updatePolicy`` of a VPA; the sandbox keeps no field sets."""
+    stored = cluster.api.store.get(STORED_VPAS, NAMESPACE, name)
+    if stored is None:
+        return
+    vpa = msgspec.json.decode(msgspec.json.encode(stored.object(STORED_VPAS)))
+    entries = {each.get("subresource", ""): each for each in vpa["metadata"]["managedFields"]}
+    entries[""]["fieldsV1"] = {"f:spec": {"f:updatePolicy": {"f:updateMode": {}}}}
+    cluster.api.store.update(STORED_VPAS, vpa)
+
+
 def throwaway_bundle() -> Bundle:
     """A certificate for loopback; by the real clock, as TLS looks at that."""
     now = SystemClock().now()
@@ -200,16 +211,7 @@ class Town:
             namespace=NAMESPACE,
             subresource="status",
         )
-        self._note_who_wrote_the_policy(name)
-
-    def _note_who_wrote_the_policy(self, name: str) -> None:
-        """As a real API server does; the sandbox keeps no field sets."""
-        stored = self.cluster.api.store.get(STORED_VPAS, NAMESPACE, name)
-        assert stored is not None
-        vpa = msgspec.json.decode(msgspec.json.encode(stored.object(STORED_VPAS)))
-        entries = {each.get("subresource", ""): each for each in vpa["metadata"]["managedFields"]}
-        entries[""]["fieldsV1"] = {"f:spec": {"f:updatePolicy": {"f:updateMode": {}}}}
-        self.cluster.api.store.update(STORED_VPAS, vpa)
+        note_policy_writer(self.cluster, name)
 
     async def live(self, minutes: int, *, restarts: Collection[int] = ()) -> None:
         """A pass a minute; ``restarts`` are minutes at which the updater starts anew."""

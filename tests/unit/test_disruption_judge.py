@@ -2,69 +2,27 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from disruption_entries import (
+    GROUP,
+    LAG,
+    NEW,
+    OLD,
+    SETTLED,
+    at,
+    eviction,
+    faults,
+    gone,
+    member,
+    owned,
+    pod,
+    resize,
+    rollout,
+)
 from disruption_judge import Judge
-from disruption_log import Call, Entry, PassBegins, PodState, ProcessBegins, Wanted
-
-BEGIN = datetime(2026, 1, 2, 12, tzinfo=UTC)
-GROUP = ("ReplicaSet", "web")
-LAG = timedelta(seconds=5)
-
-
-def at(seconds: float) -> datetime:
-    return BEGIN + timedelta(seconds=seconds)
-
-
-def pod(name: str, seconds: float = 0) -> PodState:
-    """A running and ready one."""
-    return PodState(
-        at=at(seconds),
-        uid=name,
-        name=name,
-        group=GROUP,
-        app="web",
-        pending=False,
-        there=True,
-        ready=True,
-        evicted=False,
-        waits="",
-        restarts=False,
-        wanted={"app": {"requests": {"cpu": "100m"}}},
-    )
-
-
-def eviction(name: str, seconds: float, *, done: bool = True) -> Call:
-    moment = at(seconds)
-    return Call(at=moment, kind="eviction", uid=name, name=name, done_at=moment if done else None)
-
-
-def resize(
-    name: str,
-    seconds: float,
-    *,
-    restarts: bool = False,
-    changes: bool = True,
-    replaces: bool = False,
-) -> Call:
-    moment = at(seconds)
-    return Call(
-        at=moment,
-        kind="resize",
-        uid=name,
-        name=name,
-        restarts=restarts,
-        changes=changes,
-        replaces=replaces,
-        done_at=moment,
-    )
-
-
-def gone(name: str, seconds: float, *, evicted: bool = False) -> PodState:
-    return replace(pod(name, seconds), there=False, evicted=evicted)
-
+from disruption_log import Entry, PassBegins, ProcessBegins, Wanted
 
 RUNNING: list[Entry] = [Wanted(at(0), GROUP, 4), *(pod(name) for name in "abcd")]
 PASS = PassBegins(at(60))
@@ -208,3 +166,117 @@ def test_without_a_tolerance_only_a_complete_group_loses_one(replicas: int, wron
             judge.check(entries)
     else:
         judge.check(entries)
+
+
+# A Deployment of eight. Its rollout is stuck: six old pods, and four new ones that aren't ready.
+
+STUCK: list[Entry] = [
+    rollout(0),
+    *owned(6, 4),
+    *(member(name) for name in "abcdef"),
+    *(member(name, NEW, ready=False) for name in "wxyz"),
+]
+ROLLOUTS: dict[str, tuple[Sequence[Entry], int]] = {
+    "as many as may be unavailable": ([*STUCK, PASS, eviction("a", 61)], 1),
+    "one less": (
+        [*STUCK, member("w", NEW, 30), PASS, eviction("a", 61)],
+        0,
+    ),
+    "and one more": (
+        [*STUCK, member("w", NEW, 30), PASS, eviction("a", 61), eviction("b", 62)],
+        1,
+    ),
+    "a pod that isn't available takes nothing away": (
+        [*STUCK, member("b", OLD, 30, ready=False), PASS, eviction("w", 61)],
+        0,
+    ),
+    "all of them may be unavailable, and the tolerance still counts": (
+        [
+            rollout(0, most=8),
+            *owned(4, 8),
+            *(member(name) for name in "abcd"),
+            *(member(name, NEW, pending=True) for name in "wxyz"),
+            PASS,
+            eviction("a", 61),
+        ],
+        1,
+    ),
+    "which is that of the whole workload": (
+        [
+            rollout(0, most=8),
+            *owned(4, 8),
+            *(member(name) for name in "abcd"),
+            *(member(name, NEW) for name in "wxyz"),
+            PASS,
+            eviction("a", 61),
+        ],
+        0,
+    ),
+    "the strategy Recreate": ([*STUCK, rollout(1, most=None), PASS, eviction("w", 61)], 1),
+    "which restarts no available pod either": (
+        [*STUCK, rollout(1, most=None), PASS, resize("a", 61, restarts=True)],
+        1,
+    ),
+    "a resize that restarts": ([*STUCK, PASS, resize("a", 61, restarts=True)], 1),
+    "a resize that restarts nothing": ([*STUCK, PASS, resize("a", 61)], 0),
+    "a rollout that ended while the updater looked": (
+        [*STUCK, rollout(58, in_progress=False), PASS, eviction("a", 61)],
+        0,
+    ),
+    "one that began": (
+        [*STUCK, rollout(1, in_progress=False), rollout(56), PASS, eviction("a", 61)],
+        0,
+    ),
+    "one that began before": (
+        [*STUCK, rollout(1, in_progress=False), rollout(54), PASS, eviction("a", 61)],
+        1,
+    ),
+    "a restart of ours counts as unavailable": (
+        [
+            *STUCK,
+            member("w", NEW, 30),
+            PASS,
+            resize("b", 61, restarts=True),
+            eviction("a", 62),
+        ],
+        1,
+    ),
+    "no rollout: four of eight": (
+        [*SETTLED, PASS, *(eviction(name, 61) for name in "abcd")],
+        0,
+    ),
+    "no rollout: five of eight": (
+        [*SETTLED, PASS, *(eviction(name, 61) for name in "abcde")],
+        2,  # once for the group, and once for the workload
+    ),
+}
+
+
+@pytest.mark.parametrize(("entries", "wrong"), ROLLOUTS.values(), ids=ROLLOUTS)
+def test_what_a_rollout_allows(entries: Sequence[Entry], wrong: int) -> None:
+    assert len(faults(Judge(0.5, LAG), entries)) == wrong
+
+
+@pytest.mark.parametrize(("least", "wrong"), [(8, 0), (9, 1)])
+@pytest.mark.parametrize("pending", [False, True])
+def test_fewer_pods_than_min_replicas_are_left_alone(
+    least: int, wrong: int, *, pending: bool
+) -> None:
+    """Pods without a node count, in the whole workload."""
+    entries = [*SETTLED, member("a", NEW, 1, pending=pending), PASS, eviction("b", 61)]
+    judge = Judge(0.5, LAG, min_replicas={"web": least})
+    assert len(faults(judge, entries)) == wrong
+
+
+def test_a_fault_is_told_with_what_was_logged_before_it() -> None:
+    earlier = member("b", OLD, -90, ready=False)
+    other = replace(member("other", ("ReplicaSet", "web-2-1"), 30), app="web-2")
+    entries = [earlier, *STUCK, other, replace(PASS, at=at(61)), eviction("a", 61)]
+    with pytest.raises(AssertionError) as raised:
+        Judge(0.5, LAG).check(entries)
+    lines = str(raised.value).splitlines()
+    assert "02 12:00:00 a there ready  {'cpu': '100m'}" in lines
+    assert "02 12:00:00 rolling, 8 replicas" in lines
+    assert "02 12:00:00 web-1 wants 6" in lines
+    assert "02 12:01:01 pass" in lines
+    assert not [line for line in lines if "other" in line or "11:58:30" in line]
