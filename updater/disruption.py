@@ -83,13 +83,19 @@ class RolloutFloor:
 
     must_stay: int
     available: frozenset[str]  # UIDs
+    out: frozenset[str] = frozenset()  # of those that an earlier action may take down yet
     spent: frozenset[str] = frozenset()  # of those that this cycle took down
     recreates: bool = False  # the strategy ends all old pods first
 
     def allows(self, pod: Pod) -> bool:
-        """Return whether enough pods stay available without this one."""
-        left = self.available - self.spent
-        return pod.metadata.uid not in left or len(left) > self.must_stay
+        """Return whether enough pods stay available without this one.
+
+        A pod that is out or spent counts as available for its own sake: the action that was to take
+        it down may not have been carried out.
+        """
+        uid = pod.metadata.uid
+        left = self.available - self.out - self.spent
+        return uid not in self.available or len(left | {uid}) > self.must_stay
 
     def spend(self, pod: Pod) -> Self:
         """Return the floor once the pod is to be taken down."""

@@ -119,15 +119,17 @@ class Judge:
             controller = scaled.controllers.get(uid)
             workload = None if controller is None else scaled.workload(controller)
             rollout = None if workload is None else scaled.rollouts.get(workload)
-            if workload is None or rollout is None or uid in out:
+            if workload is None or rollout is None:
                 continue
             if rollout.is_available(pod, now=self._now):
                 available[workload].add(uid)
         fraction = self._rules.disruption.tolerance_fraction
         return {
             workload: RolloutFloor(
-                must_stay=rollout.must_stay(fraction) + self._surplus(available[workload]),
+                must_stay=rollout.must_stay(fraction)
+                + self._surplus(available[workload].difference(out)),
                 available=frozenset(available[workload]),
+                out=frozenset(available[workload].intersection(out)),
                 recreates=rollout.recreates,
             )
             for workload, rollout in scaled.rollouts.items()

@@ -27,6 +27,7 @@ COMPONENT = "updater"
 LABELS = VpaLabels("1", UpdateMode.RECREATE, "web", "default")
 OUR_OWN_FLAGS = {
     *("debug-endpoints", "event-burst", "event-driven", "event-qps", "eviction-outcome-check"),
+    *("pod-level-resources", "replacement-dry-run"),
     *("in-place-deferred-timeout", "in-place-in-progress-timeout", "logging-format"),
     "max-allowed-cpu-boost",
 }

@@ -92,7 +92,7 @@ WORLDS = {
     "LimitRange: the minimum of a Pod": World(
         limit_ranges=(limit_range("Pod", min={"ephemeral-storage": "1Gi"}),)
     ),
-    "pod-level request: the containers need more": World(
+    "pod-level request: the containers are fitted into it": World(
         stanza=ResourceRequirements(requests={"cpu": "199m"})
     ),
     "pod-level request: the containers need as much": World(

@@ -12,9 +12,9 @@ from common.errors import TooManyRequestsError
 from common.target.owners import Controller
 from updater.attempts import Attempts, PodMemory
 from updater.decision import Decision, Reason, evict, resize, wait
-from updater.disruption import DisruptionPolicy
+from updater.disruption import DisruptionPolicy, RolloutFloor
 from updater.group_size import GroupSize
-from updater.live_pod import LivePod
+from updater.live_pod import LivePod, LivePodMeta
 from updater.rollout import Rollout
 from updater.snapshot import ClusterSnapshot
 from updater_harness import HALF, OPEN, Hands, run, snapshot
@@ -71,6 +71,36 @@ def rolled(
         rollouts={} if rollout is None else {WEB: rollout},
     )
     return replace(given, autoscaled=(scaled,))
+
+
+def floor(must_stay: int, *, out: str = "", spent: str = "") -> RolloutFloor:
+    """Five pods, ``a`` to ``e``, are available."""
+    return RolloutFloor(
+        must_stay=must_stay,
+        available=frozenset("abcde"),
+        out=frozenset(out),
+        spent=frozenset(spent),
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "uid", "allowed"),
+    [
+        pytest.param(floor(5), "a", False, id="none to spare"),
+        pytest.param(floor(4), "a", True, id="one to spare"),
+        pytest.param(floor(4, spent="a"), "b", False, id="the one to spare is spent"),
+        pytest.param(floor(5, spent="a"), "a", False, id="its own spending spares nothing"),
+        pytest.param(floor(4, spent="a"), "a", True, id="spent, and to spare"),
+        pytest.param(floor(5, out="a"), "a", False, id="out, but it may still be available"),
+        pytest.param(floor(4, out="a"), "a", True, id="out, and to spare"),
+        pytest.param(floor(4, out="a"), "b", False, id="another one is out"),
+        pytest.param(floor(4, out="a", spent="b"), "a", False, id="out, and another one spent"),
+        pytest.param(floor(5), "f", True, id="not available itself"),
+    ],
+)
+def test_the_floor(given: RolloutFloor, uid: str, *, allowed: bool) -> None:
+    pod = LivePod(metadata=LivePodMeta(name=uid, uid=uid))
+    assert given.allows(pod) == allowed
 
 
 @dataclass(frozen=True, kw_only=True)
