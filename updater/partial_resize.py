@@ -3,10 +3,11 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from common.api.core import Container, Pod, is_sidecar
+from common.api.core import Pod
 from common.quantity import ZERO, Quantity
 from common.recommendation.container_resources import WantedResources
 from common.recommendation.processing import ContainerAmounts
+from common.recommendation.request_sums import RequestSums
 from common.recommendation.scaled_containers import scaled_specs
 from common.resources import RESOURCES, ResourceQuantities, parse_quantities
 from updater.live_node import NodeCapacity
@@ -87,31 +88,12 @@ def plan_part(
 
 
 def total_request(pod: Pod, requests: Mapping[str, ResourceQuantities], resource: str) -> Quantity:
-    """Return what the pod requests as a whole if its scaled containers request this.
-
-    Native sidecars run beside the containers. A plain init container runs before them, beside the
-    sidecars that started earlier, so the highest moment counts.
+    """Return what the pod requests as a whole, overhead included, if its containers request this.
 
     Source: kubernetes-resize.md 2; ``PodRequests``, k8s.io/component-helpers/resource.
     """
-    total = peak = ZERO
-    for container in pod.spec.init_containers or ():
-        if is_sidecar(container):
-            total += _request(container, requests, resource)
-            peak = max(peak, total)
-        else:
-            peak = max(peak, total + _request(container, requests, resource))
-    for container in pod.spec.containers:
-        total += _request(container, requests, resource)
-    return max(total, peak) + parse_quantities(pod.spec.overhead).get(resource, ZERO)
-
-
-def _request(
-    container: Container, requests: Mapping[str, ResourceQuantities], resource: str
-) -> Quantity:
-    spec = None if container.resources is None else container.resources.requests
-    scaled = requests.get(container.name)
-    return (parse_quantities(spec) if scaled is None else scaled).get(resource, ZERO)
+    total = RequestSums.of(pod, requests).aggregate.get(resource, ZERO)
+    return total + parse_quantities(pod.spec.overhead).get(resource, ZERO)
 
 
 def _fits(

@@ -6,12 +6,11 @@ Source: ``AggregateContainerRequests``, k8s.io/component-helpers/resource/helper
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from common.api.core import Container, Pod
+from common.api.core import Container, Pod, is_sidecar
 from common.quantity import ZERO, Quantity
 from common.recommendation.scaled_containers import scaled_specs
 from common.resources import RESOURCES, ResourceQuantities, parse_quantities
 
-_ALWAYS = "Always"
 _STORED = -3  # the power of ten to which the API server rounds up every quantity
 
 ByContainer = Mapping[str, ResourceQuantities]
@@ -39,7 +38,7 @@ class RequestSums:
             own = {**own_requests(container), **changed.get(container.name, {})}
             step = dict(before)
             _add(step, own)
-            if container.restart_policy == _ALWAYS:
+            if is_sidecar(container):
                 before = step
                 _add(running, own)
                 if container.name not in names:
