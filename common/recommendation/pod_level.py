@@ -98,6 +98,7 @@ class PodLevelBounds:
     mode: PodLevelMode
     present: ByContainer  # requests of the scaled containers
     sidecars: ResourceQuantities  # requests of native sidecars that aren't scaled, together
+    starting: ResourceQuantities  # requests of the init containers while they run
     least: ResourceQuantities  # that a LimitRange asks of a container's request
     pod_limits: EffectiveLimits | None  # of the LimitRanges of type Pod
 
@@ -122,6 +123,12 @@ class PodLevelBounds:
             for name, share in shares.items():
                 fitted[name] = {**fitted[name], resource: share}
         return fitted
+
+    def least_together(self, resource: str, least: Quantity) -> Quantity:
+        """Return what a minimum for the pod leaves for the scaled containers to request."""
+        if resource in self.fixed_requests or self.starting.get(resource, ZERO) >= least:
+            return ZERO
+        return max(least - self.sidecars.get(resource, ZERO), ZERO)
 
     def cut(self, limits: ResourceQuantities) -> dict[str, Quantity]:
         """Return those of a container's limits that the pod-level limit lowers, lowered."""
@@ -165,6 +172,8 @@ class PodLevelBounds:
         for resource in self.moving & touched:
             request, limit = stated_requests.get(resource), stated_limits.get(resource)
             wanted: tuple[Quantity | None, Quantity | None] = then.aggregate.get(resource), None
+            if self.mode is PodLevelMode.KEEP and resource in self.fixed_requests:
+                wanted = limit, None
             if self.mode is PodLevelMode.FOLLOW:
                 wanted = _followed(
                     resource,
@@ -205,6 +214,7 @@ def pod_level_bounds(
     pod_limits = effective_limits(limit_ranges, LimitType.POD)
     own = effective_limits(limit_ranges, LimitType.CONTAINER)
     highest = pod_limits.max if pod_limits is not None else {}
+    lowest = pod_limits.min if pod_limits is not None else {}
     sums = RequestSums.of(pod, {})
     room: dict[str, Quantity] = {}
     cuts: dict[str, Quantity] = {}
@@ -231,15 +241,18 @@ def pod_level_bounds(
         elif request is not None:
             room[resource] = request - _UNIT[resource]
     follows = mode is PodLevelMode.FOLLOW
+    # With ``follow`` they take care of minimums themselves; so does one that has to be the limit.
+    fixed = {each for each in moving if follows or lowest.get(each, ZERO) >= limits[each]}
     return PodLevelBounds(
         room=room,
         limits=cuts,
-        fixed_requests=frozenset(moving if follows else requests.keys() - moving),
+        fixed_requests=frozenset(requests.keys() - moving | fixed),
         fixed_limits=frozenset(limits),
         moving=frozenset(moving),
         mode=mode,
         present={each.name: own_requests(each) for each in scaled_specs(pod)},
         sidecars=sums.sidecars,
+        starting=sums.starting,
         least=own.min if own is not None else {},
         pod_limits=pod_limits,
     )

@@ -168,9 +168,8 @@ class _Fit:
         return self.limits.min.get(resource, ZERO), self.limits.max.get(resource, ZERO)
 
     def _least_requested(self, resource: str) -> Quantity:
-        if self.pod_level is not None and resource in self.pod_level.fixed_requests:
-            return ZERO
-        return self.limits.min.get(resource, ZERO)
+        least = self.limits.min.get(resource, ZERO)
+        return least if self.pod_level is None else self.pod_level.least_together(resource, least)
 
     def _share(
         self, resource: str, container: ContainerResources, recommended: ResourceQuantities

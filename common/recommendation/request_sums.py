@@ -23,6 +23,7 @@ class RequestSums:
     running: dict[str, Quantity]  # regular containers and native sidecars
     aggregate: dict[str, Quantity]  # or what an init container needs, if that is more
     sidecars: dict[str, Quantity]  # native sidecars that aren't scaled
+    starting: dict[str, Quantity]  # what the init containers need
 
     @classmethod
     def of(cls, pod: Pod, changed: ByContainer) -> "RequestSums":
@@ -48,7 +49,7 @@ class RequestSums:
         aggregate = dict(running)
         for name, amount in starting.items():
             aggregate[name] = max(amount, aggregate.get(name, amount))
-        return cls(running, aggregate, sidecars)
+        return cls(running, aggregate, sidecars, starting)
 
 
 def own_requests(container: Container) -> dict[str, Quantity]:
