@@ -167,7 +167,7 @@ SHOWN_IN = {
     "X6": (RESIZE, "would change the QoS class"),
     "X7": (RESIZE, "spec says so already"),
     "X8": (CYCLE, "test_a_call_without_an_answer_may_have_happened_and_costs_its_budget"),
-    "X110": ("tests/unit/updater/test_preflight.py", "pod-level request: the containers need more"),
+    "X110": ("tests/unit/updater/test_preflight.py", "LimitRange: the minimum of a Pod"),
     "X111": ("tests/unit/common/recommendation/test_quota.py", "one millicore short"),
     "X112": ("tests/unit/updater/test_dry_run.py", "test_a_refusal_costs_no_pod"),
     "X9": ("tests/shell/test_client.py", "test_writes_are_never_tried_again"),
