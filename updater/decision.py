@@ -46,7 +46,7 @@ class Reason(Code):
         "resize_unknown_too_long",
         "An unknown state lasts for longer than --in-place-deferred-timeout.",
     )
-    RESIZE_REFUSED = "resize_refused", "The API server refuses the resize for good."
+    RESIZE_REFUSED = "resize_refused", "The API server refuses the resize, or would refuse it."
     RESIZE_FAILED_REPEATEDLY = "resize_failed_repeatedly", "The API server failed pass after pass."
     RESIZE_NOT_SERVED = "resize_not_served", "The API server has no resize: Kubernetes before 1.33."
     QOS_WOULD_CHANGE = (

@@ -22,6 +22,7 @@ _BUFFER = 32 * 1024  # bytes; two records of TLS
 _IDLE_SECONDS = 30.0  # servers close idle connections after a minute or more
 _MOST_CONNECTIONS = 100
 _PORTS = {"http": 80, "https": 443}
+_TARGET = re.compile(r"[!-~]+")
 _VALUE = re.compile(r"[ -~]*")
 _OK = 200  # below it an answer only announces another one
 
@@ -80,6 +81,8 @@ class ShortCalls:
             OSError: no connection, or it broke (TLS included).
             TimeoutError: connecting took too long.
         """
+        if not _TARGET.fullmatch(target):
+            raise ValueError(f"no target of a request: {target!r}")
         lines = f"{method} {self._prefix}{target} HTTP/1.1\r\n{self._head}{_header_lines(headers)}"
         data = body or b""
         if body is not None or method != "GET":

@@ -85,7 +85,12 @@ DEPLOYMENT = Template(
             "strategy": {"type": "RollingUpdate"},
             "template": _pods(_LABELS),
         },
-        "status": {"observedGeneration": 1, "replicas": "<<replicas>>", **_COUNTS},
+        "status": {
+            "observedGeneration": 1,
+            "replicas": "<<replicas>>",
+            "updatedReplicas": "<<replicas>>",
+            **_COUNTS,
+        },
     }
 )
 REPLICA_SET = Template(

@@ -11,6 +11,7 @@ from sandbox.load.world import World
 _EMPTY = (
     ("", "v1", "events", "Event"),
     ("", "v1", "limitranges", "LimitRange"),
+    ("", "v1", "resourcequotas", "ResourceQuota"),
     ("", "v1", "replicationcontrollers", "ReplicationController"),
     ("", "v1", "services", "Service"),
     ("apps", "v1", "statefulsets", "StatefulSet"),

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
+from common.features import FeatureGates
 from common.kube.cache import Cache, Change, apart
 from common.kube.client import KubeClient
 from common.kube.endpoints import PODS
@@ -34,8 +35,10 @@ class CursedTargets(Targets):
 class Cursed(Followed):
     """A cluster with a VPA that breaks us."""
 
-    def __init__(self, client: KubeClient, *, namespace: str, errors: ObjectErrors) -> None:
-        super().__init__(client, namespace=namespace, errors=errors)
+    def __init__(
+        self, client: KubeClient, *, namespace: str, features: FeatureGates, errors: ObjectErrors
+    ) -> None:
+        super().__init__(client, namespace=namespace, features=features, errors=errors)
         self.targets = CursedTargets(client, self._controllers)
 
 

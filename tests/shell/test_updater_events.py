@@ -133,7 +133,7 @@ def test_x114_what_a_quota_refuses_is_reported_until_it_is_accepted() -> None:
         await passes(shop, updater, 4)
         told = await events(shop, BLOCKED)
         assert [kind for kind, _ in told] == ["Pod", "VerticalPodAutoscaler"]
-        assert "[quota_exceeded] (VPA web; app cpu 500m -> 600m)" in told[0][1]
+        assert "[resize_refused] (VPA web; app cpu 500m -> 600m)" in told[0][1]
         await shop.admin.delete(QUOTAS, "tight", namespace="shop")
         await asyncio.sleep(2400)
         await passes(shop, updater, 2)
