@@ -28,6 +28,12 @@ from webhook_client import Connection
 from webhook_harness import pod_request
 
 SECRET, NAMESPACE = "vpa-tls-certs", "kube-system"
+_EMPTY_SECRET = {
+    "apiVersion": "v1",
+    "kind": "Secret",
+    "metadata": {"name": SECRET, "namespace": NAMESPACE},
+    "type": "Opaque",
+}  # as the manifests ship it
 _MOUNTED = ("caCert.pem", "serverCert.pem", "serverKey.pem")
 _SYNC_SECONDS = 0.05  # between two looks of a kubelet, and of an API server's informer
 _CALLS_OF_A_CONNECTION = 50
@@ -225,6 +231,8 @@ async def site(world: World) -> AsyncIterator[Site]:
     token = world.cluster.serving.authenticator.issue("system:serviceaccount:kube-system:vpa-certs")
     kubeconfig = world.folder / "certs.kubeconfig"
     kubeconfig.write_text(world.cluster.serving.kubeconfig_for(token))
+    # The account changes the Secret of the manifests and creates none.
+    await world.client.create(SECRETS, _EMPTY_SECRET, namespace=NAMESPACE)
     made = Site(world, kubeconfig)
     await made.certs(settle="1h", overlap="1h")
     yield made
