@@ -90,7 +90,7 @@ def pod_patch(
     ``most_boost`` bounds the CPU request of a start-up boost; zero is no bound. ``pod_level`` says
     whether ``spec.resources`` of the pod moves along with its containers. Every value is
     set with ``add``, nothing is ever removed, and maps that are missing are added first: a
-    patch that can't be applied fails the pod whatever the failure policy says. ``trail`` is told
+    patch that can't be applied fails the pod whatever the failure policy says. ``trail`` records
     how each number came about.
 
     Raises:

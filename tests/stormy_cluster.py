@@ -196,7 +196,8 @@ class Process:
                 campaign = _campaign(client, self)
                 group.create_task(campaign.run())
                 await campaign.wait_leading()
-            for run in (events.run, caches.nodes.run, *(cache.run for cache in caches.all())):
+            followed = (*caches.all(), caches.nodes, caches.quotas)
+            for run in (events.run, *(cache.run for cache in followed)):
                 group.create_task(run())
             for cache in caches.all():
                 await cache.wait_synced()

@@ -81,7 +81,7 @@ class Eviction:
     uid: str  # of the evicted pod; empty: a pod that was missing when the process started
     vpa: VerticalPodAutoscaler  # as it was then
     gone_since: datetime  # when its pod was last seen: some controllers wait until that is gone
-    among: int = 0  # live pods of a workload that doesn't tell how many it wants
+    among: int = 0  # live pods of a workload whose wanted count is unknown
     lost: bool = False  # counted as a miss: no replacement was created in time
 
 
@@ -207,7 +207,7 @@ def record_eviction(
     """Return the breaker after an eviction that the API server took, or may have taken.
 
     ``known`` are the UIDs of all pods of the VPA that the decision knew, and ``among`` is how many
-    of them the workload had, if it doesn't tell how many it wants.
+    of them the workload had, if its wanted count is unknown.
     """
     eviction = Eviction(workload=workload, uid=uid, vpa=vpa, gone_since=now, among=among)
     return Breaker(
@@ -223,11 +223,11 @@ def observe(before: Breaker | None, view: WorkloadView, *, now: datetime) -> Obs
     A new pod answers the oldest unanswered eviction of its workload. A right one closes the
     breaker, whoever asked for it. Two minutes after its pod was last seen an eviction without a
     replacement is a miss, if the workload still wants more pods than it has; it stays unanswered,
-    and so in the way of others, until a pod comes or the workload wants no more. If the workload
-    doesn't want more, it was scaled down or deleted, or the Job is done: that is no result. So it
-    is if the pod is still there and not terminating: the eviction did not happen. Of a kind that
-    doesn't tell how many pods it wants a scale-down can't be told from pods that don't come: it is
-    a miss, and nothing more.
+    and counts against further evictions, until a pod comes or the workload wants no more. If the
+    workload doesn't want more, it was scaled down or deleted, or the Job is done: that is no
+    result. Neither is there one if the pod still exists and isn't terminating: the eviction did
+    not happen. Where the wanted count is unknown, a scale-down looks like pods that don't come:
+    it is a miss, and nothing more.
 
     A pod that exists, but on no node yet, isn't among ``view.pods``: it is waited for.
 
@@ -324,7 +324,7 @@ def _overdue(
 ) -> tuple[list[Eviction], list[ReplacementResult]]:
     """Return the evictions that stay unanswered, and the results of those that are given up.
 
-    A workload that doesn't tell how many pods it wants is taken to want as many as it had.
+    A workload whose wanted count is unknown is taken to want as many as it had.
     """
     present = {pod.metadata.uid for pod in view.pods}
     live = view.live()

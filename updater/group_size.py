@@ -45,7 +45,7 @@ def replicas_of(controller: Controller, caches: ControllerCaches) -> int | None:
 
 
 def group_size(controller: Controller, caches: ControllerCaches) -> GroupSize:
-    """Return how many pods a workload is to have, and has; a kind of its own doesn't tell.
+    """Return how many pods a workload is to have, and has; UNKNOWN for custom kinds.
 
     Of a Deployment both are those of all its ReplicaSets.
     """
@@ -67,7 +67,7 @@ def group_size(controller: Controller, caches: ControllerCaches) -> GroupSize:
 def workload_of(controller: Controller, caches: ControllerCaches) -> Controller:
     """Return the Deployment of a ReplicaSet; any other direct controller is the workload itself.
 
-    What stands above a Deployment doesn't tell how many pods it wants.
+    What owns a Deployment is not asked: its wanted count is unknown.
     """
     if controller.kind != "ReplicaSet":
         return controller

@@ -29,7 +29,7 @@ class Subject:
 
 
 class Tell(Protocol):
-    """Is told how a pod ended, of the decision before that one, and what both are about."""
+    """Called with how a pod ended, the decision before that one, and what both are about."""
 
     def __call__(
         self, pod: Pod, decision: Decision, before: Decision | None, subject: Subject | None, /

@@ -127,22 +127,22 @@ class IdleHands:
         *,
         skipped: bool,
     ) -> None:
-        """Note what would be told, and tell nobody."""
+        """Note what would be reported, and report nothing."""
         self.calls.append(("tell_blocked", pod.metadata.uid, key_of(vpa), reason, changes, skipped))
 
     def tell_unblocked(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None:
-        """Note what would be told, and tell nobody."""
+        """Note what would be reported, and report nothing."""
         self.calls.append(("tell_unblocked", pod.metadata.uid, key_of(vpa), reason))
 
     def tell_refused(
         self, pod: Pod, vpa: VerticalPodAutoscaler, decision: Decision, changes: Sequence[Change]
     ) -> None:
-        """Note what would be told, and tell nobody."""
+        """Note what would be reported, and report nothing."""
         told = ("tell_refused", pod.metadata.uid, key_of(vpa), decision.detail, changes)
         self.calls.append(told)
 
     def tell_turn(self, vpa: VerticalPodAutoscaler, turn: Transition, cause: str) -> None:
-        """Note what would be told, and tell nobody."""
+        """Note what would be reported, and report nothing."""
         self.calls.append(("tell_turn", key_of(vpa), turn, cause))
 
 

@@ -153,7 +153,7 @@ class LimitRange(Wire, frozen=True, kw_only=True):
 
 
 class ResourceQuotaSpec(Wire, frozen=True, kw_only=True):
-    """``spec`` of a ResourceQuota, as far as it tells which pods count."""
+    """``spec`` of a ResourceQuota: the fields that decide which pods count."""
 
     scopes: tuple[str, ...] | None = None
     scope_selector: Mapping[str, Any] | None = None

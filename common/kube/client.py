@@ -116,7 +116,7 @@ class KubeClient:
         return _decode(endpoint, await self.request("GET", path, retry=retry))
 
     async def look_up(self, path: str, *, retry: bool = True) -> bytes:
-        """GET what somebody's text names, such as a target of an unknown kind.
+        """GET an object that a user's text names, such as a target of an unknown kind.
 
         An answer has five seconds and 4 MiB. That there is none in time says nothing about the API
         server: it may be the server of a custom API that hangs.

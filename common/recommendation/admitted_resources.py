@@ -56,7 +56,7 @@ def admitted_resources(
 
     ``most_boost`` bounds the CPU of a start-up boost, zero is no bound, and None says that nothing
     is boosted: the gate is off. A boost is also cut to what the pod's own resources leave.
-    ``trail`` is told how each number came about.
+    ``trail`` records how each number came about.
 
     Raises:
         DecodeError: a start-up boost lacks its number.

@@ -59,7 +59,7 @@ def cap_for_pod(
     LimitRange for containers, the policy, and with RequestsOnly the container's own limit.
     What is recommended for a container that the pod doesn't have is dropped. ``pod_level`` are the
     bounds of the pod's own resources: its values count under a LimitRange for pods, and a maximum
-    for containers that is above its limits never takes hold. ``trail`` is told what took hold.
+    for containers that is above its limits never takes hold. ``trail`` records what took hold.
 
     Raises:
         QuantityError: a bound of a LimitRange, or one of the policy that counts, is no quantity.

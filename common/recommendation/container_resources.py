@@ -41,7 +41,7 @@ def wanted_resources(
 
     A container without a recommendation gets nothing. Limits follow the capped requests,
     from the present ones, and only where the policy controls limits; none is above the pod-level
-    limit (A27). ``trail`` is told about the limits.
+    limit (A27). ``trail`` records the limits.
 
     Raises:
         QuantityError: a quantity in the pod or a LimitRange is none.

@@ -147,7 +147,7 @@ class _Fit:
         """Fit ``values``, which are by container name."""
         fitted = dict(values)
         if not any(values.values()):
-            return fitted  # bounds that nobody asked for
+            return fitted  # bounds that no policy asked for
         for resource in RESOURCES:
             shares = self.shares(resource, values)
             for name, quantity in self._shared_out(resource, shares).items():

@@ -1,6 +1,6 @@
 """Whether a ResourceQuota would certainly refuse the pod that follows an action (X111).
 
-A quota counts every pod of its namespace. Its status tells what is used, the pod that goes or
+A quota counts every pod of its namespace. Its status says what is used, the pod that goes or
 changes included, so the rest follows from what that pod had and will have.
 
 Source: k8s.io/apiserver pkg/admission/plugin/resourcequota/controller.go;

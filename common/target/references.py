@@ -9,7 +9,7 @@ import re
 
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _LONGEST_NAME = 253
-_SHOWN = 100  # characters of what somebody wrote
+_SHOWN = 100  # characters of a user's text
 
 
 def api_version_problem(api_version: str) -> str:
@@ -50,5 +50,5 @@ def _is_subdomain(text: str) -> bool:
 
 
 def _shown(text: str) -> str:
-    """Quote, escape and shorten what somebody wrote."""
+    """Quote, escape and shorten a user's text."""
     return ascii(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")

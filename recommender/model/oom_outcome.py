@@ -12,7 +12,7 @@ class OomOutcome(Code):
     RECORDED = "recorded", "It raised the memory peak, or a higher peak covers it."
     UNKNOWN_CONTAINER = (
         "unknown_container",
-        "An eviction of a pod that nobody knows, or of an init container that isn't followed.",
+        "An eviction of an unknown pod, or of an init container that isn't followed.",
     )
     UNMATCHED = "unmatched", "With `--memory-saver`: no VPA looks at the pod."
     TOO_OLD = "too_old", "More than a memory window older than the container's last sample."
