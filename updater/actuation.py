@@ -30,6 +30,9 @@ from updater.decision import Action, Decision, Reason
 
 logger = logging.getLogger(__name__)
 
+_RESIZED = "Pod was resized in place by VPA Updater."  # the reference's words
+_WITHDRAWN = "Pending resize was withdrawn by VPA Updater."
+
 
 class Actuator:
     """Carries out what was decided.
@@ -96,7 +99,7 @@ class Actuator:
             "InPlaceResizedByVPA",
             _with(
                 reason,
-                "Pod was resized in place by VPA Updater.",
+                _WITHDRAWN if reason == "resize_withdrawn" else _RESIZED,
                 vpa,
                 patch_changes(pod, operations),
             ),

@@ -98,6 +98,10 @@ def test_what_the_kubelet_calls_infeasible_is_withdrawn_when_nothing_is_wanted()
         assert await statuses(shop) == {ResizeStatus.NONE}
         assert shop.calls("resize") == [200] * 6
         assert shop.calls("eviction") == []
+        told = await shop.told("InPlaceResizedByVPA")
+        assert sum("was resized in place" in message for message in told) == 3
+        withdrawn = "Pending resize was withdrawn by VPA Updater. [resize_withdrawn]"
+        assert sum(message.startswith(withdrawn) for message in told) == 3
 
     in_shop(test, version="1.35")
 
