@@ -18,7 +18,7 @@ from workloads import autoscaler
 _SMALL = {"cpu": "100m", "memory": "256Mi"}
 _FITTING = {"cpu": "300m", "memory": "256Mi"}
 _TOO_MUCH = {"cpu": "20", "memory": "256Mi"}  # of nodes with 16 CPUs
-_MORE = {"cpu": "24", "memory": "512Mi"}
+_MORE = {"cpu": "24", "memory": "256Mi"}
 _STATE = "kubelet.sandbox/resize"
 # What is new in Kubernetes 1.36: the API server refuses what its node can never hold.
 _OLDER = pytest.mark.kubernetes("1.35")
