@@ -14,7 +14,7 @@ from certs import authority, store
 from certs.authority import Bundle, KeyMaker
 from certs.renewal import Policy
 from certs.trust import Trust
-from common.errors import ConfigError, ConflictError, NotFoundError
+from common.errors import ConfigError, ConflictError, ForbiddenError, NotFoundError
 from common.kube.client import PatchType
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
@@ -77,6 +77,7 @@ class FakeClient:
         self.writes = 0
         self.meanwhile: Bundle | None = None  # what another process writes just before us
         self.vanishes = False  # somebody deletes it just before we write
+        self.may_create = True
 
     async def get(self, _endpoint: object, name: str, *, namespace: str) -> dict[str, Any]:
         if self.there is None:
@@ -87,6 +88,8 @@ class FakeClient:
         self, _endpoint: object, body: dict[str, Any], *, namespace: str
     ) -> dict[str, Any]:
         assert namespace == body["metadata"]["namespace"]
+        if not self.may_create:
+            raise ForbiddenError("secrets is forbidden")
         self._interfere()
         if self.there is not None:
             raise ConflictError("exists")
@@ -196,6 +199,13 @@ async def test_a_secret_is_created() -> None:
     made = await ensure(secret(client))
     assert client.there is not None
     assert client.there["data"] == encoded(made)
+
+
+async def test_an_account_that_may_not_create_the_secret_names_the_manifest() -> None:
+    client = FakeClient()
+    client.may_create = False
+    with pytest.raises(ConfigError, match=r"not there.*apply deploy/certs.yaml.*is forbidden"):
+        await ensure(secret(client))
 
 
 async def test_a_good_secret_is_not_written() -> None:
