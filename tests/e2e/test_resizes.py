@@ -35,18 +35,32 @@ async def test_a_pod_is_resized_without_a_restart_in_mode_in_place_or_recreate(c
     assert await case.events(_RESIZED)
 
 
-async def test_each_resize_of_a_pod_is_an_event_that_names_the_change(case: Case) -> None:
+async def test_each_resize_of_a_pod_is_an_event_and_the_same_one_again_is_counted(
+    case: Case,
+) -> None:
+    def exactly(cpu: str) -> Object:
+        return _bounded(minAllowed={"cpu": cpu}, maxAllowed={"cpu": cpu})
+
     await case.deploy("web", replicas=1, requests=LARGE)
     await case.running("web", replicas=1)
-    await case.autoscale("web", "InPlace", resourcePolicy=_bounded(minAllowed={"cpu": "1"}))
+    await case.autoscale("web", "InPlace", resourcePolicy=exactly("1"))
     await case.fits("web", replicas=1)
-    await case.edit(VPAS, "web", resourcePolicy=_bounded(minAllowed={"cpu": "2"}))
+    for cpu in ("2", "1", "2"):
+        await case.edit(VPAS, "web", resourcePolicy=exactly(cpu))
 
-    async def reported() -> bool:
-        messages = [event["message"] for event in await case.events(_RESIZED)]
-        return all(any(change in each for each in messages) for change in ("-> 1,", "cpu 1 -> 2"))
+        async def resized(cpu: str = cpu) -> bool:
+            return all(requests(pod)["cpu"] == cpu for pod in await case.pods("web"))
 
-    await case.world.until(reported, "an Event of each resize")
+        await case.world.until(resized, f"the pod has {cpu} CPUs")
+
+    async def counted() -> bool:
+        events = [(one["message"], one["count"]) for one in await case.events(_RESIZED)]
+        return all(
+            any(change in message and count == times for message, count in events)
+            for change, times in (("cpu 2 -> 1", 1), ("cpu 1 -> 2", 2))
+        )
+
+    await case.world.until(counted, "an Event of each change, and a count of the same one")
 
 
 async def test_a_node_that_says_nothing_costs_no_pod(case: Case) -> None:
