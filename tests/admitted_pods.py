@@ -114,7 +114,7 @@ def resources_of(pod: Json) -> dict[str, Json]:
 
 
 def unscaled(pod: Json, *, sidecars: bool) -> list[Json]:
-    """The init containers that nobody may change; ``sidecars`` is the gate NativeSidecar."""
+    """The init containers that must stay unchanged; ``sidecars`` is the gate NativeSidecar."""
     return [
         each
         for each in pod["spec"].get("initContainers", ())

@@ -122,7 +122,7 @@ def autoscaler(name: str, mode: str = "Recreate", **spec: Any) -> dict[str, Any]
 
 
 def refusing_webhook(name: str = "refuses", *, namespace: str = "") -> dict[str, Any]:
-    """A webhook configuration of somebody else that refuses all new pods, as nobody serves it."""
+    """A third party's webhook configuration without a server: it refuses all new pods."""
     creation = {
         "operations": ["CREATE"],
         "apiGroups": [""],

@@ -123,7 +123,7 @@ async def test_an_oom_kill_costs_no_memory_and_one_update(case: Case, mode: str)
 
 @contextlib.asynccontextmanager
 async def no_new_pods(case: Case) -> AsyncIterator[None]:
-    """A webhook of somebody else, which nobody serves, is in the way of all pods to come."""
+    """A third party's webhook without a server refuses all new pods."""
     client, name = case.world.client, f"refuses-{case.namespace}"
     body = refusing_webhook(name, namespace=case.namespace)
     await client.create(MUTATING_WEBHOOKS.as_dicts(), body)

@@ -175,7 +175,7 @@ def test_pods_that_a_quota_keeps_from_coming_are_missed(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(300)
 def test_no_more_than_three_are_lost_after_replacements_were_right_either(tmp_path: Path) -> None:
-    """A webhook of somebody else refuses all new pods once the first three came up right."""
+    """A third party's webhook refuses all new pods once the first three came up right."""
 
     async def test(town: Town) -> None:
         await town.live(1)

@@ -72,7 +72,7 @@ def test_usage() -> None:
     assert usage.key_encipherment
     assert not usage.key_cert_sign
     extended = SERVER.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    assert list(extended) == [ExtendedKeyUsageOID.SERVER_AUTH]  # it makes nobody a client
+    assert list(extended) == [ExtendedKeyUsageOID.SERVER_AUTH]  # no client certificate
     constraints = CA.extensions.get_extension_for_class(x509.BasicConstraints).value
     assert constraints.ca
     SERVER.verify_directly_issued_by(CA)

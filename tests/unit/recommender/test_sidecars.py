@@ -70,10 +70,12 @@ def names(usage: Usage) -> list[str]:
     [
         pytest.param([pod()], False, ["app"], id="a pod tells"),
         pytest.param([pod(), pod("web-3")], False, ["app"], id="two pods tell"),
-        pytest.param([pod(sidecars=())], False, ["app", "proxy"], id="nobody tells"),
+        pytest.param(
+            [pod(sidecars=())], False, ["app", "proxy"], id="neither pods nor checkpoint say so"
+        ),
         pytest.param([pod(sidecars=())], True, ["app"], id="a checkpoint tells"),
         pytest.param([], True, [], id="a checkpoint tells, and there are no pods"),
-        pytest.param([], False, ["proxy"], id="nobody tells, and there are no pods"),
+        pytest.param([], False, ["proxy"], id="no checkpoint says so, and there are no pods"),
         pytest.param([pod(), REGULAR], False, ["app", "proxy"], id="regular in another pod"),
         pytest.param([REGULAR], True, ["app", "proxy"], id="regular, whatever the checkpoint says"),
     ],

@@ -153,7 +153,7 @@ def test_the_pod_is_made_of_the_template() -> None:
                 }
             ],
         },
-        "spec": owner["spec"]["template"]["spec"],  # type: ignore[index]
+        "spec": owner["spec"]["template"]["spec"],  # type: ignore[index]  # an object as JSON
     }
 
 
@@ -172,7 +172,7 @@ KINDS = {
 @pytest.mark.parametrize(("kind", "want"), KINDS.items())
 def test_kinds_with_a_template(kind: tuple[str, str], *, want: bool) -> None:
     controller = Controller("default", kind[0], "web", kind[1])
-    assert TemplatePods.supports(None, controller) is want  # type: ignore[arg-type]
+    assert TemplatePods.supports(None, controller) is want  # type: ignore[arg-type]  # self is unused
 
 
 # How often it is asked

@@ -137,7 +137,7 @@ async def one_pass(
     decision = after.of("uid-web-0").decision
     assert decision is not None
     sent = [call[3] for call in hands.calls if call[0] == "resize"]
-    operations: Sequence[Operation] = sent[0] if sent else ()  # type: ignore[assignment]
+    operations: Sequence[Operation] = sent[0] if sent else ()  # type: ignore[assignment]  # calls hold objects
     return decision, operations, after
 
 
@@ -423,7 +423,7 @@ async def test_the_end_of_a_boost_leaves_the_memory_alone() -> None:
         rules=replace(BOOSTING, disruption=ONE.disruption),
     )
     (sent,) = [call[3] for call in hands.calls if call[0] == "resize"]
-    assert changed(sent) == {"cpu"}  # type: ignore[arg-type]
+    assert changed(sent) == {"cpu"}  # type: ignore[arg-type]  # calls hold objects
 
 
 # Whatever is drawn: no eviction and no resize lowers the memory of an unlearnt kill
