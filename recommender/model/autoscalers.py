@@ -8,6 +8,7 @@ from common.labels import Selector
 from common.resources import CPU, MEMORY
 from recommender.model.aggregates import AggregationRules
 from recommender.model.keys import VpaKey
+from recommender.model.matching import LabelSet
 
 EVERY_OTHER = "*"
 _FEW = 16  # rules that are quicker read than indexed
@@ -93,3 +94,4 @@ class Autoscaler:
     rules: tuple[ContainerRule, ...] = ()
     update_mode: str = ""  # as written in the VPA
     loaded: dict[str, int] = field(default_factory=dict)  # container -> row of its checkpoint
+    former: set[LabelSet] = field(default_factory=set)  # of pods that it matched before

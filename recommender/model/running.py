@@ -6,6 +6,7 @@ its peak stays, as it does where a pod goes while we watch.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -36,8 +37,12 @@ class RunningWindow(NamedTuple):
 def running_windows(
     usage: Usage, groups: Sequence[Group], peaks: OpenPeaks
 ) -> list[list[RunningWindow]]:
-    """The windows that run in each group: what :meth:`Usage.without_peaks` leaves out."""
-    rows, targets = usage.open_in(groups, peaks)
+    """The windows that run in each group: what :meth:`Usage.without_peaks` leaves out.
+
+    So do those of pods that the VPA matched before: its target may come back, and a restart
+    until then would forget their peaks.
+    """
+    rows, targets = usage.open_in([_with_former(usage, group) for group in groups], peaks)
     containers = usage.containers
     columns = (
         containers.pod[rows],
@@ -51,6 +56,12 @@ def running_windows(
     for target, window in zip(targets.tolist(), map(RunningWindow._make, values), strict=True):
         found[target].append(window)
     return found
+
+
+def _with_former(usage: Usage, group: Group) -> Group:
+    former = (one.aggregates.get(group.container) for one in usage.autoscalers[group.vpa].former)
+    rows = tuple(row for row in former if row is not None)
+    return replace(group, rows=group.rows + rows) if rows else group
 
 
 class Left(NamedTuple):
@@ -104,6 +115,8 @@ class Resuming:
         pod = self._pods.get(window.pod)
         if pod is None or pod.key.namespace != left.vpa.namespace:
             return None
+        if left.vpa not in pod.label_set.autoscalers:
+            self._usage.autoscalers[left.vpa].former.add(pod.label_set)
         return pod.containers.get(left.container)
 
     @property

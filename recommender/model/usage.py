@@ -123,8 +123,9 @@ class Usage:
         known.selector, known.rules, known.update_mode = selector, rules, update_mode
         self.selectors_version += 1
         self._groups.pop(key, None)
-        changed = self.matching.select(key, selector)
-        for label_set in changed | self.matching.matched(key):
+        changed, matched = self.matching.select(key, selector), self.matching.matched(key)
+        known.former = {one for one in known.former | changed if one.pods} - matched
+        for label_set in changed | matched:
             self._apply_rules(label_set)
 
     def remove_autoscaler(self, key: VpaKey) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from common.api.autoscaling import CheckpointStatus
 from common.errors import DecodeError
-from common.labels import EVERYTHING
+from common.labels import EVERYTHING, NOTHING, Selector, from_map
 from recommender.instants import NEVER, instant
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.pods import PodFacts
@@ -48,10 +48,15 @@ def facts(name: str = "web-1", uid: str = UID) -> PodFacts:
 class Process:
     """A recommender's model, from a start to a crash."""
 
-    def __init__(self, *vpas: VpaKey, pods: Sequence[PodFacts] = (facts(),)) -> None:
+    def __init__(
+        self,
+        *vpas: VpaKey,
+        pods: Sequence[PodFacts] = (facts(),),
+        selector: Selector = EVERYTHING,
+    ) -> None:
         self.usage = Usage()
         for key in vpas or (WEB,):
-            self.usage.put_autoscaler(key, EVERYTHING, ())
+            self.usage.put_autoscaler(key, selector, ())
         for pod in pods:
             self.usage.put_pod(pod, at(0))
 
@@ -188,6 +193,45 @@ def test_a_window_that_ends_too_late_is_none_of_ours() -> None:
     resuming.resume([Left(WEB, "app", windows)], at(0))
     assert resuming.ignored == 1
     assert process.usage.containers.window_end[process.row()] == NEVER
+
+
+AWAY = [
+    pytest.param(NOTHING, id="the target is gone"),
+    pytest.param(from_map({"app": "db"}), id="the selector is of other pods"),
+]
+
+
+@pytest.mark.parametrize("selector", AWAY)
+@pytest.mark.parametrize("crashes", [0, 1, 5])
+def test_windows_of_pods_that_a_vpa_matched_before_outlive_restarts(
+    selector: Selector, crashes: int
+) -> None:
+    undisturbed, process = Process(), Process()
+    for each in (undisturbed, process):
+        live(each, [(0, 500), (1, -600)])
+    # Its container is known by name from then on, whatever the VPA matches.
+    process = Process().goes_on_from(process.saved(1), 1)
+    process.usage.put_autoscaler(WEB, selector, ())
+    for crash in range(crashes):
+        saved = process.saved(2 + crash)
+        process = Process(selector=selector).goes_on_from(saved, 2 + crash)
+    process.usage.put_autoscaler(WEB, EVERYTHING, ())
+    for each in (undisturbed, process):
+        live(each, [(9, 550)])
+    assert process.weights() == pytest.approx(undisturbed.weights(), rel=1e-3)
+
+
+def test_no_window_of_pods_matched_before_stays_once_it_has_ended_or_they_are_gone() -> None:
+    process = Process()
+    process.sees(0, 500)
+    process.usage.load_history(WEB, "app", process.saved(1)[WEB][0])
+    process.usage.put_autoscaler(WEB, NOTHING, ())
+    assert [window.peak for window in process.saved(2)[WEB][1]] == [500 * MIB]
+    assert process.saved(25)[WEB][1] == []
+    process.usage.remove_pod(PodKey("shop", "web-1"))
+    assert process.saved(2)[WEB][1] == []
+    process.usage.put_autoscaler(WEB, EVERYTHING, ())
+    assert process.usage.autoscalers[WEB].former == set()
 
 
 # As text
