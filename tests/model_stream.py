@@ -11,7 +11,7 @@ from common.kube.watch import EventType
 from model_objects import Kill, LivePod, eviction, plain_policy, some_policy, some_usage
 from model_process import Process, SetClock
 from plain_histogram import ZERO
-from plain_model import MEMORY_WEIGHT, Cluster, Rules
+from plain_model import MEMORY_WEIGHT, Cluster, Rules, canonical
 from recommender.model.aggregates import AggregationRules
 from recommender.model.keys import VpaKey
 
@@ -382,13 +382,21 @@ class Stream:
         self.process.followed.ooms.go_live()
 
     def _resume(self, before: Cluster, looked_at: Mapping[tuple[str, str], datetime]) -> None:
-        """Each window that a VPA sees goes on, unless it ends later than any that begins now."""
-        seen = [one for key in self.specs for one in before.linked(key).values()]
+        """Each window that a VPA carries goes on, unless it ends later than any that begins now."""
+        carried = {key: before.carried(key) for key in self.specs}
         for pod in self.pods.values():
             self._put_pod(pod, pod.labels)
             for name, left in before.pods[pod.uid].containers.items():
-                if left.window_end <= self.now or all(one is not left.aggregate for one in seen):
+                vpas = [
+                    self.plain.vpas[key]
+                    for key, aggregates in carried.items()
+                    if any(one is left.aggregate for one in aggregates)
+                ]
+                if left.window_end <= self.now or not vpas:
                     continue
+                for vpa in vpas:
+                    if not vpa.matches(pod.labels):
+                        vpa.former.add(canonical(pod.labels))
                 if left.window_end > self.now + self.plain.rules(pod.uid, name).interval + AHEAD:
                     continue
                 container = self.plain.pods[pod.uid].containers[name]

@@ -142,6 +142,7 @@ class Vpa:
     selector: Mapping[str, str] | None  # labels that must be there; None matches nothing (Q31)
     policies: list[Policy]
     loaded: dict[str, Aggregate]  # initial states, by container
+    former: set[str] = field(default_factory=set)  # canonical labels of pods it matched before
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         return self.selector is not None and self.selector.items() <= labels.items()
@@ -214,6 +215,7 @@ class Cluster:
 
     def remove_pod(self, uid: str) -> None:
         del self.pods[uid]
+        self._drop_unused()
 
     # Section 4
 
@@ -243,8 +245,17 @@ class Cluster:
     def put_vpa(
         self, key: VpaKey, selector: Mapping[str, str] | None, policies: list[Policy]
     ) -> None:
-        loaded = self.vpas[key].loaded if key in self.vpas else {}  # Q3
-        self.vpas[key] = Vpa(selector, policies, loaded)
+        before = self.vpas.get(key) or Vpa(None, [], {})
+        after = self.vpas[key] = Vpa(selector, policies, before.loaded, before.former)  # Q3
+        if (before.selector, before.policies) == (selector, policies):
+            return
+        after.former = {
+            canonical(pod.labels)
+            for pod in self.pods.values()
+            if pod.namespace == key[0]
+            and (before.matches(pod.labels) or canonical(pod.labels) in before.former)
+            and not after.matches(pod.labels)
+        }
 
     def rules(self, uid: str, container: str) -> Rules:
         pod = self.pods[uid]
@@ -301,6 +312,7 @@ class Cluster:
                 needless = not any(self._looks_at(vpa, key) for vpa in resolved)
             if needless or aggregate.age(now) >= self.lifetime(key):
                 del self.aggregates[key]
+        self._drop_unused()
 
     def rest(self) -> None:
         """X82: what no pod adds to any more is done with; who comes with its labels begins anew."""
@@ -311,12 +323,30 @@ class Cluster:
                 self.resting.add(apart)
                 self.aggregates[apart] = self.aggregates.pop(key)
                 self.labels[apart] = self.labels[key]
+        self._drop_unused()
+
+    def _drop_unused(self) -> None:
+        """Labels that nothing has any more are new when they come again."""
+        used = {(key[0], key[2]) for key in self.aggregates}
+        used |= {(pod.namespace, canonical(pod.labels)) for pod in self.pods.values()}
+        for key, vpa in self.vpas.items():
+            vpa.former = {text for text in vpa.former if (key[0], text) in used}
 
     def _controls(self, vpa: VpaKey, pod: Pod) -> bool:
         return vpa[0] == pod.namespace and self.vpas[vpa].matches(pod.labels)
 
     def _looks_at(self, vpa: VpaKey, key: AggregateKey) -> bool:
         return vpa[0] == key[0] and self.vpas[vpa].matches(self.labels[key])
+
+    def carried(self, vpa: VpaKey) -> list[Aggregate]:
+        """Q4: those whose running windows stand beside the VPA's checkpoints."""
+        names, former = self.merged(vpa).keys(), self.vpas[vpa].former
+        mine = self.linked(vpa)
+        return [
+            aggregate
+            for key, aggregate in self.aggregates.items()
+            if key in mine or (key[0] == vpa[0] and key[1] in names and key[2] in former)
+        ]
 
     # 7.1, 11.1
 

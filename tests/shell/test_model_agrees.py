@@ -113,10 +113,12 @@ class Comparison:
         """What our weights, and those of the plain model, are worth at the younger reference.
 
         The first sample of a histogram sets it. Of those that come in one answer ours may take
-        another for the first, where a pod is in it twice (with times within two hours).
+        another for the first, where a pod is in it twice (with times within two hours). After a
+        restart the first is one of the windows that go on, whichever.
         """
-        apart = abs(reference - plain.ref)
-        assert apart <= NEARBY + plain.half_life or self.stream.retires, where
+        apart, stream = abs(reference - plain.ref), self.stream
+        is_any = stream.retires or stream.done["window goes on"]
+        assert apart <= NEARBY + plain.half_life or is_any, where
         younger = max(reference, plain.ref)
         mine, other = (
             math.pow(2.0, (one - younger) / plain.half_life) for one in (reference, plain.ref)
