@@ -274,7 +274,8 @@ def _first_look(view: WorkloadView, *, now: datetime) -> Breaker:
     """Return the breaker of a process that remembers nothing, by the pods that are there.
 
     Only pods count that were created after there was a recommendation, and after the last change
-    of how it is applied; where that isn't known none count. From the youngest to the last right
+    of how it is applied, or in the same second: times in the API server are whole seconds, and
+    an updater that wakes up at once has evicted by then. Where that isn't known none count. From the youngest to the last right
     one, each without the annotation is a miss. Three of them open the breaker, and of a smaller
     workload all of its pods, missing ones included: it has no more to show. The next probe is due
     an hour after the youngest was created, or after now while some are missing.
@@ -287,7 +288,7 @@ def _first_look(view: WorkloadView, *, now: datetime) -> Breaker:
     if since is None:
         return Breaker()
     misses, is_right = 0, False
-    for pod in reversed(_by_age(pod for pod in view.pods if _created(pod) > since)):
+    for pod in reversed(_by_age(pod for pod in view.pods if _created(pod) >= since)):
         result = check_replacement(pod, view.vpa, view.limit_ranges)
         is_right = result is ReplacementResult.RIGHT
         misses += result is ReplacementResult.UNPATCHED

@@ -85,7 +85,7 @@ class EvictionTracker:
         if OBSERVED_CONTAINERS in (pod.metadata.annotations or {}):
             return False
         since, created = in_force_since(self.scaled.vpa), pod.metadata.creation_timestamp
-        return since is not None and created is not None and created > since
+        return since is not None and created is not None and created >= since
 
     def allowance(self) -> Allowance:
         """Return how many more evictions pass now."""

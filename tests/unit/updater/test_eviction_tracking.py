@@ -129,7 +129,8 @@ def born(pod: LivePod, *, at: datetime, patched: bool) -> LivePod:
 
 ORDERS = [
     pytest.param(NOW, False, ["web-2", "web-3", "web-4"], id="unpatched ones last"),
-    pytest.param(NOW - HOUR, False, NAMES[:3], id="created before the recommendation"),
+    pytest.param(NOW - HOUR, False, ["web-2", "web-3", "web-4"], id="created in its second"),
+    pytest.param(NOW - HOUR - SECOND, False, NAMES[:3], id="created before the recommendation"),
     pytest.param(NOW, True, NAMES[:3], id="patched"),
 ]
 
