@@ -273,12 +273,13 @@ def _observation(before: Breaker | None, after: Breaker, notes: tuple[Note, ...]
 def _first_look(view: WorkloadView, *, now: datetime) -> Breaker:
     """Return the breaker of a process that remembers nothing, by the pods that are there.
 
-    Only pods count that were created after there was a recommendation, and after the last change
-    of how it is applied, or in the same second: times in the API server are whole seconds, and
-    an updater that wakes up at once has evicted by then. Where that isn't known none count. From the youngest to the last right
-    one, each without the annotation is a miss. Three of them open the breaker, and of a smaller
-    workload all of its pods, missing ones included: it has no more to show. The next probe is due
-    an hour after the youngest was created, or after now while some are missing.
+    Only pods count that were created after there was a recommendation and after the last change of
+    how it is applied, or in the same second: the API server keeps whole seconds, and an updater
+    that wakes up at once has evicted by then. Where that time isn't known none count. From the
+    youngest to the last right one, each without the annotation is a miss. Three of them open the
+    breaker, and of a smaller workload all of its pods, missing ones included: it has no more to
+    show. The next probe is due an hour after the youngest was created, or after now while some are
+    missing.
 
     Pods that a workload misses may be on their way because an earlier process evicted others. They
     are waited for like our own, or a process that restarts all the time would evict three more
