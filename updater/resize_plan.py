@@ -187,7 +187,8 @@ def unfinished_restarts(pod: Pod, *, resizing: bool) -> bool:
     That is so where the spec and the kubelet's report differ in a resource with the policy
     RestartContainer. While the kubelet says that it is ``resizing``, the reported resources
     count, and none reported is a difference. Before it says so, and after, only what it
-    allocated counts: reported cpu may be rounded and stay different for ever.
+    allocated counts: reported cpu may be rounded and stay different for ever. A container that
+    had no requests has nothing allocated: then a request that isn't reported at all is one.
 
     Source: updater.md D32, kubernetes-resize.md 3.2.
     """
@@ -216,8 +217,16 @@ def _is_unfinished(
             _differs(spec.requests, actual.requests, resource)
             or _differs(spec.limits, actual.limits, resource)
         )
-    allocated = None if status is None else status.allocated_resources
-    return allocated is not None and _differs(spec.requests, allocated, resource)
+    if status is None:
+        return False
+    if status.allocated_resources is not None:
+        return _differs(spec.requests, status.allocated_resources, resource)
+    reported = status.resources
+    return (
+        reported is not None
+        and resource in (spec.requests or {})
+        and resource not in (reported.requests or {})
+    )
 
 
 def _differs(

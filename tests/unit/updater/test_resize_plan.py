@@ -148,6 +148,16 @@ UNFINISHED = {
         False,
         False,
     ),
+    "not yet resizing, it had no requests before": (
+        restarting("cpu", resources=ResourceRequirements()),
+        False,
+        True,
+    ),
+    "not yet resizing, it had only memory before": (
+        restarting("cpu", resources=ResourceRequirements(requests={"memory": "200Mi"})),
+        False,
+        True,
+    ),
     "no such policy": (pod(), True, False),
 }
 
