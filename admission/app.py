@@ -43,7 +43,6 @@ _WAITS = re.compile(rb"(?:^|&)timeout=(\d{1,6})s(?:&|$)")
 _LONGEST_WAIT = 30  # seconds that API servers wait at most
 _JSON = b"application/json"
 _JSON_HEADERS = ((b"content-type", _JSON),)
-_TEXT_HEADERS = ((b"content-type", b"text/plain; charset=utf-8"),)
 
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -52,9 +51,8 @@ Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """HTTP status and body, and what they are counted as."""
+    """The body, and what it is counted as."""
 
-    status: int
     body: bytes
     subject: Subject
     outcome: Outcome
@@ -76,17 +74,18 @@ class Webhook:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         started = perf_counter()
-        body = await _read(scope, receive)
+        body = await _read(receive)
+        if body is None:  # nobody waits for an answer any more
+            return
         read = perf_counter()
         policy = self._policy_for(scope["query_string"])
         answer = await self.answer(_header(scope, b"content-type"), body, policy)
         answered = perf_counter()
-        headers = [*(_TEXT_HEADERS if answer.status == 413 else _JSON_HEADERS)]
-        headers.append((b"content-length", b"%d" % len(answer.body)))
+        headers = [*_JSON_HEADERS, (b"content-length", b"%d" % len(answer.body))]
         ours = scope["path"] == SELF_CHECK_PATH
         if ours:
             headers.append((OUTCOME_HEADER, answer.outcome.encode()))
-        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": answer.body})
         if ours:  # no API server waited for it
             return
@@ -105,27 +104,24 @@ class Webhook:
             return self._policy
         return self._hurried[min(int(waits[1]), _LONGEST_WAIT)]
 
-    async def answer(self, content_type: bytes, body: bytes | None, policy: Policy) -> _Answer:
-        """Answer one body; None stands for one that is too large.
+    async def answer(self, content_type: bytes, body: bytes, policy: Policy) -> _Answer:
+        """Answer one body.
 
         Total: whatever comes in, something goes out, and no pod is ever refused.
         """
-        if body is None:
-            text = f"the body is larger than {LARGEST_BODY} bytes\n".encode()
-            return _Answer(413, text, Subject.UNKNOWN, Outcome.OVERSIZED)
         if content_type != _JSON:
-            return _Answer(200, b"", Subject.UNKNOWN, Outcome.CONTENT_TYPE)
+            return _Answer(b"", Subject.UNKNOWN, Outcome.CONTENT_TYPE)
         try:
             asked = review.decode(body)
         except DecodeError as error:
             logger.debug("undecodable review", extra={"error": str(error)})
-            return _Answer(200, review.allow(""), Subject.UNKNOWN, Outcome.UNDECODABLE)
+            return _Answer(review.allow(""), Subject.UNKNOWN, Outcome.UNDECODABLE)
         request = asked.request
         if request is None:
             answer = review.in_version_of(asked, review.allow(""))
-            return _Answer(200, answer, Subject.UNKNOWN, Outcome.UNDECODABLE)
+            return _Answer(answer, Subject.UNKNOWN, Outcome.UNDECODABLE)
         answer, outcome = await self._review(request, policy)
-        return _Answer(200, review.in_version_of(asked, answer), request.subject, outcome)
+        return _Answer(review.in_version_of(asked, answer), request.subject, outcome)
 
     async def _review(self, request: AdmissionRequest, policy: Policy) -> tuple[bytes, Outcome]:
         try:
@@ -188,27 +184,18 @@ class Webhook:
         return body
 
 
-async def _read(scope: Scope, receive: Receive) -> bytes | None:
-    """The whole body; None if it is too large, empty if the client went away."""
-    announced = _header(scope, b"content-length")
-    if announced.isdigit() and int(announced) > LARGEST_BODY:
-        return None
+async def _read(receive: Receive) -> bytes | None:
+    """The whole body, which the server bounds; None if the client went away."""
     message = await receive()
     if not message.get("more_body"):  # nearly always the body comes in one piece
-        body = message.get("body", b"")
-        return body if len(body) <= LARGEST_BODY else None
+        return message.get("body") if message["type"] == "http.request" else None
     parts: list[bytes] = []
-    size = 0
-    while True:
-        if message["type"] == "http.disconnect":
-            return b""
+    while message["type"] == "http.request":
         parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > LARGEST_BODY:
-            return None
         if not message.get("more_body"):
             return b"".join(parts)
         message = await receive()
+    return None
 
 
 def _hurried(policy: Policy, seconds: int) -> Policy:

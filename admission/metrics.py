@@ -48,6 +48,7 @@ class Outcome(enum.StrEnum):
     UNSUPPORTED = "unsupported"  # neither a pod nor a VPA, or a VPA that is deleted
     CONTENT_TYPE = "content_type"
     OVERSIZED = "oversized"
+    REFUSED = "refused"  # no HTTP, or beyond another limit of the port
     ERROR = "error"  # a bug or a broken VPA; the pod passes unchanged
 
     @property
@@ -59,7 +60,7 @@ class Outcome(enum.StrEnum):
 
 
 # Not among them, as in the reference: a pod whose patch failed, and a VPA that was refused.
-_ERRORS = (Outcome.UNDECODABLE, Outcome.UNSUPPORTED, Outcome.CONTENT_TYPE, Outcome.OVERSIZED)
+_ERRORS = (Outcome.UNDECODABLE, Outcome.UNSUPPORTED, Outcome.CONTENT_TYPE)
 
 
 class Step(enum.StrEnum):
@@ -192,6 +193,11 @@ class Metrics:
         found[1].inc()
         if subject is Subject.POD:
             self._pods[outcome is Outcome.PATCHED].inc()
+
+    def refused(self, status: int) -> None:
+        """Count what the server refused with this HTTP status, before it was a review."""
+        outcome = Outcome.OVERSIZED if status == 413 else Outcome.REFUSED
+        self._reviews.labels(Subject.UNKNOWN.value, outcome.value).inc()
 
     def checked(self, *, right: bool) -> None:
         """Count one self-check."""

@@ -31,13 +31,14 @@ from common.kube.lease import StatusLease
 from common.runtime import service
 from common.runtime.clock import Clock
 from common.runtime.health import Health, OpsServer
+from common.runtime.limited_http import HttpLimits
 from common.runtime.web import WebServer, inherited
 
 logger = logging.getLogger(__name__)
 
-# Longer than API servers keep an idle connection: whoever closes first must not be us, or a
-# review that is just being sent would be lost.
-_KEEP_ALIVE_SECONDS = 600
+# Longer than the 90 seconds for which API servers keep an idle connection: whoever closes first
+# must not be us, or a review that is just being sent would be lost.
+_LIMITS = HttpLimits(body=LARGEST_BODY, idle=120)
 _LONGEST_CHECK = 5.0  # seconds, if API servers wait as long
 # A first worker that is started again leaves reviews to the others for so long. Longer it must not:
 # if they are as new as it is, nobody would answer at all.
@@ -71,7 +72,7 @@ async def serve(
         registries = Registries.alone() if worker is None else Registries.shared(worker.number)
         metrics = Metrics(registries.counted, asked=registries.shown)
         reviews = Webhook(cluster, _policy(settings), metrics)
-        server = _webhook_server(settings, reviews, pair.context, worker)
+        server = _webhook_server(settings, reviews, pair.context, worker, metrics)
         background: list[service.Background] = [cache.run for cache in cluster.caches]
         if settings.reload_cert:
             background.append(functools.partial(tls.follow, pair))
@@ -186,7 +187,11 @@ def _policy(settings: Settings) -> Policy:
 
 
 def _webhook_server(
-    settings: Settings, reviews: Webhook, context: ssl.SSLContext, worker: Worker | None
+    settings: Settings,
+    reviews: Webhook,
+    context: ssl.SSLContext,
+    worker: Worker | None,
+    metrics: Metrics,
 ) -> WebServer:
     def own_context(_config: Any, _default: Any) -> ssl.SSLContext:
         return context
@@ -195,9 +200,9 @@ def _webhook_server(
         reviews,
         f":{settings.port}" if worker is None else inherited(worker.listening),
         name="webhook",
-        largest_body=LARGEST_BODY,
+        limits=_LIMITS,
+        refused=metrics.refused,
         ssl_context_factory=own_context,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
     )
 
 

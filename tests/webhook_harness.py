@@ -55,7 +55,8 @@ class Harness:
             most_boost=self.most_boost,
             lookup_deadline=self.lookup_deadline,
         )
-        self.app = Webhook(self.cluster, policy, Metrics(self.registry))
+        self.metrics = Metrics(self.registry)
+        self.app = Webhook(self.cluster, policy, self.metrics)
 
     async def post(
         self,

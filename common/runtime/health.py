@@ -1,6 +1,7 @@
 """The ops address of a process: liveness, readiness and metrics."""
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any
@@ -14,6 +15,10 @@ from common.flags import show
 from common.runtime import profiles
 from common.runtime.clock import Clock
 from common.runtime.web import WebServer
+
+_MOST_SCRAPES = 16  # that wait for each other
+_SCRAPE_SECONDS = 1.0
+_BUSY = "too many scrapes at once"
 
 Checks = Mapping[str, Callable[[], bool]]
 
@@ -60,6 +65,42 @@ class Health:
         return 500, f"Error: last activity more than {show(age)} ago"
 
 
+class _Scrapes:
+    """Answers to scrapes: made one at a time, and good for a second.
+
+    Fifteen thousand VPAs make megabytes and take half a second, so they are made in a thread.
+    """
+
+    def __init__(self, registry: prometheus_client.CollectorRegistry) -> None:
+        self._registry = registry
+        self._lock = asyncio.Lock()
+        self._waiting = 0
+        self._asked: object = None  # what the last answer answers
+        self._answer = b""
+        self._until = 0.0  # in the event loop's time
+
+    async def answer(
+        self, asked: object, encode: Callable[[Any], bytes], names: Sequence[str]
+    ) -> bytes | None:
+        """The text, the same for whoever has ``asked`` the same; None if too many wait."""
+        if self._waiting >= _MOST_SCRAPES and not self._has(asked):
+            return None
+        self._waiting += 1
+        try:
+            async with self._lock:
+                if not self._has(asked):
+                    chosen = self._registry.restricted_registry(names) if names else self._registry
+                    self._answer = await asyncio.to_thread(encode, chosen)
+                    self._asked = asked
+                    self._until = asyncio.get_running_loop().time() + _SCRAPE_SECONDS
+                return self._answer
+        finally:
+            self._waiting -= 1
+
+    def _has(self, asked: object) -> bool:
+        return asked == self._asked and asyncio.get_running_loop().time() < self._until
+
+
 def ops_app(
     health: Health,
     *,
@@ -73,8 +114,9 @@ def ops_app(
     ``/health-check`` is :class:`Health`; ``/readyz`` is 200 when every one of ``checks`` says
     so, else 503 with the names of those that don't; ``/metrics`` is the registry in the form
     that the scraper asks for, or with ``?name[]=`` only these series of it. It is collected in a
-    thread, so a collector must stand that its values change meanwhile. With ``profiling``,
-    ``/debug/pprof/profile`` and ``/debug/pprof/heap`` watch the process for ``?seconds=`` and
+    thread, so a collector must stand that its values change meanwhile; once at a time, and for the
+    same question no more than once a second. With ``profiling``, ``/debug/pprof/profile`` and
+    ``/debug/pprof/heap`` watch the process for ``?seconds=``, or until the client leaves, and
     answer with a table. ``routers`` add endpoints of one process. ``/openapi.json`` and ``/docs``
     describe all of them.
     """
@@ -82,6 +124,8 @@ def ops_app(
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # as shipped
     app = fastapi.FastAPI(title="Ops address", version="1", redoc_url=None)
     late = _text("Error: last activity more than 5m1s ago") | {"description": "No; restart it."}
+    scrapes = _Scrapes(registry)
+    busy = _text(_BUSY) | {"description": "Too many ask at once."}
     missing = _text("not ready: caches") | {"description": "Not yet, and what it waits for."}
     numbers = _text("# HELP vpa_things_total Things.") | {
         "description": "The text format of Prometheus, or OpenMetrics where that is accepted."
@@ -101,16 +145,17 @@ def ops_app(
             return PlainTextResponse(f"not ready: {', '.join(waiting)}", status_code=503)
         return PlainTextResponse("OK")
 
-    @app.get("/metrics", response_class=PlainTextResponse, responses={200: numbers})
+    @app.get("/metrics", response_class=PlainTextResponse, responses={200: numbers, 503: busy})
     async def metrics(
         request: fastapi.Request,
         names: Annotated[list[str] | None, fastapi.Query(alias="name[]")] = None,
     ) -> fastapi.Response:
         """What the process counts, for Prometheus; with names, only these series."""
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
-        chosen = registry.restricted_registry(names) if names else registry
-        # Fifteen thousand VPAs make megabytes: half a second in which the rest must go on.
-        text = await asyncio.to_thread(encode, chosen)
+        chosen = tuple(names or ())
+        text = await scrapes.answer((content_type, chosen), encode, chosen)
+        if text is None:
+            return PlainTextResponse(f"{_BUSY}\n", status_code=503)
         return fastapi.Response(text, headers={"Content-Type": content_type})
 
     if profiling:
@@ -120,22 +165,37 @@ def ops_app(
     return app
 
 
+_Seconds = Annotated[float, fastapi.Query(ge=0, allow_inf_nan=False)]
+
+
 def _add_profiles(app: fastapi.FastAPI) -> None:
-    async def answer(taking: Awaitable[str]) -> PlainTextResponse:
+    async def answer(
+        request: fastapi.Request, seconds: float, take: Callable[[profiles.Wait], Awaitable[str]]
+    ) -> PlainTextResponse:
+        left = asyncio.create_task(_until_left(request))
         try:
-            return PlainTextResponse(await taking)
+            wait = functools.partial(asyncio.wait, [left], timeout=min(seconds, profiles.LONGEST))
+            return PlainTextResponse(await take(wait))
         except profiles.BusyError as error:
             return PlainTextResponse(f"{error}\n", status_code=409)
+        finally:
+            left.cancel()
 
     @app.get("/debug/pprof/profile", response_class=PlainTextResponse)
-    async def profile(seconds: float = 30.0) -> PlainTextResponse:
+    async def profile(request: fastapi.Request, seconds: _Seconds = 30.0) -> PlainTextResponse:
         """Where the process spends its time."""
-        return await answer(profiles.cpu_profile(seconds))
+        return await answer(request, seconds, profiles.cpu_profile)
 
     @app.get("/debug/pprof/heap", response_class=PlainTextResponse)
-    async def heap(seconds: float = 30.0) -> PlainTextResponse:
+    async def heap(request: fastapi.Request, seconds: _Seconds = 30.0) -> PlainTextResponse:
         """Where the process takes memory."""
-        return await answer(profiles.heap_growth(seconds))
+        return await answer(request, seconds, profiles.heap_growth)
+
+
+async def _until_left(request: fastapi.Request) -> None:
+    """Wait until the client closes the connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 class OpsServer(WebServer):

@@ -1,12 +1,14 @@
 """Profiles of the running process, for ``--profiling``."""
 
-import asyncio
 import cProfile
 import io
 import pstats
 import tracemalloc
+from collections.abc import Awaitable, Callable
 
 LONGEST = 300.0  # seconds
+
+Wait = Callable[[], Awaitable[object]]
 _ROWS = 60
 
 
@@ -14,8 +16,8 @@ class BusyError(Exception):
     """Another profile is being taken; the interpreter allows one at a time."""
 
 
-async def cpu_profile(seconds: float) -> str:
-    """What the event loop's thread did for the next ``seconds``, as a table of functions.
+async def cpu_profile(wait: Wait) -> str:
+    """What the event loop's thread did while we ``wait``, as a table of functions.
 
     Raises:
         BusyError: another profile is being taken.
@@ -26,7 +28,7 @@ async def cpu_profile(seconds: float) -> str:
     except ValueError as error:
         raise BusyError(str(error)) from error
     try:
-        await asyncio.sleep(min(seconds, LONGEST))
+        await wait()
     finally:
         profile.disable()
     text = io.StringIO()
@@ -34,8 +36,8 @@ async def cpu_profile(seconds: float) -> str:
     return text.getvalue()
 
 
-async def heap_growth(seconds: float) -> str:
-    """Where memory was allocated in the next ``seconds`` and not given back, largest first.
+async def heap_growth(wait: Wait) -> str:
+    """Where memory was allocated while we ``wait`` and not given back, largest first.
 
     Raises:
         BusyError: another profile is being taken.
@@ -45,7 +47,7 @@ async def heap_growth(seconds: float) -> str:
     tracemalloc.start()
     try:
         before = tracemalloc.take_snapshot()
-        await asyncio.sleep(min(seconds, LONGEST))
+        await wait()
         growth = tracemalloc.take_snapshot().compare_to(before, "lineno")
     finally:
         tracemalloc.stop()

@@ -3,19 +3,20 @@
 import asyncio
 import contextlib
 import errno
-import functools
 import logging
 import socket
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import uvicorn
 
 from common.errors import ConfigError
-from common.runtime.lean_http import LeanHttp
+from common.runtime.connections import Connections, Place
+from common.runtime.limited_http import HttpLimits, LimitedHttp
 
 logger = logging.getLogger(__name__)
 
+_PAUSE_SECONDS = 1.0  # after an accept that failed: mostly there are too many open files
 _GRACE_SECONDS = 2  # for the requests at hand, once the server is to stop
 _NO_IPV6 = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EINVAL, errno.ENOPROTOOPT})
 
@@ -48,16 +49,14 @@ def listen(address: str) -> socket.socket:
     try:
         if not host and socket.has_dualstack_ipv6():
             try:
-                return _of_named_protocol(
-                    socket.create_server(
-                        ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=2048
-                    )
+                return socket.create_server(
+                    ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=2048
                 )
             except OSError as error:
                 if error.errno not in _NO_IPV6:
                     raise
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return _of_named_protocol(socket.create_server((host, port), family=family, backlog=2048))
+        return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         told = error.strerror or str(error)
         raise ConfigError(f"can't listen on {address}: {told}") from error
@@ -65,16 +64,40 @@ def listen(address: str) -> socket.socket:
 
 def inherited(descriptor: int) -> socket.socket:
     """The listening socket that the process which started this one has opened."""
-    return _of_named_protocol(socket.socket(fileno=descriptor))
+    return socket.socket(fileno=descriptor)
 
 
-def _of_named_protocol(made: socket.socket) -> socket.socket:
-    """The same socket, of which Python knows that it speaks TCP.
+class _Acceptor:
+    """Accepts the connections of one socket, in the place of :class:`asyncio.Server`.
 
-    asyncio switches Nagle's algorithm off only where it is, and with it the second part of an
-    answer could wait for 40 ms.
+    That one would begin any number of TLS handshakes, and doesn't say from whom they are.
     """
-    return socket.socket(made.family, made.type, socket.IPPROTO_TCP, fileno=made.detach())
+
+    def __init__(
+        self, listening: socket.socket, serve: Callable[[socket.socket, str], None]
+    ) -> None:
+        listening.setblocking(False)
+        self._task = asyncio.create_task(self._accept(listening, serve))
+
+    async def _accept(
+        self, listening: socket.socket, serve: Callable[[socket.socket, str], None]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, address = await loop.sock_accept(listening)
+            except OSError as error:
+                logger.warning("no connection accepted", extra={"error": str(error)})
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
+            serve(accepted, address[0])
+            await asyncio.sleep(0)  # those that are open have their turn
+
+    def close(self) -> None:
+        self._task.cancel()
+
+    async def wait_closed(self) -> None:
+        await asyncio.wait([self._task])
 
 
 class _Server(uvicorn.Server):
@@ -84,21 +107,80 @@ class _Server(uvicorn.Server):
     process is idle, and time can be simulated.
     """
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(
+        self, config: uvicorn.Config, limits: HttpLimits, refused: Callable[[int], None]
+    ) -> None:
         super().__init__(config)
+        self._refused = refused
+        self._limits = limits
+        self._connections = Connections(
+            most=limits.connections,
+            most_of_peer=limits.connections_of_peer,
+            most_bytes=limits.bodies,
+        )
         self._ending = asyncio.Event()
+        self._opening: set[asyncio.Task[None]] = set()
 
     def end(self) -> None:
         """Let ``serve`` stop to accept, finish the requests at hand, and return."""
         self.should_exit = True
         self._ending.set()
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self.servers = [cast("asyncio.Server", _Acceptor(one, self._open)) for one in sockets or ()]
+        self.started = True
+
     async def main_loop(self) -> None:
         await self._ending.wait()
+        for opening in self._opening:
+            opening.cancel()
+
+    def _open(self, accepted: socket.socket, peer: str) -> None:
+        place = self._connections.enter(peer, accepted.close)
+        if place is None:
+            accepted.close()
+            return
+        opening = asyncio.create_task(self._serve_one(accepted, place))
+        place.abort = opening.cancel
+        self._opening.add(opening)
+        opening.add_done_callback(self._opening.discard)
+
+    async def _serve_one(self, accepted: socket.socket, place: Place) -> None:
+        def protocol() -> LimitedHttp:
+            return LimitedHttp(
+                self.config,
+                self.server_state,
+                limits=self._limits,
+                connections=self._connections,
+                place=place,
+                refused=self._refused,
+            )
+
+        loop, tls = asyncio.get_running_loop(), self.config.ssl
+        try:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await loop.connect_accepted_socket(
+                protocol,
+                accepted,
+                ssl=tls,
+                ssl_handshake_timeout=None if tls is None else self._limits.handshake,
+            )
+        except OSError as error:  # TLS errors are, too; and so is a handshake that takes too long
+            logger.debug("connection not opened", extra={"error": str(error)})
+            self._connections.leave(place)
+            accepted.close()
+        except asyncio.CancelledError:
+            self._connections.leave(place)
+            accepted.close()
+            raise
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+def _nobody(_status: int) -> None:
+    """Nobody counts what is refused."""
 
 
 class WebServer:
@@ -115,36 +197,34 @@ class WebServer:
         address: str | socket.socket,
         *,
         name: str,
-        largest_body: int = 0,
+        limits: HttpLimits | None = None,
+        refused: Callable[[int], None] = _nobody,
         **options: Any,
     ) -> None:
         """``address`` may be a socket that listens already.
 
-        ``options`` go to ``uvicorn.Config``: TLS, keep-alive, limits.
-
-        ``largest_body`` bytes make it a server of short questions and answers, which takes less
-        CPU: see :mod:`common.runtime.lean_http`.
+        ``refused`` is told the HTTP status of each request that the server refuses. ``options``
+        go to ``uvicorn.Config``: TLS, and what kind of application it is.
         """
         self._socket = listen(address) if isinstance(address, str) else address
         self.port = int(self._socket.getsockname()[1])  # also where 0 was asked for
         self._name = name
-        http: Any = "httptools"
-        if largest_body:
-            http = functools.partial(LeanHttp, largest_body=largest_body)
+        limits = limits or HttpLimits()
         config = uvicorn.Config(
             app,
             lifespan="off",
-            http=http,
+            http="httptools",
             ws="none",
             log_config=None,
             access_log=False,
             server_header=False,
             date_header=False,
             proxy_headers=False,
+            timeout_keep_alive=limits.idle,
             timeout_graceful_shutdown=_GRACE_SECONDS,
             **options,
         )
-        self._server = _Server(config)
+        self._server = _Server(config, limits, refused)
 
     async def run(self) -> None:
         """Answer until cancelled."""

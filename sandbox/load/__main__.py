@@ -11,6 +11,7 @@ from typing import Any
 from common.flags import read_flags
 from common.runtime import logs
 from common.runtime.clock import SystemClock
+from common.runtime.limited_http import HttpLimits
 from common.runtime.service import run
 from common.runtime.web import WebServer
 from sandbox.kubeconfigs import kubeconfig_text
@@ -20,6 +21,7 @@ from sandbox.program import stay
 from sandbox.tls import make_credentials
 
 PROGRAM = "sandbox.load"
+_LIMITS = HttpLimits(idle=3600, connections=10_000, connections_of_peer=10_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +58,11 @@ async def serving(settings: Settings) -> AsyncIterator[LoadCluster]:
     clock = SystemClock()
     credentials = make_credentials(clock.now())
     api = LoadApi(settings, clock)
-    options: dict[str, Any] = {"timeout_keep_alive": 3600, "interface": "asgi3"}
+    options: dict[str, Any] = {"interface": "asgi3"}
     if settings.tls:
         context = credentials.server_context()
         options["ssl_context_factory"] = lambda *_: context
-    server = WebServer(api, f"127.0.0.1:{settings.port}", name="load", **options)
+    server = WebServer(api, f"127.0.0.1:{settings.port}", name="load", limits=_LIMITS, **options)
     url = f"{'https' if settings.tls else 'http'}://127.0.0.1:{server.port}"
     gc.collect()
     gc.freeze()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import asgi
-from admission.app import LARGEST_BODY, LookupFailedError, Match
+from admission.app import LookupFailedError, Match
 from builders import recommendation, vpa
 from common.api.autoscaling import ContainerPolicy, GenericStartupBoost, StartupBoost
 from common.api.meta import ObjectMeta
@@ -235,24 +235,32 @@ async def test_every_path_and_method_is_a_review(method: str, path: str) -> None
     assert (status, json.loads(answer)["response"]) == (200, ALLOWED)
 
 
-@pytest.mark.parametrize(
-    ("size", "status"), [(LARGEST_BODY, 200), (LARGEST_BODY + 1, 413)], ids=["5 MiB", "a byte more"]
-)
-@pytest.mark.parametrize("pieces", [1, 3])
-async def test_the_largest_body(size: int, status: int, pieces: int) -> None:
-    length = -(-size // pieces)
-    body = b" " * size
-    messages = asgi.pieces(*(body[start : start + length] for start in range(0, size, length)))
-    assert (await Harness().post(b"", pieces=messages))[0] == status
-
-
-async def test_a_client_that_goes_away_is_answered_as_if_it_had_sent_nothing() -> None:
-    messages: list[asgi.Message] = [
-        {"type": "http.request", "body": b'{"request":', "more_body": True},
-        {"type": "http.disconnect"},
-    ]
+async def test_a_body_in_pieces_is_one_review() -> None:
+    body = json.dumps({"request": pod_request(POD)}).encode()
+    messages = asgi.pieces(body[:10], b"", body[10:])
     status, answer = await Harness().post(b"", pieces=messages)
-    assert (status, json.loads(answer)["response"]) == (200, {"uid": "", "allowed": True})
+    assert (status, json.loads(answer)["response"]) == (200, ALLOWED)
+
+
+@pytest.mark.parametrize("received", [b'{"request":', None], ids=["in the middle", "at once"])
+async def test_a_client_that_goes_away_gets_no_answer_and_counts_nothing(
+    received: bytes | None,
+) -> None:
+    messages: list[asgi.Message] = [{"type": "http.disconnect"}]
+    if received is not None:
+        messages.insert(0, {"type": "http.request", "body": received, "more_body": True})
+    harness = Harness()
+    sent: list[Any] = []
+
+    async def receive() -> asgi.Message:
+        return messages.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await harness.app(asgi.scope_of("POST", "/", {}), receive, send)
+    assert sent == []
+    assert harness.counted("unknown", "undecodable") == 0
 
 
 @pytest.mark.parametrize("content_type", ["", "text/plain", "application/json; charset=utf-8"])
@@ -286,10 +294,13 @@ async def test_a_broken_body_is_allowed_and_counted_with_its_reason(
     assert harness.counted("unknown", outcome) == 1
 
 
-async def test_a_body_that_is_too_large_is_counted() -> None:
+@pytest.mark.parametrize(
+    ("status", "outcome"), [(413, "oversized"), (400, "refused"), (408, "refused")]
+)
+def test_what_the_server_refuses_is_counted(status: int, outcome: str) -> None:
     harness = Harness()
-    assert (await harness.post(b" " * (LARGEST_BODY + 1)))[0] == 413
-    assert harness.counted("unknown", "oversized") == 1
+    harness.metrics.refused(status)
+    assert harness.counted("unknown", outcome) == 1
 
 
 async def test_fields_from_the_future_change_nothing() -> None:

@@ -6,12 +6,14 @@ import functools
 import json
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
 import aiohttp
 import prometheus_client
 import pytest
+import uvloop
 from prometheus_client.core import CounterMetricFamily, Metric
 
 from common.errors import ConfigError
@@ -129,7 +131,7 @@ async def test_a_page_tells_what_the_ops_address_serves() -> None:
     assert {path: sorted(methods["get"]["responses"]) for path, methods in described.items()} == {
         "/health-check": ["200", "500"],
         "/readyz": ["200", "503"],
-        "/metrics": ["200", "422"],
+        "/metrics": ["200", "422", "503"],
         "/debug/pprof/profile": ["200", "422"],
         "/debug/pprof/heap": ["200", "422"],
     }
@@ -183,22 +185,68 @@ def test_no_host_means_every_interface() -> None:
 
 
 @pytest.mark.parametrize("address", [":0", "127.0.0.1:0"])
-async def test_answers_are_sent_at_once(address: str) -> None:
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_answers_are_sent_at_once(
+    address: str, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
     """Nagle's algorithm would hold back what follows the head of an answer."""
-    delays: list[int] = []
 
-    async def look(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        made = writer.get_extra_info("socket")
-        delays.append(made.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
-        writer.close()
+    async def delays() -> list[int]:
+        server = OpsServer(Health(HandClock(), timedelta(minutes=5)), address)
+        async with serving(server) as session:
+            await answer(session, "/health-check")
+            opened = [one.transport for one in server._server.server_state.connections]
+            sockets = [one.get_extra_info("socket") for one in opened]
+            return [one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for one in sockets]
 
-    listening = listen(address)
-    port = listening.getsockname()[1]
-    async with await asyncio.start_server(look, sock=listening):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        await reader.read()
-        writer.close()
-    assert delays == [1]
+    with asyncio.Runner(loop_factory=loop) as runner:
+        assert runner.run(delays()) == [1]
+
+
+class CountingCollector:
+    """Counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def collect(self) -> Iterable[Metric]:
+        self.asked += 1
+        yield CounterMetricFamily("vpa_things", "Things.", value=self.asked)
+
+
+async def test_scrapes_share_an_answer_for_a_second() -> None:
+    registry, things = prometheus_client.CollectorRegistry(auto_describe=True), CountingCollector()
+    registry.register(things)
+    before = things.asked
+    server = OpsServer(Health(HandClock(), timedelta(minutes=5)), "127.0.0.1:0", registry=registry)
+    async with serving(server) as session:
+        answers = await asyncio.gather(*(answer(session, "/metrics") for _ in range(15)))
+        assert things.asked == before + 1
+        assert len(set(answers)) == 1
+        await answer(session, "/metrics?name[]=vpa_things_total")
+        assert things.asked == before + 2
+        await answer(session, "/metrics?name[]=vpa_things_total")
+        assert things.asked == before + 2
+
+
+async def test_of_many_scrapes_at_once_only_so_many_wait() -> None:
+    registry, slow = prometheus_client.CollectorRegistry(auto_describe=True), SlowCollector()
+    slow.leave.set()
+    registry.register(slow)
+    slow.leave.clear()
+    slow.asked.clear()
+    server = OpsServer(Health(HandClock(), timedelta(minutes=5)), "127.0.0.1:0", registry=registry)
+    async with serving(server) as session, asyncio.TaskGroup() as group:
+        scrapes = [
+            group.create_task(answer(session, f"/metrics?name[]=vpa_things_total&name[]={number}"))
+            for number in range(20)
+        ]
+        await asyncio.to_thread(slow.asked.wait, PATIENCE)
+        _, waiting = await asyncio.wait(scrapes, return_when=asyncio.FIRST_COMPLETED)
+        assert waiting
+        slow.leave.set()
+    statuses = Counter(scrape.result()[0] for scrape in scrapes)
+    assert statuses == {200: 16, 503: 4}
 
 
 async def test_profiles_are_served_only_where_they_are_asked_for() -> None:
@@ -216,6 +264,26 @@ async def test_only_one_profile_is_taken_at_a_time() -> None:
             *(answer(session, "/debug/pprof/heap?seconds=0.05") for _ in range(2))
         )
     assert sorted(status for status, _ in answers) == [200, 409]
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-inf", "-1", "-0.001", "soon"])
+async def test_a_profile_of_no_time_at_all_is_refused(seconds: str) -> None:
+    server = OpsServer(Health(HandClock(), timedelta(minutes=5)), "127.0.0.1:0", profiling=True)
+    async with serving(server) as session:
+        for kind in ("profile", "heap"):
+            assert (await answer(session, f"/debug/pprof/{kind}?seconds={seconds}"))[0] == 422
+
+
+async def test_a_profile_ends_when_its_client_leaves() -> None:
+    server = OpsServer(Health(HandClock(), timedelta(minutes=5)), "127.0.0.1:0", profiling=True)
+    async with serving(server) as session:
+        with pytest.raises(TimeoutError):
+            await session.get(
+                "/debug/pprof/heap?seconds=300", timeout=aiohttp.ClientTimeout(total=0.2)
+            )
+        async with asyncio.timeout(PATIENCE):
+            while (await answer(session, "/debug/pprof/heap?seconds=0"))[0] == 409:
+                pass
 
 
 async def test_a_profile_tells_where_the_time_went() -> None:

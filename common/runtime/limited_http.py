@@ -1,0 +1,271 @@
+"""HTTP/1.1 as uvicorn speaks it, with limits on what a client may send and how long it may take.
+
+Every port has the same limits. Who exceeds one gets an answer that says so, as far as one is still
+possible, and loses the connection.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import httptools
+import uvicorn
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
+from uvicorn.server import ServerState
+
+from common.runtime.connections import Connections, Place
+
+_MOST_PIPELINED = 32  # requests behind the one that is being answered
+_VERSIONS = ("1.0", "1.1")
+_LINGER = 1.0  # seconds
+_TEXTS = {
+    400: b"not a valid HTTP request\n",
+    408: b"the request takes too long\n",
+    413: b"the body is too large\n",
+    431: b"the headers are too large\n",
+    503: b"too many requests at once\n",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpLimits:
+    """What a client may take up; sizes are in bytes, times in seconds."""
+
+    head: int = 64 * 1024  # request line and headers, and as much framing of chunks
+    headers: int = 100
+    body: int = 5 * 1024 * 1024
+    bodies: int = 32 * 1024 * 1024  # of all connections together
+    handshake: float = 10.0
+    request: float = 30.0  # from its first byte to its last
+    idle: int = 60
+    unread: float = 30.0  # for which an answer may wait to be read
+    connections: int = 512
+    connections_of_peer: int = 256
+
+
+class _RefusedError(Exception):
+    """Ends the parser from within one of its callbacks; ``status`` is the answer."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class LimitedHttp(HttpToolsProtocol):
+    """One connection."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        *,
+        limits: HttpLimits,
+        connections: Connections,
+        place: Place,
+        refused: Callable[[int], None],
+    ) -> None:
+        """``refused`` is told the status of each error that is answered here."""
+        super().__init__(config, server_state, app_state={})
+        self._limits = limits
+        self._all = connections
+        self._place = place
+        self._tell = refused
+        self._answering: RequestResponseCycle | None = None
+        self._refusal = 0  # status: nothing more is read
+        self._ends = False  # the request that comes in is the last
+        self._incoming = False  # a request has begun and not ended
+        self._is_asked = False  # its headers are complete, and so self.cycle is its own
+        self._head = self._body = self._read = 0  # bytes of it
+        self._piece = 0  # bytes of what is being parsed
+        self._slow: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+
+    # Called by the transport
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._place.abort = transport.abort
+        if not self._place.is_taken:  # since its handshake was done
+            transport.abort()
+        self._be_idle()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._all.leave(self._place)
+        self._unset_keepalive_if_required()
+        self._unset_slow()
+        if self._unread is not None:
+            self._unread.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        if self._refusal:
+            return
+        self._piece = len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._refuse(400)  # this request is answered; what follows is no HTTP/1.1
+        except httptools.HttpParserError as error:
+            told = error.__context__
+            self._refuse(told.status if isinstance(told, _RefusedError) else 400)
+        else:
+            self._look_at_time()
+
+    def _look_at_time(self) -> None:
+        if self._incoming:
+            # The parser keeps what has no end yet: one header may be as long as it likes.
+            self._read += self._piece
+            if self._read - self._body > self._limits.head + self._body:
+                self._refuse(431)
+            elif self._slow is None:
+                self._slow = self.loop.call_later(self._limits.request, self._refuse, 408)
+        else:
+            self._unset_slow()
+            if self._answering is None:
+                self._be_idle()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread = self.loop.call_later(self._limits.unread, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+
+    # Called by the parser
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._unset_slow()
+        self._incoming, self._is_asked = True, False
+        self._head = self._body = 0
+        self._read = -self._piece  # what comes before it in the same piece isn't its own
+
+    def on_url(self, url: bytes) -> None:
+        self._count_head(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count_head(len(name) + len(value))
+        if self._is_asked:
+            return  # a trailer, for which nobody waits
+        if len(self.headers) >= self._limits.headers:
+            raise _RefusedError(431)
+        is_length = name.lower() == b"content-length" and value.isdigit()
+        if is_length and int(value) > self._limits.body:
+            raise _RefusedError(413)
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        version = self.parser.get_http_version()
+        if version not in _VERSIONS:
+            raise _RefusedError(400)
+        if version == "1.0":
+            self.expect_100_continue = False  # it knows no such answer
+        if len(self.pipeline) >= _MOST_PIPELINED:
+            raise _RefusedError(503)
+        super().on_headers_complete()
+        self._is_asked = True
+        if self._ends:
+            self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        self._body += len(body)
+        if self._body > self._limits.body:
+            raise _RefusedError(413)
+        if not self._all.hold(self._place, len(body)):
+            raise _RefusedError(503)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._incoming = False
+        super().on_message_complete()
+        if self._answering is None:
+            self._all.release(self._place)  # it was answered before it ended
+        else:
+            self._all.answer(self._place)
+
+    def _count_head(self, size: int) -> None:
+        self._head += size
+        if self._head > self._limits.head:
+            raise _RefusedError(431)
+
+    # Answers
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def on_response_complete(self) -> None:
+        self._answering = None
+        super().on_response_complete()
+        if self.transport.is_closing():
+            return
+        if self.pipeline:
+            self.flow.pause_reading()
+        if self._answering is None:
+            if not self._incoming:
+                self._all.release(self._place)
+            self._all.wait(self._place)
+
+    def shutdown(self) -> None:
+        """Answer the request at hand, also one that is still coming in, and close."""
+        self._ends = True
+        if self._answering is not None:
+            self._answering.keep_alive = False
+        elif not self._incoming:
+            self.transport.close()
+
+    def _refuse(self, status: int) -> None:
+        """Answer with an error, but first what was asked before, and close."""
+        self._refusal = status
+        self._tell(status)
+        self._unset_slow()
+        if self.transport.is_closing():
+            return
+        answering, is_asked = self._answering, self._incoming and self._is_asked
+        if answering is not None and not (is_asked and answering is self.cycle):
+            answering.keep_alive = False
+            self.pipeline.clear()
+            self.flow.pause_reading()
+            return
+        if is_asked and (answering is None or answering.response_started):
+            self.transport.close()  # it has its answer
+            return
+        if answering is not None:
+            answering.disconnected = True
+            answering.message_event.set()
+        self._answer_with(status)
+
+    def _answer_with(self, status: int) -> None:
+        """Answer with an error, and close once the client had the time to read it.
+
+        What it sends until then is dropped: closing with unread data would reset the connection
+        before the answer is read.
+        """
+        text = _TEXTS[status]
+        headers = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n" % len(text)
+        end = b"connection: close\r\n\r\n"
+        self.transport.write(STATUS_LINE[status] + headers + end + text)
+        self._all.release(self._place)
+        self._all.wait(self._place)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._slow = self.loop.call_later(_LINGER, self.transport.close)
+
+    def _be_idle(self) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self._limits.idle, self.timeout_keep_alive_handler
+        )
+
+    def _unset_slow(self) -> None:
+        if self._slow is not None:
+            self._slow.cancel()
+            self._slow = None
