@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from admission.pod_reviews import Candidate, LookupFailedError, Match, Reason
-from admission.pods import changes_pods
 from admission.vpa_index import VpaIndex
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec
@@ -20,7 +19,7 @@ from common.kube.client import KubeClient
 from common.kube.endpoints import LIMIT_RANGES, VPAS
 from common.kube.targets import ControllerCaches, TargetError, Targets
 from common.labels import Selector
-from common.target.controlling import SelectedVpa, controlling
+from common.target.controlling import SelectedVpa, can_control_pods, controlling
 from common.target.owners import Controller, OwnerProblem, controller_of
 
 logger = logging.getLogger(__name__)
@@ -80,7 +79,7 @@ class Matcher:
         if found is not None:
             return Match(found.vpa, topmost=top, candidates=candidates)
         return Match(
-            off=any(not changes_pods(vpa) for vpa in there),
+            off=any(not can_control_pods(vpa) for vpa in there),
             reason=Reason.NONE_APPLIES if there else Reason.NOT_TARGETED,
             topmost=top,
             candidates=candidates,
@@ -103,7 +102,7 @@ class Matcher:
 
     async def _candidate(self, vpa: VerticalPodAutoscaler) -> Candidate:
         """A VPA with its selector, which one of mode Off doesn't need."""
-        if not changes_pods(vpa):
+        if not can_control_pods(vpa):
             return Candidate(vpa)
         try:
             return Candidate(vpa, await self._targets.selector(vpa))

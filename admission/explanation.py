@@ -11,7 +11,7 @@ import msgspec
 
 from admission.metrics import Outcome
 from admission.pod_reviews import Candidate, Match, Reason, Verdict
-from admission.pods import changes_pods, update_mode
+from admission.pods import update_mode
 from common.annotations import startup_boost_key
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.base import QuantityJson, Wire
@@ -21,8 +21,8 @@ from common.recommendation.actual import actual_resources
 from common.recommendation.pod_level import POD_LEVEL_PATH
 from common.recommendation.policy import container_policy
 from common.recommendation.scaled_containers import scaled_containers, scaled_specs
-from common.recommendation.startup_boost import has_boost
 from common.recommendation.trail import WHOLE_POD, Amount, Trail
+from common.target.controlling import can_control_pods, has_startup_boost
 from common.target.owners import Controller, controller_of
 
 _BOUNDS = ("min", "max", "default")  # of a LimitRange, as far as they count
@@ -171,7 +171,9 @@ def _why_patched(vpa: VerticalPodAutoscaler, owner: str | None) -> str:
 def _is_unboosted(verdict: Verdict, vpa: VerticalPodAutoscaler) -> bool:
     """Whether the VPA asks for a boost, and no container gets one."""
     place = pointer("metadata", "annotations", startup_boost_key(""))
-    return has_boost(vpa) and not any(each.path.startswith(place) for each in verdict.patches)
+    return has_startup_boost(vpa) and not any(
+        each.path.startswith(place) for each in verdict.patches
+    )
 
 
 def _considered(match: Match, pod: Pod) -> tuple[Considered, ...]:
@@ -200,7 +202,7 @@ def _fate(candidate: Candidate, match: Match, pod: Pod) -> tuple[Fate, str]:
     if candidate.vpa is match.vpa:
         others = len(match.candidates) > 1
         return Fate.CHOSEN, "the oldest that applies" if others else "the only one"
-    if not changes_pods(candidate.vpa):
+    if not can_control_pods(candidate.vpa):
         return Fate.MODE_OFF, "its mode is Off: it only gives advice"
     if candidate.selector is None:
         return Fate.LOOKUP_FAILED, f"its target's selector can't be found: {candidate.problem}"

@@ -25,7 +25,6 @@ from common.recommendation.container_resources import WantedResources
 from common.recommendation.pod_level import POD_LEVEL_PATH, PodLevelMode, Unfit
 from common.recommendation.policy import container_policy, is_off
 from common.recommendation.scaled_containers import scaled_containers, scaled_specs
-from common.recommendation.startup_boost import has_boost
 from common.recommendation.trail import Trail
 from common.resources import ResourceQuantities, in_order
 
@@ -43,14 +42,6 @@ def update_mode(vpa: VerticalPodAutoscaler) -> str:
     policy = vpa.spec.update_policy
     mode = policy.update_mode if policy is not None else None
     return UpdateMode.RECREATE if mode is None else mode
-
-
-def changes_pods(vpa: VerticalPodAutoscaler) -> bool:
-    """Whether the VPA takes part in the choice of a new pod's VPA.
-
-    Every mode but Off does, one that we don't know included; Off does with a start-up boost.
-    """
-    return update_mode(vpa) != UpdateMode.OFF or has_boost(vpa)
 
 
 def admit_pod(

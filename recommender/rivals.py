@@ -2,9 +2,8 @@
 
 from collections import defaultdict
 
-from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
-from common.recommendation.startup_boost import has_boost
-from common.target.controlling import precedence, target_key
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.target.controlling import can_control_pods, precedence, target_key
 from common.target.owners import TargetKey
 from recommender.model.keys import VpaKey
 
@@ -22,7 +21,7 @@ class Rivals:
     def add(self, vpa: VerticalPodAutoscaler) -> None:
         """Take a VPA into account. Cheap: nearly every target has one."""
         key = target_key(vpa)
-        if key is None or not _takes_part(vpa):
+        if key is None or not can_control_pods(vpa):
             return
         first = self._first.setdefault(key, vpa)
         if first is not vpa:
@@ -37,8 +36,3 @@ class Rivals:
                 meta = vpa.metadata
                 found[VpaKey(meta.namespace, meta.name)] = winner.metadata.name
         return found
-
-
-def _takes_part(vpa: VerticalPodAutoscaler) -> bool:
-    policy = vpa.spec.update_policy
-    return policy is None or policy.update_mode != UpdateMode.OFF or has_boost(vpa)

@@ -16,14 +16,18 @@ from common.kube.client import KubeClient
 from common.kube.endpoints import LIMIT_RANGES, NODES, RESOURCE_QUOTAS, VPAS, Endpoint
 from common.kube.targets import ControllerCaches, TargetError, Targets
 from common.runtime.pausing import pausing
-from common.target.controlling import SelectedVpa, target_key
+from common.target.controlling import (
+    SelectedVpa,
+    can_control_pods,
+    has_startup_boost,
+    target_key,
+)
 from common.target.owners import Controller
 from updater.group_size import GroupSize
 from updater.live_node import LiveNode
 from updater.live_pod import LivePod, LivePodWithSidecars
 from updater.live_vpa import LiveVpa
 from updater.rollout import Rollout
-from updater.startup_boost import has_startup_boost
 
 LIVE_PODS = Endpoint("", "v1", "pods", "Pod", LivePod)
 LIVE_NODES = Endpoint("", "v1", NODES.resource, NODES.kind, LiveNode, namespaced=False)
@@ -218,7 +222,7 @@ async def select_vpas(
     async for vpa in pausing(targets.in_turn(sorted(vpas, key=key_of)), every=_SLICE):
         if target_key(vpa) not in targeted:
             continue
-        if update_mode(vpa) is UpdateMode.OFF and not has_startup_boost(vpa):
+        if not can_control_pods(vpa):
             continue
         try:
             selector = await targets.selector(vpa)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from common.annotations import boosted_containers, parse_startup_boost, startup_boost_key
-from common.api.autoscaling import StartupBoost, VerticalPodAutoscaler
+from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
 from common.recommendation.actual import containers_of
 from common.recommendation.container_resources import WantedResources
@@ -18,15 +18,6 @@ from updater.resize import ResizeStatus, resize_status
 
 _NOTHING = WantedResources()
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
-
-
-def has_startup_boost(vpa: VerticalPodAutoscaler) -> bool:
-    """Whether the VPA or one of its container policies boosts starting containers."""
-    policy = vpa.spec.resource_policy
-    policies = () if policy is None else policy.container_policies or ()
-    boosts: list[StartupBoost | None] = [vpa.spec.startup_boost]
-    boosts += [container.startup_boost for container in policies]
-    return any(boost is not None for boost in boosts)
 
 
 def boost_duration(vpa: VerticalPodAutoscaler, container: str) -> timedelta:

@@ -9,6 +9,7 @@ from common.api.autoscaling import UpdateMode
 from common.api.core import Pod
 from common.recommendation.changes import Change
 from common.runtime.pausing import pausing
+from common.target.controlling import has_startup_boost
 from updater.abreast import Begin, act_abreast
 from updater.attempts import PodMemory
 from updater.blocking import blocked_by
@@ -34,7 +35,6 @@ from updater.startup_boost import (
     decide_unboost,
     expired_boosts,
     first_expiry,
-    has_startup_boost,
 )
 from updater.unlearnt_ooms import hold_eviction
 from updater.work import Work

@@ -49,15 +49,6 @@ class Boosted:
     limit: str = ""
 
 
-def has_boost(vpa: VerticalPodAutoscaler) -> bool:
-    """Whether the VPA asks for a start-up boost at any level; the gate is not consulted."""
-    if vpa.spec.startup_boost is not None:
-        return True
-    policy = vpa.spec.resource_policy
-    policies = policy.container_policies if policy is not None else None
-    return any(entry.startup_boost is not None for entry in policies or ())
-
-
 def boosted(
     container: Container,
     vpa: VerticalPodAutoscaler,

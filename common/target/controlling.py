@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from common.api.autoscaling import VerticalPodAutoscaler
+from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.meta import ObjectMeta
 from common.labels import Selector
 from common.target.owners import Controller, TargetKey
@@ -54,3 +54,24 @@ def precedence(vpa: VerticalPodAutoscaler) -> tuple[datetime, str]:
     """Return the sort key by which the first of several VPAs of one target controls its pods."""
     meta = vpa.metadata
     return (meta.creation_timestamp or _ZERO_TIME, meta.name)
+
+
+def can_control_pods(vpa: VerticalPodAutoscaler) -> bool:
+    """Return False for a VPA that never controls a pod: one of mode Off without a start-up boost.
+
+    No update mode means Recreate. A VPA with an unknown mode can control pods.
+    """
+    policy = vpa.spec.update_policy
+    return policy is None or policy.update_mode != UpdateMode.OFF or has_startup_boost(vpa)
+
+
+def has_startup_boost(vpa: VerticalPodAutoscaler) -> bool:
+    """Return whether the VPA or one of its container policies has a start-up boost.
+
+    The feature gate doesn't matter.
+    """
+    if vpa.spec.startup_boost is not None:
+        return True
+    policy = vpa.spec.resource_policy
+    policies = policy.container_policies if policy is not None else None
+    return any(entry.startup_boost is not None for entry in policies or ())

@@ -16,7 +16,7 @@ import jsonpatch
 import msgspec
 
 from admission import review
-from admission.pods import admit_pod, changes_pods
+from admission.pods import admit_pod
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
 from common.api.meta import LabelSelector
@@ -24,7 +24,7 @@ from common.features import FeatureGates
 from common.labels import from_label_selector
 from common.quantity import ZERO, Quantity
 from common.recommendation.policy import container_policy, is_off
-from common.target.controlling import SelectedVpa, controlling
+from common.target.controlling import SelectedVpa, can_control_pods, controlling
 from common.target.owners import controller_of
 from golden_data import Differences, Row, rows
 
@@ -70,7 +70,7 @@ def vpa_of(row: Row) -> VerticalPodAutoscaler | None:
 def candidates(row: Row) -> Iterator[SelectedVpa]:
     for raw in row.input["vpas"]:
         vpa = msgspec.convert(raw["object"], VerticalPodAutoscaler)
-        if raw["target_selector"] is not None and changes_pods(vpa):
+        if raw["target_selector"] is not None and can_control_pods(vpa):
             selector = msgspec.convert(raw["target_selector"], LabelSelector)
             yield SelectedVpa(vpa, from_label_selector(selector))
 

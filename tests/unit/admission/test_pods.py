@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from admission.pods import admit_pod, changes_pods, update_mode
+from admission.pods import admit_pod, update_mode
 from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import (
     ContainerPolicy,
@@ -400,28 +400,6 @@ def test_a_boost_without_its_number_drops_the_whole_patch(broken: StartupBoost) 
     case = Case(id="", want="", containers=app(SMALL), startup_boost=broken)
     with pytest.raises(DecodeError, match="startupBoost"):
         patch(case)
-
-
-@pytest.mark.parametrize(
-    ("mode", "takes_part"),
-    [
-        ("Off", False),
-        ("Initial", True),
-        ("Recreate", True),
-        ("Auto", True),
-        ("InPlaceOrRecreate", True),
-        ("InPlace", True),
-        ("FromTheFuture", True),
-        (None, True),
-    ],
-)
-def test_which_modes_change_pods(mode: str | None, *, takes_part: bool) -> None:
-    assert changes_pods(vpa(mode=mode)) is takes_part
-
-
-def test_off_with_a_boost_changes_pods() -> None:
-    policy = ContainerPolicy(container_name="*", startup_boost=StartupBoost())
-    assert changes_pods(vpa(mode="Off", policies=(policy,)))
 
 
 def test_without_a_policy_the_mode_is_recreate() -> None:

@@ -21,7 +21,6 @@ from updater.startup_boost import (
     boost_duration,
     decide_unboost,
     expired_boosts,
-    has_startup_boost,
     unboosted,
     with_earlier_cpu,
 )
@@ -59,12 +58,6 @@ def test_boost_duration(
     own: StartupBoost | None, shared: StartupBoost | None, want: timedelta
 ) -> None:
     assert boost_duration(boosting(own, shared), "app") == want
-
-
-def test_has_startup_boost() -> None:
-    assert has_startup_boost(boosting(boost(1), None))
-    assert has_startup_boost(boosting(None, boost(1)))
-    assert not has_startup_boost(vpa())
 
 
 def ready_since(age: timedelta | None, *, status: str = "True", phase: str = "Running") -> Pod:

@@ -2,9 +2,24 @@
 
 from datetime import timedelta
 
+import msgspec
+import pytest
+
 from builders import CREATED, pod, vpa
+from common.api.autoscaling import (
+    ContainerPolicy,
+    StartupBoost,
+    UpdatePolicy,
+    VerticalPodAutoscaler,
+)
 from common.labels import EVERYTHING, NOTHING
-from common.target.controlling import SelectedVpa, controlling, target_key
+from common.target.controlling import (
+    SelectedVpa,
+    can_control_pods,
+    controlling,
+    has_startup_boost,
+    target_key,
+)
 from common.target.owners import Controller
 
 WEB = Controller("default", "Deployment", "web", "apps/v1")
@@ -51,3 +66,43 @@ def test_the_api_group_is_not_compared() -> None:
     assert name_of(controlling(META, other, [selected("a")])) == "a"
     assert target_key(vpa("a")) == other.key
     assert target_key(vpa("a", target=None)) is None
+
+
+OWN_BOOST = vpa(mode="Off", policies=(ContainerPolicy(startup_boost=StartupBoost()),))
+SHARED_BOOST = msgspec.structs.replace(
+    vpa(mode="Off"),
+    spec=msgspec.structs.replace(vpa(mode="Off").spec, startup_boost=StartupBoost()),
+)
+
+
+@pytest.mark.parametrize(
+    ("mode", "want"),
+    [
+        ("Off", False),
+        ("Initial", True),
+        ("Recreate", True),
+        ("Auto", True),
+        ("InPlaceOrRecreate", True),
+        ("InPlace", True),
+        ("FromTheFuture", True),
+        ("", True),
+        (None, True),
+    ],
+)
+def test_which_modes_can_control_pods(mode: str | None, *, want: bool) -> None:
+    plain = vpa("a")
+    spec = msgspec.structs.replace(plain.spec, update_policy=UpdatePolicy(update_mode=mode))
+    assert can_control_pods(msgspec.structs.replace(plain, spec=spec)) is want
+
+
+def test_without_an_update_policy_a_vpa_can_control_pods() -> None:
+    plain = vpa("a")
+    spec = msgspec.structs.replace(plain.spec, update_policy=None)
+    assert can_control_pods(msgspec.structs.replace(plain, spec=spec))
+
+
+@pytest.mark.parametrize("boosting", [OWN_BOOST, SHARED_BOOST], ids=["of a container", "shared"])
+def test_mode_off_with_a_startup_boost_can_control_pods(boosting: VerticalPodAutoscaler) -> None:
+    assert has_startup_boost(boosting)
+    assert can_control_pods(boosting)
+    assert not has_startup_boost(vpa("a"))
