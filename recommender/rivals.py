@@ -11,7 +11,7 @@ from recommender.model.keys import VpaKey
 class Rivals:
     """Collects VPAs, of any recommender, and finds those whose pods another one controls (X115).
 
-    A VPA of mode Off takes no part, unless it has a start-up boost: it controls no pod.
+    A VPA of mode Off without a start-up boost controls no pod, so it is left out.
     """
 
     def __init__(self) -> None:

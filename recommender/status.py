@@ -48,8 +48,9 @@ _NO_PODS = "No pods match this VPA object"
 _LOW_CONFIDENCE = "Less than one confidence interval of usage is known"
 _OLDER_VPA = "OlderVPA"
 _CONTROLLED = (
-    "VPA {name} has the same target and controls all its pods, because it is older or, of the "
-    "same age, comes first by name; delete one of the two, or set update mode Off in VPA {name}"
+    "VPA {name} has the same target and controls its pods: it is older, or as old and first by "
+    "name. Delete one of the two VPAs, or set the update mode of {name} to Off and remove its "
+    "startupBoost."
 )
 _HISTORY = "History is still being loaded"
 

@@ -137,8 +137,9 @@ def test_x115_the_condition_names_the_vpa_that_controls_the_pods_and_goes() -> N
         "OlderVPA",
     )
     assert found.message == (
-        "VPA old has the same target and controls all its pods, because it is older or, of the "
-        "same age, comes first by name; delete one of the two, or set update mode Off in VPA old"
+        "VPA old has the same target and controls its pods: it is older, or as old and first by "
+        "name. Delete one of the two VPAs, or set the update mode of old to Off and remove its "
+        "startupBoost."
     )
     before = msgspec.structs.replace(vpa(), status=status)
     after = next_status(before, Findings(recommendation=SOMETHING, pods=1), NOW)
