@@ -5,7 +5,8 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, TextIO
 
@@ -19,8 +20,9 @@ _encode = json.JSONEncoder(ensure_ascii=False).encode
 # separators, directions of text, and halves of characters, which no encoding can write.
 _UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_LONGEST = 2048  # characters of a message or a value
+_LONGEST = 2048  # characters of a message or a value, escapes included
 _LONGEST_TRACE = 16 * 1024
+_LONGEST_ESCAPE = 7  # characters: \\u0001, in a traceback in JSON
 _QUIET = ("aiohttp", "asyncio", "uvicorn", "kubernetes_asyncio")
 
 
@@ -53,8 +55,9 @@ class TextFormatter(logging.Formatter):
     """``I0102 15:04:05.000000    4711 cycle.py:17] message key="value" count=3``.
 
     The keys are those of ``extra``, in their order. Control characters in a message or a value
-    are escaped, so that neither can forge a line or steer a terminal, and both are cut at 2,048
-    characters: people outside of the cluster's administration write what ends up here.
+    are escaped, so that neither can forge a line or steer a terminal. Both are cut at 2,048
+    characters, counted after escaping: people outside of the cluster's administration write what
+    ends up here.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -62,10 +65,10 @@ class TextFormatter(logging.Formatter):
         seconds, micros = divmod(round(record.created * 1e6), 1_000_000)
         head = (
             f"{letter}{_second(seconds)}.{micros:06d} {record.process:7d} "
-            f"{record.filename}:{record.lineno}] {_escaped(_cut(record.getMessage()))}"
+            f"{record.filename}:{record.lineno}] {_escaped(_cut(record.getMessage(), _escaped))}"
         )
         pairs = "".join(f" {key}={_text(value)}" for key, value in _extras(record))
-        trace = _trace(self, record)
+        trace = _escaped_lines(_cut(_trace(self, record), _escaped_lines, _LONGEST_TRACE))
         return _redacted(head + pairs + (f"\n{trace}" if trace else ""))
 
 
@@ -78,13 +81,14 @@ class JsonFormatter(logging.Formatter):
             "ts": when.isoformat(timespec="microseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "caller": f"{record.filename}:{record.lineno}",
-            "msg": _cut(record.getMessage()),
+            "msg": _cut(record.getMessage(), _in_json),
         }
         for key, value in _extras(record):
             entry[f"{key}_" if key in entry else key] = _json(value)
         trace = _trace(self, record)
         if trace:
-            entry["stacktrace"] = trace
+            cut = _cut(trace, lambda text: _in_json(_escaped_lines(text)), _LONGEST_TRACE)
+            entry["stacktrace"] = _escaped_lines(cut)
         return _redacted(_encoded(entry))
 
 
@@ -112,18 +116,33 @@ def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
         parts.append(formatter.formatException(record.exc_info))
     if record.stack_info:
         parts.append(formatter.formatStack(record.stack_info))
-    lines = _cut("\n".join(parts), _LONGEST_TRACE).split("\n")
-    return "\n".join(map(_escaped, lines))
+    return "\n".join(parts)
 
 
-def _cut(text: str, longest: int = _LONGEST) -> str:
-    if len(text) <= longest:
+def _cut(text: str, escape: Callable[[str], str], longest: int = _LONGEST) -> str:
+    """Return the longest start of a text that has at most ``longest`` characters once escaped.
+
+    The start is returned unescaped, so no escape is cut in two. ``escape`` must treat each
+    character on its own.
+    """
+    if len(text) * _LONGEST_ESCAPE <= longest:
         return text
-    return f"{text[:longest]}… ({len(text) - longest} more characters)"
+    ends = range(1, min(len(text), longest) + 1)
+    end = bisect_right(ends, longest, key=lambda end: len(escape(text[:end])))
+    return text if end == len(text) else f"{text[:end]}… ({len(text) - end} more characters)"
 
 
 def _escaped(text: str) -> str:
     return _UNSHOWN.sub(_escape, text)
+
+
+def _escaped_lines(text: str) -> str:
+    return "\n".join(map(_escaped, text.split("\n")))
+
+
+def _in_json(text: str) -> str:
+    """Return what stands between the quotes of a JSON string."""
+    return _encoded(text)[1:-1]
 
 
 def _escape(found: re.Match[str]) -> str:
@@ -138,7 +157,7 @@ def _encoded(value: Any) -> str:
 def _json(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
-    return show(value) if isinstance(value, timedelta) else _cut(str(value))
+    return show(value) if isinstance(value, timedelta) else _cut(str(value), _in_json)
 
 
 def _text(value: Any) -> str:

@@ -93,6 +93,50 @@ def test_what_somebody_wrote_is_cut(formatter: logging.Formatter) -> None:
     assert len(line) < 7000
 
 
+CUT = {
+    "escapes at the limit": ("\x01" * 341 + "mm", "\\u0001" * 341 + "mm"),
+    "escapes beyond the limit": (
+        "\x01" * 341 + "mmm",
+        "\\u0001" * 341 + "mm… (1 more characters)",
+    ),
+    "an escape that ends at the limit": ("mm" + "\x01" * 341, "mm" + "\\u0001" * 341),
+    "an escape that the limit divides": (
+        "mmm" + "\x01" * 341,
+        "mmm" + "\\u0001" * 340 + "… (1 more characters)",
+    ),
+    "short escapes at the limit": ("\n" * 1024, "\\n" * 1024),
+    "short escapes beyond the limit": (
+        "\n" * 1025,
+        "\\n" * 1024 + "… (1 more characters)",
+    ),
+    "nothing but escapes": ("\x01" * 5000, "\\u0001" * 341 + "… (4659 more characters)"),
+}
+
+
+@pytest.mark.parametrize(("value", "shown"), CUT.values(), ids=CUT.keys())
+def test_escapes_count_before_the_cut_and_stay_whole(value: str, shown: str) -> None:
+    line = TextFormatter().format(record(value, pod=value))
+    assert line.endswith(f'] {shown} pod="{shown}"')
+    entry = JsonFormatter().format(record(value, pod=value))
+    assert f'"msg":"{shown}"' in entry.replace(": ", ":")
+    assert f'"pod":"{shown}"' in entry.replace(": ", ":")
+
+
+def test_quotes_count_twice_in_a_value() -> None:
+    line = TextFormatter().format(record("x", few='"' * 1024, many='"' * 1025))
+    some = '\\"' * 1024
+    assert line.endswith(f'few="{some}" many="{some}… (1 more characters)"')
+
+
+@pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
+def test_escapes_in_a_traceback_count_before_the_cut(formatter: logging.Formatter) -> None:
+    made = record("failed")
+    made.stack_info = "\x01" * 20_000
+    line = formatter.format(made)
+    assert 16_000 < len(line) < 16_700
+    assert "u0001… (" in line
+
+
 def test_a_traceback_keeps_its_lines_and_nothing_else_of_that_kind() -> None:
     made = record("failed")
     try:
