@@ -44,28 +44,6 @@ def update_mode(vpa: VerticalPodAutoscaler) -> str:
     return UpdateMode.RECREATE if mode is None else mode
 
 
-def admit_pod(
-    pod: Pod,
-    vpa: VerticalPodAutoscaler,
-    limit_ranges: Sequence[LimitRangeSpec],
-    *,
-    features: FeatureGates,
-    most_boost: Quantity,
-    pod_level: PodLevelMode = PodLevelMode.KEEP,
-    trail: Trail | None = None,
-) -> tuple[Operation, ...]:
-    """Return the operations of ``pod_patch``, with its errors."""
-    return pod_patch(
-        pod,
-        vpa,
-        limit_ranges,
-        features=features,
-        most_boost=most_boost,
-        pod_level=pod_level,
-        trail=trail,
-    ).operations
-
-
 def pod_patch(
     pod: Pod,
     vpa: VerticalPodAutoscaler,

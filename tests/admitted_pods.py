@@ -13,7 +13,7 @@ import jsonpatch
 import msgspec
 from hypothesis import strategies as st
 
-from admission.pods import admit_pod
+from admission.pods import pod_patch
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod, PodWithSidecars
 from common.features import FeatureGates
@@ -84,14 +84,14 @@ class World:
     def admitted(self, pod: Json) -> Json:
         """The pod that is stored where ``pod`` is asked for."""
         asked = self.asked(pod)
-        operations = admit_pod(
+        operations = pod_patch(
             self.decoded(asked),
             self.autoscaler,
             self.limits,
             features=GATES,
             most_boost=Quantity.parse(self.most_boost),
             pod_level=self.pod_level,
-        )
+        ).operations
         stored: Json = jsonpatch.apply_patch(asked, msgspec.to_builtins(operations))
         fill(PODS, stored)
         return stored

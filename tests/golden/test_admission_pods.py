@@ -16,7 +16,7 @@ import jsonpatch
 import msgspec
 
 from admission import review
-from admission.pods import admit_pod
+from admission.pods import pod_patch
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
 from common.api.meta import LabelSelector
@@ -38,13 +38,13 @@ def answer(row: Row) -> tuple[dict[str, Any], Any]:
     if vpa is not None:
         gates = ",".join(f"{name}={value}" for name, value in row.input["feature_gates"].items())
         most = row.input["max_allowed_cpu_boost"]
-        patches = admit_pod(
+        patches = pod_patch(
             pod_of(row),
             vpa,
             msgspec.convert(row.input["limit_ranges"], tuple[LimitRangeSpec, ...]),
             features=FeatureGates.parse(gates),
             most_boost=Quantity.parse(most) if most else ZERO,
-        )
+        ).operations
     response = json.loads(review.allow(request_of(row).uid, patches))["response"]
     patch = response.pop("patch", None)
     return response, None if patch is None else json.loads(base64.b64decode(patch))

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from admission.pods import admit_pod, update_mode
+from admission.pods import pod_patch, update_mode
 from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import (
     ContainerPolicy,
@@ -71,13 +71,13 @@ def patch(case: Case) -> list[dict[str, Any]]:
             else RecommendedPodResources(container_recommendations=recommendations)
         ),
     )
-    operations = admit_pod(
+    operations = pod_patch(
         pod(containers=case.containers, annotations=case.annotations),
         autoscaler,
         (LimitRangeSpec(limits=case.limits),) if case.limits else (),
         features=case.features,
         most_boost=case.most_boost,
-    )
+    ).operations
     decoded: list[dict[str, Any]] = json.loads(msgspec.json.encode(operations))
     return decoded
 

@@ -9,7 +9,7 @@ import pytest
 from admission.explanation import explain
 from admission.metrics import Outcome
 from admission.pod_reviews import Match, Policy, Verdict, judge
-from admission.pods import admit_pod
+from admission.pods import pod_patch
 from admission.remembered import PatchMemory
 from admission.review import AdmissionRequest, GroupVersionResource
 from builders import container, recommendation, vpa
@@ -41,7 +41,7 @@ def patched(
     given: Pod, autoscaler: VerticalPodAutoscaler, gates: FeatureGates = ON
 ) -> tuple[list[str], dict[str, Any]]:
     """The paths of the operations, and the pod afterwards."""
-    operations = admit_pod(given, autoscaler, (), features=gates, most_boost=ZERO)
+    operations = pod_patch(given, autoscaler, (), features=gates, most_boost=ZERO).operations
     after: dict[str, Any] = jsonpatch.apply_patch(
         msgspec.to_builtins(given), msgspec.to_builtins(operations)
     )

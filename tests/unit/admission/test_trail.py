@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from admission.pods import admit_pod
+from admission.pods import pod_patch
 from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import ContainerPolicy, GenericStartupBoost, StartupBoost
 from common.api.core import Container, LimitRangeItem, LimitRangeSpec, ResourceRequirements
@@ -206,14 +206,14 @@ def test_ways(case: Case) -> None:
     )
     plain = pod(containers=(case.has,))
     spec = msgspec.structs.replace(plain.spec, resources=case.whole)
-    patch = admit_pod(
+    patch = pod_patch(
         msgspec.structs.replace(plain, spec=spec),
         controlling,
         () if case.limits is None else (case.limits,),
         features=FeatureGates.parse("CPUStartupBoost=true"),
         most_boost=Quantity.parse(case.most_boost) if case.most_boost != "0" else ZERO,
         trail=trail,
-    )
+    ).operations
     way = [step for step in trail.of("app") if (step.amount, step.resource) == (case.amount, "cpu")]
     assert [
         (step.cause, None if step.value is None else str(step.value)) for step in way
@@ -230,7 +230,7 @@ def test_a_recommendation_for_a_container_that_is_not_there() -> None:
     trail = Trail()
     controlling = vpa(recommendations=(recommendation("old", target={"cpu": "1"}),))
     gates = FeatureGates.parse("")
-    admit_pod(pod(), controlling, (), features=gates, most_boost=ZERO, trail=trail)
+    pod_patch(pod(), controlling, (), features=gates, most_boost=ZERO, trail=trail)
     assert [(step.cause, step.value) for step in trail.of("old")] == [
         (IN_STATUS, Quantity.parse("1")),
         ("dropped: the pod has no such container", None),
@@ -243,8 +243,10 @@ def test_what_people_are_told_is_no_second_opinion_about_nonsense() -> None:
     controlling = vpa(recommendations=(strange, recommendation(target={"cpu": "1"})))
     gates = FeatureGates.parse("")
     trail = Trail()
-    told = admit_pod(pod(), controlling, (), features=gates, most_boost=ZERO, trail=trail)
-    assert told == admit_pod(pod(), controlling, (), features=gates, most_boost=ZERO)
+    told = pod_patch(
+        pod(), controlling, (), features=gates, most_boost=ZERO, trail=trail
+    ).operations
+    assert told == pod_patch(pod(), controlling, (), features=gates, most_boost=ZERO).operations
     assert trail.of("old") == ()
     assert trail.of("app")
 
@@ -253,7 +255,7 @@ def test_a29_a_container_that_shares_without_a_recommendation_is_told() -> None:
     trail = Trail()
     has = {"cpu": "400m"}
     two = (container(requests=has, limits=has), container("b", requests=has, limits=has))
-    admit_pod(
+    pod_patch(
         pod(containers=two),
         vpa(recommendations=(recommendation(target=has),)),
         (limit_range("Pod", max={"cpu": "400m"}),),

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from admission.autoscalers import VpaVerdict, admit_vpa
-from admission.pods import admit_pod
+from admission.pods import pod_patch
 from admission.vpa_decoding import decode
 from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import GenericStartupBoost, StartupBoost, VerticalPodAutoscaler
@@ -61,9 +61,9 @@ def test_21_a_resource_in_two_requirements_is_denied() -> None:
 
 
 def patched(given: dict[str, Any], autoscaler: VerticalPodAutoscaler) -> dict[str, Any]:
-    operations = admit_pod(
+    operations = pod_patch(
         msgspec.convert(given, Pod), autoscaler, (), features=BOOST, most_boost=ZERO
-    )
+    ).operations
     after: dict[str, Any] = jsonpatch.apply_patch(given, msgspec.to_builtins(operations))
     return after
 
