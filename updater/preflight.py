@@ -15,7 +15,6 @@ from common.recommendation.quota import (
     growth,
     replacement_refusal,
     resize_refusal,
-    share_after_resize,
     share_of,
     share_of_new,
 )
@@ -147,7 +146,7 @@ class Preflight:
 
     def resizing(self, pod: Pod, plan: ResizePlan, call: Begin) -> Begin:
         """The same call, which takes what the pod grows by from the quotas when it is begun."""
-        return self._taking(pod, call, lambda: share_after_resize(pod, self._resized(pod, plan)[0]))
+        return self._taking(pod, call, lambda: share_of(pod, self._resized(pod, plan)[0]))
 
     def _resized(self, pod: Pod, plan: ResizePlan) -> tuple[PodSpec, Refusal | None]:
         known = self._resizes.get(id(plan))

@@ -32,26 +32,18 @@ Share = ResourceQuantities
 """What a pod uses of a quota, by the names of the quota."""
 
 
-def share_of(pod: Pod) -> Share:
-    """Return what a running pod uses; the largest of spec, actual and allocated resources.
+def share_of(pod: Pod, spec: PodSpec | None = None) -> Share:
+    """Return what a running pod uses: the largest of spec, actual and allocated resources.
+
+    ``spec`` is the pod's spec after a resize on which the kubelet has not acted yet; by default
+    it is the present one.
 
     Raises:
         QuantityError: an amount is no quantity.
     """
     status = pod.status
     statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-    return _share(pod_amounts(pod.spec, statuses))
-
-
-def share_after_resize(pod: Pod, resized: PodSpec) -> Share:
-    """Return what the pod uses once its spec is another one, before the kubelet has acted.
-
-    Raises:
-        QuantityError: an amount is no quantity.
-    """
-    status = pod.status
-    statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-    return _share(pod_amounts(resized, statuses))
+    return _share(pod_amounts(pod.spec if spec is None else spec, statuses))
 
 
 def share_of_new(spec: PodSpec) -> Share:
@@ -97,7 +89,7 @@ def resize_refusal(
     conditions = pod.status.conditions or ()
     if any(each.type == "PodResizePending" and each.reason == "Infeasible" for each in conditions):
         return None
-    old, new = share_of(pod), share_after_resize(pod, resized)
+    old, new = share_of(pod), share_of(pod, resized)
     grown = growth(old, new)
     for quota in _certain(quotas, resized):
         for message in _over(quota, old, {name: new[name] for name in grown}, taken):
@@ -114,8 +106,8 @@ def replacement_refusal(
 ) -> Refusal | None:
     """Return why a quota would refuse the replacement of a pod; None if none certainly would.
 
-    What the evicted pod used is free by then. A quota that was lowered below what is used
-    refuses smaller replacements, too, and one refuses every pod that leaves out what it counts.
+    The evicted pod's share counts as free. If the quota was lowered below its current usage, it
+    refuses even a smaller replacement. It also refuses any pod that omits a resource it counts.
     ``taken`` is what other actions of ours took in the meantime.
 
     Raises:

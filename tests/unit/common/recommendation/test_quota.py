@@ -183,6 +183,8 @@ def test_what_the_kubelet_reports_counts_where_it_is_more() -> None:
     assert share_of(reported(running, "90m"))["requests.cpu"] == parse_quantities({"": "100m"})[""]
     assert share_of(reported(running, "300m"))["requests.cpu"] == parse_quantities({"": "300m"})[""]
     after = structs.replace(running.spec, containers=(app({"cpu": "300m"}),))
+    assert share_of(reported(running, "90m"), after)["requests.cpu"] == Quantity.parse("300m")
+    assert share_of(reported(running, "400m"), after)["requests.cpu"] == Quantity.parse("400m")
     full = quota({"requests.cpu": "400m"}, USED)
     assert resize_refusal([full], reported(running, "100m"), after, taken={}) is not None
     assert resize_refusal([full], reported(running, "300m"), after, taken={}) is None
