@@ -14,7 +14,7 @@ from common.api.core import Pod
 from common.errors import KubeError
 from common.features import FeatureGates
 from common.patches import Operation
-from common.recommendation.changes import Change, summary
+from common.recommendation.changes import ResourceChange, summary
 from common.runtime.clock import Clock
 from common.target.owners import Controller
 from updater.attempts import Attempts
@@ -55,7 +55,11 @@ class Hands:
     loses: "Present | None" = None  # sight of the cluster, with the first refused eviction
 
     async def evict(
-        self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason, changes: Sequence[Change]
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        reason: Reason,
+        changes: Sequence[ResourceChange],
     ) -> None:
         self.evicted.append(pod.metadata.name)
         if pod.metadata.name in self.eviction_errors:
@@ -84,7 +88,7 @@ class Hands:
         pod: Pod,
         vpa: VerticalPodAutoscaler,
         reason: Reason,
-        changes: Sequence[Change],
+        changes: Sequence[ResourceChange],
         *,
         skipped: bool,
     ) -> None:
@@ -96,7 +100,11 @@ class Hands:
         self.unblocked.append((pod.metadata.name, reason))
 
     def tell_refused(
-        self, pod: Pod, vpa: VerticalPodAutoscaler, decision: Decision, changes: Sequence[Change]
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        decision: Decision,
+        changes: Sequence[ResourceChange],
     ) -> None:
         self.refused[pod.metadata.name] = decision.detail
 

@@ -23,7 +23,7 @@ from common.kube.endpoints import (
 from common.kube.events import NORMAL, WARNING, EventRecorder, reference
 from common.kube.targets import ControllerCaches
 from common.patches import Operation
-from common.recommendation.changes import Change, patch_changes, summary
+from common.recommendation.changes import ResourceChange, patch_changes, summary
 from common.target.owners import Controller
 from updater.breaker import Transition
 from updater.decision import Action, Decision, Reason
@@ -48,7 +48,11 @@ class Actuator:
         self._events = events
 
     async def evict(
-        self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason, changes: Sequence[Change]
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        reason: Reason,
+        changes: Sequence[ResourceChange],
     ) -> None:
         """Evict this very pod through its disruption budget, with its own grace period.
 
@@ -128,7 +132,7 @@ class Actuator:
         pod: Pod,
         vpa: VerticalPodAutoscaler,
         reason: Reason,
-        changes: Sequence[Change],
+        changes: Sequence[ResourceChange],
         *,
         skipped: bool,
     ) -> None:
@@ -166,7 +170,11 @@ class Actuator:
         self._events.event(about, type, name, f"In-place update of Pod {pod.metadata.name} {text}")
 
     def tell_refused(
-        self, pod: Pod, vpa: VerticalPodAutoscaler, decision: Decision, changes: Sequence[Change]
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        decision: Decision,
+        changes: Sequence[ResourceChange],
     ) -> None:
         """Emit an Event that a pod is not updated because of the pod that would follow."""
         if decision.action is Action.LEAVE:
@@ -275,7 +283,10 @@ def pod_of_template(owner: Mapping[str, Any], pod: Pod, controller: Controller) 
 
 
 def _with(
-    reason: Reason, sentence: str, vpa: VerticalPodAutoscaler, changes: Sequence[Change] = ()
+    reason: Reason,
+    sentence: str,
+    vpa: VerticalPodAutoscaler,
+    changes: Sequence[ResourceChange] = (),
 ) -> str:
     """Append what the reference's sentence lacks: the reason code, the VPA, and the change."""
     about = f"VPA {vpa.metadata.name}"

@@ -14,7 +14,7 @@ from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
 from common.kube.lease import AdmissionStatus
 from common.patches import Operation
-from common.recommendation.changes import Change
+from common.recommendation.changes import ResourceChange
 from common.recommendation.pod_level import PodLevelMode
 from common.runtime.clock import Clock
 from updater.attempts import Attempts
@@ -98,7 +98,11 @@ class IdleHands:
     calls: list[Call] = field(default_factory=list)
 
     async def evict(
-        self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason, changes: Sequence[Change]
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        reason: Reason,
+        changes: Sequence[ResourceChange],
     ) -> None:
         """Note an eviction."""
         self.calls.append(("evict", pod.metadata.uid, key_of(vpa), reason, changes))
@@ -123,7 +127,7 @@ class IdleHands:
         pod: Pod,
         vpa: VerticalPodAutoscaler,
         reason: Reason,
-        changes: Sequence[Change],
+        changes: Sequence[ResourceChange],
         *,
         skipped: bool,
     ) -> None:
@@ -135,7 +139,11 @@ class IdleHands:
         self.calls.append(("tell_unblocked", pod.metadata.uid, key_of(vpa), reason))
 
     def tell_refused(
-        self, pod: Pod, vpa: VerticalPodAutoscaler, decision: Decision, changes: Sequence[Change]
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        decision: Decision,
+        changes: Sequence[ResourceChange],
     ) -> None:
         """Note what would be reported, and report nothing."""
         told = ("tell_refused", pod.metadata.uid, key_of(vpa), decision.detail, changes)

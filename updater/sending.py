@@ -9,7 +9,7 @@ from functools import partial
 
 from common.api.core import Pod
 from common.errors import KubeError
-from common.recommendation.changes import Change, patch_changes, summary
+from common.recommendation.changes import ResourceChange, patch_changes, summary
 from common.runtime.clock import Clock
 from common.runtime.rate_limit import RateLimiter
 from common.runtime.service import unless_stopped
@@ -93,7 +93,7 @@ class Sender:
         memory: PodMemory,
         work: Work,
         *,
-        changes: Sequence[Change],
+        changes: Sequence[ResourceChange],
         ask: Callable[[Pod], Awaitable[Decision | None]] | None = None,
     ) -> Outcome:
         """Send one eviction; a refused one costs nothing. ``changes`` are what it is for.
@@ -316,7 +316,7 @@ def _note_refusal(
     work: Work,
     memory: PodMemory,
     *,
-    changes: Sequence[Change],
+    changes: Sequence[ResourceChange],
 ) -> PodMemory:
     """Log a refusal that is another one than the last (X114), and give the budget back."""
     refused = RefusedCall(message, error.status, error.reason, str(error))

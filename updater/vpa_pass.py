@@ -7,7 +7,7 @@ from functools import partial
 from common.annotations import boosted_containers
 from common.api.autoscaling import UpdateMode
 from common.api.core import Pod
-from common.recommendation.changes import Change
+from common.recommendation.changes import ResourceChange
 from common.runtime.pausing import pausing
 from common.target.controlling import has_startup_boost
 from updater.abreast import Begin, act_abreast
@@ -247,7 +247,7 @@ class VpaPass:
             self._hands.tell_blocked(pod, vpa, blocked, self._changes(pod), skipped=skipped)
         return replace(memory, blocked=blocked)
 
-    def _changes(self, pod: Pod) -> tuple[Change, ...]:
+    def _changes(self, pod: Pod) -> tuple[ResourceChange, ...]:
         subject = self._subjects.get(pod.metadata.uid)
         candidate = None if subject is None else subject.candidate
         return () if candidate is None else candidate.changes

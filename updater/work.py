@@ -10,7 +10,7 @@ from common.api.core import Pod
 from common.features import FeatureGates
 from common.patches import Operation
 from common.quantity import ZERO, Quantity
-from common.recommendation.changes import Change
+from common.recommendation.changes import ResourceChange
 from common.recommendation.pod_level import PodLevelMode
 from common.target.owners import Controller
 from updater.abreast import Begin
@@ -28,7 +28,11 @@ class Hands(Protocol):
     """Carries out decisions, and tells of some; ``actuation.Actuator`` and the fakes of tests."""
 
     async def evict(
-        self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason, changes: Sequence[Change]
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        reason: Reason,
+        changes: Sequence[ResourceChange],
     ) -> None: ...
 
     async def resize(
@@ -46,7 +50,7 @@ class Hands(Protocol):
         pod: Pod,
         vpa: VerticalPodAutoscaler,
         reason: Reason,
-        changes: Sequence[Change],
+        changes: Sequence[ResourceChange],
         *,
         skipped: bool,
     ) -> None: ...
@@ -54,7 +58,11 @@ class Hands(Protocol):
     def tell_unblocked(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None: ...
 
     def tell_refused(
-        self, pod: Pod, vpa: VerticalPodAutoscaler, decision: Decision, changes: Sequence[Change]
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        decision: Decision,
+        changes: Sequence[ResourceChange],
     ) -> None: ...
 
     def tell_turn(self, vpa: VerticalPodAutoscaler, turn: Transition, cause: str) -> None: ...

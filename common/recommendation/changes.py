@@ -18,7 +18,7 @@ _NOTHING: ResourceQuantities = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ResourceChange:
     """One resource of one container, before and after."""
 
     container: str
@@ -30,24 +30,27 @@ class Change:
         return f"{self.resource} {self.old} -> {self.new}"
 
 
+Change = ResourceChange  # for updater/candidate.py
+
+
 def request_changes(
     requests: Mapping[str, ResourceQuantities], targets: Mapping[str, ResourceQuantities]
-) -> tuple[Change, ...]:
+) -> tuple[ResourceChange, ...]:
     """Compare present requests with wanted ones, both by container."""
     return tuple(
-        Change(name, resource, _NONE if old is None else str(old), str(target[resource]))
+        ResourceChange(name, resource, _NONE if old is None else str(old), str(target[resource]))
         for name, target in targets.items()
         for resource in in_order(target)
         if (old := requests.get(name, _NOTHING).get(resource)) != target[resource]
     )
 
 
-def patch_changes(pod: Pod, operations: Iterable[Operation]) -> tuple[Change, ...]:
+def patch_changes(pod: Pod, operations: Iterable[Operation]) -> tuple[ResourceChange, ...]:
     """Compare a pod's spec with a JSON patch of its resources; other operations don't count."""
     return tuple(_patch_changes(pod, operations))
 
 
-def _patch_changes(pod: Pod, operations: Iterable[Operation]) -> Iterator[Change]:
+def _patch_changes(pod: Pod, operations: Iterable[Operation]) -> Iterator[ResourceChange]:
     for operation in operations:
         new = operation.value
         if not isinstance(new, str):
@@ -65,7 +68,7 @@ def _patch_changes(pod: Pod, operations: Iterable[Operation]) -> Iterator[Change
         old = _amount(container.resources, kind, resource)
         if not _is_same(old, new):
             named = resource if kind == _REQUESTS else f"{resource} limit"
-            yield Change(container.name, named, _NONE if old is None else str(old), new)
+            yield ResourceChange(container.name, named, _NONE if old is None else str(old), new)
 
 
 def _amount(resources: ResourceRequirements | None, kind: str, resource: str) -> QuantityJson:
@@ -84,8 +87,11 @@ def _is_same(old: QuantityJson, new: str) -> bool:
         return False
 
 
-def summary(changes: Sequence[Change]) -> str:
-    """Return ``app cpu 100m -> 250m, memory 64Mi -> 1Gi; side cpu none -> 10m``, bounded."""
+def summary(changes: Sequence[ResourceChange]) -> str:
+    """Return ``app cpu 100m -> 250m, memory 64Mi -> 1Gi; side cpu none -> 10m``.
+
+    At most about 400 characters; the rest as ``and N more``.
+    """
     told, length = 0, 0
     for change in changes:
         length += len(change.container) + len(str(change)) + 2

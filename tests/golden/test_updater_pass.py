@@ -15,7 +15,7 @@ from common.errors import InvalidError
 from common.features import FeatureGates
 from common.labels import from_label_selector
 from common.patches import Operation
-from common.recommendation.changes import Change
+from common.recommendation.changes import ResourceChange
 from common.recommendation.policy import container_policy, is_off
 from common.target.controlling import SelectedVpa, controlling
 from golden_data import Differences, Row, rows
@@ -49,7 +49,11 @@ class RecordingHands:
     events: list[str] = field(default_factory=list)
 
     async def evict(
-        self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason, changes: Sequence[Change]
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        reason: Reason,
+        changes: Sequence[ResourceChange],
     ) -> None:
         self.calls.append({"call": "eviction", "pod": pod.metadata.name})
         self.events += ["EvictedByVPA", "EvictedPod"]
@@ -78,7 +82,7 @@ class RecordingHands:
         pod: Pod,
         vpa: VerticalPodAutoscaler,
         reason: Reason,
-        changes: Sequence[Change],
+        changes: Sequence[ResourceChange],
         *,
         skipped: bool,
     ) -> None:
@@ -89,7 +93,11 @@ class RecordingHands:
         """The reference knows nothing of it."""
 
     def tell_refused(
-        self, pod: Pod, vpa: VerticalPodAutoscaler, decision: Decision, changes: Sequence[Change]
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        decision: Decision,
+        changes: Sequence[ResourceChange],
     ) -> None:
         """The reference knows nothing of it."""
 

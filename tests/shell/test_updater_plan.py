@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
 from common.kube.lease import AdmissionStatus
-from common.recommendation.changes import Change
+from common.recommendation.changes import ResourceChange
 from updater.decision import Reason
 from updater.plan import IdleHands, NotNow, Plan, Scope
 from updater_shop import Shop, in_shop
@@ -24,7 +24,11 @@ class Asleep(IdleHands):
     awake: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def evict(
-        self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason, changes: Sequence[Change]
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        reason: Reason,
+        changes: Sequence[ResourceChange],
     ) -> None:
         await IdleHands.evict(self, pod, vpa, reason, changes)
         await self.awake.wait()

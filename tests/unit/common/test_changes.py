@@ -8,7 +8,7 @@ import pytest
 from common.api.core import Pod
 from common.patches import Operation, add, remove
 from common.quantity import Quantity
-from common.recommendation.changes import Change, patch_changes, request_changes, summary
+from common.recommendation.changes import ResourceChange, patch_changes, request_changes, summary
 from common.resources import ResourceQuantities
 
 
@@ -91,10 +91,10 @@ def test_patches(operations: list[Operation], told: str) -> None:
 
 
 def test_containers_stand_apart_and_the_text_is_bounded() -> None:
-    few = [Change("app", "cpu", "1", "2"), Change("app", "memory", "1", "2")]
-    assert summary([*few, Change("side", "cpu", "1", "2")]) == (
+    few = [ResourceChange("app", "cpu", "1", "2"), ResourceChange("app", "memory", "1", "2")]
+    assert summary([*few, ResourceChange("side", "cpu", "1", "2")]) == (
         "app cpu 1 -> 2, memory 1 -> 2; side cpu 1 -> 2"
     )
-    many = summary([Change(f"container-{n}", "cpu", "1", "2") for n in range(100)])
+    many = summary([ResourceChange(f"container-{n}", "cpu", "1", "2") for n in range(100)])
     assert len(many) < 450
     assert many.endswith(" more")

@@ -18,7 +18,7 @@ from common.errors import (
     TooManyRequestsError,
     UnreachableError,
 )
-from common.recommendation.changes import Change
+from common.recommendation.changes import ResourceChange
 from common.runtime.rate_limit import RateLimiter
 from sandbox import virtual_time
 from updater.attempts import Attempts
@@ -280,7 +280,11 @@ class Slow(Hands):
     most: int = 0
 
     async def evict(
-        self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason, changes: Sequence[Change]
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        reason: Reason,
+        changes: Sequence[ResourceChange],
     ) -> None:
         self.waiting += 1
         self.most = max(self.most, self.waiting)

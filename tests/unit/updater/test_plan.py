@@ -14,7 +14,7 @@ from common.annotations import boosted_containers
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.core import Pod
 from common.patches import Operation
-from common.recommendation.changes import Change
+from common.recommendation.changes import ResourceChange
 from random_cluster import RandomCluster, random_cluster
 from updater.attempts import Attempts
 from updater.decision import Decision, Reason
@@ -32,7 +32,11 @@ class SlowHands(IdleHands):
     random: Random = field(default_factory=lambda: Random(0))
 
     async def evict(
-        self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason, changes: Sequence[Change]
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        reason: Reason,
+        changes: Sequence[ResourceChange],
     ) -> None:
         await self.answer()
         await IdleHands.evict(self, pod, vpa, reason, changes)
