@@ -7,7 +7,8 @@ identity of an object becomes a request.
 
 import re
 
-_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?")
+_LONGEST_LABEL = 63
 _LONGEST_NAME = 253
 _SHOWN = 100  # characters of a user's text
 
@@ -15,17 +16,18 @@ _SHOWN = 100  # characters of a user's text
 def api_version_problem(api_version: str) -> str:
     """Return why the text is no ``version`` or ``group/version``; empty if it is one.
 
-    A group is a DNS-1123 subdomain, a version a DNS label. An empty text is accepted: the kinds of
-    Kubernetes itself are known without it.
+    A group is a DNS-1123 subdomain of up to 253 characters, a version a DNS label of up to 63.
+    An empty text is accepted: the kinds of Kubernetes itself are known without it.
 
-    Source: k8s.io/apimachinery ``ParseGroupVersion``; docs/deviations.md X116.
+    Source: k8s.io/apimachinery ``ParseGroupVersion``, ``validation.IsDNS1123Subdomain``, which
+    doesn't limit the labels of a subdomain, and ``IsDNS1123Label``; docs/deviations.md X116.
     """
     if not api_version:
         return ""
     group, slash, version = api_version.rpartition("/")
     if slash and not _is_subdomain(group):
         return f"apiVersion {_shown(api_version)}: the group is no DNS-1123 subdomain"
-    if not _LABEL.fullmatch(version):
+    if len(version) > _LONGEST_LABEL or not _LABEL.fullmatch(version):
         return f"apiVersion {_shown(api_version)}: the version is no DNS label"
     return ""
 
