@@ -30,16 +30,23 @@ class LabelSet:
     aggregates: dict[str, int] = field(default_factory=dict)  # container name -> row
     pods: int = 0  # tracked pods with these labels
     sidecars: Counter[str] = field(default_factory=Counter)  # pods by native sidecar
+    regular: Counter[str] = field(default_factory=Counter)  # pods by regular container
 
-    def enter(self, sidecars: Iterable[str]) -> None:
-        """Count a pod with these native sidecars."""
+    def enter(self, sidecars: Iterable[str], regular: Iterable[str]) -> None:
+        """Count a pod with these native sidecars and regular containers."""
         self.pods += 1
         self.sidecars.update(sidecars)
+        self.regular.update(regular)
 
-    def leave(self, sidecars: Iterable[str]) -> None:
+    def leave(self, sidecars: Iterable[str], regular: Iterable[str]) -> None:
         """Count it no longer."""
         self.pods -= 1
-        self.sidecars.subtract(sidecars)
+        if self.pods:
+            self.sidecars.subtract(sidecars)
+            self.regular.subtract(regular)
+        else:  # label sets outlive their pods by days, so free the memory
+            self.sidecars.clear()
+            self.regular.clear()
 
 
 class Selectors:

@@ -1,7 +1,7 @@
 """Pods and containers whose usage we follow."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -51,6 +51,15 @@ class TrackedPod:
             active=pod.active,
             sidecars=pod.sidecars,
         )
+
+    def is_regular(self, container: str) -> bool:
+        """Return whether a followed container is none of the native sidecars."""
+        return container not in self.sidecars
+
+    @property
+    def regular(self) -> Iterable[str]:
+        """The regular containers."""
+        return filter(self.is_regular, self.containers)
 
 
 def pod_number(uid: str) -> int:

@@ -43,7 +43,7 @@ class Sidecars:
     def of(self, key: VpaKey, matching: Matching) -> frozenset[str]:
         """Return the VPA's container names that are those of native sidecars.
 
-        A name that one of its pods has for a regular container is none of them.
+        A name that a regular container of one of its pods has is none of them.
         """
         label_sets = matching.matched(key)
         names = set(self._marked.get(key, ()))
@@ -52,10 +52,4 @@ class Sidecars:
                 names.update(+one.sidecars)
         if not names:
             return _NONE
-        return frozenset(
-            name
-            for name in names
-            if not any(
-                name in one.aggregates and one.pods > one.sidecars[name] for one in label_sets
-            )
-        )
+        return frozenset(name for name in names if not any(one.regular[name] for one in label_sets))

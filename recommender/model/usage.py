@@ -80,7 +80,7 @@ class Usage:
         label_set = self.matching.label_set(pod.key.namespace, pod.labels)
         if tracked is None:
             tracked = self.pods[pod.key] = TrackedPod.of(pod, label_set)
-            label_set.enter(tracked.sidecars)
+            label_set.enter(tracked.sidecars, tracked.regular)
         elif tracked.label_set is not label_set:
             self._relabel(tracked, label_set, now)
         tracked.active = pod.active
@@ -89,15 +89,17 @@ class Usage:
                 key = AggregateKey(pod.key.namespace, name, label_set.text)
                 row = self.containers.track(key, self._aggregate(label_set, name, now), pod.uid)
                 tracked.containers[name] = row
+                label_set.regular[name] += tracked.is_regular(name)
         for name in tracked.containers.keys() - set(pod.containers):
             self.containers.forget(tracked.containers.pop(name))
+            label_set.regular[name] -= tracked.is_regular(name)
 
     def remove_pod(self, key: PodKey) -> None:
         """Forget a pod and its windows; its aggregates stay."""
         tracked = self.pods.pop(key)
         for row in tracked.containers.values():
             self.containers.forget(row)
-        tracked.label_set.leave(tracked.sidecars)
+        tracked.label_set.leave(tracked.sidecars, tracked.regular)
         self.matching.drop_if_unused(tracked.label_set)
 
     # VPAs
@@ -374,8 +376,8 @@ class Usage:
     def _relabel(self, pod: TrackedPod, label_set: LabelSet, now: int) -> None:
         before = pod.label_set
         pod.label_set = label_set
-        before.leave(pod.sidecars)
-        label_set.enter(pod.sidecars)
+        before.leave(pod.sidecars, pod.regular)
+        label_set.enter(pod.sidecars, pod.regular)
         for name, row in pod.containers.items():
             key = AggregateKey(pod.key.namespace, name, label_set.text)
             self.containers.move(row, key, self._aggregate(label_set, name, now))

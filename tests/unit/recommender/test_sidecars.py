@@ -127,6 +127,41 @@ def test_what_prometheus_told_of_a_sidecar_counts_for_nothing() -> None:
     assert names(usage) == ["app"]
 
 
+@pytest.mark.parametrize(
+    ("pods", "want"),
+    [
+        pytest.param([pod(), pod("web-2", sidecars=())], ["app"], id="pods with and without it"),
+        pytest.param(
+            [pod(version="new"), pod("web-2", sidecars=())], ["app"], id="pods with other labels"
+        ),
+        pytest.param(
+            [pod(), pod("web-2", containers=("app", "proxy"), sidecars=())],
+            ["app", "proxy"],
+            id="a pod has it as a regular container",
+        ),
+    ],
+)
+def test_a_pod_without_the_container_does_not_make_it_a_regular_one(
+    pods: list[PodFacts], want: list[str]
+) -> None:
+    usage = usage_of(*pods)
+    for labels in ({"app": "web"}, {"app": "web", "version": "new"}):
+        row = usage.aggregate("shop", labels, "proxy", NOW)  # as Prometheus reports it
+        usage.aggregates.add_cpu(np.array([row]), np.array([NOW]), np.array([4000]))
+    assert names(usage) == want
+    usage.sidecars.mark(WEB, "proxy")
+    assert names(usage) == want
+
+
+def test_a_regular_container_counts_under_new_labels_and_until_the_pod_has_it_no_longer() -> None:
+    usage = usage_of(pod(), REGULAR)
+    assert names(usage) == ["app", "proxy"]
+    usage.put_pod(pod("web-2", containers=("app", "proxy"), sidecars=(), track="new"), NOW)
+    assert names(usage) == ["app", "proxy"]
+    usage.put_pod(pod("web-2", sidecars=(), track="new"), NOW)
+    assert names(usage) == ["app"]
+
+
 def test_the_pods_that_are_there_tell() -> None:
     usage = usage_of(pod(), REGULAR)
     usage.remove_pod(REGULAR.key)
