@@ -119,7 +119,7 @@ class Reason(Code):
     )
     REPLACEMENT_UNVERIFIED = (
         "replacement_unverified",
-        "Three pods are without a right replacement so far.",
+        "Three evicted pods still lack a correct replacement.",
     )
     ACTUATION_SUSPENDED = (
         "actuation_suspended",
@@ -127,7 +127,7 @@ class Reason(Code):
     )
     VPA_CHANGED = "vpa_changed", "The VPA was changed or deleted while the pass went on."
     RESIZE_DEFERRED = "resize_deferred", "The node has no room now; the kubelet tries again."
-    RESIZE_IN_PROGRESS = "resize_in_progress", "The kubelet is at it."
+    RESIZE_IN_PROGRESS = "resize_in_progress", "The kubelet is applying the resize."
     RESIZE_ERROR = "resize_error", "The kubelet reports an error, and tries again."
     RESIZE_UNKNOWN = "resize_unknown", "The kubelet reports something unknown."
     # Tried without success.
