@@ -251,7 +251,7 @@ class Registrar:
             self._exempting = fields
             if fields:
                 told = {"fields": ", ".join(fields)}
-                logger.warning("webhook is asked about less than the flags say", extra=told)
+                logger.warning("registered webhook rules are narrower than configured", extra=told)
         return different
 
     def _tell(self, message: str, **details: object) -> None:

@@ -161,7 +161,7 @@ class Recommender:
         if behind:
             self._metrics.clock_set_back()
             extra = {"by": behind}
-            logger.warning("the clock was put back, some times come a second time", extra=extra)
+            logger.warning("system clock moved backwards; timestamps may repeat", extra=extra)
 
     def _believe_caches(self, *, fresh_before: bool) -> bool:
         """Whether to write: not what might be old news by the time somebody listens."""

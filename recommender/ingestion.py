@@ -125,7 +125,7 @@ class Ingestion:
             extra = {"pods": pods}
             logger.warning("usage from the future left out, some clock is wrong", extra=extra)
         else:
-            logger.info("no usage is from the future any more")
+            logger.info("no more samples with future timestamps")
 
     def _tell(self, found: Fetched) -> None:
         """One line when it changes how much of the usage there is."""

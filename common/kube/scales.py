@@ -29,7 +29,7 @@ _REFRESHES = 8  # of them at the same time
 _MOST_SCALES = 20_000  # remembered; owner references name whatever people write into them
 _MOST_KINDS = 1000
 _TOO_SLOW = "no answer in time"
-_POSTPONED = "look-ups took too long in this cycle; the next one asks"
+_POSTPONED = "look-up budget of this cycle is used up; retrying in the next cycle"
 _NO_RESOURCE = "the server could not find the requested resource"
 
 

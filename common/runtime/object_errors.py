@@ -46,7 +46,7 @@ class ObjectErrors:
         if len(self._logged) > _REMEMBERED:
             self._logged.popitem(last=False)
         extra = {"stage": stage, "object": named}
-        logger.error("object left out after an unexpected error", extra=extra, exc_info=error)
+        logger.error("object skipped after an unexpected error", extra=extra, exc_info=error)
 
 
 class Boundary:

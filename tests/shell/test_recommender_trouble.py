@@ -160,6 +160,23 @@ async def test_usage_from_the_future_must_not_wipe_the_past(
         assert target(api) == {"cpu": "813m", "memory": "813749082"}
 
 
+async def test_it_is_logged_when_usage_from_the_future_begins_and_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with FakeApi() as api:
+        prepare(api)
+        async with running(api) as process:
+            for ahead in (timedelta(), timedelta(hours=2), timedelta(hours=2), timedelta()):
+                api.on(METRICS, listing(usage(at=START + ahead)))
+                await process.cycle()
+    messages = [one.getMessage() for one in caplog.records if one.name == "recommender.ingestion"]
+    assert messages == [
+        "usage from the future left out, some clock is wrong",
+        "no more samples with future timestamps",
+    ]
+
+
 async def test_a_kill_from_the_future_must_not_wipe_the_past() -> None:
     async with FakeApi() as api:
         prepare(api, pods=[killed("2036-01-02T12:00:00Z")])

@@ -230,7 +230,7 @@ async def test_exemptions_of_others_stay_and_are_told_once(
         await patch(client, namespaceSelector=exempted)
         assert [await ours.in_place() for _ in range(3)] == [True] * 3
         assert (await stored(client))["webhooks"][0]["namespaceSelector"] == exempted
-    said = ("webhook is asked about less than the flags say", "namespaceSelector")
+    said = ("registered webhook rules are narrower than configured", "namespaceSelector")
     assert told(caplog) == [said]
 
 

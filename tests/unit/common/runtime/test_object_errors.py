@@ -46,6 +46,8 @@ def test_each_error_is_counted_and_logged_once(caplog: pytest.LogCaptureFixture)
     assert counted.of("resolve") == 5
     told = [(record.levelno, record.__dict__["object"]) for record in caplog.records]
     assert told == [(logging.ERROR, f"VPA shop/{name}") for name in ("web", "other", "web")]
+    messages = {record.getMessage() for record in caplog.records}
+    assert messages == {"object skipped after an unexpected error"}
     assert all(record.exc_info for record in caplog.records)
 
 
