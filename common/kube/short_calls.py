@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import httptools
 
 _BUFFER = 32 * 1024  # bytes; two records of TLS
+_MOST_BYTES = 64 * 1024 * 1024  # of an answer; objects of an API server have 3 MiB at most
 _IDLE_SECONDS = 30.0  # servers close idle connections after a minute or more
 _MOST_CONNECTIONS = 100
 _PORTS = {"http": 80, "https": 443}
@@ -162,6 +163,7 @@ class _Exchange(asyncio.BufferedProtocol):
         self._waiter: asyncio.Future[Answer] | None = None
         self._answer = Answer()
         self._parts: list[bytes] = []
+        self._size = 0  # bytes of them
         self._until_end = False  # nothing but the end of the connection ends the answer
         self._ends = False  # the server closes it afterwards
 
@@ -237,6 +239,11 @@ class _Exchange(asyncio.BufferedProtocol):
         self._until_end = self._ends and not framed and self._answer.status >= _OK
 
     def on_body(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size > _MOST_BYTES:
+            self._fail(f"the answer has more than {_MOST_BYTES} bytes")
+            self.abort()
+            return
         self._parts.append(part)
 
     def on_message_complete(self) -> None:
@@ -249,6 +256,7 @@ class _Exchange(asyncio.BufferedProtocol):
         answer, self._answer = self._answer, Answer()
         answer.body = b"".join(self._parts)
         self._parts.clear()
+        self._size = 0
         self._until_end = False
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():

@@ -5,7 +5,6 @@ import functools
 import random
 import re
 import socket
-import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlencode
@@ -25,13 +24,15 @@ Query = Mapping[str, str | int]
 CALL_SECONDS = 30.0
 """How long a call may take, its whole answer included."""
 
+MOST_BYTES = 512 * 1024 * 1024
+"""Of the body of an answer; lists come in pages, and the usage of 150,000 pods takes 90 MiB."""
+
 _CONNECT_SECONDS = 10.0
 _TRIES = 4  # of a read
 _FIRST_PAUSE = 0.1  # seconds before the second try; each further one is three times as long
 _LONGEST_PAUSE = 10.0  # seconds; where a server asks for more, the caller gets the error
 _RETRIED = frozenset({429, 500, 502, 503, 504})
 _SENDABLE = re.compile(r"/[!$-;=?-Z_a-z~]*")  # what a path, and a query within it, may have
-_UNBOUNDED = sys.maxsize
 _UNLIMITED = RateLimiter(0, 0)  # watches: there are few, and everything waits for them
 _FAILURES = (aiohttp.ClientError, OSError, TimeoutError)
 
@@ -49,7 +50,7 @@ class Call:
     retry: bool
     limiter: RateLimiter  # whose turn each try takes
     accept: str = ""  # media types of the answer; empty: JSON
-    most_bytes: int = _UNBOUNDED  # of the answer's body
+    most_bytes: int = MOST_BYTES  # of the answer's body
     tells_reachability: bool = True  # a time-out means that the API server is away
 
 
@@ -197,7 +198,7 @@ class Transport:
         """Status, headers and body. Reads may be long, and are better compressed."""
         if call.method == "GET" or call.accept or self._short is None:
             async with await self._send(call, identification, _within(call.seconds)) as answer:
-                return answer.status, answer.headers, await _body(answer, most=call.most_bytes)
+                return answer.status, answer.headers, await read_body(answer, most=call.most_bytes)
         async with asyncio.timeout(call.seconds):
             found = await self._short.send(
                 call.method,
@@ -220,7 +221,7 @@ class Transport:
                         self.connectivity.answered()
                         return answer
                     async with answer:
-                        content = await answer.read()
+                        content = await read_body(answer)
             except ValueError as error:
                 raise _invalid(call, error) from error
             except _FAILURES as error:
@@ -255,21 +256,21 @@ class Transport:
         return error
 
 
-async def _body(answer: aiohttp.ClientResponse, *, most: int) -> bytes:
+async def read_body(answer: aiohttp.ClientResponse, *, most: int = MOST_BYTES) -> bytes:
     """Read the whole body.
 
     Raises:
         ServerError: it is larger than ``most`` bytes; the rest stays unread.
     """
-    if most == _UNBOUNDED:
-        return await answer.read()
-    body = bytearray()
+    parts: list[bytes] = []
+    size = 0
     async for chunk in answer.content.iter_any():
-        body += chunk
-        if len(body) > most:
+        parts.append(chunk)
+        size += len(chunk)
+        if size > most:
             answer.close()
             raise ServerError(f"the answer has more than {most} bytes", reason="AnswerTooLarge")
-    return bytes(body)
+    return b"".join(parts)
 
 
 def _invalid(call: Call, cause: Exception) -> InvalidRequestError:

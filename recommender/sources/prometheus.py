@@ -16,8 +16,9 @@ from typing import Self
 import aiohttp
 from yarl import URL
 
-from common.errors import ConfigError, VpaError
+from common.errors import ConfigError, ServerError, VpaError
 from common.kube.connection import client_context
+from common.kube.transport import read_body
 from recommender.metrics import Metrics
 from recommender.sources.promql import Window
 from recommender.sources.series import complaint, unix_seconds
@@ -229,12 +230,14 @@ class Prometheus:
                 data=form if method == "POST" else None,
                 params=form if method == "GET" else None,
             ) as answer:
-                body = await answer.read()
+                body = await read_body(answer)
         except _FAILURES as error:
             told = " ".join(str(error).split()) or type(error).__name__
             raise PrometheusError(
                 f"{self.name}: no answer: {told}", reason="unreachable", away=True
             ) from error
+        except ServerError as error:
+            raise PrometheusError(f"{self.name}: {error}", reason="too_large") from error
         seconds = asyncio.get_running_loop().time() - begun
         self._metrics.prometheus_answered(str(answer.status), method.lower(), seconds)
         return answer.status, body

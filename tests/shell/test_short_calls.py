@@ -298,3 +298,12 @@ async def test_nobody_there() -> None:
         )
         with pytest.raises(ConnectionError):
             await post(calls)
+
+
+async def test_an_answer_without_end_is_given_up() -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunk = b"100000\r\n" + b"x" * 0x100000 + b"\r\n"
+    script = Script([(head, *(chunk for _ in range(65)))])
+    async with serving(script) as calls:
+        with pytest.raises(BrokenAnswerError, match="the answer has more than 67108864 bytes"):
+            await calls.send("PATCH", "/", headers={}, body=b"{}")
