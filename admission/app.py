@@ -9,6 +9,7 @@ vertical-pod-autoscaler/pkg/admission-controller/logic/server.go; admission.md 1
 """
 
 import asyncio
+import ipaddress
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -41,6 +42,7 @@ OUTCOME_HEADER = b"x-review-outcome"
 
 _WAITS = re.compile(rb"(?:^|&)timeout=(\d{1,6})s(?:&|$)")
 _LONGEST_WAIT = 30  # seconds that API servers wait at most
+_FORBIDDEN = 403
 _JSON = b"application/json"
 _JSON_HEADERS = ((b"content-type", _JSON),)
 
@@ -61,7 +63,15 @@ class _Answer:
 class Webhook:
     """Answers reviews; an ASGI application for HTTP alone."""
 
-    def __init__(self, cluster: Cluster, policy: Policy, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        policy: Policy,
+        metrics: Metrics,
+        *,
+        callers_need_certificate: bool = False,
+    ) -> None:
+        self._callers_need_certificate = callers_need_certificate
         self._cluster = cluster
         self._policy = policy
         self._memory = PatchMemory(
@@ -73,6 +83,10 @@ class Webhook:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
+        if self._callers_need_certificate and not _is_known(scope):
+            self._metrics.refused(_FORBIDDEN)
+            await _forbid(send)
+            return
         started = perf_counter()
         body = await _read(receive)
         if body is None:  # nobody waits for an answer any more
@@ -182,6 +196,33 @@ class Webhook:
         body = review.allow(request.uid, patches, warnings)
         self._metrics.spent(Step.BUILD_RESPONSE, perf_counter() - started)
         return body
+
+
+def _is_known(scope: Scope) -> bool:
+    """Whether the caller showed a certificate, or is this process checking itself."""
+    if "tls" in scope["extensions"]:
+        return True
+    address = ipaddress.ip_address(scope["client"][0])
+    return scope["path"] == SELF_CHECK_PATH and _without_mapping(address).is_loopback
+
+
+def _without_mapping(
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address,
+) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """The IPv4 address that a socket for both shows as one of IPv6."""
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address
+
+
+async def _forbid(send: Send) -> None:
+    text = b"no client certificate\n"
+    headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", b"%d" % len(text)),
+        (b"connection", b"close"),
+    ]
+    await send({"type": "http.response.start", "status": _FORBIDDEN, "headers": headers})
+    await send({"type": "http.response.body", "body": text})
 
 
 async def _read(receive: Receive) -> bytes | None:

@@ -60,6 +60,9 @@ async def serve(
         Path(settings.tls_private_key),
         min_version=settings.min_tls_version,
         ciphers=settings.tls_ciphers,
+        client_authority=(
+            Path(settings.client_ca_file) if settings.require_client_certificate else None
+        ),
     )
     connection = await config.load(settings.kubeconfig)
     async with KubeClient(
@@ -71,7 +74,12 @@ async def serve(
         cluster = CachedCluster(client, namespace=settings.vpa_object_namespace)
         registries = Registries.alone() if worker is None else Registries.shared(worker.number)
         metrics = Metrics(registries.counted, asked=registries.shown)
-        reviews = Webhook(cluster, _policy(settings), metrics)
+        reviews = Webhook(
+            cluster,
+            _policy(settings),
+            metrics,
+            callers_need_certificate=settings.require_client_certificate,
+        )
         server = _webhook_server(settings, reviews, pair.context, worker, metrics)
         background: list[service.Background] = [cache.run for cache in cluster.caches]
         if settings.reload_cert:

@@ -45,6 +45,15 @@ class Settings(CommonSettings):
         parse=str,
         help="Certificate of the authority that API servers are told to trust.",
     )
+    require_client_certificate: bool = flag(
+        "--require-client-certificate",
+        default=False,
+        parse=boolean,
+        help=(
+            "Refuse reviews from callers without a client certificate signed by an authority in "
+            "--client-ca-file. API servers need one first: --admission-control-config-file."
+        ),
+    )
     tls_cert_file: str = flag(
         "--tls-cert-file",
         default="/etc/tls-certs/serverCert.pem",

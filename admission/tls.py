@@ -54,19 +54,36 @@ class KeyPair:
     """
 
     def __init__(
-        self, certificate: Path, key: Path, *, min_version: str = "", ciphers: str = ""
+        self,
+        certificate: Path,
+        key: Path,
+        *,
+        min_version: str = "",
+        ciphers: str = "",
+        client_authority: Path | None = None,
     ) -> None:
         """Load the pair.
+
+        With ``client_authority``, the file of a CA, clients are asked for a certificate. One that
+        this CA did not sign ends the handshake; having none doesn't.
 
         Raises:
             ConfigError: a file can't be used, or the version or the ciphers make no sense.
         """
-        self.files = (certificate, key)
+        self._pair = (certificate, key)
+        self._client_authority = client_authority
         self._version = _version(min_version)
         self._ciphers = _openssl_names(ciphers)
         self._current, self._certificate = self._load()
         self.context, _ = self._load()
         self.context.sni_callback = self._hand_over
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What is loaded again when it changes."""
+        return (
+            self._pair if self._client_authority is None else (*self._pair, self._client_authority)
+        )
 
     def reload(self) -> None:
         """Load the files again.
@@ -87,7 +104,7 @@ class KeyPair:
         return shown.not_valid_before_utc <= now < shown.not_valid_after_utc
 
     def _load(self) -> tuple[ssl.SSLContext, x509.Certificate]:
-        certificate, key = self.files
+        certificate, key = self._pair
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = self._version
         # API servers speak HTTP/1.1 to webhooks; saying so keeps others from trying HTTP/2.
@@ -104,6 +121,8 @@ class KeyPair:
         except OSError as error:
             told = error.strerror or error
             raise ConfigError(f"can't read {certificate} or {key}: {told}") from error
+        if self._client_authority is not None:
+            _ask_clients(context, self._client_authority)
         return context, shown
 
     def _hand_over(
@@ -179,6 +198,16 @@ def read_bundle(file: Path) -> bytes:
         told = error.strerror or str(error)
         logger.warning("can't read the client CA", extra={"file": file, "error": told})
         return b""
+
+
+def _ask_clients(context: ssl.SSLContext, authority: Path) -> None:
+    try:
+        context.load_verify_locations(authority)
+    except ssl.SSLError as error:
+        raise ConfigError(f"can't use {authority}: {_told(error)}") from error
+    except OSError as error:
+        raise ConfigError(f"can't read {authority}: {error.strerror or error}") from error
+    context.verify_mode = ssl.CERT_OPTIONAL
 
 
 def _version(name: str) -> ssl.TLSVersion:

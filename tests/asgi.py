@@ -42,6 +42,7 @@ def scope_of(method: str, path: str, headers: Mapping[str, str]) -> Scope:
         "headers": [(name.encode(), value.encode()) for name, value in named.items()],
         "client": ("127.0.0.1", 1),
         "server": ("127.0.0.1", 2),
+        "extensions": {},
     }
 
 

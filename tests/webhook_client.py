@@ -5,6 +5,7 @@ import json
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 
@@ -17,9 +18,16 @@ class Connection:
 
     @classmethod
     @asynccontextmanager
-    async def to(cls, port: int, authority: bytes) -> AsyncIterator["Connection"]:
-        """Connect to a port of this machine; ``authority`` is the only one trusted, as PEM."""
+    async def to(
+        cls, port: int, authority: bytes, *, pair: tuple[Path, Path] | None = None
+    ) -> AsyncIterator["Connection"]:
+        """Connect to a port of this machine; ``authority`` is the only one trusted, as PEM.
+
+        ``pair`` are the files of a client certificate and its key.
+        """
         context = ssl.create_default_context(cadata=authority.decode())
+        if pair is not None:
+            context.load_cert_chain(*pair)
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
         try:
             yield cls(reader, writer)

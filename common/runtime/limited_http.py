@@ -75,6 +75,7 @@ class LimitedHttp(HttpToolsProtocol):
         self._all = connections
         self._place = place
         self._tell = refused
+        self._extensions: dict[str, dict[object, object]] = {}
         self._answering: RequestResponseCycle | None = None
         self._refusal = 0  # status: nothing more is read
         self._ends = False  # the request that comes in is the last
@@ -90,6 +91,10 @@ class LimitedHttp(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._place.abort = transport.abort
+        certificate = transport.get_extra_info("peercert")
+        if certificate:
+            name = ",".join(f"{key}={value}" for ((key, value),) in certificate.get("subject", ()))
+            self._extensions = {"tls": {"client_cert_name": name}}
         if not self._place.is_taken:  # since its handshake was done
             transport.abort()
         self._be_idle()
@@ -143,6 +148,7 @@ class LimitedHttp(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope["extensions"] = self._extensions
         self._unset_slow()
         self._incoming, self._is_asked = True, False
         self._head = self._body = 0

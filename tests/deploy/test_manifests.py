@@ -150,3 +150,28 @@ def test_the_image_is_built_from_what_the_tests_use() -> None:
 def test_nothing_in_the_constraints_names_a_host() -> None:
     for name in ("constraints.txt", "constraints-image.txt"):
         assert "://" not in (ROOT / name).read_text("utf-8")
+
+
+def test_the_base_image_and_what_ci_installs_are_pinned() -> None:
+    dockerfile = (DEPLOY / "Dockerfile").read_text("utf-8")
+    (base,) = re.findall(r"^ARG BASE=(\S+)$", dockerfile, re.MULTILINE)
+    assert re.fullmatch(r"[\w./:-]+@sha256:[0-9a-f]{64}", base)
+    assert set(re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE)) == {"${BASE}"}
+    script = (ROOT / ".ci" / "run").read_text("utf-8")
+    for line in re.findall(r"pip install .*", script):
+        assert "--require-hashes" in line
+
+
+def test_network_policies_are_about_the_components() -> None:
+    labels = {
+        item["spec"].get("jobTemplate", item)["spec"]["template"]["metadata"]["labels"]["app"]
+        for item in objects("deploy")
+        if item["kind"] in ("Deployment", "CronJob")
+    }
+    named = set()
+    for policy in of_kind("NetworkPolicy"):
+        selector = policy["spec"]["podSelector"]
+        named |= set(selector.get("matchLabels", {}).values())
+        for requirement in selector.get("matchExpressions", ()):
+            named |= set(requirement["values"])
+    assert named == labels
