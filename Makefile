@@ -9,7 +9,7 @@ KEEP ?=
 CLUSTER ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint types contracts unit proofs record e2e docs controlplane demo bench bench-sandbox bench-decisions bench-admission bench-updater bench-recommender bench-history fuzz-admission bench-e2e bench-rotation clean
+.PHONY: help venv test lint types contracts unit proofs record e2e docs controlplane demo bench bench-sandbox bench-decisions bench-admission bench-updater bench-recommender bench-history fuzz-admission bench-e2e bench-rotation bench-floods clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -99,6 +99,9 @@ bench-e2e: venv controlplane ## our components on a real control plane, 2,000 po
 
 bench-rotation: venv ## three rotations of the certificates under 1,000 reviews a second
 	@PYTHONPATH=tests $(PY) benchmarks/rotation.py $(BENCH)
+
+bench-floods: venv ## idle connections, endless headers, slow bodies and scrapes against admission's ports
+	@PYTHONPATH=tests $(PY) benchmarks/floods.py $(BENCH)
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage build *.egg-info

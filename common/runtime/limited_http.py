@@ -39,7 +39,7 @@ class HttpLimits:
     head: int = 64 * 1024  # request line and headers, and as much framing of chunks
     headers: int = 100
     body: int = 5 * 1024 * 1024
-    bodies: int = 32 * 1024 * 1024  # of all connections together
+    bodies: int = 16 * 1024 * 1024  # of all connections together
     handshake: float = 10.0
     request: float = 30.0  # from its first byte to its last
     idle: int = 60
@@ -262,6 +262,10 @@ class LimitedHttp(HttpToolsProtocol):
         self.transport.write(STATUS_LINE[status] + headers + end + text)
         self._all.release(self._place)
         self._all.wait(self._place)
+        # With what it keeps of a header that has no end; uvicorn does so when a connection is lost.
+        self.parser = None  # type: ignore[assignment]
+        if self._incoming and not self._is_asked:
+            self.headers.clear()
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self._slow = self.loop.call_later(_LINGER, self.transport.close)
