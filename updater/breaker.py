@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
+from common.recommendation.pod_level import PodLevelMode
 from common.target.owners import Controller
 from updater.decision import Reason
 from updater.replacement_result import ReplacementResult, check_replacement
@@ -187,6 +188,13 @@ class WorkloadView:
     terminating: Collection[str] = _NONE  # UIDs of pods that are going
     limit_ranges: Sequence[LimitRangeSpec] = ()
     in_force_since: datetime | None = None  # see ``live_vpa.in_force_since``
+    pod_level: PodLevelMode = PodLevelMode.KEEP
+
+    def check(self, pod: Pod, *, then: VerticalPodAutoscaler | None = None) -> ReplacementResult:
+        """Return whether a pod came up as the VPA wants it; see ``check_replacement``."""
+        return check_replacement(
+            pod, self.vpa, self.limit_ranges, then=then, pod_level=self.pod_level
+        )
 
     def live(self) -> Counter[Controller]:
         """Return the number of live pods by workload."""
@@ -242,9 +250,7 @@ def observe(before: Breaker | None, view: WorkloadView, *, now: datetime) -> Obs
     for pod in _by_age(pod for pod in view.pods if pod.metadata.uid not in before.seen):
         workload = view.workloads.get(pod.metadata.uid)
         answered = next((each for each in left if each.workload == workload), None)
-        result = check_replacement(
-            pod, view.vpa, view.limit_ranges, then=None if answered is None else answered.vpa
-        )
+        result = view.check(pod, then=None if answered is None else answered.vpa)
         if answered is not None:
             left.remove(answered)
         if result is ReplacementResult.RIGHT:
@@ -290,7 +296,7 @@ def _first_look(view: WorkloadView, *, now: datetime) -> Breaker:
         return Breaker()
     misses, is_right = 0, False
     for pod in reversed(_by_age(pod for pod in view.pods if _created(pod) >= since)):
-        result = check_replacement(pod, view.vpa, view.limit_ranges)
+        result = view.check(pod)
         is_right = result is ReplacementResult.RIGHT
         misses += result is ReplacementResult.UNPATCHED
         if is_right or misses >= MOST_MISSES:

@@ -63,7 +63,9 @@ class Pass:
         self._breakers = attempts.breakers if rules.checks_outcomes else {}
         self._trackers = None
         if rules.checks_outcomes:
-            self._trackers = EvictionTrackers(attempts.breakers, snapshot, now, self._tell_results)
+            self._trackers = EvictionTrackers(
+                attempts.breakers, snapshot, now, self._tell_results, rules.pod_level
+            )
         self._sender = Sender(
             present=present,
             hands=hands,
@@ -78,7 +80,9 @@ class Pass:
         )
         self._dry_runs = None
         if replacements is not None or attempts.dry_runs:
-            self._dry_runs = DryRuns(attempts.dry_runs, replacements, rules.interval, now)
+            self._dry_runs = DryRuns(
+                attempts.dry_runs, replacements, rules.interval, now, rules.pod_level
+            )
         self._daemons = Daemons(attempts.turnouts, now)
         self._means = Means(
             rules=rules,

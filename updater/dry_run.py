@@ -9,6 +9,7 @@ from typing import Protocol
 
 from common.api.core import Pod
 from common.errors import DecodeError, KubeError
+from common.recommendation.pod_level import PodLevelMode
 from common.target.owners import Controller
 from updater.decision import Decision
 from updater.dry_run_answer import DryRunRefusal, after_answer, after_error, refusal_after
@@ -46,6 +47,7 @@ class DryRuns:
     replacements: Replacements | None
     interval: timedelta
     now: datetime
+    pod_level: PodLevelMode = PodLevelMode.KEEP
     _answers: dict[Controller, Decision | None] = field(default_factory=dict)
     _refusals: dict[Controller, DryRunRefusal] = field(default_factory=dict)
     _asking: defaultdict[Controller, asyncio.Lock] = field(
@@ -81,7 +83,7 @@ class DryRuns:
             return None
         async with self._asking[controller]:
             if controller not in self._answers:
-                found = await _answer(replacements, pod, scaled, controller)
+                found = await self._answer(replacements, pod, scaled, controller)
                 self._answers[controller] = found
                 before = self.before.get(controller)
                 if found is not None and found.is_preflight:
@@ -98,12 +100,11 @@ class DryRuns:
                     self._refusals[controller] = before  # no result: the next pass asks
         return self._answers[controller]
 
-
-async def _answer(
-    replacements: Replacements, pod: Pod, scaled: AutoscaledPods, controller: Controller
-) -> Decision | None:
-    try:
-        created = await replacements.create(pod, controller)
-    except (KubeError, DecodeError) as error:
-        return after_error(pod, error)
-    return after_answer(created, scaled.vpa, scaled.limit_ranges)
+    async def _answer(
+        self, replacements: Replacements, pod: Pod, scaled: AutoscaledPods, controller: Controller
+    ) -> Decision | None:
+        try:
+            created = await replacements.create(pod, controller)
+        except (KubeError, DecodeError) as error:
+            return after_error(pod, error)
+        return after_answer(created, scaled.vpa, scaled.limit_ranges, pod_level=self.pod_level)

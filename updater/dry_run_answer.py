@@ -18,6 +18,7 @@ from common.errors import (
     UnreachableError,
 )
 from common.quantity import QuantityError
+from common.recommendation.pod_level import PodLevelMode
 from common.recommendation.quota import exceeds_without, share_of
 from common.recommendation.scaled_containers import scaled_specs
 from updater.decision import Decision, Reason, wait
@@ -102,10 +103,14 @@ def after_error(pod: Pod, error: KubeError | DecodeError) -> Decision | None:
 
 
 def after_answer(
-    created: Pod, vpa: VerticalPodAutoscaler, limit_ranges: Sequence[LimitRangeSpec]
+    created: Pod,
+    vpa: VerticalPodAutoscaler,
+    limit_ranges: Sequence[LimitRangeSpec],
+    *,
+    pod_level: PodLevelMode = PodLevelMode.KEEP,
 ) -> Decision | None:
     """Return why no pod must be evicted for a replacement like this one; None if it may."""
-    found = check_replacement(created, vpa, limit_ranges)
+    found = check_replacement(created, vpa, limit_ranges, pod_level=pod_level)
     if not found.is_miss:
         return None
     return wait(Reason.REPLACEMENT_LACKS_RECOMMENDATION, detail=_lacking(created, found))

@@ -8,6 +8,7 @@ from typing import Any
 from common.annotations import OBSERVED_CONTAINERS
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
+from common.recommendation.pod_level import PodLevelMode
 from common.target.owners import Controller
 from updater.abreast import Begin
 from updater.breaker import (
@@ -59,6 +60,7 @@ class EvictionTracker:
     terminating: frozenset[str]  # UIDs
     now: datetime
     tell: Tell
+    pod_level: PodLevelMode = PodLevelMode.KEEP
     in_flight: int = 0  # evictions without an answer
     observed: bool = False
 
@@ -71,7 +73,8 @@ class EvictionTracker:
         """Look at new pods once in a pass, before anything is evicted; return the breaker."""
         if self.breaker is None or not self.observed:
             self.observed = True
-            found = observe(self.breaker, view_of(self.scaled, self.terminating), now=self.now)
+            view = view_of(self.scaled, self.terminating, self.pod_level)
+            found = observe(self.breaker, view, now=self.now)
             self.breaker = found.breaker
             self.tell(self.scaled.vpa, found)
         return self.breaker
@@ -124,12 +127,19 @@ class EvictionTrackers:
     snapshot: ClusterSnapshot
     now: datetime
     tell: Tell
+    pod_level: PodLevelMode = PodLevelMode.KEEP
     begun: list[EvictionTracker] = field(default_factory=list)
 
     def of(self, scaled: AutoscaledPods) -> EvictionTracker:
         """Return the tracker of a VPA, which is its only one in this pass."""
-        breaker = self.before.get(scaled.vpa.metadata.uid)
-        found = EvictionTracker(scaled, breaker, self.snapshot.terminating, self.now, self.tell)
+        found = EvictionTracker(
+            scaled,
+            self.before.get(scaled.vpa.metadata.uid),
+            self.snapshot.terminating,
+            self.now,
+            self.tell,
+            self.pod_level,
+        )
         self.begun.append(found)
         return found
 
@@ -141,7 +151,9 @@ class EvictionTrackers:
         return {uid: breaker for uid, breaker in merged.items() if breaker is not None}
 
 
-def view_of(scaled: AutoscaledPods, terminating: frozenset[str]) -> WorkloadView:
+def view_of(
+    scaled: AutoscaledPods, terminating: frozenset[str], pod_level: PodLevelMode
+) -> WorkloadView:
     """Return a VPA's pods as :func:`updater.breaker.observe` takes them."""
     return WorkloadView(
         vpa=scaled.vpa,
@@ -152,6 +164,7 @@ def view_of(scaled: AutoscaledPods, terminating: frozenset[str]) -> WorkloadView
         terminating=terminating,
         limit_ranges=scaled.limit_ranges,
         in_force_since=in_force_since(scaled.vpa),
+        pod_level=pod_level,
     )
 
 

@@ -10,6 +10,7 @@ from common.api.core import LimitRangeSpec, Pod
 from common.quantity import Quantity, QuantityError
 from common.recommendation.actual import actual_requests
 from common.recommendation.boosts import before_boost
+from common.recommendation.pod_level import PodLevelMode
 from common.recommendation.processing import ContainerAmounts, process
 from common.recommendation.scaled_containers import scaled_specs
 from common.resources import CPU, ResourceQuantities
@@ -43,6 +44,7 @@ def check_replacement(
     limit_ranges: Sequence[LimitRangeSpec],
     *,
     then: VerticalPodAutoscaler | None = None,
+    pod_level: PodLevelMode = PodLevelMode.KEEP,
 ) -> ReplacementResult:
     """Return whether a pod came up as the VPA wants it.
 
@@ -52,14 +54,19 @@ def check_replacement(
     of the moment at which it was admitted: so what lies within the bounds of then, or of now, or
     between them, is right. If only that could be wrong whose recommendation stood still, nothing
     ever would be. While its CPU is boosted, a container may have more of it.
+
+    ``pod_level`` is that by which candidates are judged, or a replacement that is right here would
+    be evicted next.
     """
     try:
-        now = _recommended(pod, vpa, limit_ranges)
+        now = _recommended(pod, vpa, limit_ranges, pod_level)
         if not now:
             return ReplacementResult.UNKNOWN
         if OBSERVED_CONTAINERS not in (pod.metadata.annotations or {}):
             return ReplacementResult.UNPATCHED
-        before = None if then is None or then is vpa else _recommended(pod, then, limit_ranges)
+        before = None
+        if then is not None and then is not vpa:
+            before = _recommended(pod, then, limit_ranges, pod_level)
         requests: dict[str, ResourceQuantities] = {name: actual_requests(pod, name) for name in now}
     except QuantityError:
         return ReplacementResult.UNKNOWN
@@ -72,9 +79,12 @@ def check_replacement(
 
 
 def _recommended(
-    pod: Pod, vpa: VerticalPodAutoscaler, limit_ranges: Sequence[LimitRangeSpec]
+    pod: Pod,
+    vpa: VerticalPodAutoscaler,
+    limit_ranges: Sequence[LimitRangeSpec],
+    pod_level: PodLevelMode,
 ) -> _Amounts:
-    processed = process(before_boost(pod), vpa, limit_ranges)
+    processed = process(before_boost(pod), vpa, limit_ranges, pod_level=pod_level)
     if processed is None:
         return {}
     boosted = boosted_containers(pod.metadata.annotations)

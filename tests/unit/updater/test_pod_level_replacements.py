@@ -1,0 +1,119 @@
+"""Replacements of pods with resources of their own: judged by the rule that evicts (X63, X112)."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import msgspec
+import pytest
+
+from builders import container, pod, recommendation, vpa
+from common.annotations import OBSERVED_CONTAINERS
+from common.api.autoscaling import UpdateMode
+from common.api.core import Pod, ResourceRequirements
+from common.recommendation.pod_level import PodLevelMode
+from updater.attempts import Attempts
+from updater.decision import Reason
+from updater.disruption import DisruptionPolicy
+from updater.dry_run_answer import after_answer
+from updater.fitting import Measured, measure_pod
+from updater.group_size import GroupSize
+from updater.live_pod import LivePod, LivePodMeta
+from updater.replacement_result import ReplacementResult, check_replacement
+from updater.snapshot import AutoscaledPods, ClusterSnapshot
+from updater_harness import NOW, OPEN, WEB, Hands, run
+
+KEEP, FOLLOW = PodLevelMode.KEEP, PodLevelMode.FOLLOW
+VPA = vpa(
+    recommendations=(
+        recommendation(target={"cpu": "2"}, lower={"cpu": "1500m"}, upper={"cpu": "3"}),
+    )
+)
+
+
+def admitted(*, cpu: str, whole: str) -> Pod:
+    """A pod that the webhook saw, with a request of its own."""
+    plain = pod(
+        containers=(container(requests={"cpu": cpu}),), annotations={OBSERVED_CONTAINERS: "app"}
+    )
+    own = ResourceRequirements(requests={"cpu": whole})
+    return msgspec.structs.replace(plain, spec=msgspec.structs.replace(plain.spec, resources=own))
+
+
+RIGHT, OUTSIDE = ReplacementResult.RIGHT, ReplacementResult.OUTSIDE_RANGE
+RESULTS = {
+    "kept, as the updater keeps": ("1", "1", KEEP, RIGHT),
+    "kept, though the updater follows": ("1", "1", FOLLOW, OUTSIDE),
+    "followed, as the updater follows": ("2", "2", FOLLOW, RIGHT),
+    "followed, and there was room": ("2", "2", KEEP, RIGHT),
+}
+
+
+@pytest.mark.parametrize(("cpu", "whole", "mode", "want"), RESULTS.values(), ids=RESULTS)
+def test_a_replacement_is_right_where_it_would_not_be_evicted(
+    cpu: str, whole: str, mode: PodLevelMode, want: ReplacementResult
+) -> None:
+    replacement = admitted(cpu=cpu, whole=whole)
+    assert check_replacement(replacement, VPA, (), pod_level=mode) is want
+    assert check_replacement(replacement, VPA, (), then=vpa(), pod_level=mode) is want
+    refused = after_answer(replacement, VPA, (), pod_level=mode)
+    assert (refused is None) is (want is RIGHT)
+    measured = measure_pod(replacement, VPA, (), pod_level=mode)
+    assert isinstance(measured, Measured)
+    assert measured.drift.outside_range is (want is OUTSIDE)
+
+
+class At:
+    def __init__(self, minutes: int) -> None:
+        self.time = NOW + timedelta(minutes=minutes)
+
+    def now(self) -> datetime:
+        return self.time
+
+
+def kept(name: str, *, created: datetime) -> LivePod:
+    """A pod as an admission with ``keep`` makes it: one core, whatever is recommended."""
+    made = admitted(cpu="1", whole="1")
+    meta = LivePodMeta(
+        name=name,
+        namespace="default",
+        uid=f"uid-{name}",
+        creation_timestamp=created,
+        annotations=made.metadata.annotations,
+    )
+    return LivePod(metadata=meta, spec=made.spec, status=made.status)
+
+
+async def test_evictions_stop_where_admission_keeps_and_the_updater_follows() -> None:
+    """A dozen passes; each evicted pod comes back as it was."""
+    rules = replace(
+        OPEN,
+        checks_outcomes=True,
+        pod_level=FOLLOW,
+        disruption=DisruptionPolicy(tolerance_fraction=0.5),
+    )
+    pods = [kept(f"web-{number}", created=NOW) for number in range(4)]
+    attempts, evicted = Attempts(), list[str]()
+    for minutes in range(12):
+        uids = frozenset(each.metadata.uid for each in pods)
+        scaled = AutoscaledPods(
+            vpa=VPA,
+            mode=UpdateMode.RECREATE,
+            pods=tuple(pods),
+            controllers=dict.fromkeys(uids, WEB),
+            replicas={WEB: 4},
+            limit_ranges=(),
+            sizes={WEB: GroupSize(4, 4)},
+        )
+        given, clock, hands = (
+            ClusterSnapshot(autoscaled=(scaled,), living=uids),
+            At(minutes),
+            Hands(),
+        )
+        attempts = await run(given, hands, attempts=attempts, rules=rules, clock=clock)
+        evicted += hands.evicted
+        pods = [each for each in pods if each.metadata.name not in hands.evicted]
+        pods += [kept(f"{name}-next", created=clock.now()) for name in hands.evicted]
+    assert len(evicted) == 3
+    last = attempts.of(pods[0].metadata.uid).decision
+    assert last is not None
+    assert last.reason is Reason.ACTUATION_SUSPENDED
