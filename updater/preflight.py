@@ -146,6 +146,8 @@ class Preflight:
 
     def resizing(self, pod: Pod, plan: ResizePlan, call: Begin) -> Begin:
         """The same call, which takes what the pod grows by from the quotas when it is begun."""
+        if not plan.changes:
+            return call
         return self._taking(pod, call, lambda: share_of(pod, self._resized(pod, plan)[0]))
 
     def _resized(self, pod: Pod, plan: ResizePlan) -> tuple[PodSpec, Refusal | None]:
@@ -168,9 +170,13 @@ class Preflight:
     def _taking(self, pod: Pod, call: Begin, after: Callable[[], ResourceQuantities]) -> Begin:
         if not self._quotas(pod):
             return call
+        try:
+            grown = growth(share_of(pod), after())
+        except QuantityError:
+            return call  # the quotas' next status counts it
 
         def begin() -> Coroutine[Any, Any, None]:
-            self._quota_use.take(pod.metadata.namespace, growth(share_of(pod), after()))
+            self._quota_use.take(pod.metadata.namespace, grown)
             return call()
 
         return begin

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from common.api.core import Pod
-from common.quantity import Quantity
+from common.quantity import Quantity, QuantityError
 from common.recommendation.actual import actual_resources
 from common.recommendation.container_resources import WantedResources
 from common.recommendation.processing import ContainerAmounts
@@ -42,10 +42,8 @@ def amounts_at_kills(pod: Pod, known: Mapping[OomKill, Quantity]) -> Mapping[Oom
     """Return the memory at which the newest kills happened, by what is known or what there is now.
 
     The amount is the container's limit, or its request where it has no limit. To be remembered
-    from the first pass that could change it; a container with neither has no amount.
-
-    Raises:
-        QuantityError: a request or a limit is no quantity.
+    from the first pass that could change it; a container with neither has no amount, nor has one
+    whose request or limit is no quantity.
     """
     kills = newest_kills(pod)
     if all(kill in known for kill in kills) and len(kills) == len(known):
@@ -89,9 +87,11 @@ def _may_use(pod: Pod, container: str) -> Quantity | None:
     resources = actual_resources(pod, container)
     if resources is None:
         return None
-    return parse_quantities(resources.limits).get(MEMORY) or parse_quantities(
-        resources.requests
-    ).get(MEMORY)
+    try:
+        limit = parse_quantities(resources.limits).get(MEMORY)
+        return limit or parse_quantities(resources.requests).get(MEMORY)
+    except QuantityError:  # a container that the spec lacks may have any report
+        return None
 
 
 def hold_eviction(pod: Pod, unlearnt: Collection[UnlearntOom]) -> Decision | None:

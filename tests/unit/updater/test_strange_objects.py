@@ -7,8 +7,10 @@ import msgspec
 import pytest
 
 from common.api.autoscaling import StartupBoost, UpdateMode
+from common.api.core import ResourceQuota, ResourceQuotaStatus
+from common.api.meta import ObjectMeta
 from common.features import FeatureGates
-from updater.decision import Reason
+from updater.decision import Decision, Reason, leave, resize
 from updater.live_pod import LivePod
 from updater.snapshot import ClusterSnapshot
 from updater_harness import NAMES, OPEN, WEB, Hands, live_pod, run, snapshot
@@ -17,7 +19,16 @@ FINE = {"requests": {"cpu": "10m", "memory": "10Mi"}}
 NONSENSE = {"requests": {"cpu": "10m", "memory": "10Mi", "ephemeral-storage": "abc"}}
 HUGE = {"requests": {"cpu": "1e200", "memory": "1e200"}, "limits": {"cpu": "1e-200"}}
 NEGATIVE = {"requests": {"cpu": "-5", "memory": "-1Gi"}, "limits": {"memory": "0"}}
+UNREADABLE_LIMIT = {"requests": {"cpu": "10m", "memory": "10Mi"}, "limits": {"memory": "abc"}}
 IN_RANGE = {"requests": {"cpu": "250m", "memory": "100Mi"}}
+KILLED = {
+    "terminated": {
+        "reason": "OOMKilled",
+        "exitCode": 137,
+        "startedAt": "2026-03-01T11:58:00Z",
+        "finishedAt": "2026-03-01T11:59:30Z",
+    }
+}
 RESTARTS = {"resourceName": "cpu", "restartPolicy": "RestartContainer"}
 
 # What differs from an ordinary pod, in its spec and in its status.
@@ -37,6 +48,25 @@ STRANGE = {
     "quantities that a restart depends on": (
         {"containers": [{"name": "app", "resources": NONSENSE, "resizePolicy": [RESTARTS]}]},
         {"containerStatuses": [{"name": "app", "allocatedResources": {"cpu": "x"}}]},
+    ),
+    "quantities of a killed container that only the status has": (
+        {},
+        {"containerStatuses": [{"name": "old", "resources": NONSENSE, "lastState": KILLED}]},
+    ),
+    "a limit of a killed container": (
+        {},
+        {
+            "containerStatuses": [
+                {"name": "app", "resources": UNREADABLE_LIMIT, "lastState": KILLED}
+            ]
+        },
+    ),
+    "a limit beside an infeasible resize": (
+        {},
+        {
+            "containerStatuses": [{"name": "app", "resources": UNREADABLE_LIMIT}],
+            "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}],
+        },
     ),
     "huge and tiny": ({"containers": [{"name": "app", "resources": HUGE}]}, {}),
     "negative": ({"containers": [{"name": "app", "resources": NEGATIVE}]}, {}),
@@ -59,7 +89,11 @@ def among_others(mode: UpdateMode, strange: LivePod) -> ClusterSnapshot:
     more = replace(
         scaled, pods=pods, controllers=dict.fromkeys(uids, WEB), replicas={WEB: len(pods)}
     )
-    return ClusterSnapshot(autoscaled=(more,), living=uids)
+    quota = ResourceQuota(
+        metadata=ObjectMeta(name="team", namespace="default"),
+        status=ResourceQuotaStatus(hard={"requests.cpu": "1000"}, used={"requests.cpu": "1"}),
+    )
+    return ClusterSnapshot(autoscaled=(more,), living=uids, quotas={"default": (quota,)})
 
 
 def strange_pod(spec: dict[str, Any], status: dict[str, Any]) -> LivePod:
@@ -90,11 +124,26 @@ async def test_a_pod_that_can_not_be_read_is_left_alone(mode: UpdateMode) -> Non
     assert decision.reason is Reason.UNREADABLE
 
 
-async def test_a_boost_is_left_where_the_pod_can_not_be_read() -> None:
-    spec = {"initContainers": [{"name": "init", "resources": NONSENSE}]}
-    strange = msgspec.to_builtins(
-        strange_pod(spec, {"conditions": [{"type": "Ready", "status": "True"}]})
-    )
+BOOSTED = {
+    "an init container": (
+        {"initContainers": [{"name": "init", "resources": NONSENSE}]},
+        {},
+        leave(Reason.UNREADABLE),
+    ),
+    "a limit, and nothing to resize": (
+        {"resources": FINE},
+        {"containerStatuses": [{"name": "app", "resources": UNREADABLE_LIMIT}]},
+        resize(Reason.STARTUP_BOOST_OVER),
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "status", "want"), BOOSTED.values(), ids=BOOSTED)
+async def test_the_boost_of_a_pod_that_can_not_be_read(
+    spec: dict[str, Any], status: dict[str, Any], want: Decision
+) -> None:
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    strange = msgspec.to_builtins(strange_pod(spec, status | ready))
     strange["metadata"]["annotations"] = {"vpaCpuStartupBoost/app": '{"requests":{"cpu":"1m"}}'}
     given = among_others(UpdateMode.RECREATE, msgspec.convert(strange, LivePod))
     (scaled,) = given.autoscaled
@@ -106,7 +155,5 @@ async def test_a_boost_is_left_where_the_pod_can_not_be_read() -> None:
         hands,
         rules=replace(OPEN, features=FeatureGates(cpu_startup_boost=True)),
     )
-    decision = attempts.of("uid-strange").decision
-    assert decision is not None
-    assert decision.reason is Reason.UNREADABLE
+    assert attempts.of("uid-strange").decision == want
     assert len(hands.evicted) == len(NAMES)
