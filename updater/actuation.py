@@ -278,8 +278,32 @@ def pod_of_template(owner: Mapping[str, Any], pod: Pod, controller: Controller) 
             "annotations": meta.get("annotations") or {},
             "ownerReferences": [reference],
         },
-        "spec": template["spec"],
+        "spec": template["spec"] | _identity(owner, pod, controller),
     }
+
+
+def _identity(owner: Mapping[str, Any], pod: Pod, controller: Controller) -> dict[str, Any]:
+    """Return what a StatefulSet adds to the spec: a host name, a subdomain, and the pod's claims.
+
+    A claim takes the place of a volume that the template calls the same.
+
+    Source: ``initIdentity`` and ``updateStorage``, k8s.io/kubernetes
+    pkg/controller/statefulset/stateful_set_utils.go.
+    """
+    if controller.kind != "StatefulSet":
+        return {}
+    name, spec = pod.metadata.name, owner["spec"]
+    added = {"hostname": name, "subdomain": spec.get("serviceName") or ""}
+    names = dict.fromkeys(
+        each["metadata"]["name"] for each in spec.get("volumeClaimTemplates") or ()
+    )
+    if not names:
+        return added
+    claims = [
+        {"name": each, "persistentVolumeClaim": {"claimName": f"{each}-{name}"}} for each in names
+    ]
+    volumes = spec["template"]["spec"].get("volumes") or ()
+    return added | {"volumes": [*claims, *(each for each in volumes if each["name"] not in names)]}
 
 
 def _with(

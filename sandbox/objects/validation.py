@@ -52,7 +52,7 @@ from sandbox.objects.rules.policies import budget_causes, limit_range_causes, qu
 from sandbox.objects.rules.services import changed_service_causes, service_causes
 from sandbox.objects.rules.webhooks import webhook_causes
 from sandbox.objects.rules.workloads import workload_causes, workload_change_causes
-from sandbox.objects.templates import TEMPLATES, template_of
+from sandbox.objects.templates import TEMPLATES, pod_spec_of, template_of
 from sandbox.version import KubernetesVersion
 
 Json = Mapping[str, Any]
@@ -155,7 +155,7 @@ class Validation:
         return [
             *label_causes(meta.get("labels"), f"{path}.labels"),
             *annotation_causes(meta.get("annotations"), f"{path}.annotations"),
-            *spec_causes(template.get("spec") or {}, f"{path}.spec", self._version),
+            *spec_causes(pod_spec_of(kind, obj), f"{path}.spec", self._version),
         ]
 
     def _schema_causes(

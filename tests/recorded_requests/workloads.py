@@ -10,6 +10,7 @@ from recorded_requests.case import (
     STRATEGIC,
     Case,
     case,
+    container,
     delete,
     get,
     named,
@@ -22,6 +23,16 @@ from recorded_requests.case import (
 
 KINDS = ("deployments", "replicasets", "statefulsets", "daemonsets")
 SCALED = ("deployments", "replicasets", "statefulsets")
+
+
+CLAIM = named(
+    "c",
+    spec={"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+)
+
+
+def mounting(volume: str = "c", **spec: Any) -> Any:
+    return template(container(volumeMounts=[{"name": volume, "mountPath": "/data"}]), **spec)
 
 
 def idle(kind: str, **spec: Any) -> Any:
@@ -116,19 +127,15 @@ def strategies() -> list[Case]:
             "partition",
             updateStrategy={**rolling, "rollingUpdate": {"partition": 2}},
         ),
+        one("statefulsets", "claims", volumeClaimTemplates=[CLAIM]),
+        one("statefulsets", "claims-mounted", template=mounting(), volumeClaimTemplates=[CLAIM]),
         one(
             "statefulsets",
-            "claims",
-            volumeClaimTemplates=[
-                named(
-                    "c",
-                    spec={
-                        "accessModes": ["ReadWriteOnce"],
-                        "resources": {"requests": {"storage": "1Gi"}},
-                    },
-                )
-            ],
+            "claims-instead-of-volumes",
+            template=mounting(volumes=[{"name": "c", "emptyDir": {}}, {"name": "d"}]),
+            volumeClaimTemplates=[CLAIM, CLAIM],
         ),
+        one("statefulsets", "claims-of-others-mounted", template=mounting("d", volumes=[])),
         one("daemonsets", "on-delete", updateStrategy={"type": "OnDelete"}),
         one(
             "daemonsets",

@@ -174,12 +174,20 @@ def test_an_api_server_without_an_answer_holds_for_one_pass() -> None:
     in_shop(test)
 
 
-def test_a_stateful_set_has_a_template_too() -> None:
+def test_a_stateful_set_has_a_template_and_claims_too() -> None:
     async def test(shop: Shop) -> None:
         container = {
             "name": "app",
             "image": "shop:1",
             "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}},
+            "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+        }
+        claim = {
+            "metadata": {"name": "data"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
         }
         template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}
         spec = {
@@ -187,6 +195,7 @@ def test_a_stateful_set_has_a_template_too() -> None:
             "serviceName": "web",
             "selector": {"matchLabels": {"app": "web"}},
             "template": template,
+            "volumeClaimTemplates": [claim],
         }
         body = {"metadata": {"name": "web"}, "spec": spec}
         await shop.admin.create(STATEFUL_SETS.as_dicts(), body, namespace="shop")

@@ -34,7 +34,6 @@ from common.errors import (
     UnreachableError,
 )
 from common.target.owners import Controller
-from updater.actuation import TemplatePods, pod_of_template
 from updater.attempts import Attempts
 from updater.cycle import Pass
 from updater.decision import Reason
@@ -120,59 +119,6 @@ def test_answers(requests: Mapping[str, str], annotations: Mapping[str, str], wa
 
 def test_nothing_recommended_is_no_refusal() -> None:
     assert after_answer(pod(), vpa(), ()) is None
-
-
-# The pod that is tried
-
-
-def test_the_pod_is_made_of_the_template() -> None:
-    owner = {
-        "metadata": {"name": "web", "uid": "uid-of-web"},
-        "spec": {
-            "template": {
-                "metadata": {"labels": {"app": "web"}, "annotations": {"team": "shop"}},
-                "spec": {"containers": [{"name": "app", "image": "app:1"}], "nodeSelector": {}},
-            }
-        },
-    }
-    controller = Controller("default", "StatefulSet", "web", "apps/v1")
-    old = pod(labels={"app": "old", "apps.kubernetes.io/pod-index": "0", "by-hand": "yes"})
-    assert pod_of_template(owner, old, controller) == {
-        "metadata": {
-            "generateName": "web-",
-            "namespace": "default",
-            "labels": {"app": "web", "apps.kubernetes.io/pod-index": "0"},
-            "annotations": {"team": "shop"},
-            "ownerReferences": [
-                {
-                    "apiVersion": "apps/v1",
-                    "kind": "StatefulSet",
-                    "name": "web",
-                    "uid": "uid-of-web",
-                    "controller": True,
-                }
-            ],
-        },
-        "spec": owner["spec"]["template"]["spec"],  # type: ignore[index]  # an object as JSON
-    }
-
-
-KINDS = {
-    ("ReplicaSet", "apps/v1"): True,
-    ("StatefulSet", "apps/v1"): True,
-    ("DaemonSet", "apps/v1"): True,
-    ("Job", "batch/v1"): True,
-    ("ReplicationController", "v1"): True,
-    ("CronJob", "batch/v1"): False,
-    ("CloneSet", "apps.kruise.io/v1"): False,
-    ("Job", "batch.volcano.sh/v1"): False,
-}
-
-
-@pytest.mark.parametrize(("kind", "want"), KINDS.items())
-def test_kinds_with_a_template(kind: tuple[str, str], *, want: bool) -> None:
-    controller = Controller("default", kind[0], "web", kind[1])
-    assert TemplatePods.supports(None, controller) is want  # type: ignore[arg-type]  # self is unused
 
 
 # How often it is asked
