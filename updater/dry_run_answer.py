@@ -19,7 +19,7 @@ from common.errors import (
 )
 from common.quantity import QuantityError
 from common.recommendation.pod_level import PodLevelMode
-from common.recommendation.quota import exceeds_without, share_of
+from common.recommendation.quota import exceeds_without, freed_by
 from common.recommendation.scaled_containers import scaled_specs
 from updater.decision import Decision, Reason, wait
 from updater.replacement_result import ReplacementResult, check_replacement
@@ -95,7 +95,7 @@ def after_error(pod: Pod, error: KubeError | DecodeError) -> Decision | None:
         return wait(Reason.EVICTION_FAILED, detail=f"the dry run had no result: {error}")
     if isinstance(error, ForbiddenError) and "exceeded quota" in str(error):
         try:
-            if not exceeds_without(str(error), share_of(pod)):
+            if not exceeds_without(str(error), freed_by(pod)):
                 return None
         except QuantityError:
             pass  # the sentence stands

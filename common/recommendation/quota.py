@@ -8,7 +8,7 @@ k8s.io/kubernetes pkg/quota/v1/evaluator/core/pods.go; kubernetes-resize.md 2.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from common.api.core import Pod, PodSpec, ResourceQuota
 from common.errors import DecodeError
@@ -44,6 +44,26 @@ def share_of(pod: Pod, spec: PodSpec | None = None) -> Share:
     status = pod.status
     statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
     return _share(pod_amounts(pod.spec if spec is None else spec, statuses))
+
+
+def freed_by(pod: Pod) -> Share:
+    """Return what quotas have left again once the pod is gone, of every resource that it names.
+
+    Raises:
+        QuantityError: an amount is no quantity.
+    """
+    status = pod.status
+    statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    whole = pod_amounts(pod.spec, statuses).whole
+    requests = dict(whole.requests)
+    for name, amount in parse_quantities(pod.spec.overhead).items():
+        requests[name] = requests.get(name, ZERO) + amount
+    return {
+        **dict.fromkeys(_COUNTS, _ONE),
+        **requests,
+        **{f"requests.{name}": amount for name, amount in requests.items()},
+        **{f"limits.{name}": amount for name, amount in whole.limits.items()},
+    }
 
 
 def share_of_new(spec: PodSpec) -> Share:
@@ -168,8 +188,8 @@ def _states(asked: Amounts, name: str) -> bool:
 def exceeds_without(message: str, freed: Share) -> bool:
     """Whether a quota that refused a pod beside the old one would refuse it without the old one.
 
-    ``message`` is the API server's sentence; ``freed`` is the share of the old pod. One that
-    can't be read counts as a refusal.
+    ``message`` is the API server's sentence; ``freed`` is what the old pod leaves (``freed_by``). A
+    sentence that can't be read counts as a refusal.
     """
     found = _EXCEEDED.search(message)
     if found is None:
@@ -180,11 +200,10 @@ def exceeds_without(message: str, freed: Share) -> bool:
         )
     except DecodeError:
         return True
-    gone: Mapping[str, Quantity] = {**freed, **dict.fromkeys(_COUNTS, _ONE)}
     return any(
         name not in requested
         or name not in used
-        or used[name] - gone.get(name, ZERO) + requested[name] > most
+        or used[name] - freed.get(name, ZERO) + requested[name] > most
         for name, most in limited.items()
     )
 

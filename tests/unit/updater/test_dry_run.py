@@ -50,6 +50,10 @@ QUOTA = (
     'pods "web-x" is forbidden: exceeded quota: team, requested: requests.cpu=200m, '
     "used: requests.cpu={}, limited: requests.cpu=500m"
 )
+DEVICES = (
+    'pods "web-x" is forbidden: exceeded quota: team, requested: requests.nvidia.com/gpu=1, '
+    "used: requests.nvidia.com/gpu={}, limited: requests.nvidia.com/gpu=8"
+)
 ERRORS: dict[str, tuple[KubeError | DecodeError, Reason | None]] = {
     "a policy": (InvalidError("pods is forbidden: policy"), Reason.REPLACEMENT_WOULD_BE_REFUSED),
     "a webhook": (BadRequestError("denied"), Reason.REPLACEMENT_WOULD_BE_REFUSED),
@@ -59,6 +63,14 @@ ERRORS: dict[str, tuple[KubeError | DecodeError, Reason | None]] = {
         Reason.REPLACEMENT_WOULD_BE_REFUSED,
     ),
     "a quota, only beside the old pod": (ForbiddenError(QUOTA.format("400m")), None),
+    "a quota of a device, only beside the old pod": (
+        ForbiddenError(DEVICES.format(8)),
+        None,
+    ),
+    "a quota of a device that was lowered": (
+        ForbiddenError(DEVICES.format(9)),
+        Reason.REPLACEMENT_WOULD_BE_REFUSED,
+    ),
     "another code": (KubeError("I'm a teapot"), Reason.REPLACEMENT_WOULD_BE_REFUSED),
     "the controller is gone": (NotFoundError("no"), Reason.EVICTION_FAILED),
     "a conflict": (ConflictError("no"), Reason.EVICTION_FAILED),
@@ -72,7 +84,8 @@ ERRORS: dict[str, tuple[KubeError | DecodeError, Reason | None]] = {
 
 @pytest.mark.parametrize(("error", "want"), ERRORS.values(), ids=ERRORS)
 def test_errors(error: KubeError | DecodeError, want: Reason | None) -> None:
-    found = after_error(pod(), error)  # which has 100m
+    old = pod(containers=(container(requests={"cpu": "100m"}, limits={"nvidia.com/gpu": "1"}),))
+    found = after_error(old, error)
     assert (None if found is None else found.reason) is want
     if found is not None:
         assert str(error) in found.detail, "the API server's sentence"

@@ -30,6 +30,7 @@ from common.quantity import ZERO, Quantity
 from common.recommendation.preflight import Check, Refusal
 from common.recommendation.quota import (
     exceeds_without,
+    freed_by,
     replacement_refusal,
     resize_refusal,
     share_of,
@@ -204,7 +205,7 @@ SENTENCES = {
     "too large even then": ("requests.cpu=200m", "requests.cpu=401m", "500m", True),
     "a count of pods": ("pods=1", "pods=4", "4", False),
     "a count that was lowered": ("pods=1", "pods=5", "4", True),
-    "another resource": ("x.io/gpu=1", "x.io/gpu=1", "1", True),
+    "a resource that the old pod has not": ("x.io/gpu=1", "x.io/gpu=1", "1", True),
     "no quantity": ("requests.cpu=many", "requests.cpu=400m", "500m", True),
 }
 
@@ -213,7 +214,38 @@ SENTENCES = {
 def test_a_refusal_beside_the_old_pod(requested: str, used: str, hard: str, *, want: bool) -> None:
     name = requested.partition("=")[0]
     sentence = SENTENCE.format(requested, used, f"{name}={hard}")
-    assert exceeds_without(sentence, parse_quantities({"requests.cpu": "100m"})) is want
+    freed = parse_quantities({"requests.cpu": "100m", "pods": "1"})
+    assert exceeds_without(sentence, freed) is want
+
+
+def test_a_pod_frees_all_that_it_names_its_overhead_and_itself() -> None:
+    plain = pod(
+        containers=(
+            app({"cpu": "1", "ephemeral-storage": "2Gi"}, {"ephemeral-storage": "3Gi"}),
+            container(
+                "gpu",
+                requests={"hugepages-2Mi": "4Mi"},
+                limits={"x.io/gpu": "1", "hugepages-2Mi": "4Mi"},
+            ),
+        )
+    )
+    overhead = {"cpu": "250m", "memory": "16Mi"}
+    running = structs.replace(plain, spec=structs.replace(plain.spec, overhead=overhead))
+    found = freed_by(reported(running, "1100m"))
+    wanted = {
+        "pods": "1",
+        "count/pods": "1",
+        "cpu": "1350m",
+        "requests.cpu": "1350m",
+        "requests.memory": "16Mi",
+        "ephemeral-storage": "2Gi",
+        "requests.ephemeral-storage": "2Gi",
+        "limits.ephemeral-storage": "3Gi",
+        "hugepages-2Mi": "4Mi",
+        "requests.hugepages-2Mi": "4Mi",
+        "requests.x.io/gpu": "1",
+    }
+    assert {name: found.get(name) for name in wanted} == parse_quantities(wanted)
 
 
 def test_several_resources_and_another_sentence() -> None:
