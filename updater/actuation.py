@@ -27,6 +27,7 @@ from common.recommendation.changes import ResourceChange, patch_changes, summary
 from common.target.owners import Controller
 from updater.breaker import Transition
 from updater.decision import Action, Decision, Reason
+from updater.live_pod import WITHDRAWER
 
 logger = logging.getLogger(__name__)
 
@@ -90,9 +91,11 @@ class Actuator:
         Raises:
             KubeError: the API server refused, or did not answer.
         """
-        meta = pod.metadata
+        meta, withdraws = pod.metadata, reason is Reason.RESIZE_WITHDRAWN
         try:
-            resized = await self._client.resize(meta.namespace, meta.name, operations)
+            resized = await self._client.resize(
+                meta.namespace, meta.name, operations, manager=WITHDRAWER if withdraws else ""
+            )
         except DecodeError as error:  # it was carried out all the same
             logger.warning("answer to a resize not understood", extra={"error": str(error)})
             unknown = msgspec.structs.replace(meta, generation=0)
@@ -103,7 +106,7 @@ class Actuator:
             "InPlaceResizedByVPA",
             _with(
                 reason,
-                _WITHDRAWN if reason == "resize_withdrawn" else _RESIZED,
+                _WITHDRAWN if withdraws else _RESIZED,
                 vpa,
                 patch_changes(pod, operations),
             ),

@@ -50,6 +50,7 @@ class SentResize:
     resource_version: str  # of the pod that we decided on
     restarts: bool
     withdraws: bool = False  # it only took a pending resize back
+    ooms: frozenset[OomKill] = frozenset()  # quick ones that it answers
     pending_since: datetime | None = None  # the start of the wait for one that it replaced
 
 
@@ -63,7 +64,8 @@ class PodMemory:
     refusal: Refusal | None = None
     resizing_seen_at: datetime | None = None  # when we first saw the present resize
     unanswered_until: datetime | None = None  # a call may be carried out as late as that
-    spent_ooms: frozenset[OomKill] = frozenset()  # that an update of ours answered
+    resized_at: datetime | None = None  # by the last resize before ``sent`` that was carried out
+    spent_ooms: frozenset[OomKill] = frozenset()  # that resizes before ``sent`` answered
     killed_at: Mapping[OomKill, Quantity] = field(default_factory=dict)  # see unlearnt_ooms
     blocked: Reason | None = None  # what blocks its in-place update, as was last told
     refused: RefusedCall | None = None  # as was last logged
@@ -126,7 +128,8 @@ class Attempts:
 
     Lost with the process. What matters is then read from the cluster: a spec that says what
     is wanted needs no call, a terminating pod is none of ours, and the time of the last
-    resize is in the pod's managed fields. An infeasible resize costs one more try.
+    resize is in the pod's managed fields (see ``finished_resizes``). An infeasible resize costs
+    one more try.
     """
 
     pods: Mapping[str, PodMemory] = field(default_factory=dict)  # by UID

@@ -17,8 +17,8 @@ from common.recommendation.processing import Processed, process
 from common.resources import ResourceQuantities
 from updater.attempts import PodMemory
 from updater.decision import Decision, Reason, ending, leave
+from updater.finished_resizes import answered_ooms
 from updater.fitting import Fits, Measured
-from updater.live_pod import LivePod, resized_at
 from updater.pending_resize import pending_of
 from updater.resize import ResizeStatus, resize_status
 from updater.resize_plan import (
@@ -105,7 +105,7 @@ def judge_pod(
         vpa,
         threshold=oom_threshold(vpa, thresholds.quick_oom, features),
         updated_at=settled,
-        spent=memory.spent_ooms if settled is not None else (),
+        spent=answered_ooms(pod, memory),
     )
     if ooms and drift.resource_diff:
         measured = fits.measured(pod)
@@ -203,19 +203,6 @@ def note_resizing(memory: PodMemory, status: ResizeStatus, *, now: datetime) -> 
     if status is ResizeStatus.NONE:
         return memory if memory.resizing_seen_at is None else replace(memory, resizing_seen_at=None)
     return memory if memory.resizing_seen_at is not None else replace(memory, resizing_seen_at=now)
-
-
-def last_resize(pod: LivePod, memory: PodMemory) -> datetime | None:
-    """When we last resized the pod, by our own memory or by that of the API server (D18).
-
-    To take a pending resize back is none.
-    """
-    told, sent = resized_at(pod), memory.sent
-    if sent is None:
-        return told
-    if sent.withdraws:
-        return None
-    return sent.at if told is None else max(told, sent.at)
 
 
 def is_out(pod: Pod, memory: PodMemory, *, now: datetime) -> bool:

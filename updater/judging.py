@@ -15,7 +15,6 @@ from updater.candidate import (
     Candidate,
     is_out,
     judge_pod,
-    last_resize,
     note_kills,
     note_resizing,
     pending_candidate,
@@ -23,6 +22,7 @@ from updater.candidate import (
 from updater.daemons import Daemons
 from updater.decision import Decision, Reason, wait
 from updater.disruption import ReplicaGroup, RolloutFloor, groups_of, replica_group
+from updater.finished_resizes import last_resize
 from updater.group_size import UNKNOWN
 from updater.ledger import Ledger, Subject
 from updater.live_pod import LivePod

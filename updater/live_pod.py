@@ -24,6 +24,8 @@ from updater.update_order import is_oom_kill
 
 # The API server takes the manager's name from the User-Agent, up to the slash.
 MANAGER = "vpa-updater"
+# The name under which pending resizes are taken back: that is no resize of ours (D18).
+WITHDRAWER = f"{MANAGER}-withdrawal"
 
 _CONDITIONS = frozenset({"Ready", "PodResizePending", "PodResizeInProgress"})
 _POOL = 1 << 16  # values of a kind; about as many as the largest clusters have workloads

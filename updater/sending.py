@@ -21,6 +21,7 @@ from updater.failures import (
     is_infeasible,
     may_have_happened,
 )
+from updater.finished_resizes import before_next_resize
 from updater.metrics import Metrics
 from updater.resize import WHOLE, Attempt
 from updater.resize_plan import ResizePlan, annotation_operations, is_marked
@@ -170,8 +171,7 @@ class Sender:
                 await self._hands.annotate(resized, annotation_operations(resized))
         finally:
             self._calls.release()
-        spent = memory.spent_ooms.union(ooms)
-        after = self._sent(pod, plan, resized, memory, work, spent_ooms=spent, attempt=attempt)
+        after = self._sent(pod, plan, resized, memory, work, ooms=ooms, attempt=attempt)
         if plan.withdraws:
             work.release(pod)  # its containers saw nothing of it
         return resize(reason), after
@@ -225,23 +225,26 @@ class Sender:
         memory: PodMemory,
         work: Work,
         *,
-        spent_ooms: frozenset[OomKill] = frozenset(),
+        ooms: Collection[OomKill] = (),
         attempt: Attempt = WHOLE,
     ) -> PodMemory:
         work.resized = True
         self._metrics.resized(work.labels)
+        finished = before_next_resize(pod, memory)
         sent = SentResize(
             at=self._clock.now(),
             generation=resized.metadata.generation,
             resource_version=pod.metadata.resource_version,
             restarts=plan.restarts,
             withdraws=plan.withdraws,
+            ooms=frozenset(ooms),
             pending_since=attempt.pending_since,
         )
         return PodMemory(
             sent=sent,
             infeasible=attempt.rest,
-            spent_ooms=spent_ooms or memory.spent_ooms,
+            resized_at=finished.resized_at,
+            spent_ooms=finished.spent_ooms,
             killed_at=memory.killed_at,
             blocked=memory.blocked,
             decision=memory.decision,

@@ -273,9 +273,14 @@ class KubeClient:
         patch_type: PatchType,
         namespace: str = "",
         subresource: str = "",
+        manager: str = "",
     ) -> T:
+        """Patch one object; without a ``manager`` the fields are those of our User-Agent."""
         path = endpoint.object(name, namespace, subresource)
-        answer = await self.request("PATCH", path, body=patch, content_type=patch_type.value)
+        query = {"fieldManager": manager} if manager else None
+        answer = await self.request(
+            "PATCH", path, query=query, body=patch, content_type=patch_type.value
+        )
         return _decode(endpoint, answer)
 
     async def delete(
@@ -317,7 +322,9 @@ class KubeClient:
             body["deleteOptions"] = {"preconditions": {"uid": uid}}
         await self.request("POST", PODS.object(name, namespace, "eviction"), body=body)
 
-    async def resize(self, namespace: str, name: str, operations: Sequence[Any]) -> Pod:
+    async def resize(
+        self, namespace: str, name: str, operations: Sequence[Any], *, manager: str = ""
+    ) -> Pod:
         """Resize a pod in place by JSON patch; the answer is the pod as it is wanted now."""
         return await self.patch(
             PODS,
@@ -326,6 +333,7 @@ class KubeClient:
             patch_type=PatchType.JSON,
             namespace=namespace,
             subresource="resize",
+            manager=manager,
         )
 
     # Anything else

@@ -9,6 +9,7 @@ from common.kube.client import PatchType
 from common.kube.endpoints import DEPLOYMENTS, PODS, VPAS
 from common.kube.lease import AdmissionStatus
 from sandbox.kubelet.pod_resources import Totals
+from updater.live_pod import WITHDRAWER
 from updater.resize import ResizeStatus, resize_status
 from updater.schedule import Updater
 from updater_shop import Shop, in_shop
@@ -102,6 +103,11 @@ def test_what_the_kubelet_calls_infeasible_is_withdrawn_when_nothing_is_wanted()
         assert sum("was resized in place" in message for message in told) == 3
         withdrawn = "Pending resize was withdrawn by VPA Updater. [resize_withdrawn]"
         assert sum(message.startswith(withdrawn) for message in told) == 3
+        pods = await shop.admin.list(PODS.as_dicts(), namespace="shop")
+        managers = [
+            {each["manager"] for each in pod["metadata"]["managedFields"]} for pod in pods.items
+        ]
+        assert all(WITHDRAWER in each for each in managers), "a restart can tell it from a resize"
 
     in_shop(test, version="1.35")
 

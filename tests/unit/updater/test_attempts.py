@@ -5,12 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from builders import pod
 from common.api.core import Pod
 from common.api.meta import ObjectMeta
 from updater.attempts import Attempts, PodMemory, SentResize
-from updater.candidate import last_resize
-from updater.live_pod import LivePod, LivePodMeta, ManagedFieldsEntry, resized_at
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 SENT = SentResize(at=NOW, generation=3, resource_version="7", restarts=False)
@@ -53,31 +50,3 @@ def test_what_is_remembered_ends_with_the_pod() -> None:
     assert set(after.pods) == {"b", "c"}
     assert before.of("a").evicted
     assert after.of("a") == PodMemory()
-
-
-def managed(*entries: ManagedFieldsEntry) -> LivePod:
-    ordinary = pod()
-    return LivePod(
-        metadata=LivePodMeta(name="web-0", managed_fields=entries),
-        spec=ordinary.spec,
-        status=ordinary.status,
-    )
-
-
-def test_the_last_resize_is_read_from_the_managed_fields() -> None:
-    """D18: after a restart of ours nothing else tells."""
-    earlier = datetime(2026, 1, 1, tzinfo=UTC)
-    ours = ManagedFieldsEntry(manager="vpa-updater", subresource="resize", time=NOW)
-    old = ManagedFieldsEntry(manager="vpa-updater", subresource="resize", time=earlier)
-    theirs = ManagedFieldsEntry(manager="kubectl-edit", subresource="resize", time=NOW)
-    mark = ManagedFieldsEntry(manager="vpa-updater", time=NOW)
-    assert resized_at(managed(theirs, mark)) is None
-    assert resized_at(managed(old, ours, theirs)) == NOW
-    assert resized_at(managed()) is None
-
-
-def test_a_withdrawal_is_no_resize_that_starts_the_age_of_a_pod() -> None:
-    """X101: what is withdrawn to be sent again must not wait for the lifetime threshold."""
-    ours = ManagedFieldsEntry(manager="vpa-updater", subresource="resize", time=NOW)
-    assert last_resize(managed(ours), PodMemory(sent=SENT)) == NOW
-    assert last_resize(managed(ours), PodMemory(sent=replace(SENT, withdraws=True))) is None
