@@ -1,15 +1,15 @@
 """A pending resize: what the kubelet has granted, and what to ask for instead of it (X100)."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from common.api.core import Container, Pod, ResourceRequirements
-from common.quantity import QuantityError
+from common.quantity import Quantity, QuantityError
 from common.recommendation.container_resources import WantedResources
 from common.recommendation.pod_level import PodLevelBounds
 from common.recommendation.processing import ContainerAmounts
 from common.recommendation.scaled_containers import scaled_specs, scaled_statuses
-from common.resources import RESOURCES, ResourceQuantities, parse_quantities
+from common.resources import CPU, RESOURCES, ResourceQuantities, parse_quantities
 from updater.resize import ResizeStatus, resize_status
 from updater.resize_plan import ResizePlan, plan_resize
 from updater.update_order import forgive_rounding
@@ -112,12 +112,50 @@ def plan_following(
     return replace(plan, lowers=lowers, withdraws=withdraws, restarts=restarts)
 
 
-def plan_withdrawal(pod: Pod, containers: Mapping[str, ContainerAmounts]) -> ResizePlan | None:
-    """Plan the resize to what the recommended containers have; None if the spec can't say that.
+def plan_other_specs(pod: Pod, containers: Mapping[str, ContainerAmounts]) -> Iterator[ResizePlan]:
+    """Plan resizes after which an infeasible one can be tried again (X101), the best first.
 
-    The kubelet drops what it called infeasible until the spec is another one, so the same is only
-    tried again after this (X101).
+    The kubelet drops what it called infeasible until the spec is another one. The best is what the
+    containers have. A request that the infeasible resize added can't be removed: it becomes its
+    smallest unit, or, for a LimitRange with a minimum, a unit less than now.
     """
+    withdrawal = plan_withdrawal(pod, containers)
+    if withdrawal is not None:
+        yield withdrawal
+    added = _added_requests(pod)
+    for smaller in (_smallest, _one_less):
+        wanted = tuple(
+            WantedResources(requests={name: smaller(name, each) for name, each in requests.items()})
+            for requests in added
+        )
+        plan = plan_resize(pod, wanted, containers, containers=containers)
+        if plan.changes:
+            yield plan
+
+
+def _added_requests(pod: Pod) -> list[ResourceQuantities]:
+    """Return the requests of each container that it has not been granted at all."""
+    granted = granted_resources(pod)
+    return [
+        {
+            name: amount
+            for name, amount in requests_of(container).items()
+            if name in RESOURCES and name not in granted[container.name].requests
+        }
+        for container in scaled_specs(pod)
+    ]
+
+
+def _smallest(resource: str, _: Quantity) -> Quantity:
+    return Quantity.from_milli(1) if resource == CPU else Quantity.from_value(1)
+
+
+def _one_less(resource: str, amount: Quantity) -> Quantity:
+    return amount - _smallest(resource, amount)
+
+
+def plan_withdrawal(pod: Pod, containers: Mapping[str, ContainerAmounts]) -> ResizePlan | None:
+    """Plan the resize to what the recommended containers have; None if the spec can't say that."""
     granted = granted_resources(pod)
     wanted = tuple(
         as_granted(container, granted[container.name])

@@ -1,6 +1,6 @@
 """Which resize to send for a candidate: all that is wanted, a part, or what the pod has."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -59,7 +59,7 @@ class ResizeChoice:
     since: datetime | None  # the start of the wait for the present resize
     skip_budget: bool
     part: Callable[[], PartialResize | None]  # that the node can hold
-    withdrawal: Callable[[], ResizePlan | None]
+    other_specs: Callable[[], Iterable[ResizePlan]]  # for an infeasible resize to be tried again
     preflight: Callable[[ResizePlan], Refusal | None]  # why the API server would refuse a resize
 
     def choose(self) -> ChosenResize:
@@ -162,10 +162,11 @@ class ResizeChoice:
         sendable = self.plan.changes and not self._is_refused(self.plan)
         if sendable and self._allows(self.plan):
             return self._send(self.candidate.why, self.plan, remembered, may_evict=False)
-        back = self.withdrawal()
-        if back is None or self._is_refused(back):
-            return None
-        return self._send(Reason.RESIZE_WITHDRAWN, back, remembered, may_evict=False)
+        for other in self.other_specs():
+            if self._allows(other) and not self._is_refused(other):
+                why = Reason.RESIZE_WITHDRAWN if other.withdraws else self.candidate.why
+                return self._send(why, other, remembered, may_evict=False)
+        return None
 
     def _decide(self, remembered: Infeasible | None) -> ChosenResize:
         pod = self.candidate.pod

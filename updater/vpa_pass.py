@@ -23,7 +23,7 @@ from updater.ledger import Subject
 from updater.live_pod import LivePod
 from updater.metrics import VpaLabels, size_label
 from updater.pass_context import Due, Means
-from updater.pending_resize import plan_withdrawal
+from updater.pending_resize import plan_other_specs
 from updater.preflight import Preflight
 from updater.resize import not_sent, resize_status
 from updater.resize_choice import ChosenResize, ResizeChoice, rollout_holds
@@ -278,7 +278,7 @@ class VpaPass:
             since=self._judge.resizing_since(pod, memory),
             skip_budget=self._rules.disruption.in_place_skips_budget,
             part=partial(plan_candidate_part, candidate, scaled.vpa, scaled.limit_ranges, node),
-            withdrawal=partial(plan_withdrawal, pod, candidate.processed.containers),
+            other_specs=partial(plan_other_specs, pod, candidate.processed.containers),
             preflight=partial(self._preflight.resize, pod),
         )
 

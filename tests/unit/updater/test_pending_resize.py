@@ -22,6 +22,7 @@ from updater.pending_resize import (
     granted_resources,
     pending_containers,
     plan_following,
+    plan_other_specs,
     plan_withdrawal,
 )
 from updater.resize_plan import ResizePlan
@@ -240,3 +241,36 @@ NO_WITHDRAWAL = {
 @pytest.mark.parametrize("given", NO_WITHDRAWAL.values(), ids=NO_WITHDRAWAL)
 def test_what_no_withdrawal_can_say(given: C) -> None:
     assert plan_withdrawal(pod(given), amounts("c0")) is None
+
+
+ADDED = C(has={"memory": "128Mi"}, asks={"cpu": "500m", "memory": "128Mi"})
+OTHER_SPECS: dict[str, tuple[C, list[dict[str, str]]]] = {
+    "nothing was added: a withdrawal": (
+        C(),
+        [{"c0 requests cpu": "100m", "c0 requests memory": "128Mi"}],
+    ),
+    "CPU was added": (ADDED, [{"c0 requests cpu": "1m"}, {"c0 requests cpu": "499m"}]),
+    "CPU was added, and memory raised": (
+        C(has={"memory": "64Mi"}, asks={"cpu": "500m", "memory": "128Mi"}),
+        [
+            {"c0 requests memory": "64Mi"},
+            {"c0 requests cpu": "1m"},
+            {"c0 requests cpu": "499m"},
+        ],
+    ),
+    "memory was added": (
+        C(has={"cpu": "500m"}, asks={"cpu": "500m", "memory": "128"}),
+        [{"c0 requests memory": "1"}, {"c0 requests memory": "127"}],
+    ),
+    "a millicore was added": (
+        C(has={}, asks={"cpu": "1m", "ephemeral-storage": "1Gi"}),
+        [{"c0 requests cpu": "0"}],
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "want"), OTHER_SPECS.values(), ids=OTHER_SPECS)
+def test_specs_after_which_the_kubelet_looks_again(given: C, want: list[dict[str, str]]) -> None:
+    plans = list(plan_other_specs(pod(given, ADDED), amounts("c0")))
+    assert [sent(plan) for plan in plans] == want
+    assert [plan.withdraws for plan in plans[1:]] == [False] * len(plans[1:])

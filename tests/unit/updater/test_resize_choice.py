@@ -1,8 +1,9 @@
 """Resizes that are withdrawn, or sent in part, over whole passes: what they cost and lead to."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import cast
 
 import msgspec
 import pytest
@@ -12,6 +13,8 @@ from common.api.autoscaling import EvictionRequirement, UpdateMode, UpdatePolicy
 from common.api.core import (
     Container,
     ContainerStatus,
+    LimitRangeItem,
+    LimitRangeSpec,
     PodCondition,
     PodSpec,
     PodStatus,
@@ -20,12 +23,14 @@ from common.api.core import (
 from common.api.meta import ObjectMeta
 from common.errors import Cause, ConflictError, ForbiddenError, InvalidError
 from common.features import FeatureGates
+from common.patches import Operation
 from common.resources import parse_quantities
 from updater.attempts import Attempts, PodMemory
 from updater.decision import Decision, Reason, evict, leave, resize, wait
 from updater.disruption import DisruptionPolicy
 from updater.live_node import LiveNode, NodeCapacity, NodeStatus
 from updater.live_pod import LivePod, LivePodMeta
+from updater.plan import IdleHands
 from updater.resize import Infeasible, Part
 from updater.snapshot import AutoscaledPods, ClusterSnapshot
 from updater.work import Rules
@@ -180,6 +185,48 @@ async def test_a_resize_that_replaces_another_does_not_wait_anew(
         clock=PassesLater(after),
     )
     assert decided(later) == want
+
+
+# X101
+
+
+SMALL_CPU = {**TARGET, "cpu": "1m"}
+AT_LEAST = LimitRangeSpec(limits=(LimitRangeItem(type="Container", min={"cpu": "100m"}),))
+OTHER_SPECS = {
+    "the smallest": ((), SMALL_CPU),
+    "a unit less, under a minimum": ((AT_LEAST,), {**TARGET, "cpu": "249m"}),
+}
+
+
+@pytest.mark.parametrize(("limit_ranges", "want"), OTHER_SPECS.values(), ids=OTHER_SPECS)
+async def test_an_added_request_is_tried_again_once_the_node_has_grown(
+    limit_ranges: tuple[LimitRangeSpec, ...], want: Amounts
+) -> None:
+    """The spec can't go back to no request, so another one goes before the same."""
+    infeasible = msgspec.structs.replace(DEFERRED, reason="Infeasible")
+    memory = PodMemory(
+        infeasible=Infeasible(
+            targets={"app": parse_quantities(TARGET)},
+            reported=True,
+            node=NodeCapacity(node="node", allocatable=parse_quantities(FULL)),
+        )
+    )
+    has = {"memory": TARGET["memory"]}
+    first = pod("web-0", asks=TARGET, has=has, condition=infeasible)
+    given = cluster(IN_PLACE, first, *GOOD, node=ROOMY)
+    given = replace(given, autoscaled=(replace(given.autoscaled[0], limit_ranges=limit_ranges),))
+    hands = IdleHands()
+    sent = await run(given, hands, attempts=Attempts({"uid-web-0": memory}), rules=RULES)
+    assert decided(sent) == resize(Reason.OUTSIDE_RANGE)
+    (call,) = (each for each in hands.calls if each[0] == "resize")
+    operations = cast("Sequence[Operation]", call[3])
+    assert [(each.path, each.value) for each in operations] == [
+        ("/spec/containers/0/resources/requests/cpu", want["cpu"])
+    ]
+    after = pod("web-0", asks=want, has=has, generation=2)
+    again = cluster(IN_PLACE, after, *GOOD, node=ROOMY)
+    later = await run(again, Hands(), attempts=sent, rules=RULES)
+    assert decided(later) == resize(Reason.OUTSIDE_RANGE)
 
 
 # X102
