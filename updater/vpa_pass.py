@@ -350,7 +350,7 @@ class VpaPass:
         async def send() -> None:
             self._settle(due.pod, await self._send(due.candidate, chosen))
 
-        return send
+        return self._preflight.resizing(due.pod, chosen.plan, send)
 
     def _settle_unsent(self, pod: Pod, decision: Decision) -> None:
         self._emit_preflight(pod, decision)

@@ -18,6 +18,8 @@ from common.api.core import (
     PodCondition,
     PodSpec,
     PodStatus,
+    ResourceQuota,
+    ResourceQuotaStatus,
     ResourceRequirements,
 )
 from common.api.meta import ObjectMeta
@@ -25,7 +27,7 @@ from common.errors import Cause, ConflictError, ForbiddenError, InvalidError
 from common.features import FeatureGates
 from common.patches import Operation
 from common.resources import parse_quantities
-from updater.attempts import Attempts, PodMemory
+from updater.attempts import Attempts, PodMemory, Refusal
 from updater.decision import Decision, Reason, evict, leave, resize, wait
 from updater.disruption import DisruptionPolicy
 from updater.live_node import LiveNode, NodeCapacity, NodeStatus
@@ -342,3 +344,30 @@ async def test_a_part_costs_budget_as_any_resize() -> None:
     after = await run(given, hands, attempts=before, rules=RULES)
     assert hands.resized == ["web-0"]
     assert decided(after, "web-1") == wait(Reason.BUDGET_EXHAUSTED)
+
+
+async def test_parts_of_one_pass_share_what_a_quota_has_left() -> None:
+    """Two pods may be down, and there is memory for one of them."""
+    old = tuple(pod(name, asks=OLD, has=OLD) for name in ("web-0", "web-3"))
+    given = cluster(OR_RECREATE, *old, *GOOD, node=FULL, evicts=False)
+    quota = ResourceQuota(
+        metadata=ObjectMeta(name="team", namespace="default"),
+        status=ResourceQuotaStatus(
+            hard={"requests.memory": "1152Mi"}, used={"requests.memory": "1Gi"}
+        ),
+    )
+    refusal = Refusal(
+        reason=Reason.RESIZE_INFEASIBLE,
+        tries=1,
+        until=NOW + timedelta(minutes=1),
+        targets={"app": parse_quantities(TARGET)},
+        node=NodeCapacity(node="node", allocatable=parse_quantities(FULL)),
+    )
+    before = {each.metadata.uid: PodMemory(refusal=refusal) for each in old}
+    hands = Hands()
+    after = await run(
+        replace(given, quotas={"default": (quota,)}), hands, attempts=Attempts(before), rules=RULES
+    )
+    assert hands.resized == ["web-0"]
+    assert decided(after) == resize(Reason.RESIZE_PARTIAL)
+    assert decided(after, "web-3") == wait(Reason.REQUIREMENTS_NOT_MET)
