@@ -49,7 +49,8 @@ class Hands:
     marked: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     blocked: list[tuple[str, Reason, str]] = field(default_factory=list)
-    unblocked: list[tuple[str, Reason]] = field(default_factory=list)
+    obstacles: dict[str, str] = field(default_factory=dict)  # the details of what blocks
+    unblocked: list[tuple[str, Reason, str]] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     turns: list[tuple[Transition, str]] = field(default_factory=list)
     loses: "Present | None" = None  # sight of the cluster, with the first refused eviction
@@ -90,14 +91,18 @@ class Hands:
         reason: Reason,
         changes: Sequence[ResourceChange],
         *,
+        detail: str,
         skipped: bool,
     ) -> None:
         self.blocked.append((pod.metadata.name, reason, summary(changes)))
+        self.obstacles[pod.metadata.name] = detail
         if skipped:
             self.skipped.append(pod.metadata.name)
 
-    def tell_unblocked(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None:
-        self.unblocked.append((pod.metadata.name, reason))
+    def tell_unblocked(
+        self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason, changes: Sequence[Change]
+    ) -> None:
+        self.unblocked.append((pod.metadata.name, reason, summary(changes)))
 
     def tell_refused(
         self,

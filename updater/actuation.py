@@ -26,12 +26,13 @@ from common.patches import Operation
 from common.recommendation.changes import ResourceChange, patch_changes, summary
 from common.target.owners import Controller
 from updater.breaker import Transition
-from updater.decision import Action, Decision, Reason
+from updater.decision import Decision, Reason
 from updater.live_pod import WITHDRAWER
 
 logger = logging.getLogger(__name__)
 
 _RESIZED = "Pod was resized in place by VPA Updater."  # the reference's words
+_WOULD_BE_REFUSED = "the API server would refuse its replacement"
 _WITHDRAWN = "Pending resize was withdrawn by VPA Updater."
 
 
@@ -137,9 +138,10 @@ class Actuator:
         reason: Reason,
         changes: Sequence[ResourceChange],
         *,
+        detail: str,
         skipped: bool,
     ) -> None:
-        """Report that a pod can't be updated in place, and why.
+        """Report that a pod can't be updated in place, and why; ``detail`` has the numbers.
 
         ``skipped`` adds the reference's Event of a pod that waits for a smaller recommendation.
         """
@@ -156,12 +158,15 @@ class Actuator:
                     changes,
                 ),
             )
-        text = _with(reason, f"is blocked: {reason.meaning}", vpa, changes)
+        cause = reason.meaning.removesuffix(".") + (f": {detail}." if detail else ".")
+        text = _with(reason, f"is blocked: {cause[0].lower()}{cause[1:]}", vpa, changes)
         self._tell_both(pod, vpa, WARNING, "InPlaceResizeBlocked", text)
 
-    def tell_unblocked(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None:
+    def tell_unblocked(
+        self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason, changes: Sequence[Change]
+    ) -> None:
         """Report that what blocked a pod's in-place update is over."""
-        text = _with(reason, "is no longer blocked.", vpa)
+        text = _with(reason, "is no longer blocked.", vpa, changes)
         self._tell_both(pod, vpa, NORMAL, "InPlaceResizeUnblocked", text)
 
     def _tell_both(
@@ -179,24 +184,24 @@ class Actuator:
         decision: Decision,
         changes: Sequence[ResourceChange],
     ) -> None:
-        """Emit an Event that a pod is not updated because of the pod that would follow."""
-        if decision.action is Action.LEAVE:
-            kind, text = "ResizeSkipped", "Pod is not resized, the API server would refuse it"
-        elif decision.reason is Reason.REPLACEMENT_LACKS_RECOMMENDATION:
-            kind, text = "EvictionSkipped", "Pod is not evicted, its replacement would be no better"
-        else:
-            kind = "EvictionSkipped"
-            text = "Pod is not evicted, the API server would refuse its replacement"
-        text = _with(decision.reason, f"{text}: {decision.detail}.", vpa, changes)
-        self._events.event(reference(PODS, pod.metadata), NORMAL, kind, text)
+        """Emit an Event that a pod is not evicted because of the pod that would follow."""
+        lacks = decision.reason is Reason.REPLACEMENT_LACKS_RECOMMENDATION
+        cause = "its replacement would be no better" if lacks else _WOULD_BE_REFUSED
+        text = f"Pod is not evicted, {cause}: {decision.detail}."
+        text = _with(decision.reason, text, vpa, changes)
+        self._events.event(reference(PODS, pod.metadata), NORMAL, "EvictionSkipped", text)
 
     def tell_turn(self, vpa: VerticalPodAutoscaler, turn: Transition, cause: str) -> None:
-        """Say that a VPA's evictions are suspended or go on, in the log, too."""
+        """Report that a VPA's evictions are suspended or go on, in the log as well.
+
+        That is about the VPA as a whole, so there is no change to name.
+        """
         meta = vpa.metadata
         told = {"vpa": f"{meta.namespace}/{meta.name}", "cause": cause}
         if turn is Transition.RESUMED:
             logger.info("evictions resumed", extra=told)
-            self._events.event(reference(VPAS, meta), NORMAL, "EvictionsResumed", cause)
+            text = f"{cause} {_about(vpa)}"
+            self._events.event(reference(VPAS, meta), NORMAL, "EvictionsResumed", text)
         else:
             logger.warning("evictions suspended", extra=told)
             text = _with(Reason.ACTUATION_SUSPENDED, cause, vpa)
@@ -316,7 +321,9 @@ def _with(
     changes: Sequence[ResourceChange] = (),
 ) -> str:
     """Append what the reference's sentence lacks: the reason code, the VPA, and the change."""
-    about = f"VPA {vpa.metadata.name}"
-    if changes:
-        about += f"; {summary(changes)}"
-    return f"{sentence} [{reason.value}] ({about})"
+    return f"{sentence} [{reason.value}] {_about(vpa, changes)}"
+
+
+def _about(vpa: VerticalPodAutoscaler, changes: Sequence[Change] = ()) -> str:
+    change = f"; {summary(changes)}" if changes else ""
+    return f"(VPA {vpa.metadata.name}{change})"

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from common.api.core import Pod
 from common.quantity import Quantity
+from common.recommendation.changes import Change
 from common.target.owners import Controller
 from updater.breaker import Breaker
 from updater.daemons import Turnout
@@ -41,6 +42,14 @@ class RefusedCall:
     sentence: str
 
 
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What blocks a pod's in-place update, and the change that the pod waits for."""
+
+    reason: Reason
+    changes: tuple[Change, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentResize:
     """A resize that the API server took, until the cache shows it."""
@@ -67,7 +76,7 @@ class PodMemory:
     resized_at: datetime | None = None  # by the last resize before ``sent`` that was carried out
     spent_ooms: frozenset[OomKill] = frozenset()  # that resizes before ``sent`` answered
     killed_at: Mapping[OomKill, Quantity] = field(default_factory=dict)  # see unlearnt_ooms
-    blocked: Reason | None = None  # what blocks its in-place update, as was last told
+    blocked: Block | None = None  # as was last reported
     refused: RefusedCall | None = None  # as was last logged
     decision: Decision | None = None  # of the last cycle, so that only changes are told
 

@@ -195,9 +195,9 @@ def ending(since: datetime | None, pause: timedelta) -> datetime | None:
         return None
 
 
-def evict(reason: Reason) -> Decision:
+def evict(reason: Reason, *, detail: str = "") -> Decision:
     """The pod is to be replaced."""
-    return Decision(Action.EVICT, reason)
+    return Decision(Action.EVICT, reason, detail=detail)
 
 
 def resize(reason: Reason) -> Decision:

@@ -32,7 +32,7 @@ Tell = Callable[[VerticalPodAutoscaler, Observation], None]
 
 _UNPATCHED = (
     "was not patched: see whether the API server reaches the webhook, and whether the webhook "
-    "leaves this namespace out"
+    "excludes this namespace"
 )
 _OUTSIDE_RANGE = (
     "was seen by the webhook, and its requests are not those recommended: see whether something "
@@ -44,7 +44,7 @@ _NOT_CREATED = (
 )
 _BEFORE = (
     "they were there when the updater started: see whether the API server reaches the webhook, "
-    "and whether the webhook leaves this namespace out"
+    "and whether the webhook excludes this namespace"
 )
 
 
@@ -177,7 +177,7 @@ def sentence(found: Observation) -> str:
     last = next((note for note in reversed(found.notes) if note.result.is_miss), None)
     which = "the pods that are there" if last is None else f"{MOST_MISSES} pods in a row"
     return (
-        f"Evictions are suspended, but for one an hour: {which} did not come up with the "
+        f"Evictions are suspended, except for one per hour: {which} did not come up with the "
         f"recommendation, {_cause(last)}."
     )
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
-from common.recommendation.changes import summary
+from common.recommendation.changes import Change, summary
 from common.recommendation.pod_level import PodLevelMode
 from updater.attempts import NOTHING, Attempts, PodMemory, Rest
 from updater.candidate import Candidate
@@ -22,10 +22,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a decision about a pod is about: its VPA, and the change if the pod is a candidate."""
+    """What a decision about a pod is about: its VPA, and the change that it needs, if any."""
 
     vpa: VerticalPodAutoscaler
     candidate: Candidate | None = None
+    resize: tuple[Change, ...] = ()  # of a pod that is resized without being a candidate
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        return self.resize if self.candidate is None else self.candidate.changes
 
 
 class Tell(Protocol):
@@ -67,8 +72,7 @@ def log_change(
 
 
 def _about(subject: Subject) -> dict[str, str]:
-    meta, candidate = subject.vpa.metadata, subject.candidate
-    changes = "" if candidate is None else summary(candidate.changes)
+    meta, changes = subject.vpa.metadata, summary(subject.changes)
     named = {"vpa": f"{meta.namespace}/{meta.name}"}
     return {**named, "changes": changes} if changes else named
 

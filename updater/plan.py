@@ -129,14 +129,18 @@ class IdleHands:
         reason: Reason,
         changes: Sequence[ResourceChange],
         *,
+        detail: str,
         skipped: bool,
     ) -> None:
         """Note what would be reported, and report nothing."""
-        self.calls.append(("tell_blocked", pod.metadata.uid, key_of(vpa), reason, changes, skipped))
+        told = ("tell_blocked", pod.metadata.uid, key_of(vpa), reason, changes, detail, skipped)
+        self.calls.append(told)
 
-    def tell_unblocked(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None:
+    def tell_unblocked(
+        self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason, changes: Sequence[Change]
+    ) -> None:
         """Note what would be reported, and report nothing."""
-        self.calls.append(("tell_unblocked", pod.metadata.uid, key_of(vpa), reason))
+        self.calls.append(("tell_unblocked", pod.metadata.uid, key_of(vpa), reason, changes))
 
     def tell_refused(
         self,

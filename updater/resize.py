@@ -308,7 +308,8 @@ def _or_recreate(
         if refused.check is Check.UNREADABLE:
             return not_sent(refused)
         is_qos = refused.check is Check.QOS_CLASS
-        return evict(Reason.QOS_WOULD_CHANGE if is_qos else Reason.RESIZE_REFUSED)
+        reason = Reason.QOS_WOULD_CHANGE if is_qos else Reason.RESIZE_REFUSED
+        return evict(reason, detail=refused.message)
     if held is not None:
         return held if held.reason in _NEVER_EVICT else evict(held.reason)
     return resize(why) if allowed else wait(Reason.BUDGET_EXHAUSTED)

@@ -7,12 +7,10 @@ from functools import partial
 from common.annotations import boosted_containers
 from common.api.autoscaling import UpdateMode
 from common.api.core import Pod
-from common.recommendation.changes import ResourceChange
+from common.recommendation.changes import patch_changes
 from common.runtime.pausing import pausing
 from common.target.controlling import has_startup_boost
 from updater.abreast import Begin, act_abreast
-from updater.attempts import PodMemory
-from updater.blocking import blocked_by
 from updater.candidate import Candidate, note_kills, plan_unboost
 from updater.candidate_plan import Planner, plan_candidate_part
 from updater.decision import Action, Decision, Reason, wait
@@ -24,11 +22,11 @@ from updater.live_pod import LivePod
 from updater.metrics import VpaLabels, size_label
 from updater.pass_context import Due, Means
 from updater.pending_resize import plan_other_specs
+from updater.pod_reports import PodReports
 from updater.preflight import Preflight
-from updater.resize import not_sent, resize_status
+from updater.resize import not_sent
 from updater.resize_choice import ChosenResize, ResizeChoice, rollout_holds
 from updater.resize_plan import ResizePlan
-from updater.sending import Outcome
 from updater.snapshot import AutoscaledPods
 from updater.startup_boost import (
     boost_duration,
@@ -51,20 +49,19 @@ class VpaPass:
         self._rules = means.rules
         self._ledger = means.ledger
         self._sender = means.sender
-        self._hands = means.hands
         self._metrics = means.metrics
         self._admission_ready = means.admission_ready
         self._nodes = means.nodes
         self._now = means.now
+        self._reports = PodReports(scaled, means.ledger, means.hands)
         self._judge = Judge(
             scaled,
             rules=means.rules,
             daemons=means.daemons,
             ledger=means.ledger,
-            note_blocked=self._note_blocked,
+            note_blocked=self._reports.note_blocked,
             now=means.now,
         )
-        self._subjects: dict[str, Subject] = {}  # of candidates, by UID
         self._live = self._judge.live
         meta = scaled.vpa.metadata
         labels = VpaLabels(size_label(len(self._live)), scaled.mode, meta.name, meta.namespace)
@@ -95,7 +92,7 @@ class VpaPass:
         if self._judge.acts_on_running_pods:
             candidates = await self._judge.candidates(others)
             for each in candidates:
-                self._subjects[each.pod.metadata.uid] = Subject(self._scaled.vpa, each)
+                self._reports.expect(each.pod, Subject(self._scaled.vpa, each))
             if mode in _IN_PLACE:
                 self._due = await self._resize_all(candidates)
             else:
@@ -118,16 +115,9 @@ class VpaPass:
             due,
             lane=lambda due: self._work.workload(due.pod),
             decide=self._evict,
-            settle=lambda due, decision: self._settle_unsent(due.pod, decision),
+            settle=lambda due, decision: self._reports.settle_unsent(due.pod, decision),
         )
         self._count_done()
-
-    def _settle(self, pod: Pod, decision: Decision) -> None:
-        self._settle_as(pod, (decision, self._ledger.memory(pod)))
-
-    def _settle_as(self, pod: Pod, ended: Outcome) -> None:
-        subject = self._subjects.get(pod.metadata.uid) or Subject(self._scaled.vpa)
-        self._ledger.settle(pod, *ended, subject)
 
     # Start-up boosts
 
@@ -144,7 +134,7 @@ class VpaPass:
         for pod in self._live:
             (boosted if boosted_containers(pod.metadata.annotations) else others).append(pod)
         await act_abreast(
-            boosted, lane=self._work.workload, decide=self._unboost, settle=self._settle
+            boosted, lane=self._work.workload, decide=self._unboost, settle=self._reports.settle
         )
         return others
 
@@ -175,16 +165,21 @@ class VpaPass:
         if isinstance(planned, Decision):
             return planned
         plan, annotations = planned
+        changes = patch_changes(pod, plan.operations)
+        self._reports.expect(pod, Subject(scaled.vpa, resize=changes))
         if rollout_holds(pod, plan, self._work.group(pod)):
             return wait(Reason.ROLLOUT_IN_PROGRESS)
         refused = self._preflight.resize(pod, plan)
         if refused is not None:
-            return not_sent(refused)
+            decision = not_sent(refused)
+            self._reports.remember_blocked(pod, decision, self._ledger.memory(pod))
+            return decision
 
         async def unboost() -> None:
             memory = note_kills(self._ledger.memory(pod), pod)
-            ended = await self._sender.unboost(pod, plan, annotations, memory, self._work)
-            self._settle_as(pod, ended)
+            decision, after = await self._sender.unboost(pod, plan, annotations, memory, self._work)
+            after = self._reports.note_blocked(pod, decision, after)
+            self._reports.settle_as(pod, (decision, after))
 
         return self._begin(pod, self._preflight.resizing(pod, plan, unboost))
 
@@ -207,10 +202,9 @@ class VpaPass:
             chosen = self._choice(candidate, plan).choose()
             memory = replace(self._ledger.memory(pod), infeasible=chosen.infeasible)
             if chosen.decision.action is not Action.RESIZE:
-                memory = self._note_blocked(pod, chosen.decision, memory)
-            self._ledger.remember(pod, memory)
-            if chosen.decision.action is not Action.RESIZE:
+                self._reports.remember_blocked(pod, chosen.decision, memory)
                 return chosen.decision
+            self._ledger.remember(pod, memory)
 
             async def send() -> None:
                 settle(pod, await self._send(candidate, chosen))
@@ -232,32 +226,14 @@ class VpaPass:
     def _settle_unresized(self, pod: Pod, decision: Decision) -> None:
         if decision.reason is Reason.INFEASIBLE_CACHED:
             self._metrics.skipped_infeasible(self._work.labels)
-        self._settle_unsent(pod, decision)
-
-    def _note_blocked(self, pod: Pod, decision: Decision, memory: PodMemory) -> PodMemory:
-        """Report a change of what blocks the pod's in-place update; what to remember then."""
-        blocked, vpa = blocked_by(decision, resize_status(pod), memory.blocked), self._scaled.vpa
-        if blocked is memory.blocked:
-            return memory
-        if blocked is None:
-            self._hands.tell_unblocked(pod, vpa, decision.reason)
-        else:
-            mode = self._scaled.mode
-            skipped = mode is UpdateMode.IN_PLACE and blocked is Reason.RESIZE_INFEASIBLE
-            self._hands.tell_blocked(pod, vpa, blocked, self._changes(pod), skipped=skipped)
-        return replace(memory, blocked=blocked)
-
-    def _changes(self, pod: Pod) -> tuple[ResourceChange, ...]:
-        subject = self._subjects.get(pod.metadata.uid)
-        candidate = None if subject is None else subject.candidate
-        return () if candidate is None else candidate.changes
+        self._reports.settle(pod, decision)
 
     async def _plans(self, candidates: Iterable[Candidate]) -> list[tuple[Candidate, ResizePlan]]:
         plans, planner = [], Planner(self._scaled.vpa, self._scaled.limit_ranges)
         async for candidate in pausing(candidates, every=_SLICE):
             planned = planner.plan(candidate)
             if isinstance(planned, Decision):
-                self._settle(candidate.pod, planned)
+                self._reports.settle(candidate.pod, planned)
             else:
                 plans.append((candidate, planned))
         return plans
@@ -294,7 +270,7 @@ class VpaPass:
             ooms=candidate.ooms,
             attempt=chosen.attempt,
         )
-        self._ledger.remember(pod, self._note_blocked(pod, decision, after))
+        self._reports.remember_blocked(pod, decision, after)
         return decision
 
     # Evictions
@@ -332,8 +308,8 @@ class VpaPass:
                 instead = self._instead(due, ended[0])
                 if instead is not None:
                     return await work.reserved(pod, instead)()
-            self._emit_preflight(pod, ended[0])
-            return self._settle_as(pod, ended)
+            self._reports.emit_preflight(pod, ended[0])
+            return self._reports.settle_as(pod, ended)
 
         counted = evict if self._evictions is None else self._evictions.counted(evict)
         return self._begin(pod, self._preflight.evicting(pod, counted))
@@ -348,18 +324,9 @@ class VpaPass:
             return None
 
         async def send() -> None:
-            self._settle(due.pod, await self._send(due.candidate, chosen))
+            self._reports.settle(due.pod, await self._send(due.candidate, chosen))
 
         return self._preflight.resizing(due.pod, chosen.plan, send)
-
-    def _settle_unsent(self, pod: Pod, decision: Decision) -> None:
-        self._emit_preflight(pod, decision)
-        self._settle(pod, decision)
-
-    def _emit_preflight(self, pod: Pod, decision: Decision) -> None:
-        """Emit an Event, once per change, where the preflight keeps the pod as it is."""
-        if decision.is_preflight and self._ledger.memory(pod).decision != decision:
-            self._hands.tell_refused(pod, self._scaled.vpa, decision, self._changes(pod))
 
     def _decide_eviction(self, due: Due) -> Decision:
         return due.unlearnt or decide_eviction(

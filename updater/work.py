@@ -52,10 +52,13 @@ class Hands(Protocol):
         reason: Reason,
         changes: Sequence[ResourceChange],
         *,
+        detail: str,
         skipped: bool,
     ) -> None: ...
 
-    def tell_unblocked(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None: ...
+    def tell_unblocked(
+        self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason, changes: Sequence[Change]
+    ) -> None: ...
 
     def tell_refused(
         self,

@@ -83,8 +83,10 @@ async def _kept(case: Case, before: set[str]) -> None:
 async def test_a_quota_without_room_costs_no_pod(case: Case, mode: str) -> None:
     await case.limit(**{"requests.cpu": "499m"})
     before = await _advised(case, mode)
-    kind = "ResizeSkipped" if mode == "InPlace" else "EvictionSkipped"
-    message = await _told(case, kind, "[replacement_would_be_refused]")
+    if mode == "InPlace":
+        message = await _told(case, "InPlaceResizeBlocked", "[resize_refused]")
+    else:
+        message = await _told(case, "EvictionSkipped", "[replacement_would_be_refused]")
     assert "ResourceQuota quota allows 499m of requests.cpu, other pods use 100m" in message
     await _kept(case, before)
     await case.edit(QUOTAS, "quota", hard={"requests.cpu": "800m"})

@@ -30,7 +30,7 @@ async def test_a_blocked_in_place_update_is_reported_on_the_pod_and_the_vpa(
     await case.world.until(blocked, "it is reported for each pod, and on the VPA")
     await case.world.passes(UPDATER, 3)
     why = (
-        "is blocked: The node can never hold what is wanted. [resize_infeasible] "
+        "is blocked: the node can never hold what is wanted. [resize_infeasible] "
         "(VPA web; app cpu 100m -> 20)"
     )
     assert await _messages(case, "InPlaceResizeBlocked") == sorted(

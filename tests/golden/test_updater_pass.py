@@ -84,12 +84,15 @@ class RecordingHands:
         reason: Reason,
         changes: Sequence[ResourceChange],
         *,
+        detail: str,
         skipped: bool,
     ) -> None:
         if skipped:
             self.events.append("InPlaceResizeSkipped")
 
-    def tell_unblocked(self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason) -> None:
+    def tell_unblocked(
+        self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason, changes: Sequence[Change]
+    ) -> None:
         """The reference knows nothing of it."""
 
     def tell_refused(

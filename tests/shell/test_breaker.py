@@ -81,7 +81,9 @@ def test_three_evictions_of_each_vpa_and_one_an_hour_until_the_webhook_patches(
         await town.live(HOUR + 15)  # to the next probe, and on
         assert await town.right() == {name: replicas for name, (_, replicas) in SIZES.items()}
         assert town.suspended() == set()
-        assert set(await town.told("EvictionsResumed")) == set(SIZES)
+        resumed = await town.told("EvictionsResumed")
+        assert set(resumed) == set(SIZES)
+        assert all(text.endswith(f"(VPA {name})") for name, text in resumed.items())
 
     in_town(test, tmp_path)
 

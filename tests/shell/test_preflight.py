@@ -12,6 +12,7 @@ from updater.snapshot import Caches
 from updater_shop import Shop, in_shop
 
 QUOTAS = RESOURCE_QUOTAS.as_dicts()
+BLOCKED = "InPlaceResizeBlocked"
 
 
 async def limit(shop: Shop, *, scopes: tuple[str, ...] = (), **hard: str) -> None:
@@ -47,11 +48,11 @@ def test_a_quota_without_room_is_foreseen(mode: str) -> None:
         await passes(shop, updater)
         assert shop.calls("eviction") == []
         assert shop.calls("resize") == []
-        (told, *others) = await shop.told(
-            "ResizeSkipped" if mode == "InPlace" else "EvictionSkipped"
-        )
-        assert "allows 1599m of requests.cpu, other pods use 1, and the pod would use 600m" in told
-        assert len(others) == 2, "once for each pod"
+        numbers = "allows 1599m of requests.cpu, other pods use 1, and the pod would use 600m"
+        skipped, blocked = await shop.told("EvictionSkipped"), await shop.told(BLOCKED)
+        assert all(numbers in message for message in skipped + blocked)
+        assert len(skipped) == (0 if mode == "InPlace" else 3), "once for each pod"
+        assert len(blocked) == (0 if mode == "Recreate" else 6), "and on the VPA"
         await shop.admin.patch(
             QUOTAS,
             "team",
@@ -63,6 +64,10 @@ def test_a_quota_without_room_is_foreseen(mode: str) -> None:
         await updater.run_once()
         sent = shop.calls("eviction") + shop.calls("resize")
         assert sent in ([201], [200]), "there is room for one"
+        await shop.settle()
+        over = await shop.told("InPlaceResizeUnblocked")
+        assert len(over) == (0 if mode == "Recreate" else 2)
+        assert all(message.endswith("(VPA web; app cpu 500m -> 600m)") for message in over)
 
     in_shop(test)
 

@@ -46,7 +46,7 @@ def test_x114_what_never_fits_is_reported_when_it_is_decided(version: str, first
         await passes(shop, updater, 1)
         (pod,) = [pod.metadata.name for pod in (await shop.admin.list(PODS)).items]
         why = (
-            "is blocked: The node can never hold what is wanted. [resize_infeasible] "
+            "is blocked: the node can never hold what is wanted. [resize_infeasible] "
             "(VPA web; app cpu 500m -> 9)"
         )
         told = [
@@ -94,7 +94,7 @@ def test_x114_a_deferred_resize_is_reported_once_and_again_when_it_is_over() -> 
         nodes = Counter(pod.spec.node_name for pod in pods.values())
         first, second = sorted(n for n, pod in pods.items() if nodes[pod.spec.node_name] == 2)
         why = (
-            "is blocked: The node has no room now; the kubelet tries again. [resize_deferred] "
+            "is blocked: the node has no room now; the kubelet tries again. [resize_deferred] "
             "(VPA web; app cpu 500m -> 1900m)"
         )
         told = await events(shop, BLOCKED)
@@ -109,12 +109,10 @@ def test_x114_a_deferred_resize_is_reported_once_and_again_when_it_is_over() -> 
         await shop.admin.delete(PODS, first, namespace="shop")
         await asyncio.sleep(300)
         await passes(shop, updater, 2)
+        over = "is no longer blocked. [too_young] (VPA web; app cpu 500m -> 1900m)"
         assert await events(shop, UNBLOCKED) == [
-            ("Pod", "In-place update is no longer blocked. [too_young] (VPA web)"),
-            (
-                "VerticalPodAutoscaler",
-                f"In-place update of Pod {second} is no longer blocked. [too_young] (VPA web)",
-            ),
+            ("Pod", f"In-place update {over}"),
+            ("VerticalPodAutoscaler", f"In-place update of Pod {second} {over}"),
         ]
         assert await events(shop, BLOCKED) == told
 

@@ -127,6 +127,13 @@ SENT, BUDGET = resize(Reason.OUTSIDE_RANGE), wait(Reason.BUDGET_EXHAUSTED)
             id="the QoS class would change",
         ),
         pytest.param(
+            None,
+            NONE,
+            leave(Reason.REPLACEMENT_WOULD_BE_REFUSED),
+            Reason.RESIZE_REFUSED,
+            id="the preflight refuses it in mode InPlace",
+        ),
+        pytest.param(
             Reason.RESIZE_REFUSED,
             NONE,
             leave(Reason.NOTHING_TO_DO),

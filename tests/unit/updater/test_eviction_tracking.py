@@ -264,7 +264,8 @@ def test_a_suspension_tells_what_to_look_at(notes: tuple[Note, ...], want: str) 
     )
     which = "3 pods in a row" if notes else "the pods that are there"
     told = sentence(found)
-    assert told.startswith(f"Evictions are suspended, but for one an hour: {which} did not come up")
+    start = f"Evictions are suspended, except for one per hour: {which} did not come up"
+    assert told.startswith(start)
     assert want in told
 
 

@@ -10,11 +10,12 @@ from msgspec import structs
 
 from builders import container, recommendation, vpa
 from common.annotations import startup_boost_key
-from common.api.autoscaling import UpdateMode
+from common.api.autoscaling import StartupBoost, UpdateMode
 from common.api.core import (
     Container,
     LimitRangeItem,
     LimitRangeSpec,
+    PodCondition,
     PodSpec,
     PodStatus,
     ResourceQuota,
@@ -36,6 +37,7 @@ from updater_harness import NOW, WEB, Hands, StoppedClock, run
 
 Amounts = Mapping[str, str]
 TARGET = {"cpu": "200m", "memory": "200Mi"}
+CHANGES = "app cpu 100m -> 200m, memory 100Mi -> 200Mi"
 RULES = Rules(
     disruption=DisruptionPolicy(tolerance_fraction=0.5),
     features=FeatureGates(in_place=True),
@@ -208,11 +210,15 @@ async def test_preflight(rule: str, mode: str, want: str) -> None:
     assert f"{decision.action.value} {decision.reason.value}" == want
     assert hands.resized == (["web-0"] if want.startswith("resize") else [])
     assert hands.evicted == (["web-0"] if want.startswith("evict") else [])
-    if "replacement" in want:
-        assert hands.refused == {"web-0": decision.detail}, "an Event with the numbers"
+    if "replacement" not in want:
+        assert not hands.refused
+    elif want.startswith("leave"):
+        assert hands.blocked == [("web-0", Reason.RESIZE_REFUSED, CHANGES)]
+        assert hands.obstacles == {"web-0": decision.detail}, "an Event with the numbers"
         assert decision.detail
     else:
-        assert not hands.refused
+        assert hands.refused == {"web-0": decision.detail}, "an Event with the numbers"
+        assert decision.detail
 
 
 @pytest.mark.parametrize(("rule", "mode", "want"), CELLS)
@@ -246,6 +252,65 @@ async def test_an_event_is_emitted_once_per_change() -> None:
         "would use 200m instead of 100m"
     }
     assert not second.refused
+
+
+async def test_a_resize_that_would_be_refused_is_blocked_until_it_would_not() -> None:
+    tight = cluster(WORLDS["quota: one millicore short"], UpdateMode.IN_PLACE)
+    roomy = cluster(WORLDS["quota: fits exactly"], UpdateMode.IN_PLACE)
+    hands = Hands()
+    attempts = Attempts()
+    for given in (tight, tight, roomy):
+        attempts = await run(given, hands, attempts=attempts, rules=RULES)
+    assert hands.blocked == [("web-0", Reason.RESIZE_REFUSED, CHANGES)]
+    assert hands.unblocked == [("web-0", Reason.OUTSIDE_RANGE, CHANGES)]
+    assert not hands.refused
+
+
+async def test_that_nothing_is_wanted_any_more_is_told_of_the_change_that_was_blocked() -> None:
+    hands = Hands()
+    tight = cluster(WORLDS["quota: one millicore short"], UpdateMode.IN_PLACE)
+    attempts = await run(tight, hands, rules=RULES)
+    settled = cluster(World(has=app(TARGET)), UpdateMode.IN_PLACE)
+    await run(settled, hands, attempts=attempts, rules=RULES)
+    assert hands.unblocked == [("web-0", Reason.TOO_YOUNG, CHANGES)]
+
+
+@pytest.mark.parametrize("mode", [UpdateMode.OFF, *MODES.values()])
+async def test_a_boost_whose_end_would_be_refused_is_blocked_until_it_would_not(
+    mode: UpdateMode,
+) -> None:
+    world = World(
+        has=app({"cpu": "500m", "memory": "200Mi"}),
+        annotations={startup_boost_key("app"): '{"requests":{"cpu":"100m"}}'},
+    )
+    given = cluster(world, mode, names=["web-0"])
+    (scaled,) = given.autoscaled
+    boosting = structs.replace(scaled.vpa.spec, startup_boost=StartupBoost())
+    ready = PodCondition(type="Ready", status="True", last_transition_time=NOW - timedelta(hours=1))
+    (boosted,) = scaled.pods
+    status = structs.replace(boosted.status, conditions=(ready,))
+    tight = replace(
+        scaled,
+        vpa=structs.replace(scaled.vpa, spec=boosting),
+        pods=(structs.replace(boosted, status=status),),
+        limit_ranges=(limit_range("Pod", max={"cpu": "20m"}),),
+    )
+    hands, attempts = Hands(), Attempts()
+    rules = replace(
+        RULES,
+        features=FeatureGates(in_place=True, cpu_startup_boost=True),
+        disruption=DisruptionPolicy(tolerance_fraction=0.5, min_replicas=1),
+    )
+    for one in (tight, tight, replace(tight, limit_ranges=())):
+        attempts = await run(
+            replace(given, autoscaled=(one,)), hands, attempts=attempts, rules=rules
+        )
+    before, after = "app cpu 500m -> ", "100m" if mode is UpdateMode.OFF else "200m"
+    assert hands.blocked == [("web-0", Reason.RESIZE_REFUSED, before + after)]
+    assert "the LimitRange's max for a Pod is 20m" in hands.obstacles["web-0"]
+    assert hands.unblocked == [("web-0", Reason.STARTUP_BOOST_OVER, before + after)]
+    assert hands.resized == ["web-0"]
+    assert not hands.refused
 
 
 async def test_actions_of_one_pass_share_what_a_quota_has_left() -> None:
