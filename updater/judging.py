@@ -219,7 +219,10 @@ class Judge:
         status = resize_status(pod)
         if status is ResizeStatus.NONE:
             return None
-        since = self.resizing_since(pod, memory)
+        sent, since = memory.sent, self.resizing_since(pod, memory)
+        if sent is not None and sent.pending_since is not None and since is not None:
+            grace = self._rules.interval - self._rules.timeouts.deferred
+            since = max(since, sent.at + grace)
         return unfinished(status, since=since, timeouts=self._rules.timeouts, now=self._now)
 
     def resizing_since(self, pod: Pod, memory: PodMemory) -> datetime | None:
@@ -230,8 +233,13 @@ class Judge:
         for the new size (X100).
         """
         sent = memory.sent
-        sent_at = None if sent is None else sent.at
-        if sent is not None and sent.pending_since is not None:
-            grace = self._rules.interval - self._rules.timeouts.deferred
-            sent_at = min(sent.at, max(sent.pending_since, sent.at + grace))
+        sent_at = None if sent is None else sent.pending_since or sent.at
         return resizing_since(pod, sent_at=sent_at, first_seen=memory.resizing_seen_at)
+
+    def has_had_its_time(self, pod: Pod, memory: PodMemory) -> bool:
+        """Return whether the resize that replaced a pending one is the last that did so (X100)."""
+        sent, since = memory.sent, self.resizing_since(pod, memory)
+        if sent is None or sent.pending_since is None or since is None:
+            return False
+        is_late = sent.at - since >= self._rules.timeouts.deferred
+        return is_late or self.unfinished(pod, memory) is None

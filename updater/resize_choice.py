@@ -12,6 +12,7 @@ from updater.decision import Action, Decision, Reason, evict, resize, wait
 from updater.disruption import ReplicaGroup
 from updater.live_node import NodeCapacity, has_improved
 from updater.partial_resize import PartialResize
+from updater.pending_resize import PENDING
 from updater.resize import (
     Attempt,
     Infeasible,
@@ -57,6 +58,7 @@ class ResizeChoice:
     held: Decision | None  # the wait after a refusal
     unfinished: Decision | None
     since: datetime | None  # the start of the wait for the present resize
+    had_its_time: bool  # so had the pending one that the present resize replaced
     skip_budget: bool
     part: Callable[[], PartialResize | None]  # that the node can hold
     other_specs: Callable[[], Iterable[ResizePlan]]  # for an infeasible resize to be tried again
@@ -87,16 +89,18 @@ class ResizeChoice:
         return decided
 
     def instead(self, decision: Decision, infeasible: Infeasible | None) -> ChosenResize | None:
-        """Return the resize to send where an infeasible one leads to no eviction; None: none.
+        """Return the resize to send where a pending one leads to no eviction; None: none.
 
-        ``decision`` is why it doesn't.
+        ``decision`` is why it doesn't. The answer may also be the wait for a budget.
         """
         if self._is_held or why_closed(self.candidate.pod, self.group) is not None:
             return None
-        if self._status is ResizeStatus.INFEASIBLE and self._is_outdated:
+        if self._status in PENDING and self._is_outdated:
             if self._is_refused(self.plan) or not self._allows(self.plan):
                 return None
             return self._send(self.candidate.why, self.plan, infeasible, may_evict=False)
+        if self._status is ResizeStatus.DEFERRED:
+            return None
         if infeasible is not None and infeasible.part is Part.REFUSED:
             return None
         part = self.part()
@@ -132,6 +136,8 @@ class ResizeChoice:
         in_place_first = self._status is ResizeStatus.DEFERRED or self.mode is UpdateMode.IN_PLACE
         if left is None and not in_place_first:
             return None  # an eviction goes first
+        if left is None and self._waits_no_longer:
+            return None
         if self._did_not_fit(remembered) or self._is_refused(self.plan):
             return None
         if self.held is not None:
@@ -224,6 +230,12 @@ class ResizeChoice:
     @property
     def _is_outdated(self) -> bool:
         return bool(self.plan.changes) and (self.plan.lowers or self.plan.withdraws)
+
+    @property
+    def _waits_no_longer(self) -> bool:
+        """Whether the next step is an eviction, however far the recommendation has fallen."""
+        evicts = self.mode is UpdateMode.IN_PLACE_OR_RECREATE
+        return evicts and self.had_its_time and not self.plan.withdraws
 
     @property
     def _is_held(self) -> bool:

@@ -38,6 +38,7 @@ from updater.unlearnt_ooms import hold_eviction
 from updater.work import Work
 
 _IN_PLACE = (UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE)
+_PENDING = (Reason.RESIZE_INFEASIBLE, Reason.RESIZE_DEFERRED_TOO_LONG)
 _SLICE = 500  # pods before other tasks get their turn
 
 
@@ -252,6 +253,7 @@ class VpaPass:
             held=None if refusal is None else wait(refusal.reason, until=refusal.until),
             unfinished=self._judge.unfinished(pod, memory),
             since=self._judge.resizing_since(pod, memory),
+            had_its_time=self._judge.has_had_its_time(pod, memory),
             skip_budget=self._rules.disruption.in_place_skips_budget,
             part=partial(plan_candidate_part, candidate, scaled.vpa, scaled.limit_ranges, node),
             other_specs=partial(plan_other_specs, pod, candidate.processed.containers),
@@ -315,8 +317,8 @@ class VpaPass:
         return self._begin(pod, self._preflight.evicting(pod, counted))
 
     def _instead(self, due: Due, decision: Decision) -> Begin | None:
-        """Return the resize to send while an infeasible one leads to no eviction (X100, X102)."""
-        if due.plan is None or due.why is not Reason.RESIZE_INFEASIBLE:
+        """Return the resize to send while a pending one leads to no eviction (X100, X102)."""
+        if due.plan is None or due.why not in _PENDING:
             return None
         choice = self._choice(due.candidate, due.plan)
         chosen = choice.instead(decision, choice.infeasible)

@@ -42,7 +42,7 @@ from common.errors import (
 )
 from common.features import FeatureGates
 from common.resources import parse_quantities
-from updater.attempts import NOTHING, Attempts, PodMemory, Refusal
+from updater.attempts import NOTHING, Attempts, PodMemory, Refusal, SentResize
 from updater.decision import Reason
 from updater.disruption import DisruptionPolicy
 from updater.live_node import LiveNode, NodeCapacity, NodeStatus
@@ -88,6 +88,18 @@ def _condition(type: str, reason: str, minutes: float) -> PodCondition:
 
 def amounts(written: Mapping[str, str]) -> Targets:
     return {"app": parse_quantities(written)}
+
+
+def replaced(*, minutes: float) -> PodMemory:
+    """So long ago a resize replaced one that had been deferred since the condition says so."""
+    sent = SentResize(
+        at=NOW - timedelta(minutes=minutes),
+        generation=1,
+        resource_version="",
+        restarts=False,
+        pending_since=NOW - timedelta(hours=1),
+    )
+    return PodMemory(sent=sent)
 
 
 def stored(
@@ -164,6 +176,12 @@ STATES = {
     # X100
     "Deferred 5 min, less wanted": State(condition=pending("Deferred", minutes=5), asked=MORE),
     "Deferred longer, less wanted": State(condition=pending("Deferred", minutes=5.1), asked=MORE),
+    "Deferred longer, replaced before, less wanted": State(
+        condition=pending("Deferred", minutes=5.1), asked=MORE, memory=replaced(minutes=2)
+    ),
+    "Deferred longer, replaced too late, less wanted": State(
+        condition=pending("Deferred", minutes=7), asked=MORE, memory=replaced(minutes=0.9)
+    ),
     "Deferred, a unit less wanted": State(condition=pending("Deferred"), asked=ONE_MORE),
     "Deferred, less wanted, refused": State(
         condition=pending("Deferred"), asked=MORE, memory=held(Reason.RESIZE_REFUSED)

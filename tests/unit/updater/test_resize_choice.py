@@ -43,6 +43,7 @@ Amounts = Mapping[str, str]
 IN_PLACE, OR_RECREATE = UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE
 OLD, TARGET = {"cpu": "100m", "memory": "128Mi"}, {"cpu": "250m", "memory": "256Mi"}
 MORE = {"cpu": "500m", "memory": "512Mi"}
+MEMORY = {"memory": "128Mi"}
 PART = {"cpu": "100m", "memory": "256Mi"}
 FULL, ROOMY = {"cpu": "200m", "memory": "1Gi"}, {"cpu": "4", "memory": "1Gi"}
 RULES = Rules(features=FeatureGates(in_place=True), checks_outcomes=False)
@@ -187,6 +188,33 @@ async def test_a_resize_that_replaces_another_does_not_wait_anew(
         clock=PassesLater(after),
     )
     assert decided(later) == want
+
+
+@pytest.mark.parametrize("late", [0.0, 0.01], ids=["to the second", "each pass takes a moment"])
+async def test_a_recommendation_that_falls_in_each_pass_postpones_an_eviction_by_an_interval(
+    late: float,
+) -> None:
+    deferred = msgspec.structs.replace(DEFERRED, last_transition_time=NOW)
+    attempts = Attempts()
+    for number in range(12):
+        asks, wanted = ({"cpu": f"{500 - 5 * step}m", **MEMORY} for step in (number, number + 1))
+        first = pod("web-0", asks=asks, has=OLD, condition=deferred, generation=number + 1)
+        exactly = recommendation(target=wanted, lower=wanted, upper=wanted)
+        given = cluster(
+            OR_RECREATE, first, *(pod(f"web-{n}", asks=wanted, has=wanted) for n in (1, 2))
+        )
+        falling = vpa(mode=OR_RECREATE.value, recommendations=(exactly,))
+        given = replace(given, autoscaled=(replace(given.autoscaled[0], vpa=falling),))
+        hands = Hands()
+        clock = PassesLater(number * (1 + late))
+        attempts = await run(given, hands, attempts=attempts, rules=RULES, clock=clock)
+        memory = attempts.of("uid-web-0")
+        if hands.evicted:
+            break
+        if memory.sent is not None:
+            sent = replace(memory.sent, generation=number + 2)
+            attempts = replace(attempts, pods={"uid-web-0": replace(memory, sent=sent)})
+    assert 5 < number * (1 + late) <= 7.1, "five minutes, and an interval for the last one"
 
 
 # X101
