@@ -75,15 +75,21 @@ class DryRuns:
         stands = refusal.stands(scaled.vpa, now=self.now, generation=generation)
         return refusal.decision if stands else None
 
-    async def ask(self, pod: Pod, scaled: AutoscaledPods) -> Decision | None:
-        """Return why the pod must not be evicted now; one pod of a workload asks for all."""
+    async def ask(
+        self, pod: Pod, calls: asyncio.Semaphore, scaled: AutoscaledPods
+    ) -> Decision | None:
+        """Return why the pod must not be evicted now; one pod of a workload asks for all.
+
+        ``calls`` bounds the calls that are under way.
+        """
         replacements = self.replacements
         controller = scaled.controllers.get(pod.metadata.uid)
         if replacements is None or controller is None or not replacements.supports(controller):
             return None
         async with self._asking[controller]:
             if controller not in self._answers:
-                found = await self._answer(replacements, pod, scaled, controller)
+                async with calls:
+                    found = await self._answer(replacements, pod, scaled, controller)
                 self._answers[controller] = found
                 before = self.before.get(controller)
                 if found is not None and found.is_preflight:

@@ -24,6 +24,7 @@ from updater.decision import Decision, Reason, leave, wait
 from updater.dry_run import DryRuns
 from updater.eviction_tracking import EvictionTracker
 from updater.resize_plan import ResizePlan
+from updater.sending import Ask
 from updater.snapshot import AutoscaledPods
 
 
@@ -93,7 +94,7 @@ class Preflight:
         return None if self._dry_runs is None else self._dry_runs.known(pod, self._scaled)
 
     @property
-    def ask(self) -> Callable[[Pod], Coroutine[Any, Any, Decision | None]] | None:
+    def ask(self) -> Ask | None:
         """Ask the API server about the replacement of a pod; None: that is switched off."""
         dry_runs = self._dry_runs
         return None if dry_runs is None else partial(dry_runs.ask, scaled=self._scaled)

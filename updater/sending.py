@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 from common.api.core import Pod
 from common.errors import KubeError
@@ -35,6 +36,9 @@ _RESIZE_MISSED = "InPlaceUpdateRateLimiterWaitFailed"
 
 Outcome = tuple[Decision, PodMemory]
 """How the pod ended, and what to remember of it."""
+
+Ask = Callable[[Pod, asyncio.Semaphore], Coroutine[Any, Any, Decision | None]]
+"""Asks about the replacement of a pod; each call takes its place among those under way."""
 
 # Calls under way at a time. An eviction takes a real API server a tenth of a second
 # (benchmarks/README.md), and the updater would only wait.
@@ -95,13 +99,16 @@ class Sender:
         work: Work,
         *,
         changes: Sequence[ResourceChange],
-        ask: Callable[[Pod], Awaitable[Decision | None]] | None = None,
+        ask: Ask | None = None,
     ) -> Outcome:
         """Send one eviction; a refused one costs nothing. ``changes`` are what it is for.
 
         ``ask`` asks the API server about the replacement first, and returns why nothing is sent.
-        That takes time, so the pass may be over afterwards.
+        The rate limit of evictions doesn't count that.
         """
+        held = None if ask is None else await self._asked(ask, pod, work)
+        if held is not None:
+            return held, memory
         missed = partial(
             self._metrics.eviction_failed, work.labels, "EvictionRateLimiterWaitFailed"
         )
@@ -109,11 +116,6 @@ class Sender:
         if held is not None:
             return held, memory
         try:
-            if ask is not None:
-                held = await ask(pod) or await self._held(pod, work)
-                if held is not None:
-                    work.release(pod)
-                    return held, memory
             await self._hands.evict(pod, work.scaled.vpa, reason, changes)
         except KubeError as error:
             self._metrics.eviction_failed(work.labels, "EvictionError")
@@ -253,6 +255,13 @@ class Sender:
     def _unanswered(self, memory: PodMemory) -> PodMemory:
         """The pod's part of the budget stays taken for a while, whatever the next passes see."""
         return replace(memory, unanswered_until=self._clock.now() + LATEST)
+
+    async def _asked(self, ask: Ask, pod: Pod, work: Work) -> Decision | None:
+        """Return why no eviction is to be sent, and give the budget back then."""
+        held = await self._held(pod, work) or await ask(pod, self._calls)
+        if held is not None:
+            work.release(pod)
+        return held
 
     async def _turn(
         self, limiter: RateLimiter | None, pod: Pod, work: Work, missed: Callable[[], None]

@@ -33,10 +33,12 @@ from common.errors import (
     UnauthorizedError,
     UnreachableError,
 )
+from common.runtime.rate_limit import RateLimiter
 from common.target.owners import Controller
 from updater.attempts import Attempts
 from updater.cycle import Pass
 from updater.decision import Reason
+from updater.dry_run import DryRuns
 from updater.dry_run_answer import after_answer, after_error, refusal_after
 from updater.metrics import Metrics
 from updater.plan import rehearse
@@ -190,6 +192,7 @@ async def run(
     given: ClusterSnapshot | None = None,
     names: Sequence[str] = NAMES,
     stop: asyncio.Event | None = None,
+    turns: Turns | None = None,
 ) -> Attempts:
     current = Pass(
         given or snapshot(UpdateMode.RECREATE, names=names),
@@ -198,7 +201,7 @@ async def run(
         present=Present(),
         hands=hands,
         metrics=Metrics(CollectorRegistry()),
-        turns=Turns(),
+        turns=turns or Turns(),
         clock=At(NOW + timedelta(minutes=minutes)),
         admission_ready=True,
         deadline=math.inf,
@@ -326,6 +329,41 @@ async def test_nothing_is_sent_if_the_pass_ends_while_the_api_server_is_asked() 
     decision = attempts.of("uid-web-0").decision
     assert decision is not None
     assert decision.reason is Reason.NO_TURN
+
+
+class CountingLimiter(RateLimiter):
+    passed = 0
+
+    async def acquire(self) -> None:
+        self.passed += 1
+
+
+@pytest.mark.parametrize(("answer", "want"), [(refused, 0), (right, len(NAMES))])
+async def test_only_what_is_sent_uses_up_the_rate_limit(
+    answer: Callable[[], Pod], want: int
+) -> None:
+    limiter, hands = CountingLimiter(0, 0), Hands()
+    await run(Replacements(answer), hands, turns=Turns(evictions=limiter))
+    assert (limiter.passed, len(hands.evicted)) == (want, want)
+
+
+async def test_pods_that_wait_for_the_answer_about_another_one_are_no_calls() -> None:
+    calls, answered = asyncio.Semaphore(2), asyncio.Event()
+
+    class Slow(Replacements):
+        async def create(self, pod: Pod, controller: Controller) -> Pod:
+            await answered.wait()
+            return self.answer()
+
+    given = snapshot(UpdateMode.RECREATE)
+    (scaled,) = given.autoscaled
+    dry_runs = DryRuns({}, Slow(), OPEN.interval, NOW)
+    async with asyncio.TaskGroup() as group:
+        asking = [group.create_task(dry_runs.ask(pod, calls, scaled)) for pod in scaled.pods]
+        await asyncio.sleep(0)
+        assert not calls.locked(), "one of two is free"
+        answered.set()
+    assert [task.result() for task in asking] == [None] * len(scaled.pods)
 
 
 async def test_controllers_without_a_template_are_not_asked_about() -> None:

@@ -205,8 +205,7 @@ async def test_a_recommendation_that_falls_in_each_pass_postpones_an_eviction_by
         )
         falling = vpa(mode=OR_RECREATE.value, recommendations=(exactly,))
         given = replace(given, autoscaled=(replace(given.autoscaled[0], vpa=falling),))
-        hands = Hands()
-        clock = PassesLater(number * (1 + late))
+        hands, clock = Hands(), PassesLater(number * (1 + late))
         attempts = await run(given, hands, attempts=attempts, rules=RULES, clock=clock)
         memory = attempts.of("uid-web-0")
         if hands.evicted:
