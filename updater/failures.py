@@ -72,7 +72,8 @@ def after_failure(failure: ResizeFailure, *, mode: UpdateMode, tries: int) -> De
 
     One hiccup of the API server must not evict a fleet, so transient errors are tried again,
     pass after pass, and count as refusals after the third. A quota that refuses the
-    resize would refuse the replacement too.
+    resize would refuse the replacement too, and all the more where only a part was asked for: the
+    replacement requests at least as much (X102).
 
     Source: updater.md 10.3 and D29.
     """

@@ -8,6 +8,7 @@ from common.api.core import Pod
 from common.api.workloads import DaemonSet, Deployment, StatefulSet, UpdateStrategy
 
 _COMPLETE = "NewReplicaSetAvailable"
+_PAUSED = "DeploymentPaused"
 _RECREATE = "Recreate"
 _ON_DELETE = "OnDelete"
 
@@ -71,8 +72,10 @@ def _is_complete(found: Deployment, replicas: int) -> bool:
     """Return whether all pods are of the newest ReplicaSet, and were available once.
 
     A pod that is lost later is no new rollout: the condition Progressing keeps its reason. A
-    Deployment without a progress deadline has no such condition, and one that is paused has
-    another reason: then the counts decide.
+    Deployment without a progress deadline has no such condition, and that of a paused one says
+    nothing. Then it can't be told whether a pod was available once, and the rollout is over when
+    all that are wanted were created and no old one is left: a pod that crashes would otherwise
+    hold back the others for as long as it does.
 
     Source: k8s.io/kubernetes pkg/controller/deployment, ``syncRolloutStatus``.
     """
@@ -81,10 +84,11 @@ def _is_complete(found: Deployment, replicas: int) -> bool:
         return False
     if status.updated_replicas != status.replicas:
         return False
-    if any(
-        each.type == "Progressing" and each.reason == _COMPLETE for each in status.conditions or ()
-    ):
+    reasons = {each.reason for each in status.conditions or () if each.type == "Progressing"}
+    if _COMPLETE in reasons:
         return True
+    if reasons <= {_PAUSED}:
+        return status.replicas == replicas
     return status.replicas == status.available_replicas == replicas
 
 

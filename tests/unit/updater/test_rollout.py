@@ -68,11 +68,31 @@ DEPLOYMENTS = [
     Case(id="scaled up later is no rollout", spec={"replicas": 12}, want=None),
     Case(id="no progress deadline, complete", status={"conditions": None}, want=None),
     Case(
-        id="no progress deadline, one is not available",
+        id="no progress deadline, and one is not available: all are new, so it is over",
         status={"conditions": None, "availableReplicas": 7},
+        want=None,
+    ),
+    Case(
+        id="no progress deadline, and not all new ones are there",
+        status={"conditions": None, "replicas": 7, "updatedReplicas": 7, "availableReplicas": 7},
+        want=out(2),
+    ),
+    Case(
+        id="no progress deadline, and an old one is left",
+        status={"conditions": None, "replicas": 9},
         want=out(2),
     ),
     Case(id="paused when it was complete", status={"conditions": [PAUSED]}, want=None),
+    Case(
+        id="paused when it was complete, and one is not available",
+        status={"conditions": [PAUSED], "availableReplicas": 7},
+        want=None,
+    ),
+    Case(
+        id="paused when it was complete, with another template",
+        status={"conditions": [PAUSED], "updatedReplicas": 0},
+        want=out(2),
+    ),
     Case(id="paused in between", status={**STUCK, "conditions": [PAUSED]}, want=out(2)),
     Case(
         id="a percentage is rounded down",
