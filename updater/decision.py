@@ -75,7 +75,7 @@ class Reason(Code):
     NOTHING_TO_DO = "nothing_to_do", "The pod's spec says already what is wanted."
     INFEASIBLE_CACHED = (
         "infeasible_cached",
-        "The same did not fit before, and nothing is lower now.",
+        "The same resize did not fit before, and no requested amount is lower now.",
     )
     GONE = "gone", "The pod is gone."
     UNREADABLE = "unreadable", "A quantity or an annotation can't be read."

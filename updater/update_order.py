@@ -60,11 +60,12 @@ class OomKill:
 
 
 def looked_at(pod: Pod, containers: Mapping[str, ContainerAmounts]) -> dict[str, ContainerAmounts]:
-    """The containers that count: in the spec, recommended, and seen by our webhook.
+    """The containers that count: scaled ones that are recommended and were seen by our webhook.
 
     A container that another webhook injected later isn't in ``vpaObservedContainers``; it
     could never get its target by eviction. Without the annotation, or with one that can't be
-    read, every container counts. Init containers never do.
+    read, every scaled container counts. Native sidecars are scaled with the gate NativeSidecar;
+    other init containers never are.
 
     Source: updater.md 7; ``defaultPriorityProcessor.GetUpdatePriority``.
     """
