@@ -21,10 +21,10 @@ from common.quantity import QuantityError
 from common.recommendation.pod_level import PodLevelMode
 from common.recommendation.quota import exceeds_without, freed_by
 from common.recommendation.scaled_containers import scaled_specs
+from updater.back_off import pause_after
 from updater.decision import Decision, Reason, wait
 from updater.replacement_result import ReplacementResult, check_replacement
 
-_MOST_DOUBLINGS = 5
 _NO_RESULT = (
     DecodeError,
     ConflictError,
@@ -72,9 +72,9 @@ def refusal_after(
     interval: timedelta,
     now: datetime,
 ) -> DryRunRefusal:
-    """Remember a refusal; the pause is the interval, doubled with each, thirty-two at most."""
+    """Remember a refusal; the pause grows with each one in a row."""
     tries = 1 if before is None else before.tries + 1
-    until = now + interval * float(2 ** min(tries - 1, _MOST_DOUBLINGS))
+    until = now + pause_after(tries, interval=interval)
     return DryRunRefusal(
         decision=wait(decision.reason, until=until, detail=decision.detail),
         generation=generation,

@@ -17,6 +17,7 @@ from common.errors import (
     UnreachableError,
 )
 from updater.attempts import PodMemory, Refusal
+from updater.back_off import pause_after
 from updater.decision import Action, Decision, Reason, evict, leave, wait
 from updater.resize import WHOLE, Attempt, Infeasible, Part, Targets
 
@@ -143,13 +144,12 @@ def after_refused_resize(
 def back_off(decision: Decision, *, tries: int, interval: timedelta) -> timedelta:
     """How long to leave the API server alone after a refused resize.
 
-    A transient error is tried again in the next pass, three times; after that, as with other
-    refusals, the pause is the interval, doubled with every try, up to thirty-two intervals.
+    A transient error is tried again in the next pass, three times; after that the pause grows as
+    with other refusals.
     """
     if decision == wait(Reason.RESIZE_RETRY) and tries <= _TRANSIENT_TRIES:
         return timedelta()
-    doublings = min(max(tries - 1, 0), 5)
-    return interval * float(2**doublings)
+    return pause_after(tries, interval=interval)
 
 
 def after_refused_eviction(error: KubeError) -> Decision:

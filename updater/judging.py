@@ -29,12 +29,10 @@ from updater.live_pod import LivePod
 from updater.pending_resize import PENDING
 from updater.resize import ResizeStatus, resize_status, resizing_since, unfinished
 from updater.settling import is_settling
-from updater.snapshot import AutoscaledPods
+from updater.snapshot import IN_PLACE, NEW_PODS_ONLY, AutoscaledPods
 from updater.update_order import rank
 from updater.work import Rules
 
-_NEW_PODS_ONLY = (UpdateMode.OFF, UpdateMode.INITIAL)
-_IN_PLACE = (UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE)
 _SLICE = 500  # pods before other tasks get their turn
 
 NoteBlocked = Callable[[Pod, Decision, PodMemory], PodMemory]
@@ -74,7 +72,7 @@ class Judge:
         mode = self._scaled.mode
         if mode is UpdateMode.IN_PLACE:
             return self._rules.features.in_place
-        return mode not in _NEW_PODS_ONLY
+        return mode not in NEW_PODS_ONLY
 
     def groups(self) -> dict[Controller, ReplicaGroup]:
         """The replica groups of the pods, and what each may lose in this pass."""
@@ -155,7 +153,7 @@ class Judge:
         """The pods that are worth an update, best first; the others are settled at once."""
         fits = self._ledger.fits(self._scaled, pod_level=self._rules.pod_level)
         candidates = []
-        in_place = self._scaled.mode in _IN_PLACE
+        in_place = self._scaled.mode in IN_PLACE
         async for pod in pausing(pods, every=_SLICE):
             status = resize_status(pod)
             memory = note_resizing(self._ledger.memory(pod), status, now=self._now)

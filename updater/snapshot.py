@@ -38,7 +38,8 @@ _CHECK_SECONDS = 5.0
 _SLICE = 1000  # objects looked at before other tasks get their turn
 _LARGE_SLICE = 20_000  # the same, for a single look
 _MODES = {mode.value: mode for mode in UpdateMode}
-_NEW_PODS_ONLY = (UpdateMode.OFF, UpdateMode.INITIAL)
+NEW_PODS_ONLY = (UpdateMode.OFF, UpdateMode.INITIAL)
+IN_PLACE = (UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE)
 _NO_GATES = FeatureGates()
 
 
@@ -185,7 +186,7 @@ def acts(vpa: VerticalPodAutoscaler) -> bool:
     Source: updater.md 4.
     """
     mode = update_mode(vpa)
-    return mode is not None and (mode not in _NEW_PODS_ONLY or has_startup_boost(vpa))
+    return mode is not None and (mode not in NEW_PODS_ONLY or has_startup_boost(vpa))
 
 
 def passed_over(

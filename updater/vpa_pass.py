@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import partial
 
 from common.annotations import boosted_containers
-from common.api.autoscaling import UpdateMode
 from common.api.core import Pod
 from common.recommendation.changes import patch_changes
 from common.runtime.pausing import pausing
@@ -27,7 +26,7 @@ from updater.preflight import Preflight
 from updater.resize import not_sent
 from updater.resize_choice import ChosenResize, ResizeChoice, rollout_holds
 from updater.resize_plan import ResizePlan
-from updater.snapshot import AutoscaledPods
+from updater.snapshot import IN_PLACE, AutoscaledPods
 from updater.startup_boost import (
     boost_duration,
     decide_unboost,
@@ -37,7 +36,6 @@ from updater.startup_boost import (
 from updater.unlearnt_ooms import hold_eviction
 from updater.work import Work
 
-_IN_PLACE = (UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE)
 _PENDING = (Reason.RESIZE_INFEASIBLE, Reason.RESIZE_DEFERRED_TOO_LONG)
 _SLICE = 500  # pods before other tasks get their turn
 
@@ -94,7 +92,7 @@ class VpaPass:
             candidates = await self._judge.candidates(others)
             for each in candidates:
                 self._reports.expect(each.pod, Subject(self._scaled.vpa, each))
-            if mode in _IN_PLACE:
+            if mode in IN_PLACE:
                 self._due = await self._resize_all(candidates)
             else:
                 unhurried = pausing(candidates, every=_SLICE)
