@@ -100,7 +100,11 @@ class Hands:
             self.skipped.append(pod.metadata.name)
 
     def tell_unblocked(
-        self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason, changes: Sequence[Change]
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        reason: Reason,
+        changes: Sequence[ResourceChange],
     ) -> None:
         self.unblocked.append((pod.metadata.name, reason, summary(changes)))
 

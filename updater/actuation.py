@@ -163,7 +163,11 @@ class Actuator:
         self._tell_both(pod, vpa, WARNING, "InPlaceResizeBlocked", text)
 
     def tell_unblocked(
-        self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason, changes: Sequence[Change]
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        reason: Reason,
+        changes: Sequence[ResourceChange],
     ) -> None:
         """Report that what blocked a pod's in-place update is over."""
         text = _with(reason, "is no longer blocked.", vpa, changes)
@@ -324,6 +328,6 @@ def _with(
     return f"{sentence} [{reason.value}] {_about(vpa, changes)}"
 
 
-def _about(vpa: VerticalPodAutoscaler, changes: Sequence[Change] = ()) -> str:
+def _about(vpa: VerticalPodAutoscaler, changes: Sequence[ResourceChange] = ()) -> str:
     change = f"; {summary(changes)}" if changes else ""
     return f"(VPA {vpa.metadata.name}{change})"

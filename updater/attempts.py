@@ -7,7 +7,7 @@ from datetime import datetime
 
 from common.api.core import Pod
 from common.quantity import Quantity
-from common.recommendation.changes import Change
+from common.recommendation.changes import ResourceChange
 from common.target.owners import Controller
 from updater.breaker import Breaker
 from updater.daemons import Turnout
@@ -47,7 +47,7 @@ class Block:
     """What blocks a pod's in-place update, and the change that the pod waits for."""
 
     reason: Reason
-    changes: tuple[Change, ...]
+    changes: tuple[ResourceChange, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from common.features import FeatureGates
 from common.quantity import Quantity, QuantityError
 from common.recommendation.actual import actual_requests
 from common.recommendation.boosts import before_boost
-from common.recommendation.changes import Change, request_changes
+from common.recommendation.changes import ResourceChange, request_changes
 from common.recommendation.container_resources import wanted_resources
 from common.recommendation.pod_level import PodLevelMode, pod_level_bounds
 from common.recommendation.processing import Processed, process
@@ -67,7 +67,7 @@ class Candidate:
         return Reason(self.verdict.value)
 
     @property
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[ResourceChange, ...]:
         """How the pod's requests differ from what is recommended."""
         targets = {name: amounts.target for name, amounts in self.processed.containers.items()}
         return request_changes(self.requests, targets)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
-from common.recommendation.changes import Change, summary
+from common.recommendation.changes import ResourceChange, summary
 from common.recommendation.pod_level import PodLevelMode
 from updater.attempts import NOTHING, Attempts, PodMemory, Rest
 from updater.candidate import Candidate
@@ -26,10 +26,10 @@ class Subject:
 
     vpa: VerticalPodAutoscaler
     candidate: Candidate | None = None
-    resize: tuple[Change, ...] = ()  # of a pod that is resized without being a candidate
+    resize: tuple[ResourceChange, ...] = ()  # of a pod that is resized without being a candidate
 
     @property
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[ResourceChange, ...]:
         return self.resize if self.candidate is None else self.candidate.changes
 
 

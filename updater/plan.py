@@ -137,7 +137,11 @@ class IdleHands:
         self.calls.append(told)
 
     def tell_unblocked(
-        self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason, changes: Sequence[Change]
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        reason: Reason,
+        changes: Sequence[ResourceChange],
     ) -> None:
         """Note what would be reported, and report nothing."""
         self.calls.append(("tell_unblocked", pod.metadata.uid, key_of(vpa), reason, changes))

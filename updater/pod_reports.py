@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from common.api.autoscaling import UpdateMode
 from common.api.core import Pod
-from common.recommendation.changes import Change
+from common.recommendation.changes import ResourceChange
 from updater.attempts import Block, PodMemory
 from updater.blocking import blocked_by
 from updater.decision import Action, Decision, Reason
@@ -28,7 +28,7 @@ class PodReports:
         """Note what decisions about the pod are about from now on."""
         self._subjects[pod.metadata.uid] = subject
 
-    def changes(self, pod: Pod) -> tuple[Change, ...]:
+    def changes(self, pod: Pod) -> tuple[ResourceChange, ...]:
         """Return what the pod needs; nothing for one that needs nothing."""
         subject = self._subjects.get(pod.metadata.uid)
         return () if subject is None else subject.changes

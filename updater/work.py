@@ -57,7 +57,11 @@ class Hands(Protocol):
     ) -> None: ...
 
     def tell_unblocked(
-        self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason, changes: Sequence[Change]
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        reason: Reason,
+        changes: Sequence[ResourceChange],
     ) -> None: ...
 
     def tell_refused(

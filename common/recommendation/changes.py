@@ -30,9 +30,6 @@ class ResourceChange:
         return f"{self.resource} {self.old} -> {self.new}"
 
 
-Change = ResourceChange  # for updater/candidate.py
-
-
 def request_changes(
     requests: Mapping[str, ResourceQuantities], targets: Mapping[str, ResourceQuantities]
 ) -> tuple[ResourceChange, ...]:

@@ -91,7 +91,11 @@ class RecordingHands:
             self.events.append("InPlaceResizeSkipped")
 
     def tell_unblocked(
-        self, pod: Pod, vpa: VerticalPodAutoscaler, reason: Reason, changes: Sequence[Change]
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        reason: Reason,
+        changes: Sequence[ResourceChange],
     ) -> None:
         """The reference knows nothing of it."""
 
