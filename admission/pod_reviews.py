@@ -192,7 +192,7 @@ async def judge(
         match=match,
         limit_ranges=limit_ranges,
         problem="" if patch.unfit is None else "recommendation not applied",
-        error="" if patch.unfit is None else f"{patch.unfit}: {patch.unfit.meaning}",
+        error="" if patch.unfit is None else f"{patch.unfit.reason}: {patch.unfit.meaning}",
         unfit=patch.unfit,
     )
 

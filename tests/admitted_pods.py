@@ -148,6 +148,18 @@ IMAGE = "registry.example/app:1"
 # world are counted in the same way, so that bounds, requests and recommendations meet.
 SIZES = st.sampled_from([12, 120, 5000, 10**9])
 
+# Most pods have no init containers.
+INIT_CONTAINERS: Sequence[tuple[str, ...]] = (
+    (),
+    (),
+    (),
+    ("plain",),
+    ("sidecar",),
+    ("plain", "sidecar"),
+    ("sidecar", "plain"),
+    ("sidecar", "plain", "sidecar"),
+)
+
 # What a container says of a resource: request and limit, one of them, neither, ...
 KINDS = ("both", "both", "both", "equal", "request", "limit", "none", "zero")
 
@@ -246,13 +258,13 @@ class Numbers:
         }
 
     def init_containers(self) -> Json:
-        """Plain ones and native sidecars; most pods have none."""
-        kinds = self.draw(st.sampled_from([(), (), ("plain",), ("sidecar",), ("plain", "sidecar")]))
+        """Plain ones and native sidecars."""
+        kinds = self.draw(st.sampled_from(INIT_CONTAINERS))
         always = {"restartPolicy": "Always"}
         containers = [
-            {"name": kind, "image": IMAGE, "resources": self.resources()}
+            {"name": f"{kind}{number}", "image": IMAGE, "resources": self.resources()}
             | (always if kind == "sidecar" else {})
-            for kind in kinds
+            for number, kind in enumerate(kinds)
         ]
         return {"initContainers": containers} if containers else {}
 

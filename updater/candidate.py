@@ -246,7 +246,7 @@ def plan_unboost(
         bounds = pod_level_bounds(bare, pod_level, limit_ranges)
         processed = None
         if mode is not UpdateMode.OFF:
-            processed = process(bare, vpa, limit_ranges, pod_level=pod_level)
+            processed = process(bare, vpa, limit_ranges, bounds=bounds)
         recommended = wanted_resources(bare, vpa, processed, limit_ranges)
         recommended = with_earlier_cpu(bare, recommended, expired=expired)
         ended = unboosted(pod, recommended, expired=expired)

@@ -9,7 +9,7 @@ from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import ContainerStatus, LimitRangeSpec, Pod, PodSpec
 from common.quantity import QuantityError
 from common.recommendation.actual import actual_requests
-from common.recommendation.pod_level import PodLevelMode
+from common.recommendation.pod_level import PodLevelMode, pod_level_bounds
 from common.recommendation.processing import Processed, process
 from common.recommendation.scaled_containers import scaled_specs
 from common.resources import ResourceQuantities
@@ -40,11 +40,12 @@ def measure_pod(
     Source: updater.md 7.
     """
     try:
-        processed = process(pod, vpa, limit_ranges, pod_level=pod_level)
+        bounds = pod_level_bounds(pod, pod_level, limit_ranges)
+        processed = process(pod, vpa, limit_ranges, bounds=bounds)
         if processed is None:
             return leave(Reason.NO_RECOMMENDATION)
         if processed.unfit is not None:
-            return wait(Reason(processed.unfit.value))
+            return wait(Reason(processed.unfit.reason), detail=processed.unfit.meaning)
         present = {name: actual_requests(pod, name) for name in processed.containers}
     except QuantityError:
         return leave(Reason.UNREADABLE)

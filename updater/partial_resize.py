@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from common.api.core import Pod
 from common.quantity import ZERO, Quantity
 from common.recommendation.container_resources import WantedResources
+from common.recommendation.pod_amounts import pod_amounts
 from common.recommendation.processing import ContainerAmounts
-from common.recommendation.request_sums import RequestSums
 from common.recommendation.scaled_containers import scaled_specs
 from common.resources import RESOURCES, ResourceQuantities, parse_quantities
 from updater.live_node import NodeCapacity
@@ -92,7 +92,8 @@ def total_request(pod: Pod, requests: Mapping[str, ResourceQuantities], resource
 
     Source: kubernetes-resize.md 2; ``PodRequests``, k8s.io/component-helpers/resource.
     """
-    total = RequestSums.of(pod, requests).aggregate.get(resource, ZERO)
+    changed = {name: WantedResources(requests=each) for name, each in requests.items()}
+    total = pod_amounts(pod.spec, changed=changed).inside.requests.get(resource, ZERO)
     return total + parse_quantities(pod.spec.overhead).get(resource, ZERO)
 
 

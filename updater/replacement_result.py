@@ -10,7 +10,7 @@ from common.api.core import LimitRangeSpec, Pod
 from common.quantity import Quantity, QuantityError
 from common.recommendation.actual import actual_requests
 from common.recommendation.boosts import before_boost
-from common.recommendation.pod_level import PodLevelMode
+from common.recommendation.pod_level import PodLevelMode, pod_level_bounds
 from common.recommendation.processing import ContainerAmounts, process
 from common.recommendation.scaled_containers import scaled_specs
 from common.resources import CPU, ResourceQuantities
@@ -84,7 +84,9 @@ def _recommended(
     limit_ranges: Sequence[LimitRangeSpec],
     pod_level: PodLevelMode,
 ) -> _Amounts:
-    processed = process(before_boost(pod), vpa, limit_ranges, pod_level=pod_level)
+    bare = before_boost(pod)
+    bounds = pod_level_bounds(bare, pod_level, limit_ranges)
+    processed = process(bare, vpa, limit_ranges, bounds=bounds)
     if processed is None:
         return {}
     boosted = boosted_containers(pod.metadata.annotations)

@@ -63,12 +63,10 @@ def admitted_resources(
         QuantityError: something that should be a quantity is none.
     """
     bare = pod if most_boost is None else before_boost(pod)
-    bounds = None
-    if bare.spec.resources is not None:
-        bounds = pod_level_bounds(bare, pod_level, limit_ranges)
+    bounds = pod_level_bounds(bare, pod_level, limit_ranges)
     written = None
     if bare is not pod and most_boost is not None:
-        full = bounds is not None and _is_full(bounds, pod)
+        full = () if bounds is None else _full(bounds, pod)
         written = written_before_boosts(pod, bare, vpa, most=most_boost, full=full)
     processed: Processed | None = None
     policy = vpa.spec.update_policy
@@ -78,7 +76,7 @@ def admitted_resources(
             vpa,
             limit_ranges,
             trail,
-            pod_level=pod_level,
+            bounds=bounds,
             written=written,
             targets_only=trail is None,  # people are shown the bounds, too
         )
@@ -140,6 +138,7 @@ def _boosted(
     boosts: dict[str, Boosted] = {}
     for container, want in zip(containers, wanted, strict=True):
         name, policy = container.name, container_policy(vpa, container.name)
+        room = None if bounds is None else _room(bounds, name, requests)
         boost = None
         if not is_off(policy):
             boost = boosted(
@@ -149,7 +148,7 @@ def _boosted(
                 requests=want.requests,
                 limits=want.limits,
                 most=most,
-                room=None if bounds is None else _room(bounds, name, requests),
+                room=room,
             )
         if boost is None:
             found.append(want)
@@ -168,22 +167,23 @@ def _boosted(
 def _room(
     bounds: PodLevelBounds, name: str, requests: Mapping[str, ResourceQuantities]
 ) -> Quantity | None:
-    """How much CPU a container may request, beside the others."""
-    left = bounds.room_beside(CPU, requests)
-    if left is None:
-        return None
-    own = {**bounds.present.get(name, {}), **requests[name]}.get(CPU, ZERO)
-    return own + max(left, ZERO)
+    """Return how much CPU a container may request beside the others; never less than it does."""
+    room, present = bounds.room_for(name, CPU, requests), bounds.phases[-1].scaled[name].requests
+    return None if room is None else max(room, requests[name].get(CPU, present.get(CPU, ZERO)))
 
 
-def _is_full(bounds: PodLevelBounds, pod: Pod) -> bool:
-    """Whether the boosts of a pod have been cut to the room that it had."""
+def _full(bounds: PodLevelBounds, pod: Pod) -> frozenset[str]:
+    """Return the containers whose boosts have been cut to the room that the pod had."""
     asked = {
         each.name: parse_quantities(None if each.resources is None else each.resources.requests)
         for each in scaled_specs(pod)
     }
-    left = bounds.room_beside(CPU, asked)
-    return left is not None and left <= ZERO
+    rooms = {name: bounds.room_for(name, CPU, asked) for name in asked}
+    return frozenset(
+        name
+        for name, room in rooms.items()
+        if room is not None and asked[name].get(CPU, ZERO) >= room
+    )
 
 
 def _pod_level(

@@ -15,7 +15,8 @@ from common.annotations import (
 )
 from common.api.base import QuantityJson
 from common.api.core import Container, ContainerStatus, Pod, ResourceRequirements
-from common.recommendation.pod_level import default_pod_level_requests
+from common.recommendation.pod_amounts import pod_amounts
+from common.recommendation.pod_level import filled_in
 from common.recommendation.scaled_containers import with_changed_scaled
 from common.resources import RESOURCES, ResourceQuantities
 
@@ -25,7 +26,7 @@ def before_boost(pod: Pod, names: Collection[str] | None = None) -> Pod:
 
     ``names`` says which containers; None means all of them. What the kubelet reports of such a
     container is left out, and an annotation that can't be read tells nothing. A pod-level request
-    that is the sum of those of the containers is that of the bare ones.
+    that the API server filled in is the sum of those of the bare containers.
 
     Raises:
         QuantityError: a quantity of the pod is none; only of one with resources of its own.
@@ -44,12 +45,12 @@ def before_boost(pod: Pod, names: Collection[str] | None = None) -> Pod:
         lambda each: _as_before(each, originals[each.name]) if each.name in originals else each,
         lambda each: _unreported(each) if each.name in originals else each,
     )
-    moved = default_pod_level_requests(pod, bare)
-    if pod.spec.resources is None or not moved:
+    filled = filled_in(pod)
+    if pod.spec.resources is None or not filled:
         return bare
-    stated = pod.spec.resources.requests or {}
-    requests = {**stated, **{name: str(value) for name, value in moved.items()}}
-    whole = replace(pod.spec.resources, requests=requests)
+    sums = pod_amounts(bare.spec).inside.requests
+    moved = {name: str(sums[name]) for name in filled if name in sums}
+    whole = replace(pod.spec.resources, requests={**(pod.spec.resources.requests or {}), **moved})
     return replace(bare, spec=replace(bare.spec, resources=whole))
 
 

@@ -17,6 +17,7 @@ from common.recommendation.actual import ContainerResources
 from common.recommendation.amounts import ContainerAmounts
 from common.recommendation.limit_range import EffectiveLimits, LimitType, effective_limits
 from common.recommendation.limit_scaling import boundary_request
+from common.recommendation.pod_amounts import Phase
 from common.recommendation.pod_level import PodLevelBounds
 from common.recommendation.pod_limits import fit_to_pod_limits
 from common.recommendation.policy import ControlledValues, container_policy, controlled_values
@@ -50,6 +51,7 @@ def cap_for_pod(
     containers: Sequence[ContainerResources],
     policy: ResourcePolicy | None,
     limit_ranges: Sequence[LimitRangeSpec],
+    phases: Sequence[Phase],
     pod_level: PodLevelBounds | None = None,
     trail: Trail | None = None,
 ) -> Capped:
@@ -57,15 +59,16 @@ def cap_for_pod(
 
     First the LimitRange for pods, for all containers together; then for each container the
     LimitRange for containers, the policy, and with RequestsOnly the container's own limit.
-    What is recommended for a container that the pod doesn't have is dropped. ``pod_level`` are the
-    bounds of the pod's own resources: its values count under a LimitRange for pods, and a maximum
-    for containers that is above its limits never takes hold. ``trail`` records what took hold.
+    What is recommended for a container that the pod doesn't have is dropped. ``phases`` are those
+    of the pod, which a LimitRange for pods bounds. ``pod_level`` are the bounds of the pod's own
+    resources: its values count under a LimitRange for pods, and a maximum for containers that is
+    above its limits never takes hold. ``trail`` records what took hold.
 
     Raises:
         QuantityError: a bound of a LimitRange, or one of the policy that counts, is no quantity.
     """
     of_pods = effective_limits(limit_ranges, LimitType.POD)
-    together = fit_to_pod_limits(recommendations, containers, of_pods, pod_level)
+    together = fit_to_pod_limits(recommendations, containers, of_pods, phases, pod_level)
     fitted = together.recommendations
     if trail is not None:
         _tell_fitted(trail, recommendations, fitted)

@@ -11,29 +11,33 @@ Source: KEP-2837, KEP-5419; ``validatePodResources``, k8s.io/kubernetes pkg/apis
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar
 
 from common.api.core import LimitRangeSpec, Pod
 from common.quantity import ZERO, Quantity
 from common.recommendation.limit_range import EffectiveLimits, LimitType, effective_limits
 from common.recommendation.limit_scaling import proportional_limit, scale_proportionally
-from common.recommendation.request_sums import ByContainer, RequestSums, as_stored, own_requests
-from common.recommendation.scaled_containers import scaled_specs
-from common.resources import CPU, MEMORY, RESOURCES, ResourceQuantities, parse_quantities
+from common.recommendation.pod_amounts import (
+    Phase,
+    PodAmounts,
+    Resources,
+    as_stored,
+    phases_of,
+    pod_amounts,
+)
+from common.resources import (
+    CPU,
+    MEMORY,
+    RESOURCES,
+    ResourceQuantities,
+    parse_quantities,
+)
 
 POD_LEVEL_PATH = "/spec/resources"  # JSON pointer
 
+ByContainer = Mapping[str, ResourceQuantities]
+
 _UNIT = {CPU: Quantity.from_milli(1), MEMORY: Quantity.from_value(1)}
-
-
-class Resources(Protocol):
-    """Requests and limits that something gets."""
-
-    @property
-    def requests(self) -> ResourceQuantities: ...
-
-    @property
-    def limits(self) -> ResourceQuantities: ...
 
 
 class PodLevelMode(enum.StrEnum):
@@ -55,16 +59,19 @@ class PodLevelMode(enum.StrEnum):
         raise ValueError(f"neither {cls.KEEP} nor {cls.FOLLOW}: {text!r}")
 
 
-class Unfit(enum.StrEnum):
-    """Why a recommendation can't be applied to a pod at all."""
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """Why nothing of a recommendation can be applied to a pod."""
 
-    POD_LEVEL = "pod_level_resources_exhausted"
+    resources: tuple[str, ...]  # those that are recommended
+
+    reason: ClassVar[str] = "pod_level_resources_exhausted"
 
     @property
     def meaning(self) -> str:
         return (
-            "the pod's own spec.resources leave no room for what is recommended, because other "
-            "containers take all of it"
+            f"the pod's own spec.resources leave no room for the recommended "
+            f"{' and '.join(self.resources)}: other containers or a minimum take all of it"
         )
 
 
@@ -82,6 +89,17 @@ class PodLevelResources:
 UNCHANGED = PodLevelResources()
 
 
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """Requests that fit into the pod's own resources, by container.
+
+    ``exhausted`` are the resources for which nothing fits; no container is given any of them.
+    """
+
+    requests: Mapping[str, ResourceQuantities]
+    exhausted: frozenset[str]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodLevelBounds:
     """What a pod with ``spec.resources`` leaves to its containers; a missing resource is unbounded.
@@ -96,39 +114,59 @@ class PodLevelBounds:
     fixed_limits: frozenset[str]
     moving: frozenset[str]  # resources whose pod-level values move along with the containers
     mode: PodLevelMode
-    present: ByContainer  # requests of the scaled containers
-    sidecars: ResourceQuantities  # requests of native sidecars that aren't scaled, together
-    starting: ResourceQuantities  # requests of the init containers while they run
+    phases: tuple[Phase, ...]
     least: ResourceQuantities  # that a LimitRange asks of a container's request
     pod_limits: EffectiveLimits | None  # of the LimitRanges of type Pod
 
-    def fit(self, values: ByContainer) -> dict[str, ResourceQuantities] | None:
-        """Fit requests, by container, into the room; None if nothing fits.
+    def fit(self, values: ByContainer) -> Fitted:
+        """Fit requests, by container, into the room.
 
         A container without a value keeps its own; the others share the rest in proportion, rounded
         down. None gets less than one unit, nor less than a LimitRange asks of it.
         """
-        fitted = dict(values)
-        for resource, room in self.room.items():
+        fitted = {name: dict(requests) for name, requests in values.items()}
+        exhausted: set[str] = set()
+        for resource in self.room:
             wanted = {name: each[resource] for name, each in values.items() if resource in each}
             if not wanted or any(value.sign < 0 for value in wanted.values()):
                 continue
-            left = room - self.sidecars.get(resource, ZERO)
-            for name, requests in self.present.items():
-                if name not in wanted:
-                    left -= requests.get(resource, ZERO)
-            shares = _shared(resource, wanted, self.least.get(resource, ZERO), left)
+            shares = self._shares(resource, wanted)
             if shares is None:
-                return None
-            for name, share in shares.items():
-                fitted[name] = {**fitted[name], resource: share}
-        return fitted
+                exhausted.add(resource)
+            for name in wanted:
+                if shares is None:
+                    del fitted[name][resource]
+                else:
+                    fitted[name][resource] = shares[name]
+        return Fitted(fitted, frozenset(exhausted))
 
-    def least_together(self, resource: str, least: Quantity) -> Quantity:
-        """Return what a minimum for the pod leaves for the scaled containers to request."""
-        if resource in self.fixed_requests or self.starting.get(resource, ZERO) >= least:
-            return ZERO
-        return max(least - self.sidecars.get(resource, ZERO), ZERO)
+    def _shares(
+        self, resource: str, wanted: Mapping[str, Quantity]
+    ) -> Mapping[str, Quantity] | None:
+        """Fit one resource phase by phase; None if nothing fits."""
+        shares, nothing = dict(wanted), dict.fromkeys(wanted, ZERO)
+        for phase in self.phases:
+            those = {name: share for name, share in shares.items() if name in phase.scaled}
+            if not those:
+                continue
+            left = self.room[resource] - phase.requested(resource, nothing)
+            found = _shared(resource, those, self.least.get(resource, ZERO), left)
+            if found is None:
+                return None
+            shares.update(found)
+        return shares
+
+    def room_for(self, name: str, resource: str, requests: ByContainer) -> Quantity | None:
+        """Return what a container may request beside these requests of others; None: no bound."""
+        if resource not in self.room:
+            return None
+        asked = {each: own[resource] for each, own in requests.items() if resource in own}
+        asked[name] = ZERO
+        return min(
+            self.room[resource] - phase.requested(resource, asked)
+            for phase in self.phases
+            if name in phase.scaled
+        )
 
     def cut(self, limits: ResourceQuantities) -> dict[str, Quantity]:
         """Return those of a container's limits that the pod-level limit lowers, lowered."""
@@ -137,16 +175,6 @@ class PodLevelBounds:
             for name, limit in limits.items()
             if name in self.limits and limit > self.limits[name]
         }
-
-    def room_beside(self, resource: str, requests: ByContainer) -> Quantity | None:
-        """Return what these requests of all scaled containers leave of the room; None: no bound."""
-        if resource not in self.room:
-            return None
-        left = self.room[resource] - self.sidecars.get(resource, ZERO)
-        for name, present in self.present.items():
-            asked = {**present, **requests.get(name, {})}
-            left -= as_stored(asked.get(resource, ZERO))
-        return left
 
     def after(self, pod: Pod, changed: Mapping[str, Resources]) -> PodLevelResources:
         """Return what ``spec.resources`` becomes once containers have changed, by name.
@@ -160,28 +188,25 @@ class PodLevelBounds:
         whole = pod.spec.resources
         if not self.moving or whole is None:
             return UNCHANGED
-        requests = {name: each.requests for name, each in changed.items()}
-        limits = {name: each.limits for name, each in changed.items()}
         stated_requests = parse_quantities(whole.requests)
         stated_limits = parse_quantities(whole.limits)
-        before, then = RequestSums.of(pod, {}), RequestSums.of(pod, requests)
-        most = _largest(pod, limits)
-        touched = {name for each in (*requests.values(), *limits.values()) for name in each}
+        before, then = pod_amounts(pod.spec), pod_amounts(pod.spec, changed=changed)
+        sums = then.inside.requests
+        touched = {name for each in changed.values() for name in (*each.requests, *each.limits)}
         new_requests: dict[str, Quantity] = {}
         new_limits: dict[str, Quantity] = {}
         for resource in self.moving & touched:
             request, limit = stated_requests.get(resource), stated_limits.get(resource)
-            wanted: tuple[Quantity | None, Quantity | None] = then.aggregate.get(resource), None
+            wanted: tuple[Quantity | None, Quantity | None] = sums.get(resource), None
             if self.mode is PodLevelMode.KEEP and resource in self.fixed_requests:
                 wanted = limit, None
             if self.mode is PodLevelMode.FOLLOW:
                 wanted = _followed(
                     resource,
-                    request if request is not None else before.running.get(resource) or limit,
+                    request,
                     limit,
                     before=before,
                     then=then,
-                    most=most.get(resource, ZERO),
                     bounds=self.pod_limits,
                 )
             if wanted[0] is not None and wanted[0] != request:
@@ -194,13 +219,14 @@ class PodLevelBounds:
 
 
 def pod_level_bounds(
-    pod: Pod, mode: PodLevelMode, limit_ranges: Sequence[LimitRangeSpec]
+    pod: Pod,
+    mode: PodLevelMode,
+    limit_ranges: Sequence[LimitRangeSpec],
 ) -> PodLevelBounds | None:
     """Return the bounds of a pod's own resources; None if it has none.
 
-    With ``keep`` the room is the pod-level request. But one that equals the aggregate request of
-    the containers, beside a limit, was filled in by the API server: then the room is the limit
-    (A25). The user's own request is never used up to the last unit beside a limit, or the next look
+    With ``keep`` the room is the pod-level request, or the limit for one that was filled in (A25).
+    The user's own request is never used up to the last unit beside a limit, or the next look
     at the pod would take it for such a one. With ``follow`` the room is the maximum of the
     LimitRanges of type Pod (A26).
 
@@ -215,7 +241,7 @@ def pod_level_bounds(
     own = effective_limits(limit_ranges, LimitType.CONTAINER)
     highest = pod_limits.max if pod_limits is not None else {}
     lowest = pod_limits.min if pod_limits is not None else {}
-    sums = RequestSums.of(pod, {})
+    filled = filled_in(pod)
     room: dict[str, Quantity] = {}
     cuts: dict[str, Quantity] = {}
     moving: set[str] = set()
@@ -234,7 +260,7 @@ def pod_level_bounds(
             cuts[resource] = limit
         if request is not None and limit in (None, request):
             room[resource] = request
-        elif limit is not None and request in (None, sums.aggregate.get(resource)):
+        elif limit is not None and (request is None or resource in filled):
             room[resource] = limit
             if request is not None:
                 moving.add(resource)
@@ -250,48 +276,31 @@ def pod_level_bounds(
         fixed_limits=frozenset(limits),
         moving=frozenset(moving),
         mode=mode,
-        present={each.name: own_requests(each) for each in scaled_specs(pod)},
-        sidecars=sums.sidecars,
-        starting=sums.starting,
+        phases=phases_of(pod.spec),
         least=own.min if own is not None else {},
         pod_limits=pod_limits,
     )
 
 
-def default_pod_level_requests(before: Pod, after: Pod) -> dict[str, Quantity]:
-    """Return the requests that the API server would have filled in for other containers.
+def filled_in(pod: Pod) -> frozenset[str]:
+    """Return the resources whose pod-level request the API server filled in.
 
-    ``before`` is a pod that says what they are: those that equal its containers' aggregate, beside
-    a limit. ``after`` is the same pod with other numbers of its containers.
+    It is the sum of the containers' requests, beside another limit. One that is the limit stays.
 
     Raises:
         QuantityError: a quantity of the pod is none.
     """
-    whole = before.spec.resources
+    whole = pod.spec.resources
     if whole is None or not whole.limits:
-        return {}
+        return frozenset()
     requests, limits = parse_quantities(whole.requests), parse_quantities(whole.limits)
-    had, has = RequestSums.of(before, {}).aggregate, RequestSums.of(after, {}).aggregate
-    return {
-        name: has[name]
+    inside = pod_amounts(pod.spec).inside.requests
+    return frozenset(
+        name
         for name in RESOURCES
-        if name in requests
-        and name in limits
-        and name in has
-        and requests[name] != limits[name]
-        and requests[name] == had.get(name)
-    }
-
-
-def _largest(pod: Pod, changed: ByContainer) -> dict[str, Quantity]:
-    """The largest limit of a container, by resource."""
-    largest: dict[str, Quantity] = {}
-    for container in pod.spec.containers:
-        present = container.resources.limits if container.resources is not None else None
-        limits = {**parse_quantities(present), **changed.get(container.name, {})}
-        for name, limit in limits.items():
-            largest[name] = max(as_stored(limit), largest.get(name, ZERO))
-    return largest
+        if name in requests and name in limits and requests[name] != limits[name]
+        if requests[name] == inside.get(name)
+    )
 
 
 def _followed(
@@ -299,13 +308,15 @@ def _followed(
     request: Quantity | None,
     limit: Quantity | None,
     *,
-    before: RequestSums,
-    then: RequestSums,
-    most: Quantity,
+    before: PodAmounts,
+    then: PodAmounts,
     bounds: EffectiveLimits | None,
 ) -> tuple[Quantity | None, Quantity | None]:
     """Pod-level request and limit that follow the sum of the containers' requests (A26)."""
-    old, new = before.running.get(resource, ZERO), then.running.get(resource, ZERO)
+    had, has = before.running.requests, then.running.requests
+    old, new = had.get(resource, ZERO), has.get(resource, ZERO)
+    if request is None:
+        request = had.get(resource, limit)
     if request is None or new == old:
         moved = request
     elif old.is_zero:
@@ -319,13 +330,14 @@ def _followed(
     moved = max(moved, low)
     if not high.is_zero:
         moved = min(moved, high)
-    moved = max(moved, then.aggregate.get(resource, ZERO))
+    moved = max(moved, then.inside.requests.get(resource, ZERO))
     if limit is None:
         return moved, None
     scaled = proportional_limit(resource, moved, limit=limit, request=request, default=None)
     ceiling = max(scaled.quantity or limit, low)
     if not high.is_zero:
         ceiling = min(ceiling, high)
+    most = max(each.limits.get(resource, ZERO) for each in then.containers)
     ceiling = max(ceiling, moved, most)
     return (ceiling if request == limit else moved), ceiling
 
@@ -358,5 +370,5 @@ def _shared(
     return {
         name: Quantity(share * unit, wanted[name].format)
         for name, share in shares.items()
-        if share * unit != wanted[name].nanos
+        if share * unit < wanted[name].nanos
     }

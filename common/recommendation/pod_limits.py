@@ -1,17 +1,19 @@
 """Recommendations of a pod's containers fitted together to the LimitRanges of type Pod.
 
-Source: admission.md 6.4; vertical-pod-autoscaler/pkg/utils/vpa/capping.go. The rules A13, A18, A28
-and A29 are ours.
+Source: admission.md 6.4; vertical-pod-autoscaler/pkg/utils/vpa/capping.go. The rules A13, A18 and
+A28 to A30 are ours.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 from common.quantity import ZERO, Quantity
 from common.recommendation.actual import ContainerResources
 from common.recommendation.amounts import ContainerAmounts
 from common.recommendation.limit_range import EffectiveLimits
 from common.recommendation.limit_scaling import proportional_limit, scale_proportionally
+from common.recommendation.pod_amounts import Phase
 from common.recommendation.pod_level import PodLevelBounds
 from common.resources import CPU, RESOURCES, ResourceQuantities
 
@@ -41,6 +43,7 @@ def fit_to_pod_limits(
     recommendations: Sequence[ContainerAmounts],
     containers: Sequence[ContainerResources],
     limits: EffectiveLimits | None,
+    phases: Sequence[Phase],
     pod_level: PodLevelBounds | None = None,
 ) -> FittedToPodLimits:
     """Scale the recommendations of a pod together until their sum fits the bounds for pods.
@@ -48,12 +51,14 @@ def fit_to_pod_limits(
     A container without a recommendation for a resource keeps what it has of it; the others share
     the rest in proportion (A13, A28); so does one whose limit stands, where limits are scaled
     (A18). The reference scales such containers too, with the effect that requests drift from pass
-    to pass; without such a container the answers are the same. Where ``pod_level`` has a value of
-    its own for the pod, that one counts, and not the sum.
+    to pass; without such a container the answers are the same. What isn't scaled counts in each of
+    the pod's ``phases``: as the API server does it, each of them has to be below the maximum, and
+    one of them above the minimum. Where ``pod_level`` has a value of its own for the pod, that one
+    counts, and not the sum.
     """
     if limits is None:
         return FittedToPodLimits(tuple(recommendations))
-    fit = _Fit(containers, limits, pod_level)
+    fit = _Fit(containers, limits, phases, pod_level)
     targets = fit.fitted({each.name: each.target for each in recommendations})
     exhausted = fit.exhausted
     lowers = fit.fitted({each.name: each.lower_bound for each in recommendations})
@@ -76,6 +81,7 @@ def shrink_others(
     recommendations: Sequence[ContainerAmounts],
     containers: Sequence[ContainerResources],
     limits: EffectiveLimits | None,
+    phases: Sequence[Phase],
     pod_level: PodLevelBounds | None = None,
 ) -> dict[str, dict[str, Quantity]]:
     """Return smaller requests for what isn't recommended, by container (A29).
@@ -88,13 +94,13 @@ def shrink_others(
     if limits is None:
         return {}
     found: dict[str, dict[str, Quantity]] = {}
-    fit = _Fit(containers, limits, pod_level)
+    fit = _Fit(containers, limits, phases, pod_level)
     values = {each.name: each.target for each in recommendations}
-    for resource in RESOURCES:
-        shares = fit.shares(resource, values)
-        high = fit.limit_bounds(resource)[1]
-        limited = _sum(share.limit for share in shares)
-        if high.is_zero or high >= limited:
+    for resource, phase in product(RESOURCES, phases):
+        shares = fit.shares(resource, phase, values)
+        stands = _limited(share for share in shares if not share.limit_follows)
+        limited, high = _limited(shares) - stands, fit.limit_bounds(resource)[1] - stands
+        if high >= limited or high <= ZERO:
             continue
         for share in shares:
             if share.recommended or not share.limit_follows or share.limit.is_zero:
@@ -103,7 +109,8 @@ def shrink_others(
             quantity = scaled.quantity
             if quantity.is_zero:
                 quantity = _one(resource)
-            found.setdefault(share.name, {})[resource] = quantity
+            lower = found.setdefault(share.name, {})
+            lower[resource] = min(quantity, lower.get(resource, quantity))
     return found
 
 
@@ -140,6 +147,7 @@ class _Fit:
 
     containers: Sequence[ContainerResources]
     limits: EffectiveLimits
+    phases: Sequence[Phase]
     pod_level: PodLevelBounds | None
     exhausted: bool = field(default=False, init=False)
 
@@ -148,18 +156,31 @@ class _Fit:
         fitted = dict(values)
         if not any(values.values()):
             return fitted  # bounds that no policy asked for
+        *starting, running = self.phases
         for resource in RESOURCES:
-            shares = self.shares(resource, values)
-            for name, quantity in self._shared_out(resource, shares).items():
-                fitted[name] = {**fitted[name], resource: quantity}
+            # What the last phase raises may be too much for an earlier one.
+            for phase in (*starting, running, *starting):
+                for name, quantity in self._shared_out(resource, phase, fitted).items():
+                    fitted[name] = {**fitted[name], resource: quantity}
         return fitted
 
-    def shares(self, resource: str, values: Mapping[str, ResourceQuantities]) -> list[_Share]:
-        """Return each container's part."""
-        return [
+    def shares(
+        self, resource: str, phase: Phase, values: Mapping[str, ResourceQuantities]
+    ) -> list[_Share]:
+        """Return each scaled container's part in a phase, and that of the others together."""
+        scaled = [
             self._share(resource, container, values.get(container.name, _NOTHING))
             for container in self.containers
+            if container.name in phase.scaled
         ]
+        others = _Share(
+            name="",
+            request=phase.fixed.requests.get(resource, ZERO),
+            limit=phase.fixed.limits.get(resource, ZERO),
+            recommended=False,
+            limit_follows=False,
+        )
+        return [*scaled, others]
 
     def limit_bounds(self, resource: str) -> tuple[Quantity, Quantity]:
         """Return the bounds of the sum of limits; zero is none."""
@@ -168,8 +189,9 @@ class _Fit:
         return self.limits.min.get(resource, ZERO), self.limits.max.get(resource, ZERO)
 
     def _least_requested(self, resource: str) -> Quantity:
-        least = self.limits.min.get(resource, ZERO)
-        return least if self.pod_level is None else self.pod_level.least_together(resource, least)
+        if self.pod_level is not None and resource in self.pod_level.fixed_requests:
+            return ZERO
+        return self.limits.min.get(resource, ZERO)
 
     def _share(
         self, resource: str, container: ContainerResources, recommended: ResourceQuantities
@@ -193,28 +215,30 @@ class _Fit:
             limit_follows=container.limits_follow,
         )
 
-    def _shared_out(self, resource: str, shares: Sequence[_Share]) -> dict[str, Quantity]:
-        """New values by container name; empty if the pod fits, or can't be made to fit.
+    def _shared_out(
+        self, resource: str, phase: Phase, values: Mapping[str, ResourceQuantities]
+    ) -> dict[str, Quantity]:
+        """New values by container name; empty if the phase fits, or can't be made to fit.
 
         Below the minimum the requests are raised, so that they reach it themselves; otherwise
         they are scaled so that the limits meet the bound. A missing minimum or maximum is zero.
         Memory is rounded down in both, as the recorded rows have it, so that a sum can be some
         bytes below the minimum.
         """
-        low, high = self.limit_bounds(resource)
-        least = self._least_requested(resource)
-        requested = _sum(share.request for share in shares)
-        limited = _sum(share.limit for share in shares)
+        shares = self.shares(resource, phase, values)
+        requested, limited = _requested(shares), _limited(shares)
+        low, least = self._minimums(resource, phase, values)
+        high = self.limit_bounds(resource)[1]
         fits = low <= limited and least <= requested and (high.is_zero or high >= limited)
         if fits or limited.is_zero:
             return {}
         raises = least > requested
         free = [share for share in shares if share.recommended and (raises or share.limit_follows)]
         if raises:
-            kept = requested - _sum(share.request for share in free)
+            kept = requested - _requested(free)
             total, goal = requested - kept, least - kept
         else:
-            kept = limited - _sum(share.limit for share in free)
+            kept = limited - _limited(free)
             total, goal = limited - kept, (high if ZERO < high < limited else low) - kept
         if goal <= ZERO or total <= ZERO:
             self.exhausted = self.exhausted or (goal <= ZERO < total)
@@ -230,9 +254,34 @@ class _Fit:
             for share in free
         }
 
+    def _minimums(
+        self, resource: str, phase: Phase, values: Mapping[str, ResourceQuantities]
+    ) -> tuple[Quantity, Quantity]:
+        """Return what the limits and the requests of a phase have to reach.
+
+        It is enough if one phase does, and the last one can always be raised.
+        """
+        *starting, running = self.phases
+        low, least = self.limit_bounds(resource)[0], self._least_requested(resource)
+        if phase is not running:
+            return ZERO, ZERO
+        for each in starting:
+            shares = self.shares(resource, each, values)
+            low = low if _limited(shares) < low else ZERO
+            least = least if _requested(shares) < least else ZERO
+        return low, least
+
 
 def _one(resource: str) -> Quantity:
     return Quantity.from_milli(1) if resource == CPU else Quantity.from_value(1)
+
+
+def _requested(shares: Iterable[_Share]) -> Quantity:
+    return _sum(share.request for share in shares)
+
+
+def _limited(shares: Iterable[_Share]) -> Quantity:
+    return _sum(share.limit for share in shares)
 
 
 def _sum(quantities: Iterable[Quantity]) -> Quantity:

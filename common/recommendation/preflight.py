@@ -177,8 +177,8 @@ def _too_far_apart(asked: Amounts, name: str, most: Quantity) -> str:
 
 def _described(asked: Amounts, name: str, part: str, amount: Quantity | None) -> str:
     if amount is None:
-        return f"{asked.name} would have no {name} {part}"
-    return f"the {name} {part} of {asked.name} would be {amount}"
+        return f"{asked.title} would have no {name} {part}"
+    return f"the {name} {part} of {asked.title} would be {amount}"
 
 
 def _bounds(raw: Mapping[str, QuantityJson] | None) -> list[tuple[str, Quantity]]:

@@ -19,12 +19,8 @@ from common.recommendation.actual import containers_of
 from common.recommendation.amounts import ContainerAmounts
 from common.recommendation.capping import cap_for_pod
 from common.recommendation.limit_range import LimitType, effective_limits
-from common.recommendation.pod_level import (
-    PodLevelBounds,
-    PodLevelMode,
-    Unfit,
-    pod_level_bounds,
-)
+from common.recommendation.pod_amounts import Phase, phases_of
+from common.recommendation.pod_level import PodLevelBounds, Unfit
 from common.recommendation.pod_limits import shrink_others, with_requests
 from common.recommendation.policy import container_policy, is_off
 from common.recommendation.settling import (
@@ -40,6 +36,7 @@ from common.recommendation.settling import (
 from common.recommendation.trail import (
     LOWERED_FOR_POD_LEVEL,
     NO_CONTAINER,
+    NO_ROOM_IN_POD,
     ORDERED,
     RECOMMENDED,
     SETTLED,
@@ -49,7 +46,7 @@ from common.recommendation.trail import (
     Amount,
     Trail,
 )
-from common.resources import ResourceQuantities, parse_quantities
+from common.resources import ResourceQuantities, in_order, parse_quantities
 
 __all__ = ["ContainerAmounts", "Processed", "process"]
 
@@ -81,7 +78,7 @@ def process(
     limit_ranges: Sequence[LimitRangeSpec],
     trail: Trail | None = None,
     *,
-    pod_level: PodLevelMode = PodLevelMode.KEEP,
+    bounds: PodLevelBounds | None = None,
     written: Written | None = None,
     targets_only: bool = False,
 ) -> Processed | None:
@@ -91,7 +88,7 @@ def process(
     have or that are switched off (A17) and resources without a name (A22), cap as the reference
     does but for A13 and A18, scale nothing down to zero (A20), keep what only rounding would change
     (A19), fit into the pod's own resources (A25, A26), put the bounds in order (A14).
-    ``pod_level`` says whether those move along.
+    ``bounds`` are those of the pod's own resources, if it has some.
     ``written`` are the requests of containers that came boosted, before their boosts (A23). With
     ``targets_only`` bounds are neither read nor computed; no pod is given any.
     ``trail`` is told each step of each number.
@@ -106,15 +103,23 @@ def process(
     names = {container.name for container in containers}
     recommended = parse_recommendation(vpa.status.recommendation, names, targets_only=targets_only)
     kept = drop_nameless(drop_switched_off(recommended, policy))
-    bounds = None if pod.spec.resources is None else pod_level_bounds(pod, pod_level, limit_ranges)
+    phases: Sequence[Phase] = ()
     if limit_ranges:
         containers = mark_standing_limits(containers, policy)
-    fit = partial(cap_for_pod, kept, policy=policy, limit_ranges=limit_ranges, pod_level=bounds)
+        phases = phases_of(pod.spec)
+    fit = partial(
+        cap_for_pod,
+        kept,
+        policy=policy,
+        limit_ranges=limit_ranges,
+        phases=phases,
+        pod_level=bounds,
+    )
     capped = fit(containers=containers)
     shrunk: _Shrunk = {}
     if capped.exhausted:
         of_pods = effective_limits(limit_ranges, LimitType.POD)
-        others = shrink_others(kept, containers, of_pods, bounds)
+        others = shrink_others(kept, containers, of_pods, phases, bounds)
         smaller = with_requests(containers, others)
         again = fit(containers=smaller)
         if not again.exhausted:
@@ -130,10 +135,10 @@ def process(
         if bounds is None and steep is not capped.recommendations:
             settled = hold_rounded(settled, steep, had)
     whole = _with_shrunk(settled, shrunk)
-    fitted: Sequence[ContainerAmounts] | None = whole
+    fitted, exhausted = whole, frozenset[str]()
     if bounds is not None:
-        fitted = _fit_into(bounds, whole, _with_shrunk(steep, shrunk), had)
-    ordered = {each.name: order_bounds(each) for each in fitted or ()}
+        fitted, exhausted = _fit_into(bounds, whole, _with_shrunk(steep, shrunk), had)
+    ordered = {each.name: order_bounds(each) for each in fitted}
     if trail is not None:
         _tell_recommended(trail, recommended, kept)
         _tell_absent(trail, vpa.status.recommendation, names)
@@ -141,9 +146,9 @@ def process(
         _tell_moved(trail, capped.recommendations, settled, SETTLED)
         _tell_shrunk(trail, shrunk)
         _tell_fitted(trail, whole, fitted)
-        _tell_ordered(trail, fitted or (), ordered)
-    if fitted is None:
-        return Processed({}, {}, bounds, Unfit.POD_LEVEL)
+        _tell_ordered(trail, fitted, ordered)
+    if exhausted:
+        return Processed({}, {}, bounds, Unfit(tuple(in_order(exhausted))))
     return Processed(ordered, capped.notes, bounds, shrunk=shrunk)
 
 
@@ -152,21 +157,20 @@ def _fit_into(
     settled: Sequence[ContainerAmounts],
     steep: Sequence[ContainerAmounts],
     had: Written,
-) -> tuple[ContainerAmounts, ...] | None:
-    """Fit target, lower and upper bound into the pod's own resources; None if nothing fits.
+) -> tuple[Sequence[ContainerAmounts], frozenset[str]]:
+    """Fit target, lower and upper bound into the pod's own resources.
 
     A target between the answers for ``settled`` and those for ``steep`` stays what it was (A19).
+    Returned are also the resources for which nothing fits: they are dropped.
     """
-    targets = bounds.fit({each.name: each.target for each in settled})
-    if targets is None:
-        return None
+    fitted = bounds.fit({each.name: each.target for each in settled})
+    targets = fitted.requests
     if had:
-        answers = map(bounds.fit, corners(settled, steep))
-        targets = hold_between(targets, [each for each in answers if each is not None], had)
-    lowers = {each.name: each.lower_bound for each in settled}
-    uppers = {each.name: each.upper_bound for each in settled}
-    lowers, uppers = bounds.fit(lowers) or lowers, bounds.fit(uppers) or uppers
-    return tuple(
+        answers = [bounds.fit(each).requests for each in corners(settled, steep)]
+        targets = hold_between(targets, answers, had)
+    lowers = bounds.fit({each.name: each.lower_bound for each in settled}).requests
+    uppers = bounds.fit({each.name: each.upper_bound for each in settled}).requests
+    containers = tuple(
         replace(
             each,
             target=targets[each.name],
@@ -175,6 +179,7 @@ def _fit_into(
         )
         for each in settled
     )
+    return containers, fitted.exhausted
 
 
 def _with_shrunk(
@@ -304,22 +309,28 @@ def _tell_moved(
     cause: str,
 ) -> None:
     for old, new in zip(before, after, strict=True):
-        for amount, was, now in (
-            (Amount.REQUEST, old.target, new.target),
-            (Amount.LOWER_BOUND, old.lower_bound, new.lower_bound),
-            (Amount.UPPER_BOUND, old.upper_bound, new.upper_bound),
-        ):
+        for amount, was, now in _amounts_of(old, new):
             trail.moved(old.name, amount, was, now, raised=cause)
 
 
+def _amounts_of(
+    old: ContainerAmounts, new: ContainerAmounts
+) -> tuple[tuple[Amount, ResourceQuantities, ResourceQuantities], ...]:
+    return (
+        (Amount.REQUEST, old.target, new.target),
+        (Amount.LOWER_BOUND, old.lower_bound, new.lower_bound),
+        (Amount.UPPER_BOUND, old.upper_bound, new.upper_bound),
+    )
+
+
 def _tell_fitted(
-    trail: Trail, whole: Sequence[ContainerAmounts], fitted: Sequence[ContainerAmounts] | None
+    trail: Trail, whole: Sequence[ContainerAmounts], fitted: Sequence[ContainerAmounts]
 ) -> None:
-    if fitted is not None:
-        _tell_moved(trail, whole, fitted, LOWERED_FOR_POD_LEVEL)
-        return
-    for each in whole:
-        trail.ended(each.name, f"dropped: {Unfit.POD_LEVEL.meaning}")
+    _tell_moved(trail, whole, fitted, LOWERED_FOR_POD_LEVEL)
+    for old, new in zip(whole, fitted, strict=True):
+        for amount, was, now in _amounts_of(old, new):
+            for resource in in_order(was.keys() - now.keys()):
+                trail.add(old.name, amount, resource, NO_ROOM_IN_POD, None)
 
 
 def _tell_shrunk(trail: Trail, shrunk: _Shrunk) -> None:

@@ -175,7 +175,7 @@ def _unstated(quota: ResourceQuota, spec: PodSpec) -> Iterator[str]:
         for each in amounts.all_containers:
             if not _states(each, name):
                 yield (
-                    f"{each.name} would leave out {name}, which ResourceQuota "
+                    f"{each.title} would leave out {name}, which ResourceQuota "
                     f"{quota.metadata.name} counts"
                 )
 

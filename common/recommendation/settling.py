@@ -168,8 +168,8 @@ def hold_between(
             request = written[name].get(resource, ZERO)
             if target.get(resource, ZERO).is_zero or request == target[resource]:
                 continue
-            found = [each[name][resource] for each in answers]
-            if request is None or not min(found) <= request <= max(found):
+            found = [each[name][resource] for each in answers if resource in each[name]]
+            if request is None or not found or not min(found) <= request <= max(found):
                 break
             kept[name] = request
         else:

@@ -5,7 +5,7 @@ resource_updates.go.
 """
 
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from common.annotations import OriginalResources
@@ -110,13 +110,18 @@ def boosted(
 
 
 def written_before_boosts(
-    pod: Pod, bare: Pod, vpa: VerticalPodAutoscaler, *, most: Quantity, full: bool = False
+    pod: Pod,
+    bare: Pod,
+    vpa: VerticalPodAutoscaler,
+    *,
+    most: Quantity,
+    full: Collection[str] = (),
 ) -> dict[str, dict[str, Quantity | None]]:
     """What an earlier admission wanted for containers that come boosted, without the boost (A23).
 
     ``bare`` is the pod before its boosts. Memory is as it stands, because a boost leaves it
-    alone, and CPU is what the boost was computed from; None where a bound has cut the boost, as in
-    a pod that is ``full``: its containers request all that its own resources allow.
+    alone, and CPU is what the boost was computed from; None where a bound has cut the boost, as it
+    has for the containers that are ``full``: they request all that the pod's own resources leave.
     So what only rounding would change can stay, and no factor multiplies it.
 
     Raises:
@@ -131,7 +136,9 @@ def written_before_boosts(
         policy = container_policy(vpa, now.name)
         boost, request = _cpu_boost(vpa, policy), requests.get(CPU)
         if boost is not None and request is not None:
-            cut = full or any(request >= bound for bound in _bounds(before, policy, most))
+            cut = now.name in full or any(
+                request >= bound for bound in _bounds(before, policy, most)
+            )
             requests[CPU] = None if cut else _base(boost, request)
         written[now.name] = requests
     return written

@@ -20,6 +20,7 @@ NO_CONTAINER = "dropped: the pod has no such container"
 RAISED_FOR_POD = "raised in proportion to fit Min in pod LimitRange"
 LOWERED_FOR_POD = "lowered in proportion to fit Max in pod LimitRange"
 LOWERED_FOR_POD_LEVEL = "lowered in proportion to fit spec.resources of the pod"
+NO_ROOM_IN_POD = "dropped: spec.resources of the pod leave no room for it"
 SHARED_WITH_ALL = (
     "lowered in proportion to fit Max in pod LimitRange, although nothing is recommended for it: "
     "it would leave nothing to the others"

@@ -9,6 +9,7 @@ from common.api.core import LimitRangeSpec, Pod
 from common.recommendation.actual import containers_of
 from common.recommendation.amounts import ContainerAmounts
 from common.recommendation.capping import Capped, cap_for_pod
+from common.recommendation.pod_amounts import phases_of
 from common.recommendation.processing import parse_recommendation
 from common.resources import ResourceQuantities
 from golden_data import Differences, Row, rows
@@ -50,6 +51,7 @@ def _capped(row: Row, *, pod_items: bool = True) -> Capped:
     return cap_for_pod(
         parse_recommendation(recommendation),
         containers=containers_of(pod),
+        phases=phases_of(pod.spec),
         policy=msgspec.convert(row.input["policy"], ResourcePolicy | None),
         limit_ranges=msgspec.convert(specs, list[LimitRangeSpec]),
     )

@@ -13,6 +13,7 @@ from common.api.core import LimitRangeSpec, Pod
 from common.recommendation.actual import containers_of
 from common.recommendation.capping import cap_for_pod
 from common.recommendation.container_resources import WantedResources, wanted_resources
+from common.recommendation.pod_amounts import phases_of
 from common.recommendation.processing import Processed, parse_recommendation
 from golden_data import Differences, Row, rows
 from updater.resize_plan import annotation_operations, plan_resize, resize_operations
@@ -51,6 +52,7 @@ def _recommended(row: Row) -> tuple[WantedResources, ...]:
     capped = cap_for_pod(
         parse_recommendation(vpa.status.recommendation or RecommendedPodResources()),
         containers=containers_of(pod),
+        phases=phases_of(pod.spec),
         policy=vpa.spec.resource_policy,
         limit_ranges=limits,
     )

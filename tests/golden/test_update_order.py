@@ -12,6 +12,7 @@ from common.features import FeatureGates
 from common.recommendation.actual import actual_requests, containers_of
 from common.recommendation.amounts import ContainerAmounts
 from common.recommendation.capping import cap_for_pod
+from common.recommendation.pod_amounts import phases_of
 from common.recommendation.processing import parse_recommendation
 from golden_data import Differences, Row, close, rows
 from updater.candidate import oom_threshold
@@ -44,6 +45,7 @@ def _amounts(pod: Pod, vpa: VerticalPodAutoscaler) -> dict[str, ContainerAmounts
     capped = cap_for_pod(
         parse_recommendation(vpa.status.recommendation or RecommendedPodResources()),
         containers=containers_of(pod),
+        phases=phases_of(pod.spec),
         policy=vpa.spec.resource_policy,
         limit_ranges=(),
     )

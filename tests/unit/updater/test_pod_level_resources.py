@@ -122,7 +122,11 @@ def test_where_nothing_fits_the_pod_waits() -> None:
     spec = msgspec.structs.replace(it.spec, containers=containers)
     autoscaler = vpa(recommendations=(recommendation("app", target={"cpu": "600m"}),))
     drift = Fits(autoscaler).drift(msgspec.structs.replace(it, spec=spec))
-    assert drift == wait(Reason.POD_LEVEL_RESOURCES_EXHAUSTED)
+    assert drift == wait(
+        Reason.POD_LEVEL_RESOURCES_EXHAUSTED,
+        detail="the pod's own spec.resources leave no room for the recommended cpu: "
+        "other containers or a minimum take all of it",
+    )
 
 
 QOS = [

@@ -10,7 +10,11 @@ import msgspec
 import pytest
 
 from builders import container, pod, recommendation, vpa
-from common.api.autoscaling import ContainerPolicy, GenericStartupBoost, StartupBoost
+from common.api.autoscaling import (
+    ContainerPolicy,
+    GenericStartupBoost,
+    StartupBoost,
+)
 from common.api.core import (
     Container,
     LimitRangeItem,
@@ -153,7 +157,7 @@ KEEP = [
         request="200m",
         targets=("900m", None),
         want=("", ""),
-        unfit=Unfit.POD_LEVEL,
+        unfit=Unfit((CPU,)),
     ),
     Case(
         id="a native sidecar counts, too",
@@ -211,7 +215,7 @@ KEEP = [
         request="400m",
         limit_ranges=(bounded("Container", min={"cpu": "201m"}),),
         want=("", ""),
-        unfit=Unfit.POD_LEVEL,
+        unfit=Unfit((CPU,)),
     ),
     Case(
         id="a LimitRange for containers above the pod's limit bounds no request",
@@ -398,7 +402,7 @@ def check(case: Case, found: AdmittedResources) -> None:
     assert (cpu(a.requests), cpu(b.requests)) == case.want
     assert cpu(a.limits) == case.want_limit_of_a
     assert (cpu(found.pod_level.requests), cpu(found.pod_level.limits)) == case.want_whole
-    assert found.unfit is case.unfit
+    assert found.unfit == case.unfit
 
 
 @pytest.mark.parametrize("case", KEEP, ids=lambda case: case.id)
@@ -443,7 +447,8 @@ def test_lower_and_upper_bound_take_the_same_steps() -> None:
         recommendation(name, target={"cpu": "1"}, lower={"cpu": "800m"}, upper={"cpu": "2"})
         for name in "ab"
     )
-    processed = process(it, vpa(recommendations=given), ())
+    bounds = pod_level_bounds(it, PodLevelMode.KEEP, ())
+    processed = process(it, vpa(recommendations=given), (), bounds=bounds)
     assert processed is not None
     a = processed.containers["a"]
     assert (cpu(a.lower_bound), cpu(a.target), cpu(a.upper_bound)) == ("500m", "500m", "500m")

@@ -228,11 +228,18 @@ CASES = [
         want="",
     ),
     Case(
-        id="Pod max: a sidecar stays beside the others",
+        id="Pod max: a sidecar stays beside the others, which get the rest",
         items=(item("Pod", max={"cpu": "1500m"}),),
         has=EQUAL,
         init=(init({"cpu": "600m"}, restart_policy="Always"),),
-        want="the cpu limit of the pod would be 1600m, and the LimitRange's max for a Pod is 1500m",
+        want="",
+    ),
+    Case(
+        id="Pod max: a sidecar leaves nothing to the others",
+        items=(item("Pod", max={"cpu": "1500m"}),),
+        has=EQUAL,
+        init=(init({"cpu": "1500m"}, restart_policy="Always"),),
+        want="the cpu limit of the pod would be 2500m, and the LimitRange's max for a Pod is 1500m",
     ),
     Case(
         id="Pod max: what is stated for the whole pod counts instead",
