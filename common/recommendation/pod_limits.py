@@ -28,7 +28,7 @@ class _Share:
     request: Quantity  # recommended; what it has now, without a recommendation
     limit: Quantity  # in proportion to ``request``, unless it stands; zero: none
     recommended: bool  # only then may it change
-    limit_follows: bool  # the request; else the limit can't be scaled
+    limit_follows: bool  # the request, unless that is zero; else the limit can't be scaled
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class _Fit:
         values = recommended if resource in recommended else container.requests
         request = values.get(resource, ZERO)
         limit = container.limits.get(resource)
-        if container.limits_follow:
+        if container.limits_follow and resource in recommended:
             limit = proportional_limit(
                 resource,
                 request,
@@ -212,7 +212,7 @@ class _Fit:
             request=request,
             limit=limit or ZERO,
             recommended=resource in recommended,
-            limit_follows=container.limits_follow,
+            limit_follows=container.limits_follow and not request.is_zero,
         )
 
     def _shared_out(

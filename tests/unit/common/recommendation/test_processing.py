@@ -609,6 +609,42 @@ def test_a13_a_pod_that_was_written_once_is_not_changed_again() -> None:
     assert (again.requests, again.limits) == (first.requests, first.limits)
 
 
+@pytest.mark.parametrize(
+    ("requests", "want"),
+    [({"cpu": "0"}, "250m"), ({"cpu": "100m"}, "250m"), (None, "250m")],
+    ids=["of zero", "below it", "of none"],
+)
+def test_a_limit_counts_under_a_maximum_for_pods_whatever_its_request(
+    requests: Texts | None, want: str
+) -> None:
+    """The API server adds up what the containers state."""
+    app, burst = wanted(
+        (
+            container(requests={"cpu": "100m"}, limits={"cpu": "200m"}),
+            container("burst", requests=requests, limits={"cpu": "500m"}),
+        ),
+        (recommendation(target={"cpu": "900m"}),),
+        limit_ranges=(limit_range("Pod", max={"cpu": "1"}),),
+    )
+    assert texts(app.requests) == {"cpu": want}
+    assert burst == WantedResources()
+
+
+def test_a29_a_limit_beside_a_request_of_zero_stands() -> None:
+    """It can't be scaled along, so the others make room for it, too."""
+    app, proxy, burst = wanted(
+        (
+            container(requests={"cpu": "100m"}, limits={"cpu": "100m"}),
+            container("proxy", requests={"cpu": "600m"}, limits={"cpu": "600m"}),
+            container("burst", requests={"cpu": "0"}, limits={"cpu": "400m"}),
+        ),
+        (recommendation(target={"cpu": "600m"}),),
+        limit_ranges=(limit_range("Pod", max={"cpu": "1"}),),
+    )
+    assert texts(app.requests) == texts(proxy.requests) == {"cpu": "300m"}
+    assert burst == WantedResources()
+
+
 def test_a_container_without_recommended_bounds_does_no_harm() -> None:
     """Its bounds stay absent; the reference crashes here (admission.md 6.4)."""
     has = {"cpu": "1"}
