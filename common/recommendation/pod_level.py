@@ -118,6 +118,11 @@ class PodLevelBounds:
     least: ResourceQuantities  # that a LimitRange asks of a container's request
     pod_limits: EffectiveLimits | None  # of the LimitRanges of type Pod
 
+    @property
+    def sums(self) -> frozenset[str]:
+        """The resources whose pod-level request becomes the sum of those of the containers."""
+        return self.moving - self.fixed_requests
+
     def fit(self, values: ByContainer) -> Fitted:
         """Fit requests, by container, into the room.
 
@@ -143,7 +148,10 @@ class PodLevelBounds:
     def _shares(
         self, resource: str, wanted: Mapping[str, Quantity]
     ) -> Mapping[str, Quantity] | None:
-        """Fit one resource phase by phase; None if nothing fits."""
+        """Fit one resource phase by phase; None if nothing fits.
+
+        Nothing fits, too, where the sum can't be as large as a LimitRange asks of the pod.
+        """
         shares, nothing = dict(wanted), dict.fromkeys(wanted, ZERO)
         for phase in self.phases:
             those = {name: share for name, share in shares.items() if name in phase.scaled}
@@ -154,6 +162,9 @@ class PodLevelBounds:
             if found is None:
                 return None
             shares.update(found)
+        if resource in self.sums and self.pod_limits is not None:
+            most = max(phase.requested(resource, shares) for phase in self.phases)
+            return None if most < self.pod_limits.min.get(resource, ZERO) else shares
         return shares
 
     def room_for(self, name: str, resource: str, requests: ByContainer) -> Quantity | None:

@@ -223,14 +223,16 @@ class _Fit:
         Below the minimum the requests are raised, so that they reach it themselves; otherwise
         they are scaled so that the limits meet the bound. A missing minimum or maximum is zero.
         Memory is rounded down in both, as the recorded rows have it, so that a sum can be some
-        bytes below the minimum.
+        bytes below the minimum; and without limits nothing is raised. But a sum that becomes the
+        pod-level request has to reach the minimum (A25).
         """
         shares = self.shares(resource, phase, values)
         requested, limited = _requested(shares), _limited(shares)
         low, least = self._minimums(resource, phase, values)
         high = self.limit_bounds(resource)[1]
+        is_sum = self.pod_level is not None and resource in self.pod_level.sums
         fits = low <= limited and least <= requested and (high.is_zero or high >= limited)
-        if fits or limited.is_zero:
+        if fits or (limited.is_zero and not is_sum):
             return {}
         raises = least > requested
         free = [share for share in shares if share.recommended and (raises or share.limit_follows)]
@@ -243,7 +245,7 @@ class _Fit:
         if goal <= ZERO or total <= ZERO:
             self.exhausted = self.exhausted or (goal <= ZERO < total)
             return {}
-        return {
+        found = {
             share.name: scale_proportionally(
                 resource,
                 share.request,
@@ -253,6 +255,10 @@ class _Fit:
             ).quantity
             for share in free
         }
+        if raises and is_sum:
+            missing = goal - _sum(found.values())
+            found[free[0].name] += max(missing, ZERO)
+        return found
 
     def _minimums(
         self, resource: str, phase: Phase, values: Mapping[str, ResourceQuantities]

@@ -17,7 +17,8 @@ from common.annotations import boosted_containers, parse_startup_boost, startup_
 from common.api.autoscaling import UpdateMode
 from common.quantity import MAX_INT64
 from common.recommendation.preflight import qos_refusal
-from common.resources import CPU, RESOURCES
+from common.resources import CPU, RESOURCES, parse_quantities
+from sandbox.objects.pod_resources import pod_requests
 from sandbox.objects.resizing import resize_causes
 from sandbox.objects.rules.amounts import pod_level_causes
 from sandbox.version import KubernetesVersion
@@ -141,6 +142,20 @@ def test_a_resize_of_a_pod_with_its_own_resources_is_taken(world: World) -> None
     assert bool(changes_qos) is (refused is not None)
     assume(acceptable(world, resized))
     assert causes == changes_qos
+
+
+@MANY
+@given(world=worlds(boosts=True))
+def test_a_pod_level_request_stays_above_the_minimum_for_pods(world: World) -> None:
+    """Beside a pod-level limit, whether or not the API server filled it in (A25, A26)."""
+    asked = world.asked(world.pod)
+    limited = (asked["spec"].get("resources") or {}).get("limits") or {}
+    assume(limited and not refusals(asked))
+    before, after = pod_requests(asked), pod_requests(world.admitted(world.pod))
+    items = [item for spec in world.limits for item in spec.limits or () if item.type == "Pod"]
+    for name, least in (pair for item in items for pair in parse_quantities(item.min).items()):
+        if name in limited and before[name] >= least:
+            assert after[name] >= least
 
 
 def refusals(pod: Json) -> list[str]:

@@ -276,6 +276,41 @@ KEEP = [
         want_whole=("4", ""),
     ),
     Case(
+        id="filled in: a minimum for pods is reached without limits, too",
+        request="400m",
+        limit="4",
+        targets=("100m", "100m"),
+        limit_ranges=(bounded("Pod", min={"cpu": "301m"}),),
+        want=("151m", "151m"),
+        want_whole=("302m", ""),
+    ),
+    Case(
+        id="filled in: a container that isn't recommended counts towards a minimum for pods",
+        request="400m",
+        limit="4",
+        targets=("1m", None),
+        limit_ranges=(bounded("Pod", min={"cpu": "300m"}),),
+        want=("100m", ""),
+        want_whole=("300m", ""),
+    ),
+    Case(
+        id="filled in: a minimum for pods that can't be reached leaves the pod as it is",
+        request="400m",
+        limit="4",
+        targets=("0", None),
+        limit_ranges=(bounded("Pod", min={"cpu": "300m"}),),
+        want=("", ""),
+        unfit=Unfit((CPU,)),
+    ),
+    Case(
+        id="own request: a minimum for pods raises nothing",
+        request="401m",
+        limit="4",
+        targets=("100m", "100m"),
+        limit_ranges=(bounded("Pod", min={"cpu": "300m"}),),
+        want=("100m", "100m"),
+    ),
+    Case(
         id="a LimitRange for pods counts the sum of limits where the pod has none",
         request="1800m",
         limit_of_a="1",
@@ -435,6 +470,24 @@ def test_memory_and_cpu_are_shared_apart() -> None:
     found = admitted_resources(it, vpa(recommendations=given), ())
     assert [str(each.requests[CPU]) for each in found.containers] == ["1", "1"]
     assert [str(each.requests[MEMORY]) for each in found.containers] == ["50", "50"]
+
+
+def test_a_filled_in_memory_request_reaches_a_minimum_for_pods_to_the_byte() -> None:
+    """Raised in proportion, and rounded down, the containers would lack a byte."""
+    has = {"memory": "300Mi"}
+    it = with_whole(
+        whole(requests={"memory": "600Mi"}, limits={"memory": "1Gi"}),
+        container("a", requests=has, limits=has),
+        container("b", requests=has, limits=has),
+    )
+    given = (
+        recommendation("a", target={"memory": "100Mi"}),
+        recommendation("b", target={"memory": "50Mi"}),
+    )
+    least = bounded("Pod", min={"memory": "500Mi"})
+    found = admitted_resources(it, vpa(recommendations=given), (least,))
+    assert [str(each.requests[MEMORY]) for each in found.containers] == ["349525334", "174762666"]
+    assert str(found.pod_level.requests[MEMORY]) == "500Mi"
 
 
 def test_lower_and_upper_bound_take_the_same_steps() -> None:
