@@ -243,7 +243,7 @@ def plan_unboost(
     """
     try:
         bare = before_boost(pod, expired)
-        bounds = pod_level_bounds(bare, pod_level, limit_ranges)
+        bounds = pod_level_bounds(pod, pod_level, limit_ranges, bare=bare)
         processed = None
         if mode is not UpdateMode.OFF:
             processed = process(bare, vpa, limit_ranges, bounds=bounds)

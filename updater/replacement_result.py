@@ -85,7 +85,7 @@ def _recommended(
     pod_level: PodLevelMode,
 ) -> _Amounts:
     bare = before_boost(pod)
-    bounds = pod_level_bounds(bare, pod_level, limit_ranges)
+    bounds = pod_level_bounds(pod, pod_level, limit_ranges, bare=bare)
     processed = process(bare, vpa, limit_ranges, bounds=bounds)
     if processed is None:
         return {}

@@ -63,7 +63,7 @@ def admitted_resources(
         QuantityError: something that should be a quantity is none.
     """
     bare = pod if most_boost is None else before_boost(pod)
-    bounds = pod_level_bounds(bare, pod_level, limit_ranges)
+    bounds = pod_level_bounds(pod, pod_level, limit_ranges, bare=bare)
     written = None
     if bare is not pod and most_boost is not None:
         full = () if bounds is None else _full(bounds, pod)

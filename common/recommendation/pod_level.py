@@ -233,13 +233,16 @@ def pod_level_bounds(
     pod: Pod,
     mode: PodLevelMode,
     limit_ranges: Sequence[LimitRangeSpec],
+    *,
+    bare: Pod | None = None,
 ) -> PodLevelBounds | None:
     """Return the bounds of a pod's own resources; None if it has none.
 
     With ``keep`` the room is the pod-level request, or the limit for one that was filled in (A25).
     The user's own request is never used up to the last unit beside a limit, or the next look
     at the pod would take it for such a one. With ``follow`` the room is the maximum of the
-    LimitRanges of type Pod (A26).
+    LimitRanges of type Pod (A26). ``bare`` is the pod before its start-up boosts, whose containers
+    share the room; what was filled in shows in the pod as it is.
 
     Raises:
         QuantityError: a quantity of the pod or of a LimitRange is none.
@@ -287,7 +290,7 @@ def pod_level_bounds(
         fixed_limits=frozenset(limits),
         moving=frozenset(moving),
         mode=mode,
-        phases=phases_of(pod.spec),
+        phases=phases_of((bare or pod).spec),
         least=own.min if own is not None else {},
         pod_limits=pod_limits,
     )

@@ -181,6 +181,7 @@ def test_a_boost_is_not_boosted_again(world: World) -> None:
     assume(acceptable(world, written))
     again = world.admitted(written)
     assert resources_of(again) == resources_of(written)
+    assert again["spec"].get("resources") == written["spec"].get("resources")
     assert boosts_of(again) == boosts_of(written)
 
 

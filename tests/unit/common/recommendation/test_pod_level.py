@@ -490,6 +490,29 @@ def test_a_filled_in_memory_request_reaches_a_minimum_for_pods_to_the_byte() -> 
     assert str(found.pod_level.requests[MEMORY]) == "500Mi"
 
 
+def test_a_request_that_looks_filled_in_before_a_boost_stays_the_users_own() -> None:
+    """Before the boost of a, the containers request 1 CPU, as the pod does; with it they don't."""
+    it = with_whole(
+        whole(requests={"cpu": "1"}, limits={"cpu": "4"}),
+        container("a", requests={"cpu": "400m"}),
+        container("b", requests={"cpu": "500m"}),
+    )
+    annotation = {"vpaCpuStartupBoost/a": '{"requests":{"cpu":"500m"},"limits":{}}'}
+    meta = msgspec.structs.replace(it.metadata, annotations=annotation)
+    boost = StartupBoost(cpu=GenericStartupBoost(type="Factor", factor=2))
+    autoscaler = vpa(
+        policies=(ContainerPolicy(container_name="a", startup_boost=boost),),
+        recommendations=(
+            recommendation("a", target={"cpu": "200m"}),
+            recommendation("b", target={"cpu": "500m"}),
+        ),
+    )
+    given = msgspec.structs.replace(it, metadata=meta)
+    found = admitted_resources(given, autoscaler, (), most_boost=ZERO)
+    assert [cpu(each.requests) for each in found.containers] == ["400m", "500m"]
+    assert cpu(found.pod_level.requests) == ""
+
+
 def test_lower_and_upper_bound_take_the_same_steps() -> None:
     it = with_whole(
         whole(requests={"cpu": "1"}),
