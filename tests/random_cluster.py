@@ -52,7 +52,7 @@ from updater.work import Rules
 _CPU = ("50m", "90m", "100m", "110m", "300m", "1", "a lot")
 _MEMORY = ("50Mi", "100Mi", "400Mi")
 _IN_PLACE = (UpdateMode.IN_PLACE_OR_RECREATE, UpdateMode.IN_PLACE)
-_WHOLE = ({"cpu": "0"}, {"cpu": "80m"}, {"cpu": "2", "memory": "1Gi"})  # requests
+_WHOLE = ({"cpu": "0", "memory": "0"}, {"cpu": "80m"}, {"cpu": "2", "memory": "1Gi"})  # requests
 _KINDS = ("ReplicaSet", "StatefulSet", "DaemonSet", "Job", "Rollout")
 
 

@@ -140,7 +140,7 @@ def _boosted(
         name, policy = container.name, container_policy(vpa, container.name)
         room = None if bounds is None else _room(bounds, name, requests)
         boost = None
-        if not is_off(policy):
+        if not is_off(policy) and (room is None or not room.is_zero):
             boost = boosted(
                 container,
                 vpa,

@@ -52,6 +52,8 @@ __all__ = ["ContainerAmounts", "Processed", "process"]
 
 _Shrunk = Mapping[str, ResourceQuantities]  # by container, what isn't recommended
 
+_LEFT_ALONE = "left as it is: spec.resources of the pod have no room for it"
+
 _MOST_ABSENT = 100  # containers that a trail is told of, though the pod doesn't have them
 
 
@@ -147,9 +149,11 @@ def process(
         _tell_shrunk(trail, shrunk)
         _tell_fitted(trail, whole, fitted)
         _tell_ordered(trail, fitted, ordered)
-    if exhausted:
+    if exhausted and not any(each.target for each in fitted):
         return Processed({}, {}, bounds, Unfit(tuple(in_order(exhausted))))
-    return Processed(ordered, capped.notes, bounds, shrunk=shrunk)
+    return Processed(
+        ordered, _with_exhausted(capped.notes, whole, exhausted), bounds, shrunk=shrunk
+    )
 
 
 def _fit_into(
@@ -180,6 +184,22 @@ def _fit_into(
         for each in settled
     )
     return containers, fitted.exhausted
+
+
+def _with_exhausted(
+    notes: Mapping[str, tuple[str, ...]],
+    wanted: Sequence[ContainerAmounts],
+    exhausted: frozenset[str],
+) -> Mapping[str, tuple[str, ...]]:
+    """Add which targets are dropped because nothing fits into the pod's own resources."""
+    found = dict(notes)
+    for each in wanted:
+        dropped = tuple(
+            f"{name} {_LEFT_ALONE}" for name in in_order(exhausted & each.target.keys())
+        )
+        if dropped:
+            found[each.name] = found.get(each.name, ()) + dropped
+    return found
 
 
 def _with_shrunk(

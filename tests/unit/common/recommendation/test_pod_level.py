@@ -14,6 +14,7 @@ from common.api.autoscaling import (
     ContainerPolicy,
     GenericStartupBoost,
     StartupBoost,
+    VerticalPodAutoscaler,
 )
 from common.api.core import (
     Container,
@@ -488,6 +489,38 @@ def test_a_filled_in_memory_request_reaches_a_minimum_for_pods_to_the_byte() -> 
     found = admitted_resources(it, vpa(recommendations=given), (least,))
     assert [str(each.requests[MEMORY]) for each in found.containers] == ["349525334", "174762666"]
     assert str(found.pod_level.requests[MEMORY]) == "500Mi"
+
+
+def exhausted(*, memory: str | None) -> tuple[Pod, VerticalPodAutoscaler]:
+    """Container b takes all the CPU of the pod; memory is recommended for a, or isn't."""
+    it = with_whole(
+        whole(requests={"cpu": "1"}),
+        container("a", requests={"cpu": "0", "memory": "64Mi"}),
+        container("b", requests={"cpu": "1"}),
+    )
+    target = {"cpu": "100m"} | ({} if memory is None else {"memory": memory})
+    return it, vpa(recommendations=(recommendation("a", target=target),))
+
+
+def test_one_resource_without_room_does_not_hold_back_the_other() -> None:
+    it, autoscaler = exhausted(memory="256Mi")
+    trail = Trail()
+    found = admitted_resources(it, autoscaler, (), trail=trail)
+    a, b = found.containers
+    assert {name: str(value) for name, value in a.requests.items()} == {"memory": "256Mi"}
+    assert a.notes == ("cpu left as it is: spec.resources of the pod have no room for it",)
+    assert b.requests == {}
+    assert found.unfit is None
+    ends = [(each.resource, each.cause) for each in trail.of("a") if each.value is None]
+    assert ("cpu", "dropped: spec.resources of the pod leave no room for it") in ends
+
+
+def test_without_another_target_the_reason_names_the_resource() -> None:
+    it, autoscaler = exhausted(memory=None)
+    unfit = admitted_resources(it, autoscaler, ()).unfit
+    assert unfit is not None
+    assert unfit.reason == "pod_level_resources_exhausted"
+    assert "for the recommended cpu:" in unfit.meaning
 
 
 def test_a_request_that_looks_filled_in_before_a_boost_stays_the_users_own() -> None:
