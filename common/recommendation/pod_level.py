@@ -261,7 +261,8 @@ def pod_level_bounds(
     moving: set[str] = set()
     for resource in RESOURCES:
         request, limit = requests.get(resource), limits.get(resource)
-        if request is None and limit is None:
+        # Beside any limit the API server fills in what containers come to request.
+        if request is None and limit is None and not (limits and mode is PodLevelMode.FOLLOW):
             continue
         if mode is PodLevelMode.FOLLOW:
             moving.add(resource)
@@ -331,7 +332,9 @@ def _followed(
     old, new = had.get(resource, ZERO), has.get(resource, ZERO)
     if request is None:
         request = had.get(resource, limit)
-    if request is None or new == old:
+    if request is None:
+        moved = has.get(resource)
+    elif new == old:
         moved = request
     elif old.is_zero:
         moved = new

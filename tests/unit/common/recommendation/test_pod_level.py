@@ -460,6 +460,17 @@ def test_follow_takes_the_new_sum_where_containers_had_no_request() -> None:
     assert cpu(found.pod_level.requests) == "600m"
 
 
+def test_follow_counts_what_the_api_server_would_fill_in_beside_a_limit() -> None:
+    """Admitted once more, the pod has a CPU request of its own, and the same comes out."""
+    it = with_whole(whole(requests={"memory": "1"}, limits={"memory": "2"}), container("a"))
+    policy = ContainerPolicy(container_name="a", min_allowed={"cpu": "3m"})
+    autoscaler = vpa(policies=(policy,), recommendations=(recommendation("a"),))
+    most = bounded("Pod", max={"cpu": "2m"})
+    found = admitted_resources(it, autoscaler, (most,), pod_level=PodLevelMode.FOLLOW)
+    assert cpu(found.containers[0].requests) == "2m"
+    assert cpu(found.pod_level.requests) == "2m"
+
+
 def test_memory_and_cpu_are_shared_apart() -> None:
     """Each by its own bound, and bounds of bytes are rounded down."""
     it = with_whole(
