@@ -132,7 +132,7 @@ LABELS: Mapping[tuple[str, str], str] = {
     "discarded OOM kills see [below](#oom-kills); of checkpoints "
     "see [operations.md](operations.md#checkpoints); "
     "of history Prometheus' word, such as `execution`, or the HTTP status, or "
-    f"{_values(('unreachable', 'undecodable', 'no_token'))}.",
+    f"{_values(('unreachable', 'undecodable', 'too_large', 'no_token'))}.",
     ("recommender", "code"): "The HTTP status.",
     ("recommender", "method"): _values(("post", "get")),
     ("recommender", "scope"): "`cluster`: the one list of everything; `part`: a namespace, or with "
@@ -142,6 +142,9 @@ LABELS: Mapping[tuple[str, str], str] = {
     ("recommender", "state"): _values(("loaded", "pending")),
     ("recommender", "source"): f"{_values(RequestSource)}; of init containers only native sidecars "
     "are read, and only with the gate `NativeSidecar`.",
+    ("updater", "stage"): _values(
+        ("watch", "resolve", "match", "freeze", "judge", "plan", "unboost", "resize", "evict")
+    ),
     ("updater", "vpa_size_log2"): _SIZE,
     ("updater", "update_mode"): _values(UpdateMode),
     ("updater", "vpa_name"): "The VPA.",

@@ -65,6 +65,7 @@ class Shop:
         hands: Hands | None = None,
         registry: CollectorRegistry | None = None,
         dry_run: bool = False,
+        targets: type[Targets] = Targets,
     ) -> Updater:
         """A process that has just started: it remembers nothing."""
 
@@ -74,7 +75,7 @@ class Shop:
 
         return Updater(
             caches=self.caches,
-            targets=Targets(self.client, self.caches.controllers),
+            targets=targets(self.client, self.caches.controllers),
             admission=admission,
             ignored_namespaces=(),
             rules=self.rules,

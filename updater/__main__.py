@@ -11,6 +11,7 @@ import prometheus_client
 
 from common.flags import read_flags
 from common.kube import config
+from common.kube.cache import apart
 from common.kube.client import KubeClient
 from common.kube.events import EventRecorder
 from common.kube.lease import StatusLease, leader_election
@@ -27,7 +28,7 @@ from updater.plan import NotNow, Plan, Scope
 from updater.schedule import Admission, Updater, always_ready, by_lease
 from updater.sending import Turns
 from updater.settings import Settings
-from updater.snapshot import Caches
+from updater.snapshot import LIVE_NODES, LIVE_PODS, LIVE_VPAS, Caches
 from updater.wake import Alarm
 
 logger = logging.getLogger(__name__)
@@ -55,20 +56,21 @@ async def serve(settings: Settings, clock: Clock, *, environ: Mapping[str, str])
         burst=settings.kube_api_burst,
     ) as client:
         seconds = settings.interval.total_seconds()
+        metrics = Metrics(prometheus_client.REGISTRY)
+        errors = metrics.object_errors
         alarm = _alarm(settings) if settings.event_driven else None
         caches = Caches.following(
             client,
             namespace=settings.vpa_object_namespace,
             features=settings.feature_gates,
-            on_vpa=None if alarm is None else alarm.on_vpa,
-            on_pod=None if alarm is None else alarm.on_pod,
-            on_node=None if alarm is None else alarm.on_node,
+            on_vpa=None if alarm is None else apart(alarm.on_vpa, LIVE_VPAS, errors),
+            on_pod=None if alarm is None else apart(alarm.on_pod, LIVE_PODS, errors),
+            on_node=None if alarm is None else apart(alarm.on_node, LIVE_NODES, errors),
         )
         events = EventRecorder(
             client.apart(qps=settings.event_qps, burst=settings.event_burst), PROGRAM, clock=clock
         )
         health = Health(clock, 5 * settings.interval)
-        metrics = Metrics(prometheus_client.REGISTRY)
         campaign = leader_election(settings, settings.leader_elect_resource_name, client, clock)
 
         acting: Updater | None = None

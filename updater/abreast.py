@@ -5,6 +5,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Hashable, Iterable
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from common.runtime.object_errors import Boundary
 from common.runtime.pausing import pausing
 from updater.decision import Decision, Reason
 
@@ -29,18 +30,19 @@ async def act_abreast(
     lane: Callable[[T], Hashable],
     decide: Callable[[T], Decision | Begin],
     settle: Callable[[T, Decision], None],
+    around: Callable[[T], Boundary],
 ) -> None:
     """Decide on one item after the other, and act without waiting for the last one's answer.
 
     Items of one ``lane`` share a budget, and all of them may share an allowance. One for which
     nothing is left waits while something is under way that uses it up, and is decided on again
     afterwards, before those of its lane that come after it; all others are begun, or settled, at
-    once.
+    once. ``around`` makes the boundary of an item: one that it ends with an error is left out.
 
     Returns when everything that was begun has ended.
     """
     async with asyncio.TaskGroup() as tasks:
-        abreast = _Abreast(tasks, lane, decide, settle)
+        abreast = _Abreast(tasks, lane, decide, settle, around)
         async for item in pausing(items, every=_SLICE):
             abreast.take(item)
 
@@ -52,8 +54,10 @@ class _Abreast(Generic[T]):
         lane: Callable[[T], Hashable],
         decide: Callable[[T], Decision | Begin],
         settle: Callable[[T, Decision], None],
+        around: Callable[[T], Boundary],
     ) -> None:
         self._tasks = tasks
+        self._around = around
         self._lane = lane
         self._decide = decide
         self._settle = settle
@@ -62,18 +66,27 @@ class _Abreast(Generic[T]):
         self._held_by_all: dict[Hashable, None] = {}  # lanes whose first waits for any, in order
 
     def take(self, item: T) -> None:
-        where = self._lane(item)
-        if where in self._waiting or not self._consider(item, where):
-            self._waiting.setdefault(where, deque()).append(item)
+        with self._around(item):
+            where = self._lane(item)
+            if where in self._waiting or not self._consider(item, where):
+                self._waiting.setdefault(where, deque()).append(item)
 
     def _consider(self, item: T, where: Hashable) -> bool:
         """False if the item has to wait for what is under way."""
-        decided = self._decide(item)
+        decided: Decision | Begin | None = None
+        with self._around(item):
+            decided = self._decide(item)
+        if decided is None:
+            return True
         if not isinstance(decided, Decision):
             self._held_by_all.pop(where, None)
+            acting: Coroutine[Any, Any, None] | None = None
+            with self._around(item):
+                acting = decided()
+            if acting is None:
+                return True
             self._under_way[where] += 1
-            acting = decided()
-            finishing = self._tasks.create_task(self._finish(acting, where))
+            finishing = self._tasks.create_task(self._finish(item, acting, where))
             finishing.add_done_callback(lambda _: acting.close())  # it may end before its begin
             return True
         if decided.reason in _USED_UP_BY_ALL and self._under_way:
@@ -82,11 +95,13 @@ class _Abreast(Generic[T]):
         self._held_by_all.pop(where, None)
         if decided.reason in _USED_UP_BY_LANE and where in self._under_way:
             return False
-        self._settle(item, decided)
+        with self._around(item):
+            self._settle(item, decided)
         return True
 
-    async def _finish(self, acting: Coroutine[Any, Any, None], where: Hashable) -> None:
-        await acting
+    async def _finish(self, item: T, acting: Coroutine[Any, Any, None], where: Hashable) -> None:
+        with self._around(item):
+            await acting
         self._under_way[where] -= 1
         if not self._under_way[where]:
             del self._under_way[where]

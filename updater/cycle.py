@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from common.api.autoscaling import VerticalPodAutoscaler
+from common.kube.endpoints import VPAS
 from common.runtime.clock import Clock
+from common.runtime.object_errors import Boundary
 from common.target.owners import Controller
 from updater.attempts import Attempts
 from updater.breaker import Observation, Transition
@@ -20,7 +22,7 @@ from updater.metrics import Metrics
 from updater.pass_context import Means
 from updater.preflight import QuotaUse
 from updater.sending import CALLS_ABREAST, Sender, Turns
-from updater.snapshot import AutoscaledPods, ClusterSnapshot
+from updater.snapshot import AutoscaledPods, ClusterSnapshot, key_of
 from updater.vpa_pass import VpaPass
 from updater.work import Hands, Present, Rules
 
@@ -163,9 +165,10 @@ class Pass:
                 await asyncio.sleep(0)  # watches, health and the Lease have their turn
             if self._sender.over:
                 return
-            each = VpaPass(scaled, self._means)
-            if await each.resize():
-                self._evicting.put_nowait(each)
+            with self._around("resize", scaled):
+                each = VpaPass(scaled, self._means)
+                if await each.resize():
+                    self._evicting.put_nowait(each)
 
     def _rests(self, scaled: AutoscaledPods) -> bool:
         """Whether nothing has changed about a VPA that needed nothing; then that is all of it."""
@@ -179,4 +182,8 @@ class Pass:
 
     async def _evict(self) -> None:
         while (each := await self._evicting.get()) is not None:
-            await each.evict()
+            with self._around("evict", each.scaled):
+                await each.evict()
+
+    def _around(self, stage: str, scaled: AutoscaledPods) -> Boundary:
+        return self._metrics.object_errors.around(stage, VPAS.kind, *key_of(scaled.vpa))

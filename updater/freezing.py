@@ -8,7 +8,9 @@ from operator import is_
 
 from common.api.core import LimitRange, LimitRangeSpec
 from common.kube.cache import Snapshot
+from common.kube.endpoints import VPAS
 from common.kube.targets import ControllerCaches
+from common.runtime.object_errors import ObjectErrors
 from common.runtime.pausing import pausing
 from common.target.controlling import SelectedVpa
 from common.target.owners import Controller
@@ -36,7 +38,8 @@ class Freezer:
     who judged it then, needs to look no further.
     """
 
-    def __init__(self, controllers: ControllerCaches) -> None:
+    def __init__(self, controllers: ControllerCaches, errors: ObjectErrors) -> None:
+        self._errors = errors
         self._controllers = controllers
         self._before: dict[tuple[str, str], _Frozen] = {}
         self._limits: dict[str, tuple[LimitRangeSpec, ...]] = {}
@@ -65,7 +68,10 @@ class Freezer:
             owed = owing.get(vpa.metadata.uid, ())
             if not (groups or owed) or not acts(vpa):
                 continue
-            frozen = self._frozen(candidate, groups, limits.get(vpa.metadata.namespace, ()), owed)
+            frozen = None
+            with self._errors.around("freeze", VPAS.kind, *key):
+                bounds = limits.get(vpa.metadata.namespace, ())
+                frozen = self._frozen(candidate, groups, bounds, owed)
             if frozen is None:
                 continue
             autoscaled.append(frozen.scaled)

@@ -8,6 +8,7 @@ from datetime import datetime
 from common.annotations import is_boosted
 from common.api.autoscaling import UpdateMode
 from common.api.core import Pod
+from common.runtime.object_errors import Boundary, ObjectErrors
 from common.runtime.pausing import pausing
 from common.target.owners import Controller
 from updater.attempts import PodMemory, Rest
@@ -23,6 +24,7 @@ from updater.daemons import Daemons
 from updater.decision import Decision, Reason, wait
 from updater.disruption import ReplicaGroup, RolloutFloor, groups_of, replica_group
 from updater.finished_resizes import last_resize
+from updater.fitting import Fits
 from updater.group_size import UNKNOWN
 from updater.ledger import Ledger, Subject
 from updater.live_pod import LivePod
@@ -50,8 +52,10 @@ class Judge:
         daemons: Daemons,
         ledger: Ledger,
         note_blocked: NoteBlocked,
+        errors: ObjectErrors,
         now: datetime,
     ) -> None:
+        self._errors = errors
         self._scaled = scaled
         self._subject = Subject(scaled.vpa)
         self._note_blocked = note_blocked
@@ -81,7 +85,7 @@ class Judge:
         own = None if policy is None else policy.min_replicas
         if own is not None:
             rules = replace(rules, min_replicas=own)
-        out = {pod.metadata.uid for pod in self.live if self._is_out(pod)}
+        out = {pod.metadata.uid for pod in self.live if self._counts_as_out(pod)}
         floors = self._floors(out)
         found = {
             controller: replica_group(
@@ -143,6 +147,16 @@ class Judge:
             if owner.kind == "ReplicaSet"
         )
 
+    def _counts_as_out(self, pod: Pod) -> bool:
+        """Whether the pod is out of service; one of which that can't be told is."""
+        with self._around(pod):
+            return self._is_out(pod)
+        return True
+
+    def _around(self, pod: Pod) -> Boundary:
+        meta = pod.metadata
+        return self._errors.around("judge", "Pod", meta.namespace, meta.name)
+
     def _is_out(self, pod: Pod) -> bool:
         memory, pace = self._ledger.memory(pod), self._rules.pace
         if is_out(pod, memory, now=self._now):
@@ -153,33 +167,39 @@ class Judge:
         """The pods that are worth an update, best first; the others are settled at once."""
         fits = self._ledger.fits(self._scaled, pod_level=self._rules.pod_level)
         candidates = []
-        in_place = self._scaled.mode in IN_PLACE
         async for pod in pausing(pods, every=_SLICE):
-            status = resize_status(pod)
-            memory = note_resizing(self._ledger.memory(pod), status, now=self._now)
-            if not memory.shows(pod):
-                self._ledger.settle(pod, wait(Reason.RESIZE_SENT), memory, self._subject)
-                continue
-            judged = judge_pod(
-                pod,
-                fits,
-                memory=memory,
-                resized_at=last_resize(pod, memory),
-                thresholds=self._rules.thresholds,
-                features=self._rules.features,
-                now=self._now,
-            )
-            if isinstance(judged, Decision) and status in PENDING and in_place:
-                candidate = pending_candidate(pod, fits, judged, memory=memory, now=self._now)
-                judged = candidate or judged
-            if isinstance(judged, Decision):
-                self._leave(pod, judged, memory)
-            else:
-                self._ledger.remember(pod, note_kills(memory, pod))
-                candidates.append(judged)
+            with self._around(pod):
+                candidate = self._candidate(pod, fits)
+                if candidate is not None:
+                    candidates.append(candidate)
         if len(candidates) > 1:
             candidates.sort(key=lambda candidate: rank(candidate.drift, candidate.pod))
         return candidates
+
+    def _candidate(self, pod: LivePod, fits: Fits) -> Candidate | None:
+        status = resize_status(pod)
+        memory = note_resizing(self._ledger.memory(pod), status, now=self._now)
+        if not memory.shows(pod):
+            self._ledger.settle(pod, wait(Reason.RESIZE_SENT), memory, self._subject)
+            return None
+        judged = judge_pod(
+            pod,
+            fits,
+            memory=memory,
+            resized_at=last_resize(pod, memory),
+            thresholds=self._rules.thresholds,
+            features=self._rules.features,
+            now=self._now,
+        )
+        pending = status in PENDING and self._scaled.mode in IN_PLACE
+        if isinstance(judged, Decision) and pending:
+            candidate = pending_candidate(pod, fits, judged, memory=memory, now=self._now)
+            judged = candidate or judged
+        if isinstance(judged, Decision):
+            self._leave(pod, judged, memory)
+            return None
+        self._ledger.remember(pod, note_kills(memory, pod))
+        return judged
 
     def _leave(self, pod: Pod, decision: Decision, memory: PodMemory) -> None:
         if memory.refusal is not None:  # those from now on are not in a row with earlier

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from common.api.meta import OwnerReference
 from common.kube.targets import ControllerCaches, Targets
+from common.runtime.object_errors import ObjectErrors
 from common.runtime.pausing import pausing
 from common.target.controlling import SelectedVpa, controlling, target_key
 from common.target.owners import Controller, TargetKey, controller_of
@@ -55,7 +56,10 @@ class Matcher:
     they were read from are the very same ones.
     """
 
-    def __init__(self, controllers: ControllerCaches, targets: Targets) -> None:
+    def __init__(
+        self, controllers: ControllerCaches, targets: Targets, errors: ObjectErrors
+    ) -> None:
+        self._errors = errors
         self._lineages = Lineages(controllers, targets)
         self._kin: dict[KinKey, _Kin] = {}
         self._candidates: dict[TargetKey, tuple[SelectedVpa, ...]] = {}
@@ -67,25 +71,23 @@ class Matcher:
         lineages: dict[Controller, Lineage | None] = {}  # of this pass
         matched: dict[tuple[str, str], dict[Controller, Group]] = {}
         async for each in pausing(kin, every=_SLICE):
-            controller = each.controller
+            controller, first = each.controller, each.pods[0].metadata
             if controller is None:
                 continue
-            if controller in lineages:
+            with self._errors.around("match", "Pod", first.namespace, first.name):
+                if controller not in lineages:
+                    known = self._lineages.known(controller)
+                    lineages[controller] = known or await self._lineages.of(controller)
                 lineage = lineages[controller]
-            else:
-                lineage = self._lineages.known(controller)
                 if lineage is None:
-                    lineage = await self._lineages.of(controller)
-                lineages[controller] = lineage
-            if lineage is None:
-                continue
-            among = candidates.get(lineage.top.key)
-            if among is not each.candidates:
-                each.candidates = among
-                found = controlling(each.pods[0].metadata, lineage.top, among or ())
-                each.chosen = None if found is None else key_of(found.vpa)
-            if each.chosen is not None:
-                _add(matched.setdefault(each.chosen, {}), controller, lineage, each.pods)
+                    continue
+                among = candidates.get(lineage.top.key)
+                if among is not each.candidates:
+                    found = controlling(first, lineage.top, among or ())
+                    each.chosen = None if found is None else key_of(found.vpa)
+                    each.candidates = among
+                if each.chosen is not None:
+                    _add(matched.setdefault(each.chosen, {}), controller, lineage, each.pods)
         self._lineages.keep_only(lineages)
         return matched
 

@@ -14,6 +14,7 @@ from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.kube.lease import AdmissionStatus, StatusLease
 from common.kube.targets import Targets
 from common.runtime.clock import Clock
+from common.runtime.object_errors import ObjectErrors
 from updater.attempts import Attempts
 from updater.cycle import Pass
 from updater.dry_run import Replacements
@@ -71,9 +72,9 @@ class Picture:
 class Memory:
     """What is remembered of one picture for the next, so that only what changed is looked up."""
 
-    def __init__(self, caches: Caches, targets: Targets) -> None:
-        self.matcher = Matcher(caches.controllers, targets)
-        self.freezer = Freezer(caches.controllers)
+    def __init__(self, caches: Caches, targets: Targets, errors: ObjectErrors) -> None:
+        self.matcher = Matcher(caches.controllers, targets, errors)
+        self.freezer = Freezer(caches.controllers, errors)
 
 
 class Updater:
@@ -106,7 +107,7 @@ class Updater:
         self._clock = clock
         self._stop = stop
         self._attempts = Attempts()
-        self._memory = Memory(caches, targets)
+        self._memory = Memory(caches, targets, metrics.object_errors)
         self.passes = 0  # that were begun
         self._admission_status = AdmissionStatus.ALIVE
         self._was_fresh = True
@@ -153,7 +154,8 @@ class Updater:
         if not await self._caches.check():
             return NotNow.NOT_FRESH
         admission = await self._admission()
-        afresh = Memory(self._caches, self._targets)  # a part of the picture would spoil it
+        errors = self._metrics.object_errors
+        afresh = Memory(self._caches, self._targets, errors)  # a part of the picture would spoil it
         picture = await self._take(Metrics(CollectorRegistry()), afresh, scope)
         if not self._caches.fresh:
             return NotNow.NOT_FRESH
@@ -262,7 +264,9 @@ class Updater:
                 for vpa in self._caches.vpas.snapshot.items()
                 if vpa.metadata.namespace not in self._ignored_namespaces
             )
-            selected, unresolved = await select_vpas(vpas, self._targets)
+            selected, unresolved = await select_vpas(
+                vpas, self._targets, self._metrics.object_errors
+            )
         with self._timed("ListPods", metrics):
             pods = await sorted_out(self._caches.pods.snapshot, scope.namespaces(vpas))
         with self._timed("FilterPods", metrics):

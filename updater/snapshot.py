@@ -15,6 +15,7 @@ from common.kube.cache import Cache, Change, Snapshot
 from common.kube.client import KubeClient
 from common.kube.endpoints import LIMIT_RANGES, NODES, RESOURCE_QUOTAS, VPAS, Endpoint
 from common.kube.targets import ControllerCaches, TargetError, Targets
+from common.runtime.object_errors import ObjectErrors
 from common.runtime.pausing import pausing
 from common.target.controlling import (
     SelectedVpa,
@@ -204,7 +205,7 @@ def passed_over(
 
 
 async def select_vpas(
-    vpas: Collection[VerticalPodAutoscaler], targets: Targets
+    vpas: Collection[VerticalPodAutoscaler], targets: Targets, errors: ObjectErrors
 ) -> tuple[list[SelectedVpa], dict[tuple[str, str], str]]:
     """The VPAs that a pod may belong to, with the selectors of their targets.
 
@@ -225,12 +226,13 @@ async def select_vpas(
             continue
         if not can_control_pods(vpa):
             continue
-        try:
-            selector = await targets.selector(vpa)
-        except (TargetError, KubeError) as error:
-            unresolved[key_of(vpa)] = str(error)
-        else:
-            selected.append(SelectedVpa(vpa=vpa, selector=selector))
+        with errors.around("resolve", VPAS.kind, *key_of(vpa)):
+            try:
+                selector = await targets.selector(vpa)
+            except (TargetError, KubeError) as error:
+                unresolved[key_of(vpa)] = str(error)
+            else:
+                selected.append(SelectedVpa(vpa=vpa, selector=selector))
     selected.sort(key=lambda each: key_of(each.vpa))
     return selected, unresolved
 

@@ -7,6 +7,7 @@ from functools import partial
 from common.annotations import boosted_containers
 from common.api.core import Pod
 from common.recommendation.changes import patch_changes
+from common.runtime.object_errors import Boundary
 from common.runtime.pausing import pausing
 from common.target.controlling import has_startup_boost
 from updater.abreast import Begin, act_abreast
@@ -44,7 +45,7 @@ class VpaPass:
     """First :meth:`resize`, then :meth:`evict`, if it says that something is left."""
 
     def __init__(self, scaled: AutoscaledPods, means: Means) -> None:
-        self._scaled = scaled
+        self.scaled = scaled
         self._rules = means.rules
         self._ledger = means.ledger
         self._sender = means.sender
@@ -59,6 +60,7 @@ class VpaPass:
             daemons=means.daemons,
             ledger=means.ledger,
             note_blocked=self._reports.note_blocked,
+            errors=means.metrics.object_errors,
             now=means.now,
         )
         self._live = self._judge.live
@@ -80,9 +82,9 @@ class VpaPass:
         """Do all but the evictions; whether some are to be done."""
         if self._evictions is not None:
             self._evictions.observe_if_waiting()
-        if not self._scaled.pods:
+        if not self.scaled.pods:
             return False
-        labels, mode = self._work.labels, self._scaled.mode
+        labels, mode = self._work.labels, self.scaled.mode
         self._ledger.figures.controlled[labels.size, mode.value] += len(self._live)
         self._metrics.prepare(labels)
         if self._judge.has_daemons:
@@ -91,7 +93,7 @@ class VpaPass:
         if self._judge.acts_on_running_pods:
             candidates = await self._judge.candidates(others)
             for each in candidates:
-                self._reports.expect(each.pod, Subject(self._scaled.vpa, each))
+                self._reports.expect(each.pod, Subject(self.scaled.vpa, each))
             if mode in IN_PLACE:
                 self._due = await self._resize_all(candidates)
             else:
@@ -102,7 +104,7 @@ class VpaPass:
             self._count_done()
             rest = self._judge.rest
             if rest is not None:
-                self._ledger.rest(self._scaled, rest)
+                self._ledger.rest(self.scaled, rest)
         return bool(self._due)
 
     async def evict(self) -> None:
@@ -115,6 +117,7 @@ class VpaPass:
             lane=lambda due: self._work.workload(due.pod),
             decide=self._evict,
             settle=lambda due, decision: self._reports.settle_unsent(due.pod, decision),
+            around=lambda due: self._around("evict", due.pod),
         )
         self._count_done()
 
@@ -126,19 +129,23 @@ class VpaPass:
         Source: updater.md 11.
         """
         features = self._rules.features
-        if not (features.cpu_startup_boost and has_startup_boost(self._scaled.vpa)):
+        if not (features.cpu_startup_boost and has_startup_boost(self.scaled.vpa)):
             return self._live
         boosted: list[LivePod] = []
         others: list[LivePod] = []
         for pod in self._live:
             (boosted if boosted_containers(pod.metadata.annotations) else others).append(pod)
         await act_abreast(
-            boosted, lane=self._work.workload, decide=self._unboost, settle=self._reports.settle
+            boosted,
+            lane=self._work.workload,
+            decide=self._unboost,
+            settle=self._reports.settle,
+            around=partial(self._around, "unboost"),
         )
         return others
 
     def _unboost(self, pod: Pod) -> Decision | Begin:
-        scaled = self._scaled
+        scaled = self.scaled
         if not self._ledger.memory(pod).shows(pod):
             return wait(Reason.RESIZE_SENT)
         duration_of = partial(boost_duration, scaled.vpa)
@@ -215,6 +222,7 @@ class VpaPass:
             lane=lambda planned: self._work.workload(planned[0].pod),
             decide=lambda planned: resize(*planned),
             settle=lambda planned, decision: settle(planned[0].pod, decision),
+            around=lambda planned: self._around("resize", planned[0].pod),
         )
         return [
             self._is_due(candidate, evictions[candidate.pod.metadata.uid], plan)
@@ -228,17 +236,18 @@ class VpaPass:
         self._reports.settle(pod, decision)
 
     async def _plans(self, candidates: Iterable[Candidate]) -> list[tuple[Candidate, ResizePlan]]:
-        plans, planner = [], Planner(self._scaled.vpa, self._scaled.limit_ranges)
+        plans, planner = [], Planner(self.scaled.vpa, self.scaled.limit_ranges)
         async for candidate in pausing(candidates, every=_SLICE):
-            planned = planner.plan(candidate)
-            if isinstance(planned, Decision):
-                self._reports.settle(candidate.pod, planned)
-            else:
-                plans.append((candidate, planned))
+            with self._around("plan", candidate.pod):
+                planned = planner.plan(candidate)
+                if isinstance(planned, Decision):
+                    self._reports.settle(candidate.pod, planned)
+                else:
+                    plans.append((candidate, planned))
         return plans
 
     def _choice(self, candidate: Candidate, plan: ResizePlan) -> ResizeChoice:
-        pod, memory, scaled = candidate.pod, self._ledger.memory(candidate.pod), self._scaled
+        pod, memory, scaled = candidate.pod, self._ledger.memory(candidate.pod), self.scaled
         node = self._nodes.of(pod.node_name) if isinstance(pod, LivePod) else None
         refusal = memory.held(self._now, plan.targets, node)
         return ResizeChoice(
@@ -276,7 +285,7 @@ class VpaPass:
     # Evictions
 
     def _is_due(self, candidate: Candidate, why: Reason, plan: ResizePlan | None = None) -> Due:
-        pod, policy = candidate.pod, self._scaled.vpa.spec.update_policy
+        pod, policy = candidate.pod, self.scaled.vpa.spec.update_policy
         return Due(
             candidate,
             why,
@@ -285,7 +294,7 @@ class VpaPass:
                 None if policy is None else policy.eviction_requirements or (),
                 requests=candidate.requests,
                 containers=candidate.processed.containers,
-                policy=self._scaled.vpa.spec.resource_policy,
+                policy=self.scaled.vpa.spec.resource_policy,
             ),
             hold_eviction(pod, candidate.unlearnt),
             plan,
@@ -340,21 +349,29 @@ class VpaPass:
 
     # What is sent, and counted
 
+    def _around(self, stage: str, pod: Pod) -> Boundary:
+        meta = pod.metadata
+        return self._metrics.object_errors.around(stage, "Pod", meta.namespace, meta.name)
+
     def _begin(self, pod: Pod, call: Begin) -> Decision | Begin:
         """Reserve the pod's part of the budget when the call is begun, unless the pass is over."""
         return wait(Reason.NO_TURN) if self._sender.over else self._work.reserved(pod, call)
 
     def _count_evictable(self) -> None:
-        count = sum(self._decide_eviction(due).action is Action.EVICT for due in self._due)
+        count = 0
+        for due in self._due:
+            with self._around("evict", due.pod):
+                count += self._decide_eviction(due).action is Action.EVICT
         key = (self._work.labels.size, self._work.labels.mode.value)
         self._ledger.figures.evictable[key] += count
         self._ledger.figures.vpas_evictable[key] += count > 0
 
     def _count_updatable(self, plans: Collection[tuple[Candidate, ResizePlan]]) -> None:
-        count = sum(
-            self._choice(candidate, plan).choose().decision.action in (Action.RESIZE, Action.EVICT)
-            for candidate, plan in plans
-        )
+        count = 0
+        for candidate, plan in plans:
+            with self._around("resize", candidate.pod):
+                chosen = self._choice(candidate, plan).choose()
+                count += chosen.decision.action in (Action.RESIZE, Action.EVICT)
         self._ledger.figures.updatable[self._work.labels.size] += count
         self._ledger.figures.vpas_updatable[self._work.labels.size] += count > 0
 

@@ -6,11 +6,13 @@ from random import Random
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from common.errors import KubeError
 from common.kube.client import PatchType
 from common.kube.endpoints import DEPLOYMENTS, LIMIT_RANGES, PODS, VPAS
 from common.kube.targets import Targets
+from common.runtime.object_errors import ObjectErrors
 from common.target.owners import Controller
 from updater.freezing import Freezer
 from updater.matching import Matcher
@@ -28,13 +30,14 @@ class Looker:
     def __init__(self, shop: Shop) -> None:
         self.caches = shop.caches
         self.targets = Targets(shop.client, shop.caches.controllers)
-        self.matcher = Matcher(shop.caches.controllers, self.targets)
-        self.freezer = Freezer(shop.caches.controllers)
+        self.errors = ObjectErrors("updater", CollectorRegistry())
+        self.matcher = Matcher(shop.caches.controllers, self.targets, self.errors)
+        self.freezer = Freezer(shop.caches.controllers, self.errors)
 
     async def look(self) -> ClusterSnapshot:
         self.targets.begin_cycle(60.0)
         vpas = list(self.caches.vpas.snapshot.items())
-        selected, _ = await select_vpas(vpas, self.targets)
+        selected, _ = await select_vpas(vpas, self.targets, self.errors)
         pods = await sorted_out(self.caches.pods.snapshot)
         matched = await self.matcher.match(pods.live, selected)
         return await self.freezer.freeze(selected, matched, pods, self.caches.limit_ranges.snapshot)

@@ -3,12 +3,14 @@
 import asyncio
 import gc
 import itertools
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
+from common.runtime.object_errors import ObjectErrors
 from updater.abreast import Begin, act_abreast
 from updater.decision import Decision, Reason, leave, wait
 
@@ -31,10 +33,17 @@ class Stage:
     refused: frozenset[str] = frozenset()  # their part of the budget is given back
     unasked: frozenset[str] = frozenset()  # nothing is to be done about them
     answers: dict[str, asyncio.Event] = field(default_factory=dict)
+    breaks: Mapping[str, str] = field(default_factory=dict)  # at which step an item does
     begun: list[str] = field(default_factory=list)
     settled: dict[str, Reason] = field(default_factory=dict)
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    errors: ObjectErrors = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.errors = ObjectErrors("updater", self.registry)
 
     def decide(self, item: str) -> Decision | Begin:
+        self._step("decide", item)
         if item in self.unasked:
             return NOTHING
         if not self.budgets[item[0]]:
@@ -43,6 +52,7 @@ class Stage:
             return self.short
 
         def begin() -> Coroutine[Any, Any, None]:
+            self._step("begin", item)
             self.budgets[item[0]] -= 1
             self.allowance -= 1
             return self.act(item)
@@ -54,16 +64,26 @@ class Stage:
         answer = self.answers.get(item)
         if answer is not None:
             await answer.wait()
+        self._step("act", item)
         if item in self.refused:
             self.budgets[item[0]] += 1
             self.allowance += 1
 
+    def _step(self, step: str, item: str) -> None:
+        if self.breaks.get(item) == step:
+            raise ZeroDivisionError(item)
+
     def settle(self, item: str, decision: Decision) -> None:
+        self._step("settle", item)
         self.settled[item] = decision.reason
 
     async def play(self, items: str) -> None:
         await act_abreast(
-            items.split(), lane=lambda item: item[0], decide=self.decide, settle=self.settle
+            items.split(),
+            lane=lambda item: item[0],
+            decide=self.decide,
+            settle=self.settle,
+            around=lambda item: self.errors.around("test", "Item", "", item),
         )
 
 
@@ -205,3 +225,14 @@ async def test_the_end_may_come_between_a_decision_and_its_call() -> None:
     await asyncio.wait((playing,))
     gc.collect()
     assert stage.begun == ["a1"]
+
+
+@pytest.mark.parametrize("step", ["decide", "begin", "act", "settle"])
+async def test_an_item_that_breaks_a_step_costs_itself_alone(step: str) -> None:
+    unasked = frozenset({"a2"} if step == "settle" else ())
+    stage = Stage({"a": 5, "b": 5}, breaks={"a2": step}, unasked=unasked)
+    await stage.play("a1 a2 b1 a3")
+    others = ["a1", "b1", "a3"]
+    assert [item for item in stage.begun if item != "a2"] == others
+    counted = stage.registry.get_sample_value("vpa_updater_object_errors_total", {"stage": "test"})
+    assert counted == 1
