@@ -74,6 +74,7 @@ class Judge:
     _healthy: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # by app
     _waiting: dict[str, datetime] = field(default_factory=dict)  # since when, by UID
     _deferred: dict[str, datetime] = field(default_factory=dict)  # until when, by UID
+    _pending: dict[str, datetime] = field(default_factory=dict)  # the same
     _wanted_since: dict[str, datetime] = field(default_factory=dict)
     _gone_since: dict[str, datetime] = field(default_factory=dict)
     _out: dict[str, datetime] = field(default_factory=dict)  # by us; when it was carried out
@@ -147,6 +148,8 @@ class Judge:
             self._waiting.pop(state.uid, None)
         if before is not None and before.waits == _DEFERRED:
             self._deferred[state.uid] = state.at
+        if before is not None and before.pending:
+            self._pending[state.uid] = state.at
         if before is None or before.wanted != state.wanted:
             self._wanted_since[state.uid] = state.at
         if not state.there:
@@ -240,10 +243,11 @@ class Judge:
     def _wrongs(self, call: Call, state: PodState, since: datetime) -> Iterator[str]:
         """What the disruption breaks; a Pending pod is part of no budget."""
         assert state.group is not None
+        was_pending = state.pending or self._pending.get(call.uid, _NEVER) >= since
         workload = self._workload(state.group)
         for group in dict.fromkeys((state.group, workload)):
             views = self._seen(group, since)
-            if not state.pending and not any(self._tolerates(view, call.uid) for view in views):
+            if not was_pending and not any(self._tolerates(view, call.uid) for view in views):
                 yield f"{group[0]} {group[1]} has {self._counts(views)}"
         views, evicts = self._seen(workload, since), call.kind == "eviction"
         least = self.min_replicas.get(state.app, 0)

@@ -76,6 +76,35 @@ CASES: dict[str, tuple[Sequence[Entry], int]] = {
         [PASS, eviction("a", 60), ProcessBegins(at(61)), eviction("b", 62), eviction("c", 63)],
         1,
     ),
+    "a pod that is Pending costs nothing, whatever is out": (
+        [
+            replace(pod("d", 30), pending=True),
+            *(gone(name, 31) for name in "ab"),
+            PASS,
+            eviction("d", 61),
+        ],
+        0,
+    ),
+    "nor one that was, when the pass may have looked": (
+        [
+            replace(pod("d", 30), pending=True),
+            *(gone(name, 31) for name in "ab"),
+            pod("d", 60 - LAG.total_seconds()),
+            PASS,
+            eviction("d", 61),
+        ],
+        0,
+    ),
+    "but one that was before does": (
+        [
+            replace(pod("d", 20), pending=True),
+            *(gone(name, 21) for name in "ab"),
+            pod("d", 59 - LAG.total_seconds()),
+            PASS,
+            eviction("d", 61),
+        ],
+        1,
+    ),
     "resizes that restart count, too": (
         [PASS, resize("a", 60, restarts=True), eviction("b", 61), eviction("c", 62)],
         1,
