@@ -11,6 +11,7 @@ Source: KEP-2837, KEP-5419; ``validatePodResources``, k8s.io/kubernetes pkg/apis
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import ClassVar
 
 from common.api.core import LimitRangeSpec, Pod
@@ -123,11 +124,12 @@ class PodLevelBounds:
         """The resources whose pod-level request becomes the sum of those of the containers."""
         return self.moving - self.fixed_requests
 
-    def fit(self, values: ByContainer) -> Fitted:
+    def fit(self, values: ByContainer, *, beside: ByContainer = MappingProxyType({})) -> Fitted:
         """Fit requests, by container, into the room.
 
-        A container without a value keeps its own; the others share the rest in proportion, rounded
-        down. None gets less than one unit, nor less than a LimitRange asks of it.
+        A container without a value keeps its own, or has that of ``beside``; the others share the
+        rest in proportion, rounded down. None gets less than one unit, nor less than a LimitRange
+        asks of it.
         """
         fitted = {name: dict(requests) for name, requests in values.items()}
         exhausted: set[str] = set()
@@ -135,7 +137,8 @@ class PodLevelBounds:
             wanted = {name: each[resource] for name, each in values.items() if resource in each}
             if not wanted or any(value.sign < 0 for value in wanted.values()):
                 continue
-            shares = self._shares(resource, wanted)
+            others = {name: each[resource] for name, each in beside.items() if resource in each}
+            shares = self._shares(resource, wanted, others)
             if shares is None:
                 exhausted.add(resource)
             for name in wanted:
@@ -146,15 +149,15 @@ class PodLevelBounds:
         return Fitted(fitted, frozenset(exhausted))
 
     def _shares(
-        self, resource: str, wanted: Mapping[str, Quantity]
+        self, resource: str, wanted: Mapping[str, Quantity], others: Mapping[str, Quantity]
     ) -> Mapping[str, Quantity] | None:
         """Fit one resource phase by phase; None if nothing fits.
 
         Nothing fits, too, where the sum can't be as large as a LimitRange asks of the pod.
         """
-        shares, nothing = dict(wanted), dict.fromkeys(wanted, ZERO)
+        shares, nothing = {**others, **wanted}, {**others, **dict.fromkeys(wanted, ZERO)}
         for phase in self.phases:
-            those = {name: share for name, share in shares.items() if name in phase.scaled}
+            those = {name: shares[name] for name in wanted if name in phase.scaled}
             if not those:
                 continue
             left = self.room[resource] - phase.requested(resource, nothing)

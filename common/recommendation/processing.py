@@ -50,7 +50,7 @@ from common.resources import ResourceQuantities, in_order, parse_quantities
 
 __all__ = ["ContainerAmounts", "Processed", "process"]
 
-_Shrunk = Mapping[str, ResourceQuantities]  # by container, what isn't recommended
+_Requests = Mapping[str, ResourceQuantities]  # by container
 
 _LEFT_ALONE = "left as it is: spec.resources of the pod have no room for it"
 
@@ -118,7 +118,7 @@ def process(
         pod_level=bounds,
     )
     capped = fit(containers=containers)
-    shrunk: _Shrunk = {}
+    shrunk: _Requests = {}
     if capped.exhausted:
         of_pods = effective_limits(limit_ranges, LimitType.POD)
         others = shrink_others(kept, containers, of_pods, phases, bounds)
@@ -139,7 +139,7 @@ def process(
     whole = _with_shrunk(settled, shrunk)
     fitted, exhausted = whole, frozenset[str]()
     if bounds is not None:
-        fitted, exhausted = _fit_into(bounds, whole, _with_shrunk(steep, shrunk), had)
+        fitted, exhausted = _fit_into(bounds, whole, _with_shrunk(steep, shrunk), had, shrunk)
     ordered = {each.name: order_bounds(each) for each in fitted}
     if trail is not None:
         _tell_recommended(trail, recommended, kept)
@@ -161,14 +161,19 @@ def _fit_into(
     settled: Sequence[ContainerAmounts],
     steep: Sequence[ContainerAmounts],
     had: Written,
+    shrunk: _Requests,
 ) -> tuple[Sequence[ContainerAmounts], frozenset[str]]:
     """Fit target, lower and upper bound into the pod's own resources.
 
     A target between the answers for ``settled`` and those for ``steep`` stays what it was (A19).
-    Returned are also the resources for which nothing fits: they are dropped.
+    What rounding leaves beside ``shrunk`` containers goes to the recommended ones, as it would at
+    the next look at the pod. Returned are also the resources for which nothing fits: they are
+    dropped.
     """
     fitted = bounds.fit({each.name: each.target for each in settled})
     targets = fitted.requests
+    if shrunk:
+        targets = _beside_shrunk(bounds, settled, targets, shrunk)
     if had:
         answers = [bounds.fit(each).requests for each in corners(settled, steep)]
         targets = hold_between(targets, answers, had)
@@ -184,6 +189,29 @@ def _fit_into(
         for each in settled
     )
     return containers, fitted.exhausted
+
+
+def _beside_shrunk(
+    bounds: PodLevelBounds,
+    settled: Sequence[ContainerAmounts],
+    targets: _Requests,
+    shrunk: _Requests,
+) -> _Requests:
+    """Fit what is recommended once more, beside what the shrunk containers have by now."""
+    lowered = {
+        name: {each: targets[name][each] for each in requests if each in targets[name]}
+        for name, requests in shrunk.items()
+    }
+    wanted = {
+        each.name: {
+            name: value
+            for name, value in each.target.items()
+            if name not in shrunk.get(each.name, ()) and name in targets[each.name]
+        }
+        for each in settled
+    }
+    again = bounds.fit(wanted, beside=lowered).requests
+    return {name: {**own, **again[name]} for name, own in targets.items()}
 
 
 def _with_exhausted(
@@ -203,7 +231,7 @@ def _with_exhausted(
 
 
 def _with_shrunk(
-    amounts: Sequence[ContainerAmounts], shrunk: _Shrunk
+    amounts: Sequence[ContainerAmounts], shrunk: _Requests
 ) -> Sequence[ContainerAmounts]:
     """Add the targets of what isn't recommended, but has to be shared out (A29)."""
     if not shrunk:
@@ -353,7 +381,7 @@ def _tell_fitted(
                 trail.add(old.name, amount, resource, NO_ROOM_IN_POD, None)
 
 
-def _tell_shrunk(trail: Trail, shrunk: _Shrunk) -> None:
+def _tell_shrunk(trail: Trail, shrunk: _Requests) -> None:
     for name, requests in shrunk.items():
         trail.given(name, Amount.REQUEST, requests, SHARED_WITH_ALL)
 
