@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from common.annotations import (
     OriginalResources,
-    boosted_containers,
     parse_startup_boost,
     startup_boost_key,
 )
@@ -17,7 +16,7 @@ from common.api.base import QuantityJson
 from common.api.core import Container, ContainerStatus, Pod, ResourceRequirements
 from common.recommendation.pod_amounts import pod_amounts
 from common.recommendation.pod_level import filled_in
-from common.recommendation.scaled_containers import with_changed_scaled
+from common.recommendation.scaled_containers import scaled_specs, with_changed_scaled
 from common.resources import RESOURCES, ResourceQuantities
 
 
@@ -25,17 +24,19 @@ def before_boost(pod: Pod, names: Collection[str] | None = None) -> Pod:
     """The pod with what its boosted containers had before, as its annotations tell (A21).
 
     ``names`` says which containers; None means all of them. What the kubelet reports of such a
-    container is left out, and an annotation that can't be read tells nothing. A pod-level request
+    container is left out, and an annotation that can't be read tells nothing. Those of containers
+    that the pod doesn't have are not read: there may be any number of them. A pod-level request
     that the API server filled in is the sum of those of the bare containers.
 
     Raises:
         QuantityError: a quantity of the pod is none; only of one with resources of its own.
     """
     annotations = pod.metadata.annotations or {}
+    own = {each.name: annotations.get(startup_boost_key(each.name)) for each in scaled_specs(pod)}
     read = {
-        name: parse_startup_boost(annotations[startup_boost_key(name)])
-        for name in boosted_containers(annotations)
-        if names is None or name in names
+        name: parse_startup_boost(value)
+        for name, value in own.items()
+        if value is not None and (names is None or name in names)
     }
     originals = {name: original for name, original in read.items() if original is not None}
     if not originals:

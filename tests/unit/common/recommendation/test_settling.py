@@ -91,3 +91,10 @@ def test_a21_leaves_other_pods_as_they_are(
 ) -> None:
     given = boosted_pod(annotations)
     assert before_boost(given, names) == given
+
+
+def test_a21_reads_no_annotation_of_a_container_that_the_pod_does_not_have() -> None:
+    """There may be any number of them, and reading one takes a while."""
+    value = BOOSTED["vpaCpuStartupBoost/app"]
+    given = boosted_pod({f"vpaCpuStartupBoost/gone-{number}": value for number in range(3)})
+    assert before_boost(given) is given
