@@ -3,10 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from common.runtime.clock import SystemClock
+from common.runtime.health import Health, OpsServer
 from common.runtime.limited_http import HttpLimits
 from common.runtime.web import WebServer
 from sandbox import virtual_time
@@ -216,6 +219,23 @@ async def test_what_is_malformed_or_too_much_is_refused(status: int, request_: b
         found, headers, _text = await answer(reader)
         assert (found, headers[b"connection"]) == (status, b"close")
         assert await reader.read() == b""
+
+
+@pytest.mark.parametrize(("status", "request_"), REFUSED.values(), ids=REFUSED)
+async def test_an_ops_address_refuses_the_same(status: int, request_: bytes) -> None:
+    server = OpsServer(Health(SystemClock(), timedelta(minutes=5)), "127.0.0.1:0")
+    running = asyncio.create_task(server.run())
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    async with asyncio.timeout(10):
+        writer.write(request_)
+        found, headers, _text = await answer(reader)
+    writer.close()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    if found == 404:  # it has its answer before the body is refused
+        assert request_.startswith(CHUNKED)
+    else:
+        assert (found, headers[b"connection"]) == (status, b"close")
 
 
 async def test_a_client_that_waits_for_a_go_ahead_gets_it() -> None:
