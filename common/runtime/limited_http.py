@@ -88,7 +88,7 @@ class LimitedHttp(HttpToolsProtocol):
 
     # Called by the transport
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn narrows it, too
         super().connection_made(transport)
         self._place.abort = transport.abort
         certificate = transport.get_extra_info("peercert")
