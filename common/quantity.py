@@ -119,7 +119,7 @@ class Quantity:
         return _parse_cached(text) if len(text) <= _LONGEST_CACHED else _parse(text)
 
     @classmethod
-    def from_json(cls, raw: str | int | float | None) -> "Quantity":  # noqa: PYI041 (JSON has both)
+    def from_json(cls, raw: str | int | float | None) -> "Quantity":  # noqa: PYI041 - JSON has both
         """Read a decoded JSON value; null is zero, and spaces inside a string don't count.
 
         A number's literal text is gone by now, so ``1E3`` reads like ``1000``; where the text
@@ -225,7 +225,7 @@ class Quantity:
 ZERO = Quantity(0)
 
 
-def parse_milli(raw: str | int | float | None) -> int:  # noqa: PYI041 (JSON has both)
+def parse_milli(raw: str | int | float | None) -> int:  # noqa: PYI041 - JSON has both
     """Thousandths of a unit of a JSON value, rounded up: what ``Quantity`` says, only faster.
 
     Raises:
@@ -245,7 +245,7 @@ def parse_milli(raw: str | int | float | None) -> int:  # noqa: PYI041 (JSON has
     return Quantity.from_json(raw).milli
 
 
-def parse_value(raw: str | int | float | None) -> int:  # noqa: PYI041 (JSON has both)
+def parse_value(raw: str | int | float | None) -> int:  # noqa: PYI041 - JSON has both
     """Whole units of a JSON value, rounded up: what ``Quantity`` says, only faster.
 
     Raises:

@@ -69,7 +69,7 @@ class LimitedHttp(HttpToolsProtocol):
         place: Place,
         refused: Callable[[int], None],
     ) -> None:
-        """``refused`` is told the status of each error that is answered here."""
+        """``refused`` is called with the status of each error response that this class sends."""
         super().__init__(config, server_state, app_state={})
         self._limits = limits
         self._all = connections
@@ -93,7 +93,8 @@ class LimitedHttp(HttpToolsProtocol):
         self._place.abort = transport.abort
         certificate = transport.get_extra_info("peercert")
         if certificate:
-            name = ",".join(f"{key}={value}" for ((key, value),) in certificate.get("subject", ()))
+            parts = (part for parts in certificate.get("subject", ()) for part in parts)
+            name = ",".join(f"{key}={value}" for key, value in parts)
             self._extensions = {"tls": {"client_cert_name": name}}
         if not self._place.is_taken:  # since its handshake was done
             transport.abort()
@@ -161,7 +162,7 @@ class LimitedHttp(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count_head(len(name) + len(value))
         if self._is_asked:
-            return  # a trailer, for which nobody waits
+            return  # a trailer; applications don't read any
         if len(self.headers) >= self._limits.headers:
             raise _RefusedError(431)
         is_length = name.lower() == b"content-length" and value.isdigit()
@@ -262,8 +263,8 @@ class LimitedHttp(HttpToolsProtocol):
         self.transport.write(STATUS_LINE[status] + headers + end + text)
         self._all.release(self._place)
         self._all.wait(self._place)
-        # With what it keeps of a header that has no end; uvicorn does so when a connection is lost.
-        self.parser = None  # type: ignore[assignment]
+        # Frees what it buffers of an unfinished header.
+        self.parser = None  # type: ignore[assignment]  # uvicorn does so in connection_lost
         if self._incoming and not self._is_asked:
             self.headers.clear()
         if self.transport.can_write_eof():

@@ -91,7 +91,7 @@ class _Acceptor:
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             serve(accepted, address[0])
-            await asyncio.sleep(0)  # those that are open have their turn
+            await asyncio.sleep(0)  # let open connections be served between two accepts
 
     def close(self) -> None:
         self._task.cancel()
@@ -156,7 +156,7 @@ class _Server(uvicorn.Server):
                 refused=self._refused,
             )
 
-        loop, tls = asyncio.get_running_loop(), self.config.ssl
+        loop, tls, is_open = asyncio.get_running_loop(), self.config.ssl, False
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await loop.connect_accepted_socket(
@@ -165,22 +165,21 @@ class _Server(uvicorn.Server):
                 ssl=tls,
                 ssl_handshake_timeout=None if tls is None else self._limits.handshake,
             )
-        except OSError as error:  # TLS errors are, too; and so is a handshake that takes too long
+            is_open = True
+        except OSError as error:  # TLS errors and handshake time-outs are subclasses
             logger.debug("connection not opened", extra={"error": str(error)})
-            self._connections.leave(place)
-            accepted.close()
-        except asyncio.CancelledError:
-            self._connections.leave(place)
-            accepted.close()
-            raise
+        finally:
+            if not is_open:
+                self._connections.leave(place)
+                accepted.close()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
 
-def _nobody(_status: int) -> None:
-    """Nobody counts what is refused."""
+def _ignore(_status: int) -> None:
+    """Ignore refused requests."""
 
 
 class WebServer:
@@ -198,13 +197,13 @@ class WebServer:
         *,
         name: str,
         limits: HttpLimits | None = None,
-        refused: Callable[[int], None] = _nobody,
+        refused: Callable[[int], None] = _ignore,
         **options: Any,
     ) -> None:
         """``address`` may be a socket that listens already.
 
-        ``refused`` is told the HTTP status of each request that the server refuses. ``options``
-        go to ``uvicorn.Config``: TLS, and what kind of application it is.
+        ``refused`` is called with the HTTP status of each request that the server refuses.
+        ``options`` go to ``uvicorn.Config``: TLS, and what kind of application it is.
         """
         self._socket = listen(address) if isinstance(address, str) else address
         self.port = int(self._socket.getsockname()[1])  # also where 0 was asked for

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.x509.oid import ExtendedKeyUsageOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from prometheus_client import CollectorRegistry
 
 import asgi
@@ -27,6 +27,17 @@ from common.runtime.web import WebServer
 from webhook_client import Connection
 from webhook_harness import FakeCluster
 
+SUBJECT = certificates.distinguished("api-server")
+BOTH_AT_ONCE = x509.Name(
+    [
+        x509.RelativeDistinguishedName(
+            [
+                x509.NameAttribute(NameOID.COMMON_NAME, "api-server"),
+                x509.NameAttribute(NameOID.ORGANIZATION_NAME, "cluster"),
+            ]
+        )
+    ]
+)
 CLIENTS, SERVERS = ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH
 
 
@@ -44,12 +55,18 @@ class ClientAuthority:
         made = certificates.self_signed(key, name, since=now, until=now + timedelta(days=1))
         return cls(certificate=made, key=key)
 
-    def pair(self, folder: Path, *, purpose: x509.ObjectIdentifier = CLIENTS) -> tuple[Path, Path]:
+    def pair(
+        self,
+        folder: Path,
+        *,
+        purpose: x509.ObjectIdentifier = CLIENTS,
+        subject: x509.Name = SUBJECT,
+    ) -> tuple[Path, Path]:
         """Sign a client; return the files of its certificate and key."""
         now, key = SystemClock().now(), authority.rsa_key()
         made = certificates.signed(
             key,
-            certificates.distinguished("api-server"),
+            subject,
             issuer=self.certificate,
             signing_key=self.key,
             purposes=[purpose],
@@ -103,10 +120,19 @@ def key_pair(folder: Path, bundle: authority.Bundle, clients: ClientAuthority) -
     return KeyPair(*write_pair(folder, bundle.server), client_authority=file)
 
 
+@pytest.mark.parametrize(
+    "subject",
+    [
+        pytest.param(SUBJECT, id="one name"),
+        pytest.param(BOTH_AT_ONCE, id="two names in one part"),
+        pytest.param(x509.Name([]), id="no name"),
+    ],
+)
 async def test_a_caller_with_a_certificate_is_answered(
-    tmp_path: Path, bundle: authority.Bundle, clients: ClientAuthority
+    tmp_path: Path, bundle: authority.Bundle, clients: ClientAuthority, subject: x509.Name
 ) -> None:
-    own, trusted = clients.pair(tmp_path / "client"), bundle.authority.certificate
+    own = clients.pair(tmp_path / "client", subject=subject)
+    trusted = bundle.authority.certificate
     async with (
         serving(key_pair(tmp_path, bundle, clients), webhook()) as port,
         Connection.to(port, trusted, pair=own) as connection,
