@@ -89,7 +89,7 @@ class Webhook:
             return
         started = perf_counter()
         body = await _read(receive)
-        if body is None:  # nobody waits for an answer any more
+        if body is None:  # the client has disconnected
             return
         read = perf_counter()
         policy = self._policy_for(scope["query_string"])
