@@ -281,42 +281,39 @@ def _first_look(view: WorkloadView, *, now: datetime) -> Breaker:
 
     Only pods count that were created after there was a recommendation and after the last change of
     how it is applied, or in the same second: the API server keeps whole seconds, and an updater
-    that wakes up at once has evicted by then. Where that time isn't known none count. From the
-    youngest to the last right one, each without the annotation is a miss. Three of them open the
-    breaker, and of a smaller workload all of its pods, missing ones included: it has no more to
-    show. The next probe is due an hour after the youngest was created, or after now while some are
-    missing.
+    that wakes up at once has evicted by then. Where that time isn't known none count. If the
+    youngest that says anything lacks the annotation, the breaker opens: it may stand for any number
+    of evictions, because what replaced a wrong pod can have been evicted, too. So it does where
+    pods are missing, and none is there. The next probe is due an hour after the wrong pod was
+    created, or after now while some are missing.
 
     Pods that a workload misses may be on their way because an earlier process evicted others. They
-    are waited for like our own, or a process that restarts all the time would evict three more
-    each time.
+    are waited for like our own.
     """
     since = view.in_force_since
     if since is None:
         return Breaker()
-    misses, is_right = 0, False
+    wrong: Pod | None = None
     for pod in reversed(_by_age(pod for pod in view.pods if _created(pod) >= since)):
         result = view.check(pod)
-        is_right = result is ReplacementResult.RIGHT
-        misses += result is ReplacementResult.UNPATCHED
-        if is_right or misses >= MOST_MISSES:
+        if result is ReplacementResult.RIGHT:
+            return Breaker()
+        if result is ReplacementResult.UNPATCHED:
+            wrong = pod
             break
-    live = view.live()
-    wanted = sum(max(count or 0, live[workload]) for workload, count in view.wanted.items())
-    missing = () if is_right else _missing(view, live, now=now)
-    all_missed = not is_right and 0 < wanted < MOST_MISSES and misses == len(view.pods)
-    state: State = Closed(misses)
-    if misses >= MOST_MISSES or all_missed:
-        state = Open((now if missing else max(map(_created, view.pods))) + PROBE_PAUSE)
+    missing = _missing(view, now=now)
+    state: State = Closed()
+    if wrong is not None or (missing and not view.pods):
+        created = now if missing or wrong is None else _created(wrong)
+        state = Open(created + PROBE_PAUSE)
     breaker = Breaker(state=state, unanswered=missing)
     if not breaker.watches:
         return breaker
     return replace(breaker, seen=frozenset(pod.metadata.uid for pod in view.pods))
 
 
-def _missing(
-    view: WorkloadView, live: Mapping[Controller, int], *, now: datetime
-) -> tuple[Eviction, ...]:
+def _missing(view: WorkloadView, *, now: datetime) -> tuple[Eviction, ...]:
+    live = view.live()
     missing = chain.from_iterable(
         [workload] * max((wanted or 0) - live[workload], 0)
         for workload, wanted in view.wanted.items()

@@ -51,8 +51,8 @@ class Restart:
     wanted: int | None = None
 
 
-def closed(misses: int, *, missing: int = 0) -> Breaker:
-    return Breaker(state=Closed(misses), unanswered=waited_for(missing))
+def closed(*, missing: int) -> Breaker:
+    return Breaker(unanswered=waited_for(missing))
 
 
 def opened(until: datetime, *, missing: int = 0) -> Breaker:
@@ -63,92 +63,65 @@ def waited_for(count: int) -> tuple[Eviction, ...]:
     return (Eviction(workload=WEB, uid="", vpa=VPA, gone_since=NOW),) * count
 
 
-YOUNGEST = NOW + SECOND  # of two
-
 RESTARTS = [
     Restart(
-        id="two wrong ones of three are two misses", pods="ww", wanted=3, want=closed(2, missing=1)
-    ),
-    Restart(
-        id="two of two open as well, until an hour after the younger one",
-        pods="ww",
-        want=opened(YOUNGEST + HOUR),
-    ),
-    Restart(id="so does one of one", pods="w", wanted=1, want=opened(NOW + HOUR)),
-    Restart(
-        id="and one of two whose other is on its way: an hour from now",
+        id="a wrong one opens, until an hour after it was created",
         pods="w",
-        at=NOW - MINUTE,
-        wanted=2,
-        want=opened(NOW + HOUR, missing=1),
-    ),
-    Restart(
-        id="and the only one, which is on its way",
-        pods="",
         wanted=1,
-        want=opened(NOW + HOUR, missing=1),
+        want=opened(NOW + HOUR),
     ),
+    Restart(id="of more the youngest counts", pods="www", want=opened(NOW + 2 * SECOND + HOUR)),
     Restart(
-        id="an old one of two, and the other is on its way",
+        id="an hour ago: one may be tried",
         pods="w",
-        at=NOW - 2 * HOUR,
-        wanted=2,
-        want=closed(0, missing=1),
-    ),
-    Restart(
-        id="two of two, an hour ago: one may be tried",
-        pods="ww",
-        at=NOW - HOUR - SECOND,
+        at=NOW - HOUR,
         since=NOW - 2 * HOUR,
         want=opened(NOW),
     ),
     Restart(
-        id="one of one, days ago: one may be tried",
+        id="days ago: one may be tried",
         pods="w",
         at=NOW - 50 * HOUR,
         since=NOW - 60 * HOUR,
         want=opened(NOW - 49 * HOUR),
     ),
     Restart(
-        id="three wrong ones open from the start",
-        pods="www",
-        want=opened(NOW + 2 * SECOND + HOUR),
-    ),
-    Restart(id="so do more", pods="wwwww", want=opened(NOW + 4 * SECOND + HOUR)),
-    Restart(
-        id="three wrong ones, and one is on its way",
-        pods="www",
+        id="while another one is on its way: an hour from now",
+        pods="w",
         at=NOW - MINUTE,
-        wanted=4,
+        wanted=2,
         want=opened(NOW + HOUR, missing=1),
     ),
+    Restart(
+        id="of those on their way three are enough",
+        pods="w",
+        wanted=9,
+        want=opened(NOW + HOUR, missing=3),
+    ),
+    Restart(
+        id="none is there, and one is on its way",
+        pods="",
+        wanted=1,
+        want=opened(NOW + HOUR, missing=1),
+    ),
+    Restart(id="none is there, and none is wanted", pods="", wanted=0, want=CLOSED),
+    Restart(
+        id="an old one is there, and one is on its way",
+        pods="w",
+        at=NOW - 2 * HOUR,
+        wanted=2,
+        want=closed(missing=1),
+    ),
     Restart(id="nobody knows since when they should be right", pods="www", since=None, want=CLOSED),
+    Restart(id="nor is one waited for then", pods="w", since=None, wanted=3, want=CLOSED),
     Restart(id="created before that", pods="www", since=NOW + HOUR, want=CLOSED),
-    Restart(
-        id="the first one was created in that second",
-        pods="www",
-        since=NOW,
-        want=opened(NOW + 2 * SECOND + HOUR),
-    ),
-    Restart(
-        id="the first one was created a second before",
-        pods="www",
-        since=NOW + SECOND,
-        want=closed(2),
-    ),
+    Restart(id="created in that second", pods="w", since=NOW, want=opened(NOW + HOUR)),
+    Restart(id="created a second before", pods="w", since=NOW + SECOND, want=CLOSED),
     Restart(id="a right one", pods="r", want=CLOSED),
-    Restart(id="a right one after three wrong ones", pods="wwwr", want=CLOSED),
-    Restart(id="a right one before two wrong ones", pods="rww", want=closed(2)),
-    Restart(
-        id="a right one before three wrong ones",
-        pods="rwww",
-        want=opened(NOW + 3 * SECOND + HOUR),
-    ),
-    Restart(id="a right one from before that", pods="r", since=NOW, want=CLOSED),
-    Restart(id="pods on their way are unanswered", pods="w", wanted=3, want=closed(1, missing=2)),
-    Restart(id="three of them are enough", pods="w", wanted=9, want=closed(1, missing=3)),
-    Restart(id="nobody waits for them beside a right one", pods="r", wanted=3, want=CLOSED),
-    Restart(id="not known since when, nor waited for", pods="w", since=None, wanted=3, want=CLOSED),
+    Restart(id="a right one after wrong ones", pods="wwwr", want=CLOSED),
+    Restart(id="a right one before a wrong one", pods="rw", want=opened(NOW + SECOND + HOUR)),
+    Restart(id="a right one from before that", pods="r", since=NOW + SECOND, want=CLOSED),
+    Restart(id="nobody waits for others beside a right one", pods="r", wanted=3, want=CLOSED),
 ]
 
 
@@ -168,10 +141,11 @@ def test_first_look(case: Restart) -> None:
 
 
 def test_a_pod_that_was_on_its_way_is_judged() -> None:
-    before = replace(view(wrong("a"), in_force_since=NOW - HOUR), wanted={WEB: 3})
+    old = wrong("a", at=NOW - 2 * HOUR)
+    before = replace(view(old, in_force_since=NOW - HOUR), wanted={WEB: 3})
     breaker = observe(None, before, now=NOW).breaker
-    after = observe(breaker, view(wrong("a"), wrong("b"), wanted=3), now=NOW + MINUTE)
-    assert after.breaker.state == Closed(2)
+    after = observe(breaker, view(old, wrong("b"), wanted=3), now=NOW + MINUTE)
+    assert after.breaker.state == Closed(1)
     assert len(after.breaker.unanswered) == 1
 
 
@@ -227,14 +201,15 @@ class Evictions(RuleBasedStateMachine):
     def time_goes_on(self, seconds: int) -> None:
         self.now += timedelta(seconds=seconds)
 
-    @rule(most=st.integers(1, 6))
-    def one_pass(self, most: int) -> None:
+    @rule(most=st.integers(1, 6), wrong_first=st.booleans())
+    def one_pass(self, most: int, *, wrong_first: bool) -> None:
+        """Evict the oldest pods, or those that have come as wrong as they were."""
         breaker = self.look().breaker
         known = [pod.metadata.uid for pod in self.pods]
         for _ in range(most):
             if not self.pods or not allowance(breaker, now=self.now).allows_one:
                 break
-            gone = self.pods.pop(0)
+            gone = self.pods.pop(-1 if wrong_first else 0)
             breaker = record_eviction(
                 breaker, gone.metadata.uid, WEB, VPA, known=known, now=self.now
             )
