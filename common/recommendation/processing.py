@@ -5,15 +5,12 @@ Admission and updater both call this, so that an admitted pod is what the update
 Source: admission.md 6.2; vertical-pod-autoscaler/pkg/utils/vpa/recommendation_processor.go.
 """
 
-import contextlib
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
 
 from common.api.autoscaling import RecommendedPodResources, ResourcePolicy, VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
-from common.errors import DecodeError
 from common.quantity import Quantity
 from common.recommendation.actual import containers_of
 from common.recommendation.amounts import ContainerAmounts
@@ -23,29 +20,22 @@ from common.recommendation.pod_amounts import Phase, phases_of
 from common.recommendation.pod_level import PodLevelBounds, Unfit
 from common.recommendation.pod_limits import shrink_others, with_requests
 from common.recommendation.policy import container_policy, is_off
+from common.recommendation.process_steps import (
+    tell_absent,
+    tell_fitted,
+    tell_moved,
+    tell_ordered,
+    tell_recommended,
+    tell_shrunk,
+)
 from common.recommendation.settling import (
     Written,
-    corners,
-    hold_between,
-    hold_rounded,
+    keep_rounded,
     mark_standing_limits,
-    may_be_rounded,
     never_nothing,
-    steepest,
+    possible_ratios,
 )
-from common.recommendation.trail import (
-    LOWERED_FOR_POD_LEVEL,
-    NO_CONTAINER,
-    NO_ROOM_IN_POD,
-    ORDERED,
-    RECOMMENDED,
-    SETTLED,
-    SHARED_WITH_ALL,
-    SWITCHED_OFF,
-    UNCAPPED,
-    Amount,
-    Trail,
-)
+from common.recommendation.trail import KEPT, ONE_UNIT, Trail
 from common.resources import ResourceQuantities, in_order, parse_quantities
 
 __all__ = ["ContainerAmounts", "Processed", "process"]
@@ -53,8 +43,6 @@ __all__ = ["ContainerAmounts", "Processed", "process"]
 _Requests = Mapping[str, ResourceQuantities]  # by container
 
 _LEFT_ALONE = "left as it is: spec.resources of the pod have no room for it"
-
-_MOST_ABSENT = 100  # containers that a trail is told of, though the pod doesn't have them
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +76,8 @@ def process(
 
     ``limit_ranges`` are all of the pod's namespace. The steps: drop containers that the pod doesn't
     have or that are switched off (A17) and resources without a name (A22), cap as the reference
-    does but for A13 and A18, scale nothing down to zero (A20), keep what only rounding would change
-    (A19), fit into the pod's own resources (A25, A26), put the bounds in order (A14).
+    does but for A13 and A18, scale nothing down to zero (A20), fit into the pod's own resources
+    (A25, A26), keep what only rounding would change (A19), put the bounds in order (A14).
     ``bounds`` are those of the pod's own resources, if it has some.
     ``written`` are the requests of containers that came boosted, before their boosts (A23). With
     ``targets_only`` bounds are neither read nor computed; no pod is given any.
@@ -126,30 +114,36 @@ def process(
         again = fit(containers=smaller)
         if not again.exhausted:
             containers, shrunk, capped = smaller, others, again
-    settled: Sequence[ContainerAmounts] = capped.recommendations
-    steep, had = settled, dict(written or {})
+    scaled: Sequence[ContainerAmounts] = capped.recommendations
     if limit_ranges:
-        settled = never_nothing(settled, kept)
-        had = {each.name: each.requests for each in containers} | had
-        if bounds is not None or may_be_rounded(settled, had):
-            steep = fit(containers=steepest(containers, kept)).recommendations
-            steep = never_nothing(steep, kept)
-        if bounds is None and steep is not capped.recommendations:
-            settled = hold_rounded(settled, steep, had)
-    whole = _with_shrunk(settled, shrunk)
+        scaled = never_nothing(scaled, kept)
+    whole = _with_shrunk(scaled, shrunk)
     fitted, exhausted = whole, frozenset[str]()
     if bounds is not None:
-        fitted, exhausted = _fit_into(bounds, whole, _with_shrunk(steep, shrunk), had, shrunk)
-    ordered = {each.name: order_bounds(each) for each in fitted}
+        fitted, exhausted = _fit_into(bounds, whole, shrunk)
+    settled = fitted
+    if limit_ranges:
+
+        def alternatives() -> Iterator[_Requests]:
+            for each in possible_ratios(containers, kept):
+                amounts = never_nothing(fit(containers=each).recommendations, kept)
+                targets = _targets(_with_shrunk(amounts, shrunk))
+                yield targets if bounds is None else bounds.fit(targets).requests
+
+        had = {each.name: each.requests for each in containers} | dict(written or {})
+        targets = keep_rounded(_targets(fitted), had, alternatives)
+        settled = tuple(replace(each, target=targets[each.name]) for each in fitted)
+    ordered = {each.name: order_bounds(each) for each in settled}
     if trail is not None:
-        _tell_recommended(trail, recommended, kept)
-        _tell_absent(trail, vpa.status.recommendation, names)
+        tell_recommended(trail, recommended, kept)
+        tell_absent(trail, vpa.status.recommendation, names)
         fit(containers=containers, trail=trail)  # the same once more, told step by step
-        _tell_moved(trail, capped.recommendations, settled, SETTLED)
-        _tell_shrunk(trail, shrunk)
-        _tell_fitted(trail, whole, fitted)
-        _tell_ordered(trail, fitted, ordered)
-    if exhausted and not any(each.target for each in fitted):
+        tell_moved(trail, capped.recommendations, scaled, ONE_UNIT)
+        tell_shrunk(trail, shrunk)
+        tell_fitted(trail, whole, fitted)
+        tell_moved(trail, fitted, settled, KEPT)
+        tell_ordered(trail, settled, ordered)
+    if exhausted and not any(each.target for each in settled):
         return Processed({}, {}, bounds, Unfit(tuple(in_order(exhausted))))
     return Processed(
         ordered, _with_exhausted(capped.notes, whole, exhausted), bounds, shrunk=shrunk
@@ -158,27 +152,21 @@ def process(
 
 def _fit_into(
     bounds: PodLevelBounds,
-    settled: Sequence[ContainerAmounts],
-    steep: Sequence[ContainerAmounts],
-    had: Written,
+    whole: Sequence[ContainerAmounts],
     shrunk: _Requests,
 ) -> tuple[Sequence[ContainerAmounts], frozenset[str]]:
     """Fit target, lower and upper bound into the pod's own resources.
 
-    A target between the answers for ``settled`` and those for ``steep`` stays what it was (A19).
     What rounding leaves beside ``shrunk`` containers goes to the recommended ones, as it would at
     the next look at the pod. Returned are also the resources for which nothing fits: they are
     dropped.
     """
-    fitted = bounds.fit({each.name: each.target for each in settled})
+    fitted = bounds.fit(_targets(whole))
     targets = fitted.requests
     if shrunk:
-        targets = _beside_shrunk(bounds, settled, targets, shrunk)
-    if had:
-        answers = [bounds.fit(each).requests for each in corners(settled, steep)]
-        targets = hold_between(targets, answers, had)
-    lowers = bounds.fit({each.name: each.lower_bound for each in settled}).requests
-    uppers = bounds.fit({each.name: each.upper_bound for each in settled}).requests
+        targets = _beside_shrunk(bounds, whole, targets, shrunk)
+    lowers = bounds.fit({each.name: each.lower_bound for each in whole}).requests
+    uppers = bounds.fit({each.name: each.upper_bound for each in whole}).requests
     containers = tuple(
         replace(
             each,
@@ -186,9 +174,13 @@ def _fit_into(
             lower_bound=lowers[each.name],
             upper_bound=uppers[each.name],
         )
-        for each in settled
+        for each in whole
     )
     return containers, fitted.exhausted
+
+
+def _targets(amounts: Sequence[ContainerAmounts]) -> _Requests:
+    return {each.name: each.target for each in amounts}
 
 
 def _beside_shrunk(
@@ -320,79 +312,3 @@ def _paired(
         name: pick(value, target[name]) if name in target else value
         for name, value in bound.items()
     }
-
-
-def _tell_recommended(
-    trail: Trail, recommended: Sequence[ContainerAmounts], kept: Sequence[ContainerAmounts]
-) -> None:
-    for each in recommended:
-        estimates = each.uncapped_target.items()
-        uncapped = {name: value for name, value in estimates if name in each.target}
-        trail.given(each.name, Amount.REQUEST, uncapped, UNCAPPED)
-        trail.given(each.name, Amount.REQUEST, each.target, RECOMMENDED)
-        trail.given(each.name, Amount.LOWER_BOUND, each.lower_bound, RECOMMENDED)
-        trail.given(each.name, Amount.UPPER_BOUND, each.upper_bound, RECOMMENDED)
-    left = {each.name for each in kept}
-    for each in recommended:
-        if each.name not in left:
-            trail.ended(each.name, SWITCHED_OFF)
-
-
-def _tell_absent(
-    trail: Trail, recommendation: RecommendedPodResources, present: Container[str]
-) -> None:
-    every = recommendation.container_recommendations or ()
-    absent = (each for each in every if each.container_name not in present)
-    for each in islice(absent, _MOST_ABSENT):
-        with contextlib.suppress(DecodeError):  # what is not used may be anything
-            target = parse_quantities(each.target)
-            trail.given(each.container_name, Amount.REQUEST, target, RECOMMENDED)
-        trail.ended(each.container_name, NO_CONTAINER)
-
-
-def _tell_moved(
-    trail: Trail,
-    before: Sequence[ContainerAmounts],
-    after: Sequence[ContainerAmounts],
-    cause: str,
-) -> None:
-    for old, new in zip(before, after, strict=True):
-        for amount, was, now in _amounts_of(old, new):
-            trail.moved(old.name, amount, was, now, raised=cause)
-
-
-def _amounts_of(
-    old: ContainerAmounts, new: ContainerAmounts
-) -> tuple[tuple[Amount, ResourceQuantities, ResourceQuantities], ...]:
-    return (
-        (Amount.REQUEST, old.target, new.target),
-        (Amount.LOWER_BOUND, old.lower_bound, new.lower_bound),
-        (Amount.UPPER_BOUND, old.upper_bound, new.upper_bound),
-    )
-
-
-def _tell_fitted(
-    trail: Trail, whole: Sequence[ContainerAmounts], fitted: Sequence[ContainerAmounts]
-) -> None:
-    _tell_moved(trail, whole, fitted, LOWERED_FOR_POD_LEVEL)
-    for old, new in zip(whole, fitted, strict=True):
-        for amount, was, now in _amounts_of(old, new):
-            for resource in in_order(was.keys() - now.keys()):
-                trail.add(old.name, amount, resource, NO_ROOM_IN_POD, None)
-
-
-def _tell_shrunk(trail: Trail, shrunk: _Requests) -> None:
-    for name, requests in shrunk.items():
-        trail.given(name, Amount.REQUEST, requests, SHARED_WITH_ALL)
-
-
-def _tell_ordered(
-    trail: Trail, before: Sequence[ContainerAmounts], after: Mapping[str, ContainerAmounts]
-) -> None:
-    for old in before:
-        new = after[old.name]
-        for amount, was, now in (
-            (Amount.LOWER_BOUND, old.lower_bound, new.lower_bound),
-            (Amount.UPPER_BOUND, old.upper_bound, new.upper_bound),
-        ):
-            trail.moved(old.name, amount, was, now, raised=ORDERED)

@@ -8,7 +8,7 @@ such a pod again and again.
 Source: updater.md D31; these rules are ours.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from common.api.autoscaling import ResourcePolicy
@@ -23,6 +23,9 @@ _BYTE = Quantity.from_value(1)
 
 # By container, the requests that an earlier admission may have written; None: it can't be told.
 Written = Mapping[str, Mapping[str, Quantity | None]]
+
+Targets = Mapping[str, ResourceQuantities]  # by container
+_Gap = tuple[str, Quantity, Quantity]  # container, request, and target
 
 
 def mark_standing_limits(
@@ -44,22 +47,29 @@ def _stands(container: ContainerResources, policy: ResourcePolicy | None) -> boo
     return values == ControlledValues.REQUESTS_ONLY
 
 
-def steepest(
+def possible_ratios(
     containers: Sequence[ContainerResources], recommended: Sequence[ContainerAmounts]
-) -> tuple[ContainerResources, ...]:
-    """The containers with the largest limits that may have been rounded to what they have.
+) -> Iterator[tuple[ContainerResources, ...]]:
+    """Yield the containers with limits that may have been rounded to those that they have (A19).
 
-    A limit in proportion to its request is rounded down, so the ratio that it was computed
-    with lies between the present one and that of a limit one millicore or byte above (A19).
-    Limits that nobody wrote, of containers without a recommendation, are what they are.
+    A limit in proportion to its request is rounded down, so the ratio that it was computed with
+    lies between the present one and that of a limit one millicore or byte above. Limits that
+    nobody wrote, of containers without a recommendation, are what they are. What one container has
+    moves what is left to the others, in one direction or the other: so the extremes are where all,
+    one, or all but one have the larger limit.
     """
     names = {each.name for each in recommended}
-    return tuple(
-        replace(each, limits=_one_more(each.limits))
-        if each.limits_follow and each.name in names
-        else each
-        for each in containers
-    )
+    written = [each.name for each in containers if each.limits_follow and each.name in names]
+    choices = [set(written)]
+    if len(written) > 1:
+        choices += [{name} for name in written]
+    if len(written) > 2:
+        choices += [set(written) - {name} for name in written]
+    for larger in choices:
+        yield tuple(
+            replace(each, limits=_one_more(each.limits)) if each.name in larger else each
+            for each in containers
+        )
 
 
 def _one_more(limits: ResourceQuantities) -> ResourceQuantities:
@@ -89,108 +99,58 @@ def never_nothing(
     )
 
 
-def may_be_rounded(capped: Sequence[ContainerAmounts], written: Written) -> bool:
-    """Whether rounding may be why requests are below their targets: a quick look, to save a fit.
+def keep_rounded(
+    targets: Targets, written: Written, others: Callable[[], Iterable[Targets]]
+) -> dict[str, ResourceQuantities]:
+    """Keep requests that only rounding tells from their targets (A19).
+
+    They are those that lie between the targets and what these were in ``others``, for the ratios
+    that limits may be rounded from. What admission wrote lies there, for all containers at once.
+    Where a single request doesn't, the pod is another one, and nothing of the resource is kept.
+    """
+    near = {name: gaps for name in RESOURCES if (gaps := _near(name, targets, written))}
+    kept = dict(targets)
+    answers = (targets, *others()) if near else ()
+    for resource, gaps in near.items():
+        between = {
+            name: [each[name][resource] for each in answers if resource in each[name]]
+            for name, _, _ in gaps
+        }
+        if all(min(between[name]) <= request <= max(between[name]) for name, request, _ in gaps):
+            for name, request, _ in gaps:
+                kept[name] = {**kept[name], resource: request}
+    return kept
+
+
+def _near(resource: str, targets: Targets, written: Written) -> Sequence[_Gap]:
+    """Return the gaps if rounding may be why they are there: a quick look, to save the others.
 
     One more unit of a limit, which is no smaller than its request, takes as much of an answer as
     one unit is of the smallest request, and some units more where several containers share.
     """
-    slack = 4 * len(capped) + 4
-    for resource in RESOURCES:
-        unit = _unit(resource).nanos
-        gaps = [
-            (request.nanos // unit, target.nanos // unit)
-            for _, request, target in _gaps(resource, capped, written)
-        ]
-        requests = (written[each.name].get(resource) or ZERO for each in capped)
-        least = min((each.nanos // unit for each in requests if each.sign > 0), default=0)
-        if gaps and all(
-            request <= target and target * least <= (request + slack) * (least + 1)
-            for request, target in gaps
-        ):
-            return True
-    return False
+    slack = 4 * len(targets) + 4
+    unit = _unit(resource).nanos
+    requests = (written[name].get(resource) or ZERO for name in targets)
+    least = min((each.nanos // unit for each in requests if each.sign > 0), default=0)
+    gaps = _gaps(resource, targets, written)
+    for _, *ends in gaps:
+        low, high = sorted(each.nanos // unit for each in ends)
+        if high * least > (low + slack) * (least + 1):
+            return ()
+    return gaps
 
 
-def hold_rounded(
-    capped: Sequence[ContainerAmounts], steep: Sequence[ContainerAmounts], written: Written
-) -> tuple[ContainerAmounts, ...]:
-    """Keep requests that are the answer for ratios which their limits may be rounded from (A19).
+def _gaps(resource: str, targets: Targets, written: Written) -> Sequence[_Gap]:
+    """Return the requests that aren't their targets.
 
-    ``capped`` is the answer for the containers as they are, ``steep`` that for the ``steepest``
-    ones. A larger limit never makes for a larger request, so every answer for ratios between
-    theirs lies between them; and what admission wrote is one of these, for all containers at
-    once. Where a single request is none, the pod is another one, and nothing of it is kept.
+    One that can't be told is taken for its target, and a target of zero has no part in any sum.
     """
-    least = {each.name: each.target for each in steep}
-    held: dict[str, dict[str, Quantity]] = {each.name: {} for each in capped}
-    for resource in RESOURCES:
-        gaps = _gaps(resource, capped, written)
-        if all(least[name][resource] <= request < target for name, request, target in gaps):
-            for name, request, _ in gaps:
-                held[name][resource] = request
-    return tuple(replace(each, target={**each.target, **held[each.name]}) for each in capped)
-
-
-def corners(
-    capped: Sequence[ContainerAmounts], steep: Sequence[ContainerAmounts]
-) -> list[dict[str, ResourceQuantities]]:
-    """Return the targets that lie furthest apart, between ``capped`` and ``steep``.
-
-    What containers share into a fixed room grows with a container's own target and shrinks with
-    those of the others. So the extremes are where one container has one answer and the rest the
-    other one.
-    """
-    high = {each.name: each.target for each in capped}
-    low = {each.name: each.target for each in steep}
-    if high == low:
-        return []
-    mixed = [{**high, name: low[name]} for name in high] + [
-        {**low, name: high[name]} for name in high
-    ]
-    return [high, low, *mixed]
-
-
-def hold_between(
-    targets: Mapping[str, ResourceQuantities],
-    answers: Sequence[Mapping[str, ResourceQuantities]],
-    written: Written,
-) -> dict[str, ResourceQuantities]:
-    """Keep requests that lie between the answers for ratios which limits may be rounded from (A19).
-
-    As ``hold_rounded``, where containers share a room: then a larger limit of one may make for a
-    larger request of another.
-    """
-    held = dict(targets)
-    for resource in RESOURCES if answers else ():
-        kept: dict[str, Quantity] = {}
-        for name, target in targets.items():
-            request = written[name].get(resource, ZERO)
-            if target.get(resource, ZERO).is_zero or request == target[resource]:
-                continue
-            found = [each[name][resource] for each in answers if resource in each[name]]
-            if request is None or not found or not min(found) <= request <= max(found):
-                break
-            kept[name] = request
-        else:
-            for name, request in kept.items():
-                held[name] = {**held[name], resource: request}
-    return held
-
-
-def _gaps(
-    resource: str, capped: Sequence[ContainerAmounts], written: Written
-) -> list[tuple[str, Quantity, Quantity]]:
-    """(container, request, target) wherever a request isn't its target.
-
-    One that can't be told is taken for it, and a target of zero has no part in any sum.
-    """
-    gaps: list[tuple[str, Quantity, Quantity]] = []
-    for each in capped:
-        target = each.target.get(resource, ZERO)
-        request = written[each.name].get(resource, ZERO)
+    gaps: list[_Gap] = []
+    for name, values in targets.items():
+        target = values.get(resource, ZERO)
+        request = written[name].get(resource, ZERO)
         if not target.is_zero and request is not None and request != target:
-            gaps.append((each.name, request, target))
+            gaps.append((name, request, target))
     return gaps
 
 

@@ -27,7 +27,8 @@ SHARED_WITH_ALL = (
 )
 FOLLOWED = "moved along with the containers"
 CUT_AT_POD_LEVEL = "cut at the limit in spec.resources of the pod"
-SETTLED = "settled: one unit at least, and what only rounding would change stays"
+ONE_UNIT = "raised to one unit: nothing is scaled down to zero"
+KEPT = "kept as it is: only rounding would change it"
 ORDERED = "moved to the target: lower bound <= target <= upper bound"
 REQUESTS_ONLY = "left as it is: controlledValues is RequestsOnly"
 

@@ -5,6 +5,7 @@ to do, and admitting it once more writes the same. The chain is a cluster's, see
 ``admitted_pods``; the updater's part is its own.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -234,12 +235,15 @@ def cpu_taken_back(world: World, written: Json, settled: Json, name: str) -> boo
     return numbers(settled)[name]["requests", CPU] == original.requests[CPU].milli
 
 
-def world_of(*containers: Json, targets: Json, items: list[Json], **spec: Any) -> World:
+def world_of(
+    *containers: Json, targets: Json, items: list[Json], init: Sequence[Json] = (), **spec: Any
+) -> World:
     """A world of ordinary objects; ``targets`` by container, ``spec`` of the VPA."""
     return World(
+        scales_sidecars=bool(init),
         pod={
             "metadata": {"name": "web-0", "namespace": "default"},
-            "spec": {"containers": list(containers)},
+            "spec": {"containers": list(containers), "initContainers": list(init)},
             "status": {"phase": "Running", "startTime": START.isoformat()},
         },
         vpa={
@@ -284,6 +288,26 @@ BROKE = [
         ),
         {"app": {"requests": {"memory": "2"}, "limits": {"memory": "2"}}},
         id="A19 the limit hides the ratio that it was rounded from",
+    ),
+    pytest.param(
+        world_of(
+            app("log"),
+            app("extra", requests={"memory": "65"}, limits={"memory": "72"}),
+            init=[
+                app("sidecar", limits={"memory": "94"}) | {"restartPolicy": "Always"},
+                app("init"),
+            ],
+            targets={"log": {"memory": "99Ki"}, "extra": {"memory": "28"}}
+            | {"sidecar": {"memory": "28Ki"}},
+            items=[{"type": "Pod", "max": {"memory": "216"}}],
+        ),
+        {
+            "log": {"requests": {"memory": "88652"}},
+            "extra": {"requests": {"memory": "24"}, "limits": {"memory": "26"}},
+            "sidecar": {"requests": {"memory": "188"}, "limits": {"memory": "188"}},
+            "init": {},
+        },
+        id="A19 a larger limit of one leaves others less",
     ),
     pytest.param(
         world_of(

@@ -9,7 +9,7 @@ from common.recommendation.actual import actual_requests, containers_of
 from common.recommendation.boosts import before_boost
 from common.recommendation.processing import process
 from common.recommendation.settling import mark_standing_limits
-from common.recommendation.trail import SETTLED, Amount, Trail
+from common.recommendation.trail import KEPT, Amount, Trail
 
 BOOSTED = {"vpaCpuStartupBoost/app": '{"requests":{"cpu":"100m"},"limits":{"memory":"1Gi"}}'}
 
@@ -53,7 +53,7 @@ def test_a19_keeps_what_rounding_explains(
     assert processed is not None
     assert str(processed.containers["app"].target["memory"]) == want
     told = [step for step in trail.of("app") if step.amount is Amount.REQUEST]
-    assert (told[-1].cause == SETTLED) is kept
+    assert (told[-1].cause == KEPT) is kept
 
 
 def boosted_pod(annotations: dict[str, str]) -> Pod:
