@@ -303,7 +303,9 @@ def pod_level_bounds(
 def filled_in(pod: Pod) -> frozenset[str]:
     """Return the resources whose pod-level request the API server filled in.
 
-    It is the sum of the containers' requests, beside another limit. One that is the limit stays.
+    It is the sum of the containers' requests, beside another limit. One that is the limit stays the
+    user's. One that init containers come to by themselves counts as such a sum: it can't be told
+    from one as soon as the others have been fitted below it.
 
     Raises:
         QuantityError: a quantity of the pod is none.
@@ -313,11 +315,12 @@ def filled_in(pod: Pod) -> frozenset[str]:
         return frozenset()
     requests, limits = parse_quantities(whole.requests), parse_quantities(whole.limits)
     inside = pod_amounts(pod.spec).inside.requests
+    unscaled = [phase.fixed.requests for phase in phases_of(pod.spec)]
     return frozenset(
         name
         for name in RESOURCES
         if name in requests and name in limits and requests[name] != limits[name]
-        if requests[name] == inside.get(name)
+        if requests[name] in (inside.get(name), *(each.get(name) for each in unscaled))
     )
 
 

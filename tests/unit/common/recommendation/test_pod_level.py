@@ -181,6 +181,14 @@ KEEP = [
         want=("300m", "300m"),
     ),
     Case(
+        id="looks filled in once the others are below the plain init container",
+        request="300m",
+        limit="2",
+        init=(init_container("300m"),),
+        want=("900m", "600m"),
+        want_whole=("1500m", ""),
+    ),
+    Case(
         id="filled in for an init container beside the sidecar before it",
         request="800m",
         limit="2",
