@@ -112,7 +112,10 @@ def process(
         others = shrink_others(kept, containers, of_pods, phases, bounds)
         smaller = with_requests(containers, others)
         again = fit(containers=smaller)
-        if not again.exhausted:
+        targets = _targets(_with_shrunk(again.recommendations, others))
+        # What the pod's own resources have no room for isn't set: then sharing out changes nothing.
+        unset = bounds.fit(targets).exhausted if bounds is not None else frozenset[str]()
+        if not again.exhausted and not unset:
             containers, shrunk, capped = smaller, others, again
     scaled: Sequence[ContainerAmounts] = capped.recommendations
     if limit_ranges:

@@ -15,6 +15,7 @@ from common.api.autoscaling import ResourcePolicy
 from common.quantity import ZERO, Quantity
 from common.recommendation.actual import ContainerResources
 from common.recommendation.amounts import ContainerAmounts
+from common.recommendation.pod_amounts import as_stored
 from common.recommendation.policy import ControlledValues, container_policy, controlled_values
 from common.resources import CPU, RESOURCES, ResourceQuantities
 
@@ -147,7 +148,7 @@ def _gaps(resource: str, targets: Targets, written: Written) -> Sequence[_Gap]:
     """
     gaps: list[_Gap] = []
     for name, values in targets.items():
-        target = values.get(resource, ZERO)
+        target = as_stored(values.get(resource, ZERO))
         request = written[name].get(resource, ZERO)
         if not target.is_zero and request is not None and request != target:
             gaps.append((name, request, target))

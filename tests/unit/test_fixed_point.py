@@ -266,6 +266,13 @@ def app(name: str = "app", **resources: Json) -> Json:
     return {"name": name, "image": "registry.example/app:1", "resources": resources}
 
 
+def with_pod_level(resources: Json, world: World) -> World:
+    """The same with ``spec.resources``."""
+    spec = world.pod["spec"] | {"resources": resources}
+    return replace(world, pod=world.pod | {"spec": spec})
+
+
+HAD, GETS = {"cpu": "84m", "memory": "60"}, {"cpu": "85m", "memory": "40"}
 REQUESTS_ONLY = {"containerPolicies": [{"containerName": "*", "controlledValues": "RequestsOnly"}]}
 
 # Each was replaced for ever before its rule.
@@ -321,6 +328,38 @@ BROKE = [
             "b": {"requests": {"memory": "133"}, "limits": {"memory": "133"}},
         },
         id="A20 nothing is scaled down to zero",
+    ),
+    pytest.param(
+        world_of(
+            app("a", requests={"cpu": "4m"}, limits={"cpu": "7m"}),
+            app("b", requests={"cpu": "4m"}, limits={"cpu": "7m"}),
+            targets={"a": {"cpu": "9"}, "b": {"cpu": "999u"}},
+            items=[{"type": "Container", "max": {"cpu": "10m"}}],
+        ),
+        {
+            "a": {"requests": {"cpu": "5m"}, "limits": {"cpu": "8m"}},
+            "b": {"requests": {"cpu": "1m"}, "limits": {"cpu": "1m"}},
+        },
+        id="A19 the API server rounds up what is finer than a millicore",
+    ),
+    pytest.param(
+        with_pod_level(
+            {"requests": {"cpu": "34m"}},
+            world_of(
+                app("a", limits={"cpu": "84m", "memory": "60"}),
+                app("b", limits={"cpu": "85m", "memory": "60"}),
+                targets={"b": {"cpu": "50m", "memory": "60"}},
+                items=[
+                    {"type": "Container", "min": {"cpu": "45m"}},
+                    {"type": "Pod", "max": {"cpu": "80m", "memory": "100"}},
+                ],
+            ),
+        ),
+        {
+            "a": {"requests": HAD, "limits": HAD},
+            "b": {"requests": GETS, "limits": GETS},
+        },
+        id="A29 nothing is shared out where the pod's own resources have no room",
     ),
     pytest.param(
         world_of(app(), targets={"app": {"": "1", "cpu": "2"}}, items=[]),
