@@ -36,6 +36,8 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 NOW = START + timedelta(days=30)
 ANY_DRIFT = Thresholds(min_change=1e-12)
 
+pytestmark = pytest.mark.timeout(600)  # a counterexample is made small first, which takes a while
+
 MANY = settings(
     max_examples=400,
     deadline=None,
