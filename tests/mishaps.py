@@ -75,7 +75,10 @@ async def trouble_for_its_watches(storm: Storm) -> None:
         effect=storm.rng.choice(WATCH_TROUBLE),
         count=storm.rng.randrange(1, 4),
     )
-    storm.undo.append(storm.cluster.api.faults.add(fault))
+    undo = storm.cluster.api.faults.add(fault)
+    storm.undo.append(undo)
+    if fault.effect.watch_delay:
+        storm.undo_at_a_restart.append(undo)
 
 
 async def updater_dies(storm: Storm) -> None:
@@ -90,6 +93,13 @@ async def updater_is_away_for_a_while(storm: Storm) -> None:
 
 
 async def api_server_restarts(storm: Storm) -> None:
+    """What a slow watch still held is lost, and comes with the next one: that one is not slow.
+
+    Else news would be later than ``LAG``, which the judge believes.
+    """
+    for undo in storm.undo_at_a_restart:
+        undo()
+    storm.undo_at_a_restart.clear()
     await asyncio.shield(storm.cluster.restart_api_server())  # or the storm's end would stop it
 
 

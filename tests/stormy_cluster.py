@@ -260,6 +260,7 @@ class Storm:
     workloads: Sequence[Workload]
     rng: Random
     undo: list[Callable[[], None]] = field(default_factory=list)
+    undo_at_a_restart: list[Callable[[], None]] = field(default_factory=list)
     webhook: AdmissionHook | None = None  # where one is served
     undo_at_the_end: list[Callable[[], None]] = field(default_factory=list)
     revisions: Counter[str] = field(default_factory=Counter)  # of templates, by workload
