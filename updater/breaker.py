@@ -283,29 +283,25 @@ def _first_look(view: WorkloadView, *, now: datetime) -> Breaker:
     how it is applied, or in the same second: the API server keeps whole seconds, and an updater
     that wakes up at once has evicted by then. Where that time isn't known none count. If the
     youngest that says anything lacks the annotation, the breaker opens: it may stand for any number
-    of evictions, because what replaced a wrong pod can have been evicted, too. So it does where
-    pods are missing, and none is there. The next probe is due an hour after the wrong pod was
-    created, or after now while some are missing.
+    of evictions, because what replaced a wrong pod can have been evicted, too. The next probe is
+    due an hour after that pod was created, or after now while pods are missing.
 
     Pods that a workload misses may be on their way because an earlier process evicted others. They
-    are waited for like our own.
+    are waited for like our own, and nothing passes before a right one came: how many have been
+    evicted for them isn't known either.
     """
     since = view.in_force_since
     if since is None:
         return Breaker()
-    wrong: Pod | None = None
+    missing = _missing(view, now=now)
+    state: State = Closed(MOST_MISSES - 1 if missing else 0)
     for pod in reversed(_by_age(pod for pod in view.pods if _created(pod) >= since)):
         result = view.check(pod)
         if result is ReplacementResult.RIGHT:
             return Breaker()
         if result is ReplacementResult.UNPATCHED:
-            wrong = pod
+            state = Open((now if missing else _created(pod)) + PROBE_PAUSE)
             break
-    missing = _missing(view, now=now)
-    state: State = Closed()
-    if wrong is not None or (missing and not view.pods):
-        created = now if missing or wrong is None else _created(wrong)
-        state = Open(created + PROBE_PAUSE)
     breaker = Breaker(state=state, unanswered=missing)
     if not breaker.watches:
         return breaker

@@ -123,7 +123,7 @@ class Reason(Code):
     )
     ACTUATION_SUSPENDED = (
         "actuation_suspended",
-        "Three replacements came up wrong, or none; one probe an hour.",
+        "Replacements came up wrong, or not at all; one probe an hour.",
     )
     VPA_CHANGED = "vpa_changed", "The VPA was changed or deleted while the pass went on."
     RESIZE_DEFERRED = "resize_deferred", "The node has no room now; the kubelet tries again."

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from common.annotations import OBSERVED_CONTAINERS
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
 from common.recommendation.pod_level import PodLevelMode
@@ -43,8 +42,8 @@ _NOT_CREATED = (
     "a quota, a LimitRange or a webhook that refuses pods"
 )
 _BEFORE = (
-    "they were there when the updater started: see whether the API server reaches the webhook, "
-    "and whether the webhook excludes this namespace"
+    "it was there when the updater started: see whether the API server reaches the webhook, and "
+    "whether the webhook excludes this namespace"
 )
 
 
@@ -78,17 +77,6 @@ class EvictionTracker:
             self.breaker = found.breaker
             self.tell(self.scaled.vpa, found)
         return self.breaker
-
-    def came_up_unpatched(self, pod: Pod) -> bool:
-        """Return whether the pod should be evicted last, of those that are to be evicted.
-
-        A pod that came up without being patched tells least if it goes. And if it went again and
-        again, no trace of three evictions would be left for a process that restarts.
-        """
-        if OBSERVED_CONTAINERS in (pod.metadata.annotations or {}):
-            return False
-        since, created = in_force_since(self.scaled.vpa), pod.metadata.creation_timestamp
-        return since is not None and created is not None and created >= since
 
     def allowance(self) -> Allowance:
         """Return how many more evictions pass now."""
@@ -175,7 +163,7 @@ def sentence(found: Observation) -> str:
     if found.transition is Transition.NONE:
         return ""
     last = next((note for note in reversed(found.notes) if note.result.is_miss), None)
-    which = "the pods that are there" if last is None else f"{MOST_MISSES} pods in a row"
+    which = "the youngest pod" if last is None else f"{MOST_MISSES} pods in a row"
     return (
         f"Evictions are suspended, except for one per hour: {which} did not come up with the "
         f"recommendation, {_cause(last)}."

@@ -109,11 +109,8 @@ class VpaPass:
 
     async def evict(self) -> None:
         """Evict the pods that :meth:`resize` left to it, best first, as far as budgets go."""
-        due, evictions = self._due, self._evictions
-        if evictions is not None and len(due) > 1:
-            due = sorted(due, key=lambda each: evictions.came_up_unpatched(each.pod))
         await act_abreast(
-            due,
+            self._due,
             lane=lambda due: self._work.workload(due.pod),
             decide=self._evict,
             settle=lambda due, decision: self._reports.settle_unsent(due.pod, decision),

@@ -30,7 +30,9 @@ from updater.breaker import (
     Eviction,
     Observation,
     Open,
+    State,
     Transition,
+    WorkloadView,
     allowance,
     observe,
     record_eviction,
@@ -51,8 +53,9 @@ class Restart:
     wanted: int | None = None
 
 
-def closed(*, missing: int) -> Breaker:
-    return Breaker(unanswered=waited_for(missing))
+def waiting(count: int) -> Breaker:
+    """No eviction passes until they have come, and one of them was right."""
+    return Breaker(state=Closed(2), unanswered=waited_for(count))
 
 
 def opened(until: datetime, *, missing: int = 0) -> Breaker:
@@ -99,18 +102,18 @@ RESTARTS = [
         want=opened(NOW + HOUR, missing=3),
     ),
     Restart(
-        id="none is there, and one is on its way",
+        id="none is there, and one is on its way: the next one decides",
         pods="",
         wanted=1,
-        want=opened(NOW + HOUR, missing=1),
+        want=waiting(1),
     ),
     Restart(id="none is there, and none is wanted", pods="", wanted=0, want=CLOSED),
     Restart(
-        id="an old one is there, and one is on its way",
+        id="an old one is there, and others are on their way",
         pods="w",
         at=NOW - 2 * HOUR,
-        wanted=2,
-        want=closed(missing=1),
+        wanted=3,
+        want=waiting(2),
     ),
     Restart(id="nobody knows since when they should be right", pods="www", since=None, want=CLOSED),
     Restart(id="nor is one waited for then", pods="w", since=None, wanted=3, want=CLOSED),
@@ -140,26 +143,40 @@ def test_first_look(case: Restart) -> None:
     assert found == Observation(breaker=replace(case.want, seen=uids), transition=transition)
 
 
-def test_a_pod_that_was_on_its_way_is_judged() -> None:
-    old = wrong("a", at=NOW - 2 * HOUR)
-    before = replace(view(old, in_force_since=NOW - HOUR), wanted={WEB: 3})
-    breaker = observe(None, before, now=NOW).breaker
-    after = observe(breaker, view(old, wrong("b"), wanted=3), now=NOW + MINUTE)
-    assert after.breaker.state == Closed(1)
-    assert len(after.breaker.unanswered) == 1
+OLD = wrong("old", at=NOW - 2 * HOUR)
 
 
-def test_the_only_pod_that_was_on_its_way_resumes_if_it_is_right() -> None:
-    before = replace(view(in_force_since=NOW - HOUR), wanted={WEB: 1})
-    breaker = observe(None, before, now=NOW).breaker
-    came = replace(view(wrong("a"), in_force_since=NOW - HOUR), wanted={WEB: 1})
-    after = observe(breaker, came, now=NOW + MINUTE)
-    assert after.transition is Transition.NONE
-    assert after.breaker.state == Open(NOW + HOUR)
-    right_one = replace(view(born("b", right=True)), wanted={WEB: 1})
-    resumed = observe(after.breaker, right_one, now=NOW + 2 * MINUTE)
-    assert resumed.transition is Transition.RESUMED
-    assert resumed.breaker == CLOSED
+def of_two(*pods: Pod) -> WorkloadView:
+    return replace(view(*pods, in_force_since=NOW - HOUR), wanted={WEB: 2})
+
+
+ON_ITS_WAY = observe(None, of_two(OLD), now=NOW).breaker
+
+
+def test_nothing_passes_while_a_pod_is_on_its_way() -> None:
+    assert not ON_ITS_WAY.suspends
+    assert not allowance(ON_ITS_WAY, now=NOW).allows_one
+
+
+@pytest.mark.parametrize(
+    ("right", "want"),
+    [(True, Closed()), (False, Open(NOW + MINUTE + HOUR))],
+    ids=["right", "wrong"],
+)
+def test_the_pod_that_was_on_its_way_decides(*, right: bool, want: State) -> None:
+    came = of_two(OLD, born("new", right=right))
+    assert observe(ON_ITS_WAY, came, now=NOW + MINUTE).breaker.state == want
+
+
+def test_a_pod_that_was_on_its_way_and_never_comes_suspends() -> None:
+    after = observe(ON_ITS_WAY, of_two(OLD), now=NOW + 2 * MINUTE)
+    assert after.transition is Transition.SUSPENDED
+
+
+def test_a_pod_that_was_on_its_way_and_is_not_wanted_any_more_lets_one_pass() -> None:
+    fewer = replace(of_two(OLD), wanted={WEB: 1})
+    after = observe(ON_ITS_WAY, fewer, now=NOW + 2 * MINUTE).breaker
+    assert allowance(after, now=NOW + 2 * MINUTE).count == 1
 
 
 # Restarts at any moment
