@@ -4,19 +4,20 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from common.errors import ConfigError
-from common.flags import boolean, duration, flag
-from common.quantity import ZERO, Quantity
+from common.flags import (
+    boolean,
+    flag,
+    namespace,
+    port_number,
+    positive_duration,
+    whole,
+)
+from common.quantity import ZERO, Quantity, parse_unsigned
 from common.recommendation.pod_level import PodLevelMode
 from common.runtime.settings import CommonSettings, debug_flag
 
 _LONGEST_LOOKUP = 2.0  # seconds
 _LONGEST_TIMEOUT = 30  # seconds; API servers take no more
-
-
-def _at_least_one(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise ValueError(f"not a number from 1 on: {text!r}")
-    return int(text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +31,7 @@ class Settings(CommonSettings):
     port: int = flag(
         "--port",
         default=8000,
-        parse=int,
+        parse=port_number,
         help="Port of the webhook, on all addresses; HTTPS only.",
     )
     address: str = flag(
@@ -118,7 +119,7 @@ class Settings(CommonSettings):
     webhook_timeout_seconds: int = flag(
         "--webhook-timeout-seconds",
         default=30,
-        parse=int,
+        parse=whole(least=1, most=_LONGEST_TIMEOUT),
         help="How long API servers wait for an answer; 1 to 30.",
     )
     webhook_failure_policy_fail: bool = flag(
@@ -142,14 +143,14 @@ class Settings(CommonSettings):
     status_lease_namespace: str = flag(
         "--status-lease-namespace",
         default="",
-        parse=str,
+        parse=namespace,
         env="NAMESPACE",
         help="Namespace of that Lease; else the environment variable NAMESPACE, else kube-system.",
     )
     status_lease_update_interval: timedelta = flag(
         "--status-lease-update-interval",
         default=timedelta(seconds=10),
-        parse=duration,
+        parse=positive_duration,
         help="How often the Lease is renewed.",
     )
     debug_endpoints: bool = debug_flag(
@@ -158,7 +159,7 @@ class Settings(CommonSettings):
     max_allowed_cpu_boost: Quantity = flag(
         "--max-allowed-cpu-boost",
         default=ZERO,
-        parse=Quantity.parse,
+        parse=parse_unsigned,
         help="Most CPU that a start-up boost may ask for; 0 is no limit.",
     )
     pod_level_resources: PodLevelMode = flag(
@@ -171,21 +172,17 @@ class Settings(CommonSettings):
     workers: int = flag(
         "--workers",
         default=1,
-        parse=_at_least_one,
+        parse=whole(least=1),
         help="Processes that answer reviews. Each follows the whole cluster, with memory and "
         "watches of its own; another replica is mostly the better answer.",
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.status_lease_update_interval <= timedelta():
-            raise ConfigError("--status-lease-update-interval must be positive")
         if self.register_by_url and "https://" not in self.webhook_address:
             raise ConfigError("--register-by-url needs an https:// address in --webhook-address")
         if self.register_by_url and not self.webhook_port:
             raise ConfigError("--register-by-url needs --webhook-port")
-        if not 1 <= self.webhook_timeout_seconds <= _LONGEST_TIMEOUT:
-            raise ConfigError("--webhook-timeout-seconds must be from 1 to 30")
 
     @property
     def lookup_deadline(self) -> float:

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 
 from certs.renewal import Policy
 from common.errors import ConfigError
-from common.flags import boolean, duration, flag, names
+from common.flags import boolean, duration, flag, names, namespace, whole
 from common.kube.ca_bundle import CONFIGURATION_NAME
 from common.runtime.settings import ClientSettings, LoggingSettings
 
@@ -41,7 +41,7 @@ class Settings(LoggingSettings, ClientSettings):
     secret_namespace: str = flag(
         "--secret-namespace",
         default="kube-system",
-        parse=str,
+        parse=namespace,
         env="NAMESPACE",
         help="Namespace of the Secret.",
     )
@@ -55,7 +55,7 @@ class Settings(LoggingSettings, ClientSettings):
     days: int = flag(
         "--days",
         default=3650,
-        parse=int,
+        parse=whole(least=1, most=_MOST_DAYS),
         help="How long the certificates are valid.",
     )
     webhook_config: str = flag(
@@ -88,8 +88,6 @@ class Settings(LoggingSettings, ClientSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 1 <= self.days <= _MOST_DAYS:
-            raise ConfigError(f"--days must be from 1 to {_MOST_DAYS}")
         if self.settle < timedelta() or self.overlap < timedelta():
             raise ConfigError("--settle and --overlap must not be negative")
         for host in self.hosts:

@@ -6,6 +6,7 @@ dashes, Booleans are ``--x``, ``--x=true`` or ``--x=false``, durations are Go's.
 
 import argparse
 import dataclasses
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -14,10 +15,14 @@ from typing import Any, NoReturn, TypeVar
 from common.errors import ConfigError
 
 T = TypeVar("T")
+N = TypeVar("N", int, float)
 
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)")
 _DURATION = re.compile(rf"[+-]?(0|({_PART.pattern})+)")
+_NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|inf|nan)", re.ASCII | re.IGNORECASE)
+_WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
+_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _FLAG = re.compile(r"--?([A-Za-z][\w-]*)(=.*)?", re.DOTALL)
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
@@ -84,6 +89,43 @@ def duration(text: str) -> timedelta:
     return timedelta(seconds=-total if text.startswith("-") else total)
 
 
+def positive_duration(text: str) -> timedelta:
+    """Parse a Go duration above zero."""
+    found = duration(text)
+    if found <= timedelta():
+        raise ValueError(f"must be positive: {text!r}")
+    return found
+
+
+def number(*, least: float = -math.inf, most: float = math.inf) -> Callable[[str], float]:
+    """Return a parser of finite numbers from ``least`` to ``most``."""
+
+    def parse(text: str) -> float:
+        if _NUMBER.fullmatch(text) is None:
+            raise ValueError(f"not a number: {text!r}")
+        return _within(float(text), text, least, most)
+
+    return parse
+
+
+def whole(*, least: float = -math.inf, most: float = math.inf) -> Callable[[str], int]:
+    """Return a parser of whole numbers from ``least`` to ``most``."""
+
+    def parse(text: str) -> int:
+        if _WHOLE.fullmatch(text) is None:
+            raise ValueError(f"not a whole number: {text!r}")
+        return _within(int(text), text, least, most)
+
+    return parse
+
+
+def _within(value: N, text: str, least: float, most: float) -> N:
+    if not (least <= value <= most and math.isfinite(value)):
+        ends = (f"from {show(least)}" * (least > -math.inf), f"to {show(most)}" * (most < math.inf))
+        raise ValueError(f"must be {' '.join(filter(None, ends)) or 'finite'}: {text!r}")
+    return value
+
+
 def boolean(text: str) -> bool:
     """Parse a Boolean as Go's ``strconv.ParseBool`` does."""
     if text in _TRUE:
@@ -98,12 +140,26 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(text.split(",")) if text else ()
 
 
-def port_number(text: str) -> int:
-    """Parse a TCP port; 0 means any free one."""
-    port = int(text)
-    if not 0 <= port <= 65535:
-        raise ValueError(f"not a port: {text!r}")
-    return port
+def namespace(text: str) -> str:
+    """Parse the name of a namespace; it may be empty.
+
+    Source: RFC 1123 labels, k8s.io/apimachinery ``IsDNS1123Label``.
+    """
+    if text and _NAMESPACE.fullmatch(text) is None:
+        raise ValueError(
+            "must be lower-case letters, digits and '-', at most 63, and begin and end with a "
+            f"letter or digit: {text!r}"
+        )
+    return text
+
+
+def namespaces(text: str) -> tuple[str, ...]:
+    """Split a comma-separated list of namespaces; the empty text is the empty list."""
+    return tuple(map(namespace, names(text)))
+
+
+port_number = whole(least=0, most=65535)
+"""Parse a TCP port; 0 means any free one."""
 
 
 def show(value: object) -> str:

@@ -225,6 +225,18 @@ class Quantity:
 ZERO = Quantity(0)
 
 
+def parse_unsigned(text: str) -> Quantity:
+    """Parse a quantity that is not negative.
+
+    Raises:
+        ValueError: it is negative, or no quantity.
+    """
+    found = Quantity.parse(text)
+    if found.sign < 0:
+        raise ValueError(f"must not be negative: {text!r}")
+    return found
+
+
 def parse_milli(raw: str | int | float | None) -> int:  # noqa: PYI041 - JSON has both
     """Thousandths of a unit of a JSON value, rounded up: what ``Quantity`` says, only faster.
 

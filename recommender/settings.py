@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from common.errors import ConfigError
-from common.flags import boolean, duration, flag
-from common.quantity import ZERO, Quantity
+from common.flags import boolean, flag, number, positive_duration, whole
+from common.quantity import ZERO, Quantity, parse_unsigned
 from common.resources import CPU, MEMORY
 from common.runtime.settings import CommonSettings, LeaderElectionSettings, debug_flag
 from recommender.history_settings import HistorySettings
@@ -33,7 +33,7 @@ class Settings(CommonSettings, LeaderElectionSettings, HistorySettings):
     interval: timedelta = flag(
         "--recommender-interval",
         default=timedelta(minutes=1),
-        parse=duration,
+        parse=positive_duration,
         help="How often to read usage and write recommendations.",
     )
     address: str = flag(
@@ -54,103 +54,103 @@ class Settings(CommonSettings, LeaderElectionSettings, HistorySettings):
     update_worker_count: int = flag(
         "--update-worker-count",
         default=10,
-        parse=int,
+        parse=whole(least=1),
         help="How many status patches, or checkpoints, are written at a time.",
     )
     checkpoints_gc_interval: timedelta = flag(
         "--checkpoints-gc-interval",
         default=timedelta(minutes=10),
-        parse=duration,
+        parse=positive_duration,
         help="How often checkpoints of VPAs that are gone are deleted.",
     )
     checkpoints_timeout: timedelta = flag(
         "--checkpoints-timeout",
         default=timedelta(minutes=1),
-        parse=duration,
+        parse=positive_duration,
         help="How long writing checkpoints may take in one cycle.",
     )
     min_checkpoints: int = flag(
         "--min-checkpoints",
         default=_MIN_CHECKPOINTS,
-        parse=int,
+        parse=whole(),
         help="Without effect: one checkpoint per worker is written at least.",
     )
     margin_fraction: float = flag(
         "--recommendation-margin-fraction",
         default=0.15,
-        parse=float,
+        parse=number(least=0),
         help="Safety margin: 0.15 adds fifteen percent.",
     )
     pod_min_cpu: float = flag(
         "--pod-recommendation-min-cpu-millicores",
         default=25.0,
-        parse=float,
+        parse=number(least=0),
         help="Least CPU of a pod, in millicores, shared by its containers.",
     )
     pod_min_memory: float = flag(
         "--pod-recommendation-min-memory-mb",
         default=250.0,
-        parse=float,
+        parse=number(least=0),
         help="Least memory of a pod, in MiB, shared by its containers.",
     )
     target_cpu_percentile: float = flag(
         "--target-cpu-percentile",
         default=0.9,
-        parse=float,
+        parse=number(least=0, most=1),
         help="Part of the CPU samples that the target covers.",
     )
     lower_cpu_percentile: float = flag(
         "--recommendation-lower-bound-cpu-percentile",
         default=0.5,
-        parse=float,
+        parse=number(least=0, most=1),
         help="Part of the CPU samples that the lower bound covers.",
     )
     upper_cpu_percentile: float = flag(
         "--recommendation-upper-bound-cpu-percentile",
         default=0.95,
-        parse=float,
+        parse=number(least=0, most=1),
         help="Part of the CPU samples that the upper bound covers.",
     )
     target_memory_percentile: float = flag(
         "--target-memory-percentile",
         default=0.9,
-        parse=float,
+        parse=number(least=0, most=1),
         help="Part of the memory peaks that the target covers.",
     )
     lower_memory_percentile: float = flag(
         "--recommendation-lower-bound-memory-percentile",
         default=0.5,
-        parse=float,
+        parse=number(least=0, most=1),
         help="Part of the memory peaks that the lower bound covers.",
     )
     upper_memory_percentile: float = flag(
         "--recommendation-upper-bound-memory-percentile",
         default=0.95,
-        parse=float,
+        parse=number(least=0, most=1),
         help="Part of the memory peaks that the upper bound covers.",
     )
     confidence_interval_cpu: timedelta = flag(
         "--confidence-interval-cpu",
         default=_DAY,
-        parse=duration,
+        parse=positive_duration,
         help="History after which bounds of CPU are close to the target.",
     )
     confidence_interval_memory: timedelta = flag(
         "--confidence-interval-memory",
         default=_DAY,
-        parse=duration,
+        parse=positive_duration,
         help="History after which bounds of memory are close to the target.",
     )
     round_cpu_millicores: int = flag(
         "--round-cpu-millicores",
         default=1,
-        parse=int,
+        parse=whole(),
         help="CPU is rounded up to a multiple of this.",
     )
     round_memory_bytes: int = flag(
         "--round-memory-bytes",
         default=1,
-        parse=int,
+        parse=whole(),
         help="Memory is rounded up to a multiple of this.",
     )
     humanize_memory: bool = flag(
@@ -168,49 +168,49 @@ class Settings(CommonSettings, LeaderElectionSettings, HistorySettings):
     max_allowed_cpu: Quantity = flag(
         "--container-recommendation-max-allowed-cpu",
         default=ZERO,
-        parse=Quantity.parse,
+        parse=parse_unsigned,
         help="Most CPU of a container whose policy has no maximum; 0 means no limit.",
     )
     max_allowed_memory: Quantity = flag(
         "--container-recommendation-max-allowed-memory",
         default=ZERO,
-        parse=Quantity.parse,
+        parse=parse_unsigned,
         help="Most memory of a container whose policy has no maximum; 0 means no limit.",
     )
     memory_aggregation_interval: timedelta = flag(
         "--memory-aggregation-interval",
         default=_DAY,
-        parse=duration,
+        parse=positive_duration,
         help="Length of the windows of which only the memory peak counts.",
     )
     memory_aggregation_interval_count: int = flag(
         "--memory-aggregation-interval-count",
         default=8,
-        parse=int,
+        parse=whole(least=1),
         help="How many of these windows unused history is kept.",
     )
     memory_half_life: timedelta = flag(
         "--memory-histogram-decay-half-life",
         default=_DAY,
-        parse=duration,
+        parse=positive_duration,
         help="After which time a memory peak counts half.",
     )
     cpu_half_life: timedelta = flag(
         "--cpu-histogram-decay-half-life",
         default=_DAY,
-        parse=duration,
+        parse=positive_duration,
         help="After which time a CPU sample counts half.",
     )
     oom_bump_up_ratio: float = flag(
         "--oom-bump-up-ratio",
         default=1.2,
-        parse=float,
+        parse=number(least=1),
         help="After an OOM kill memory is raised by this factor at least.",
     )
     oom_min_bump_up: float = flag(
         "--oom-min-bump-up-bytes",
         default=104857600.0,
-        parse=float,
+        parse=number(least=0),
         help="After an OOM kill memory is raised by so many bytes at least.",
     )
     leader_elect_resource_name: str = flag(
@@ -228,24 +228,22 @@ class Settings(CommonSettings, LeaderElectionSettings, HistorySettings):
         """
         CommonSettings.__post_init__(self)
         HistorySettings.__post_init__(self)
-        for name, value in (
-            ("--recommender-interval", self.interval),
-            ("--checkpoints-gc-interval", self.checkpoints_gc_interval),
-            ("--checkpoints-timeout", self.checkpoints_timeout),
-            ("--confidence-interval-cpu", self.confidence_interval_cpu),
-            ("--confidence-interval-memory", self.confidence_interval_memory),
-            ("--memory-aggregation-interval", self.memory_aggregation_interval),
-            ("--memory-histogram-decay-half-life", self.memory_half_life),
-            ("--cpu-histogram-decay-half-life", self.cpu_half_life),
+        for rounding, unit, cap, most in (
+            (
+                "--round-cpu-millicores",
+                Quantity.from_milli(self.round_cpu_millicores),
+                "--container-recommendation-max-allowed-cpu",
+                self.max_allowed_cpu,
+            ),
+            (
+                "--round-memory-bytes",
+                Quantity.from_value(self.round_memory_bytes),
+                "--container-recommendation-max-allowed-memory",
+                self.max_allowed_memory,
+            ),
         ):
-            if value <= timedelta():
-                raise ConfigError(f"{name} must be positive")
-        for name, count in (
-            ("--update-worker-count", self.update_worker_count),
-            ("--memory-aggregation-interval-count", self.memory_aggregation_interval_count),
-        ):
-            if count < 1:
-                raise ConfigError(f"{name} must be 1 or more")
+            if ZERO < most < unit:
+                raise ConfigError(f"{rounding} rounds up to {unit}, more than {cap}={most}")
 
     @property
     def warnings(self) -> tuple[str, ...]:

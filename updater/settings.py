@@ -4,9 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from common.errors import ConfigError
-from common.flags import boolean, duration, flag
-from common.quantity import ZERO, Quantity
+from common.flags import (
+    boolean,
+    duration,
+    flag,
+    namespace,
+    number,
+    positive_duration,
+    whole,
+)
+from common.quantity import ZERO, Quantity, parse_unsigned
 from common.recommendation.pod_level import PodLevelMode
 from common.runtime.settings import CommonSettings, LeaderElectionSettings, debug_flag
 from updater.disruption import DisruptionPolicy
@@ -25,37 +32,37 @@ class Settings(CommonSettings, LeaderElectionSettings):
     interval: timedelta = flag(
         "--updater-interval",
         default=timedelta(minutes=1),
-        parse=duration,
+        parse=positive_duration,
         help="How often to look for pods to update.",
     )
     min_replicas: int = flag(
         "--min-replicas",
         default=2,
-        parse=int,
+        parse=whole(),
         help="Fewest live replicas that a group needs before any of its pods is updated.",
     )
     eviction_tolerance: float = flag(
         "--eviction-tolerance",
         default=0.5,
-        parse=float,
+        parse=number(least=0, most=1),
         help="Fraction of a group's replicas that may be down because of us.",
     )
     eviction_rate_limit: float = flag(
         "--eviction-rate-limit",
         default=-1.0,
-        parse=float,
+        parse=number(),
         help="Evictions, and separately resizes, per second; 0 and below mean no limit.",
     )
     eviction_rate_burst: int = flag(
         "--eviction-rate-burst",
         default=1,
-        parse=int,
+        parse=whole(),
         help="Evictions, and separately resizes, that may happen at once.",
     )
     min_change: float = flag(
         "--pod-update-threshold",
         default=0.1,
-        parse=float,
+        parse=number(least=0),
         help="Relative drift below which a pod is left alone.",
     )
     min_lifetime: timedelta = flag(
@@ -115,7 +122,7 @@ class Settings(CommonSettings, LeaderElectionSettings):
     max_allowed_cpu_boost: Quantity = flag(
         "--max-allowed-cpu-boost",
         default=ZERO,
-        parse=Quantity.parse,
+        parse=parse_unsigned,
         help="The same as of admission: by this the updater foresees which replacements the API "
         "server would refuse; 0 is no limit.",
     )
@@ -141,14 +148,14 @@ class Settings(CommonSettings, LeaderElectionSettings):
     status_lease_namespace: str = flag(
         "--admission-controller-status-lease-namespace",
         default="",
-        parse=str,
+        parse=namespace,
         help="Namespace of that Lease; else that of the environment variable NAMESPACE, "
         "else kube-system.",
     )
     status_lease_timeout: timedelta = flag(
         "--admission-controller-status-lease-timeout",
         default=timedelta(minutes=1),
-        parse=duration,
+        parse=positive_duration,
         help="Age at which the status Lease counts as stale.",
     )
     address: str = flag(
@@ -160,13 +167,13 @@ class Settings(CommonSettings, LeaderElectionSettings):
     event_qps: float = flag(
         "--event-qps",
         default=50.0,
-        parse=float,
+        parse=number(),
         help="Events per second, on average, beside --kube-api-qps; 0 and below mean no limit.",
     )
     event_burst: float = flag(
         "--event-burst",
         default=100.0,
-        parse=float,
+        parse=number(),
         help="Events that may be sent at once.",
     )
     debug_endpoints: bool = debug_flag(
@@ -178,15 +185,6 @@ class Settings(CommonSettings, LeaderElectionSettings):
         parse=str,
         help="Name of the Lease.",
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, value in (
-            ("--updater-interval", self.interval),
-            ("--admission-controller-status-lease-timeout", self.status_lease_timeout),
-        ):
-            if value <= timedelta():
-                raise ConfigError(f"{name} must be positive")
 
     @property
     def rules(self) -> Rules:

@@ -6,7 +6,7 @@ from typing import Any
 
 from common.errors import ConfigError
 from common.features import FeatureGates
-from common.flags import boolean, duration, flag, names
+from common.flags import boolean, duration, flag, namespace, namespaces, number, whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,13 +22,13 @@ class ClientSettings:
     kube_api_qps: float = flag(
         "--kube-api-qps",
         default=50.0,
-        parse=float,
+        parse=number(),
         help="Requests per second to the API server, on average.",
     )
     kube_api_burst: float = flag(
         "--kube-api-burst",
         default=100.0,
-        parse=float,
+        parse=number(),
         help="Requests to the API server that may be sent at once.",
     )
 
@@ -41,7 +41,7 @@ class LoggingSettings:
         "--v",
         short="-v",
         default=4,
-        parse=int,
+        parse=whole(),
         help="Log detail as klog counts it: 0 warnings, 1-4 information, 5 and more debugging.",
     )
     logging_format: str = flag(
@@ -63,13 +63,13 @@ class CommonSettings(LoggingSettings, ClientSettings):
     vpa_object_namespace: str = flag(
         "--vpa-object-namespace",
         default="",
-        parse=str,
+        parse=namespace,
         help="The one namespace to look at; empty means all.",
     )
     ignored_vpa_object_namespaces: tuple[str, ...] = flag(
         "--ignored-vpa-object-namespaces",
         default=(),
-        parse=names,
+        parse=namespaces,
         help="Comma-separated namespaces to leave alone.",
     )
     profiling: bool = flag(
@@ -144,6 +144,6 @@ class LeaderElectionSettings:
     leader_elect_resource_namespace: str = flag(
         "--leader-elect-resource-namespace",
         default="kube-system",
-        parse=str,
+        parse=namespace,
         help="Namespace of the Lease.",
     )

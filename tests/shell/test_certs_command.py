@@ -45,7 +45,7 @@ def test_a_renewal_is_begun_gone_on_with_and_finished(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("--days=0",), "vpa-certs: --days must be from 1 to 1000000\n"),
+        (("--days=0",), "vpa-certs: argument --days: must be from 1 to 1000000: '0'\n"),
         (("--settle=-1s",), "vpa-certs: --settle and --overlap must not be negative\n"),
         (
             ("--host=vpa.example,https://10.0.0.1",),

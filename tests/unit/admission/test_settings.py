@@ -18,9 +18,9 @@ from common.flags import read_flags
         (["--max-allowed-cpu-boost=much"], "not a quantity"),
         (["--webhook-timeout-seconds=0"], "from 1 to 30"),
         (["--webhook-timeout-seconds=31"], "from 1 to 30"),
-        (["--workers=0"], "--workers: not a number from 1 on: '0'"),
-        (["--workers=-1"], "--workers: not a number from 1 on"),
-        (["--workers=two"], "--workers: not a number from 1 on: 'two'"),
+        (["--workers=0"], "--workers: must be from 1: '0'"),
+        (["--workers=-1"], "--workers: must be from 1"),
+        (["--workers=two"], "--workers: not a whole number: 'two'"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments: list[str], problem: str) -> None:

@@ -14,7 +14,7 @@ from recommender.settings import Settings
     [
         pytest.param("--recommender-interval=0s", "must be positive", id="no interval"),
         pytest.param("--cpu-histogram-decay-half-life=-1s", "must be positive", id="half-life"),
-        pytest.param("--update-worker-count=0", "must be 1 or more", id="no workers"),
+        pytest.param("--update-worker-count=0", "must be from 1", id="no workers"),
         pytest.param("--container-recommendation-max-allowed-cpu=x", "not a quantity", id="cap"),
     ],
 )
