@@ -19,6 +19,8 @@ ResourceQuantities = Mapping[str, Quantity]
 
 MAX_AMOUNT = 10**14  # millicores or bytes
 
+_MILLICORE = Quantity.from_milli(1)
+_BYTE = Quantity.from_value(1)
 _BELOW_ANY_MINIMUM = -(2**63)  # what NaN becomes on amd64
 
 
@@ -51,6 +53,11 @@ def amount(value: float) -> int:
     if value < 0:
         return 0
     return _BELOW_ANY_MINIMUM if math.isnan(value) else int(value)
+
+
+def one_unit(resource: str) -> Quantity:
+    """Return one unit of a resource: a millicore of CPU, a byte of memory, one of any other."""
+    return _MILLICORE if resource == CPU else _BYTE
 
 
 def scale(amount_: int, factor: float) -> int:

@@ -9,7 +9,7 @@ from common.recommendation.container_resources import WantedResources
 from common.recommendation.pod_level import PodLevelBounds
 from common.recommendation.processing import ContainerAmounts
 from common.recommendation.scaled_containers import scaled_specs, scaled_statuses
-from common.resources import CPU, RESOURCES, ResourceQuantities, parse_quantities
+from common.resources import RESOURCES, ResourceQuantities, one_unit, parse_quantities
 from updater.resize import ResizeStatus, resize_status
 from updater.resize_plan import ResizePlan, plan_resize
 from updater.update_order import forgive_rounding
@@ -147,11 +147,11 @@ def _added_requests(pod: Pod) -> list[ResourceQuantities]:
 
 
 def _smallest(resource: str, _: Quantity) -> Quantity:
-    return Quantity.from_milli(1) if resource == CPU else Quantity.from_value(1)
+    return one_unit(resource)
 
 
 def _one_less(resource: str, amount: Quantity) -> Quantity:
-    return amount - _smallest(resource, amount)
+    return amount - one_unit(resource)
 
 
 def plan_withdrawal(pod: Pod, containers: Mapping[str, ContainerAmounts]) -> ResizePlan | None:

@@ -27,18 +27,15 @@ from common.recommendation.pod_amounts import (
     pod_amounts,
 )
 from common.resources import (
-    CPU,
-    MEMORY,
     RESOURCES,
     ResourceQuantities,
+    one_unit,
     parse_quantities,
 )
 
 POD_LEVEL_PATH = "/spec/resources"  # JSON pointer
 
 ByContainer = Mapping[str, ResourceQuantities]
-
-_UNIT = {CPU: Quantity.from_milli(1), MEMORY: Quantity.from_value(1)}
 
 
 class PodLevelMode(enum.StrEnum):
@@ -283,7 +280,7 @@ def pod_level_bounds(
             if request is not None:
                 moving.add(resource)
         elif request is not None:
-            room[resource] = request - _UNIT[resource]
+            room[resource] = request - one_unit(resource)
     follows = mode is PodLevelMode.FOLLOW
     # With ``follow`` they take care of minimums themselves; so does one that has to be the limit.
     fixed = {each for each in moving if follows or lowest.get(each, ZERO) >= limits[each]}
@@ -371,7 +368,7 @@ def _shared(
     """Share out the room in proportion to what is wanted; None if it is too small for that."""
     if sum((as_stored(value) for value in wanted.values()), start=ZERO) <= room:
         return {}
-    unit = _UNIT[resource].nanos
+    unit = one_unit(resource).nanos
     amounts = {name: -(-value.nanos // unit) for name, value in wanted.items()}
     lowest = max(-(-least.nanos // unit), 1)
     floors = {name: min(amount, lowest) for name, amount in amounts.items()}

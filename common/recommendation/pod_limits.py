@@ -15,7 +15,7 @@ from common.recommendation.limit_range import EffectiveLimits
 from common.recommendation.limit_scaling import proportional_limit, scale_proportionally
 from common.recommendation.pod_amounts import Phase
 from common.recommendation.pod_level import PodLevelBounds
-from common.resources import CPU, RESOURCES, ResourceQuantities
+from common.resources import RESOURCES, ResourceQuantities, one_unit
 
 _NOTHING: ResourceQuantities = {}
 
@@ -108,7 +108,7 @@ def shrink_others(
             scaled = scale_proportionally(resource, share.request, base=limited, result=high)
             quantity = scaled.quantity
             if quantity.is_zero:
-                quantity = _one(resource)
+                quantity = one_unit(resource)
             lower = found.setdefault(share.name, {})
             lower[resource] = min(quantity, lower.get(resource, quantity))
     return found
@@ -276,10 +276,6 @@ class _Fit:
             low = low if _limited(shares) < low else ZERO
             least = least if _requested(shares) < least else ZERO
         return low, least
-
-
-def _one(resource: str) -> Quantity:
-    return Quantity.from_milli(1) if resource == CPU else Quantity.from_value(1)
 
 
 def _requested(shares: Iterable[_Share]) -> Quantity:

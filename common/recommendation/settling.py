@@ -17,10 +17,7 @@ from common.recommendation.actual import ContainerResources
 from common.recommendation.amounts import ContainerAmounts
 from common.recommendation.pod_amounts import as_stored
 from common.recommendation.policy import ControlledValues, container_policy, controlled_values
-from common.resources import CPU, RESOURCES, ResourceQuantities
-
-_MILLICORE = Quantity.from_milli(1)
-_BYTE = Quantity.from_value(1)
+from common.resources import RESOURCES, ResourceQuantities, one_unit
 
 # By container, the requests that an earlier admission may have written; None: it can't be told.
 Written = Mapping[str, Mapping[str, Quantity | None]]
@@ -74,7 +71,9 @@ def possible_ratios(
 
 
 def _one_more(limits: ResourceQuantities) -> ResourceQuantities:
-    return {name: limit if limit.is_zero else limit + _unit(name) for name, limit in limits.items()}
+    return {
+        name: limit if limit.is_zero else limit + one_unit(name) for name, limit in limits.items()
+    }
 
 
 def never_nothing(
@@ -90,7 +89,7 @@ def never_nothing(
         replace(
             each,
             target={
-                name: _unit(name)
+                name: one_unit(name)
                 if target.is_zero and given[each.name].get(name, ZERO).sign > 0
                 else target
                 for name, target in each.target.items()
@@ -130,7 +129,7 @@ def _near(resource: str, targets: Targets, written: Written) -> Sequence[_Gap]:
     one unit is of the smallest request, and some units more where several containers share.
     """
     slack = 4 * len(targets) + 4
-    unit = _unit(resource).nanos
+    unit = one_unit(resource).nanos
     requests = (written[name].get(resource) or ZERO for name in targets)
     least = min((each.nanos // unit for each in requests if each.sign > 0), default=0)
     gaps = _gaps(resource, targets, written)
@@ -153,7 +152,3 @@ def _gaps(resource: str, targets: Targets, written: Written) -> Sequence[_Gap]:
         if not target.is_zero and request is not None and request != target:
             gaps.append((name, request, target))
     return gaps
-
-
-def _unit(resource: str) -> Quantity:
-    return _MILLICORE if resource == CPU else _BYTE

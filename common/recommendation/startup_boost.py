@@ -17,9 +17,7 @@ from common.recommendation.limit_scaling import proportional_limit
 from common.recommendation.policy import ControlledValues, container_policy, controlled_values
 from common.recommendation.scaled_containers import scaled_specs
 from common.recommendation.trail import Change
-from common.resources import CPU, ResourceQuantities, parse_quantities
-
-_MILLI = Quantity.from_milli(1)
+from common.resources import CPU, ResourceQuantities, one_unit, parse_quantities
 
 PRESENT = "requested by the pod: no request is recommended"
 CAPPED = "capped to --max-allowed-cpu-boost"
@@ -156,7 +154,8 @@ def _bounds(
 
 
 def _below(limit: Quantity) -> Quantity:
-    return limit - _MILLI if limit > _MILLI else limit
+    millicore = one_unit(CPU)
+    return limit - millicore if limit > millicore else limit
 
 
 def _requests(container: Container) -> dict[str, Quantity]:
