@@ -10,7 +10,13 @@ from dataclasses import dataclass
 
 import httptools
 import uvicorn
-from uvicorn._types import ASGI3Application
+from uvicorn._types import (
+    ASGI3Application,
+    ASGIReceiveCallable,
+    ASGISendCallable,
+    ASGISendEvent,
+    Scope,
+)
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
     HttpToolsProtocol,
@@ -28,6 +34,7 @@ _TEXTS = {
     408: b"the request takes too long\n",
     413: b"the body is too large\n",
     431: b"the headers are too large\n",
+    501: b"chunked is the only transfer encoding that is supported\n",
     503: b"too many requests at once\n",
 }
 
@@ -54,6 +61,26 @@ class _RefusedError(Exception):
     def __init__(self, status: int) -> None:
         super().__init__(status)
         self.status = status
+
+
+def _closing_unread(cycle: RequestResponseCycle, app: ASGI3Application) -> ASGI3Application:
+    """Close the connection after an answer that the client gets instead of 100 Continue.
+
+    The client may leave out the body then. What follows may be the body or the next request, which
+    behind a proxy may be another client's.
+
+    Source: RFC 9110 10.1.1.
+    """
+
+    async def run(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        async def send_last(message: ASGISendEvent) -> None:
+            if cycle.waiting_for_100_continue and cycle.more_body:
+                cycle.keep_alive = False
+            await send(message)
+
+        await app(scope, receive, send_last)
+
+    return run
 
 
 class LimitedHttp(HttpToolsProtocol):
@@ -165,15 +192,19 @@ class LimitedHttp(HttpToolsProtocol):
             return  # a trailer; applications don't read any
         if len(self.headers) >= self._limits.headers:
             raise _RefusedError(431)
-        is_length = name.lower() == b"content-length" and value.isdigit()
-        if is_length and int(value) > self._limits.body:
+        lower = name.lower()
+        if lower == b"content-length" and value.isdigit() and int(value) > self._limits.body:
             raise _RefusedError(413)
+        if lower == b"transfer-encoding" and value.strip(b" \t").lower() != b"chunked":
+            raise _RefusedError(501)  # RFC 9112 6.1; a proxy may see another end of the body
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         version = self.parser.get_http_version()
         if version not in _VERSIONS:
             raise _RefusedError(400)
+        if self.parser.get_method() == b"CONNECT":
+            raise _RefusedError(400)  # a client would take any success for a tunnel
         if version == "1.0":
             self.expect_100_continue = False  # it knows no such answer
         if len(self.pipeline) >= _MOST_PIPELINED:
@@ -194,6 +225,11 @@ class LimitedHttp(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._incoming = False
         super().on_message_complete()
+        if not self.parser.should_keep_alive():
+            # A trailer can say so, too. The parser drops what follows, so it can't be answered.
+            self.cycle.keep_alive = False
+            if self.cycle.response_complete:
+                self.transport.close()
         if self._answering is None:
             self._all.release(self._place)  # it was answered before it ended
         else:
@@ -208,6 +244,8 @@ class LimitedHttp(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._answering = cycle
+        if cycle.waiting_for_100_continue:
+            app = _closing_unread(cycle, app)
         super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:

@@ -3,19 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from common.runtime.clock import SystemClock
-from common.runtime.health import Health, OpsServer
 from common.runtime.limited_http import HttpLimits
 from common.runtime.web import WebServer
 from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
 
 LARGEST = 100
+LENGTH_2 = (b"content-length", b"2")
 HEAD = b"POST /some/path?timeout=5s HTTP/1.1\r\nHost: webhook\r\n"
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -160,84 +158,6 @@ async def test_a_last_request_is_answered_and_the_connection_closed(request_: by
         assert await reader.read() == b""
 
 
-END = b"\r\n0\r\n\r\n"
-LINES = b"".join(b"X-%d: %b\r\n" % (n, b"y" * 1000) for n in range(90))
-REFUSED = {
-    "noise": (400, b"\x16\x03\x01 what is this\r\n\r\n"),
-    "HTTP/2": (400, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
-    "HTTP/0.9": (400, b"GET /\r\n\r\n"),
-    "an unknown version": (400, b"GET / HTTP/3.0\r\n\r\n"),
-    "an unknown method": (400, b"BREW / HTTP/1.1\r\nHost: webhook\r\n\r\n"),
-    "a tunnel": (400, b"CONNECT webhook:443 HTTP/1.1\r\nHost: webhook\r\n\r\n"),
-    "a NUL in the address": (400, b"GET /\0 HTTP/1.1\r\n\r\n"),
-    "a NUL in a header": (400, HEAD + b"X: a\0b\r\n\r\n"),
-    "a carriage return in a header": (400, HEAD + b"X: a\rb\r\n\r\n"),
-    "a header without a name": (400, HEAD + b": a\r\n\r\n"),
-    "a header without a colon": (400, HEAD + b"hello\r\n\r\n"),
-    "endless headers": (431, HEAD + LINES),
-    "too many headers": (431, HEAD + b"X: y\r\n" * 101 + b"\r\n"),
-    "an endless header": (431, HEAD + b"X: " + b"y" * 200_000),
-    "an endless name": (431, HEAD + b"y" * 200_000),
-    "a header of 64 KiB": (431, HEAD + b"X: " + b"y" * 65_536 + b"\r\n\r\n"),
-    "an endless address": (431, b"POST /" + b"y" * 200_000),
-    "endless trailers": (431, CHUNKED + b"0\r\n" + LINES),
-    "an endless chunk extension": (431, CHUNKED + b"1;x=" + b"y" * 400_000),
-    "no length": (400, HEAD + b"Content-Length: ten\r\n\r\n"),
-    "an empty length": (400, HEAD + b"Content-Length:\r\n\r\n"),
-    "a hexadecimal length": (400, HEAD + b"Content-Length: 0x5\r\n\r\nhello"),
-    "a negative length": (400, HEAD + b"Content-Length: -5\r\n\r\n"),
-    "a length with a sign": (400, HEAD + b"Content-Length: +5\r\n\r\nhello"),
-    "a length of two numbers": (400, HEAD + b"Content-Length: 5, 5\r\n\r\nhello"),
-    "a length beyond all numbers": (400, HEAD + b"Content-Length: 99999999999999999999999\r\n\r\n"),
-    "two lengths": (400, HEAD + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!"),
-    "the same length twice": (400, HEAD + b"Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello"),
-    "chunks with a length": (
-        400,
-        HEAD + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n" + END,
-    ),
-    "a length with chunks": (
-        400,
-        HEAD + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n" + END,
-    ),
-    "an encoding after chunks": (400, HEAD + b"Transfer-Encoding: chunked, gzip\r\n" + END),
-    "chunks with a vertical tab": (400, HEAD + b"Transfer-Encoding: \x0bchunked\r\n" + END),
-    "a chunk of a negative size": (400, CHUNKED + b"-1\r\n"),
-    "a chunk of no size": (400, CHUNKED + b"\r\nhello\r\n0\r\n\r\n"),
-    "a chunk of a hexadecimal prefix": (400, CHUNKED + b"0x5\r\nhello\r\n0\r\n\r\n"),
-    "a chunk beyond all numbers": (400, CHUNKED + b"FFFFFFFFFFFFFFFFFF\r\n"),
-    "a chunk longer than its size": (400, CHUNKED + b"3\r\nhello\r\n0\r\n\r\n"),
-    "a chunk that a line feed ends": (400, CHUNKED + b"5\nhello\r\n0\r\n\r\n"),
-    "a header over two lines": (400, HEAD + b"X: a\r\n b\r\n\r\n"),
-    "a space before the colon": (400, HEAD + b"Content-Length : 5\r\n\r\nhello"),
-}
-
-
-@pytest.mark.parametrize(("status", "request_"), REFUSED.values(), ids=REFUSED)
-async def test_what_is_malformed_or_too_much_is_refused(status: int, request_: bytes) -> None:
-    async with talking(Echo()) as (reader, writer, _):
-        writer.write(request_)
-        found, headers, _text = await answer(reader)
-        assert (found, headers[b"connection"]) == (status, b"close")
-        assert await reader.read() == b""
-
-
-@pytest.mark.parametrize(("status", "request_"), REFUSED.values(), ids=REFUSED)
-async def test_an_ops_address_refuses_the_same(status: int, request_: bytes) -> None:
-    server = OpsServer(Health(SystemClock(), timedelta(minutes=5)), "127.0.0.1:0")
-    running = asyncio.create_task(server.run())
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-    async with asyncio.timeout(10):
-        writer.write(request_)
-        found, headers, _text = await answer(reader)
-    writer.close()
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
-    if found == 404:  # it has its answer before the body is refused
-        assert request_.startswith(CHUNKED)
-    else:
-        assert (found, headers[b"connection"]) == (status, b"close")
-
-
 async def test_a_client_that_waits_for_a_go_ahead_gets_it() -> None:
     async with talking(Echo()) as (reader, writer, _):
         request = posted(b"hello", b"Expect: 100-continue")
@@ -245,6 +165,38 @@ async def test_a_client_that_waits_for_a_go_ahead_gets_it() -> None:
         assert (await answer(reader))[0] == 100
         writer.write(b"hello")
         assert (await answer(reader))[2] == b"<hello>"
+
+
+class Hasty(Echo):
+    """Answers without reading the body."""
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        self.scopes.append(scope)
+        await send({"type": "http.response.start", "status": 200, "headers": [LENGTH_2]})
+        await send({"type": "http.response.body", "body": b"OK"})
+
+
+async def test_an_answer_instead_of_a_go_ahead_is_the_last() -> None:
+    """What follows may be the body or, because it needn't be sent, the next request."""
+    app = Hasty()
+    async with talking(app) as (reader, writer, _):
+        request = posted(b"", b"Expect: 100-continue")
+        writer.write(request.replace(b"Content-Length: 0", b"Content-Length: 100"))
+        status, headers, _text = await answer(reader)
+        assert (status, headers[b"connection"]) == (200, b"close")
+        writer.write(posted(b"next"))
+        assert await reader.read() == b""
+    assert len(app.scopes) == 1
+
+
+async def test_an_answer_after_a_body_that_came_unasked_is_not_the_last() -> None:
+    app = Hasty()
+    async with talking(app) as (reader, writer, _):
+        writer.write(posted(b"hello", b"Expect: 100-continue"))
+        status, headers, _text = await answer(reader)
+        assert (status, headers.get(b"connection")) == (200, None)
+        writer.write(posted(b"next"))
+        assert (await answer(reader))[0] == 200
 
 
 async def test_who_asks_for_the_head_gets_no_body() -> None:
