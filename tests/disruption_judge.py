@@ -247,7 +247,10 @@ class Judge:
         workload = self._workload(state.group)
         for group in dict.fromkeys((state.group, workload)):
             views = self._seen(group, since)
-            if not was_pending and not any(self._tolerates(view, call.uid) for view in views):
+            whole = group != state.group
+            if not was_pending and not any(
+                self._tolerates(view, call.uid, whole=whole) for view in views
+            ):
                 yield f"{group[0]} {group[1]} has {self._counts(views)}"
         views, evicts = self._seen(workload, since), call.kind == "eviction"
         least = self.min_replicas.get(state.app, 0)
@@ -265,8 +268,13 @@ class Judge:
         """The states of which one may have been what the updater saw."""
         return self._views[group][max(bisect_right(self._times[group], since) - 1, 0) :]
 
-    def _tolerates(self, view: _View, uid: str) -> bool:
-        """Whether enough pods are left running without this one."""
+    def _tolerates(self, view: _View, uid: str, *, whole: bool) -> bool:
+        """Whether enough pods are left running without this one.
+
+        While a workload is rolled out, all its groups together, only available pods count (X105).
+        """
+        if whole and view.rollout is not None and uid not in view.ready:
+            return True
         alive = view.running - self._out.keys()
         tolerance = math.trunc(view.replicas * self.tolerance_fraction)
         untouched = tolerance == 0 and len(alive) >= view.replicas

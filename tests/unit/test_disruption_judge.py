@@ -230,6 +230,17 @@ ROLLOUTS: dict[str, tuple[Sequence[Entry], int]] = {
         ],
         1,
     ),
+    "from which one that isn't available takes nothing away": (
+        [
+            rollout(0, most=8),
+            *owned(4, 8),
+            *(member(name, ready=name != "a") for name in "abcd"),
+            *(member(name, NEW, pending=True) for name in "wxyz"),
+            PASS,
+            eviction("a", 61),
+        ],
+        0,
+    ),
     "which is that of the whole workload": (
         [
             rollout(0, most=8),
