@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -115,13 +115,16 @@ async def running_control_plane(
     binaries: Binaries | None = None,
     port: int = 0,
     metrics: bool = True,
+    webhooks: Sequence[str] = (),
 ) -> AsyncIterator[ControlPlane]:
     """Run a cluster while the context is entered; on entry it is ready.
 
     Ready means: the API server says so, the nodes are registered, the scenario's namespaces
     exist with their default service accounts, and, unless ``metrics`` is False, the metrics
     API is announced. ``folder`` gets keys, data and logs, and must be new; ``port`` 0 takes a
-    free one. The scenario's version doesn't count: it is what the programs are.
+    free one. The scenario's version doesn't count: it is what the programs are. To ``webhooks``,
+    named by their hosts, the API server shows the client certificate ``files.WEBHOOK_CLIENT`` if
+    they ask for one; to others none.
 
     Raises:
         ConfigError: programs are missing, or there are no free ports.
@@ -132,7 +135,9 @@ async def running_control_plane(
     clock = SystemClock()
     ports = _ports(port)
     files = Files.within(folder)
-    written = write_files(files, url=ports.url, now=clock.now(), hosts=(METRICS_HOST,))
+    written = write_files(
+        files, url=ports.url, now=clock.now(), hosts=(METRICS_HOST,), webhooks=webhooks
+    )
     admin = _connection(ports, files, "admin")
     servers = Servers.of(binaries, files, ports)
     async with contextlib.AsyncExitStack() as stack:

@@ -84,6 +84,7 @@ def api_server(binaries: Binaries, files: Files, ports: Ports) -> list[str]:
         f"--kubelet-client-certificate={files.certificate('kubelet-client')}",
         f"--kubelet-client-key={files.key('kubelet-client')}",
         "--kubelet-preferred-address-types=InternalIP",
+        f"--admission-control-config-file={files.admission_configuration}",
         f"--audit-policy-file={files.audit_policy}",
         f"--audit-log-path={files.audit_log}",
         f"--audit-log-maxsize={_NEVER_ROTATE}",

@@ -1,5 +1,6 @@
-"""The files that the servers read: certificates, keys, kubeconfigs, the audit policy."""
+"""The files that the servers read: certificates, keys, kubeconfigs, audit policy, admission."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +14,8 @@ ADMIN = "kubernetes-admin"
 MASTERS = "system:masters"  # the group that RBAC lets do everything
 KUBELETS = "system:node:sandbox"  # as the sandbox calls them, too
 FRONT_PROXY = "front-proxy-client"
+WEBHOOK_CLIENT = "webhook-client"  # the API server, as webhooks see it
+WEBHOOK_CLIENT_CA = f"{WEBHOOK_CLIENT}-ca"
 _FIRST_SERVICE = "10.96.0.1"  # the Service kubernetes has the network's first address
 
 # Every request, without its body; when it has been answered, and watches when they start.
@@ -61,6 +64,10 @@ class Files:
         return self.folder / "pki" / "service-accounts.pub"
 
     @property
+    def admission_configuration(self) -> Path:
+        return self.folder / "admission.yaml"
+
+    @property
     def audit_policy(self) -> Path:
         return self.folder / "audit-policy.yaml"
 
@@ -78,10 +85,18 @@ class Written:
     kubelets: Credentials  # a server's certificate for what runs beside the API server
 
 
-def write_files(files: Files, *, url: str, now: datetime, hosts: tuple[str, ...] = ()) -> Written:
+def write_files(
+    files: Files,
+    *,
+    url: str,
+    now: datetime,
+    hosts: tuple[str, ...] = (),
+    webhooks: Sequence[str] = (),
+) -> Written:
     """Make keys and certificates for an API server at ``url`` and write all files.
 
-    ``hosts`` are names of Services whose servers run in our process.
+    ``hosts`` are names of Services whose servers run in our process. ``webhooks`` are host names
+    of webhooks to which the API server shows a client certificate.
     """
     (files.folder / "pki").mkdir(parents=True, exist_ok=True)
     authority = Authority(now, name="kubernetes-ca")
@@ -112,11 +127,43 @@ def write_files(files: Files, *, url: str, now: datetime, hosts: tuple[str, ...]
         )
         _write(files.kubeconfig(name), texts[name])
     _write(files.audit_policy, yaml.safe_dump(AUDIT_POLICY))
+    _write_admission(files, webhooks, now)
     return Written(
         authority=authority.certificate,
         kubeconfig=texts["admin"],
         kubelets=authority.serving("kubelets", hosts=("localhost", *ADDRESSES, *hosts)),
     )
+
+
+def _write_admission(files: Files, webhooks: Sequence[str], now: datetime) -> None:
+    """Write what the API server shows to webhooks; the authority signs nothing else."""
+    authority = Authority(now, name=WEBHOOK_CLIENT_CA)
+    _write(files.certificate(WEBHOOK_CLIENT_CA), authority.certificate)
+    _write_pair(files, WEBHOOK_CLIENT, authority.client("kube-apiserver-webhook-client"))
+    pair = {
+        "client-certificate": str(files.certificate(WEBHOOK_CLIENT)),
+        "client-key": str(files.key(WEBHOOK_CLIENT)),
+    }
+    kubeconfig = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "users": [{"name": name, "user": pair} for name in webhooks],
+    }
+    plugin = {
+        "name": "MutatingAdmissionWebhook",
+        "configuration": {
+            "apiVersion": "apiserver.config.k8s.io/v1",
+            "kind": "WebhookAdmissionConfiguration",
+            "kubeConfigFile": str(files.kubeconfig(WEBHOOK_CLIENT)),
+        },
+    }
+    configuration = {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "AdmissionConfiguration",
+        "plugins": [plugin],
+    }
+    _write(files.kubeconfig(WEBHOOK_CLIENT), yaml.safe_dump(kubeconfig))
+    _write(files.admission_configuration, yaml.safe_dump(configuration))
 
 
 def _write_pair(files: Files, name: str, credentials: Credentials) -> None:

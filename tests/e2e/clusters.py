@@ -25,6 +25,7 @@ T = TypeVar("T")
 CONTROL_PLANE = "controlplane"
 SANDBOX = "sandbox"
 WEBHOOK_PORT = 443  # an ExternalName Service is dialled on its own port, not on a target port
+WEBHOOK_HOST = "vpa-webhook.kube-system.svc"  # what the API server calls the webhook
 METRICS_PORT = 4443  # as the overlay's APIService says
 
 # A container whose image is named here runs as a process of this machine; all others are
@@ -98,7 +99,9 @@ async def running(kind: str, folder: Path, version: str = "") -> AsyncIterator[C
 
 def _opened(kind: str, scenario: Scenario, folder: Path) -> AbstractAsyncContextManager[Cluster]:
     if kind == CONTROL_PLANE:
-        return running_control_plane(scenario, folder=folder, metrics=False)
+        return running_control_plane(
+            scenario, folder=folder, metrics=False, webhooks=(WEBHOOK_HOST,)
+        )
     return running_cluster(scenario, metrics=False)
 
 

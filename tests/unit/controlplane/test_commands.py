@@ -12,12 +12,13 @@ from cryptography.x509.oid import NameOID
 from controlplane import commands
 from controlplane.binaries import Binaries
 from controlplane.commands import Ports
-from controlplane.files import Files, write_files
+from controlplane.files import WEBHOOK_CLIENT, Files, write_files
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 PORTS = Ports(
     etcd=20001, etcd_peers=20002, api_server=20003, controller_manager=20004, scheduler=20005
 )
+DOCUMENTED = Path(__file__).parents[3] / "docs" / "operations.md"
 BINARIES = Binaries(Path("/programs"))
 BUILDERS = {
     "etcd": commands.etcd,
@@ -90,3 +91,24 @@ def test_the_front_proxy_has_an_authority_of_its_own(tmp_path: Path) -> None:
     front.verify_directly_issued_by(own)
     with pytest.raises(ValueError, match=r"(?i)issuer"):
         front.verify_directly_issued_by(cluster)
+
+
+def test_webhooks_are_shown_a_certificate_as_the_documentation_says(tmp_path: Path) -> None:
+    """The text of docs/operations.md, but for the paths, is what the API server reads."""
+    files = Files.within(tmp_path)
+    write_files(files, url=PORTS.url, now=NOW, webhooks=["vpa-webhook.kube-system.svc"])
+    kubeconfig, pair = files.kubeconfig(WEBHOOK_CLIENT), "/etc/kubernetes/pki/webhook-client"
+    paths = {
+        "/etc/kubernetes/webhooks.kubeconfig": kubeconfig,
+        f"{pair}.crt": files.certificate(WEBHOOK_CLIENT),
+        f"{pair}.key": files.key(WEBHOOK_CLIENT),
+    }
+    text = DOCUMENTED.read_text("utf-8")
+    for documented, written in paths.items():
+        text = text.replace(documented, str(written))
+    for file, first in (
+        (files.admission_configuration, "    apiVersion: apiserver.config.k8s.io/v1\n"),
+        (kubeconfig, "    apiVersion: v1\n    kind: Config\n"),
+    ):
+        block = first + text.partition(f"\n\n{first}")[2].partition("\n\n")[0]
+        assert yaml.safe_load(block) == yaml.safe_load(file.read_text("utf-8"))
