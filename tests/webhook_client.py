@@ -19,16 +19,24 @@ class Connection:
     @classmethod
     @asynccontextmanager
     async def to(
-        cls, port: int, authority: bytes, *, pair: tuple[Path, Path] | None = None
+        cls,
+        port: int,
+        authority: bytes,
+        *,
+        host: str = "127.0.0.1",
+        pair: tuple[Path, Path] | None = None,
     ) -> AsyncIterator["Connection"]:
         """Connect to a port of this machine; ``authority`` is the only one trusted, as PEM.
 
-        ``pair`` are the files of a client certificate and its key.
+        ``host`` is what the webhook's certificate has to name; ``pair`` are the files of a client
+        certificate and its key.
         """
         context = ssl.create_default_context(cadata=authority.decode())
         if pair is not None:
             context.load_cert_chain(*pair)
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", port, ssl=context, server_hostname=host
+        )
         try:
             yield cls(reader, writer)
         finally:
