@@ -71,7 +71,10 @@ async def test_the_program_writes_a_kubeconfig_when_ready_and_stops_on_sigterm(
     ("arguments", "want"),
     [
         (["nowhere.yaml"], "sandbox: scenario nowhere.yaml: No such file or directory"),
-        (["demo.yaml", "--port=70000"], "sandbox: argument --port: not a port: '70000'"),
+        (
+            ["demo.yaml", "--port=70000"],
+            "sandbox: argument --port: must be from 0 to 65535: '70000'",
+        ),
         (["demo.yaml", "--kubernetes-version=1.20"], "sandbox: argument --kubernetes-version: "),
         (["demo.yaml", "--kubeconfig=/nowhere/k"], "sandbox: --kubeconfig: /nowhere/k: No such"),
         (["demo.yaml", "--speed=9"], "sandbox: unrecognized arguments: --speed=9"),
