@@ -4,14 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from common.errors import ConfigError
-from common.flags import (
-    boolean,
-    flag,
-    namespace,
-    port_number,
-    positive_duration,
-    whole,
-)
+from common.flags import boolean, flag, namespace, port_number, positive_duration, whole
 from common.quantity import ZERO, Quantity, parse_unsigned
 from common.recommendation.pod_level import PodLevelMode
 from common.runtime.settings import CommonSettings, debug_flag

@@ -21,7 +21,7 @@ _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-
 _PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)")
 _DURATION = re.compile(rf"[+-]?(0|({_PART.pattern})+)")
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|inf|nan)", re.ASCII | re.IGNORECASE)
-_WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
+_WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)  # no more than an int64 holds
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _FLAG = re.compile(r"--?([A-Za-z][\w-]*)(=.*)?", re.DOTALL)
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
@@ -113,7 +113,7 @@ def whole(*, least: float = -math.inf, most: float = math.inf) -> Callable[[str]
 
     def parse(text: str) -> int:
         if _WHOLE.fullmatch(text) is None:
-            raise ValueError(f"not a whole number: {text!r}")
+            raise ValueError(f"not a whole number of up to 18 digits: {text!r}")
         return _within(int(text), text, least, most)
 
     return parse

@@ -119,7 +119,7 @@ class Reason(Code):
     )
     REPLACEMENT_UNVERIFIED = (
         "replacement_unverified",
-        "Three evicted pods still lack a correct replacement.",
+        "Evicted or missing pods still lack a correct replacement, three at most.",
     )
     ACTUATION_SUSPENDED = (
         "actuation_suspended",

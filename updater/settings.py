@@ -4,15 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from common.flags import (
-    boolean,
-    duration,
-    flag,
-    namespace,
-    number,
-    positive_duration,
-    whole,
-)
+from common.flags import boolean, duration, flag, namespace, number, positive_duration, whole
 from common.quantity import ZERO, Quantity, parse_unsigned
 from common.recommendation.pod_level import PodLevelMode
 from common.runtime.settings import CommonSettings, LeaderElectionSettings, debug_flag

@@ -26,12 +26,8 @@ from common.recommendation.pod_amounts import (
     phases_of,
     pod_amounts,
 )
-from common.resources import (
-    RESOURCES,
-    ResourceQuantities,
-    one_unit,
-    parse_quantities,
-)
+from common.recommendation.scaled_containers import scaled_specs
+from common.resources import RESOURCES, ResourceQuantities, one_unit, parse_quantities
 
 POD_LEVEL_PATH = "/spec/resources"  # JSON pointer
 
@@ -311,8 +307,10 @@ def filled_in(pod: Pod) -> frozenset[str]:
     if whole is None or not whole.limits:
         return frozenset()
     requests, limits = parse_quantities(whole.requests), parse_quantities(whole.limits)
-    inside = pod_amounts(pod.spec).inside.requests
-    unscaled = [phase.fixed.requests for phase in phases_of(pod.spec)]
+    amounts = pod_amounts(pod.spec)
+    inside = amounts.inside.requests
+    scaled = {each.name for each in scaled_specs(pod.spec)}
+    unscaled = [phase.fixed.requests for phase in amounts.phases(scaled)]
     return frozenset(
         name
         for name in RESOURCES

@@ -1,4 +1,4 @@
-"""What ``process`` tells a trail of each step.
+"""What ``process`` records in a trail, step by step.
 
 Source: admission.md 6.2.
 """
@@ -24,13 +24,13 @@ from common.recommendation.trail import (
 )
 from common.resources import ResourceQuantities, in_order, parse_quantities
 
-_MOST_ABSENT = 100  # containers that a trail is told of, though the pod doesn't have them
+_MOST_ABSENT = 100  # recorded containers that the pod doesn't have
 
 
-def tell_recommended(
+def record_recommended(
     trail: Trail, recommended: Sequence[ContainerAmounts], kept: Sequence[ContainerAmounts]
 ) -> None:
-    """Tell what the status recommends, and which containers are switched off."""
+    """Record what the status recommends, and which containers are switched off."""
     for each in recommended:
         estimates = each.uncapped_target.items()
         uncapped = {name: value for name, value in estimates if name in each.target}
@@ -44,10 +44,10 @@ def tell_recommended(
             trail.ended(each.name, SWITCHED_OFF)
 
 
-def tell_absent(
+def record_absent(
     trail: Trail, recommendation: RecommendedPodResources, present: Container[str]
 ) -> None:
-    """Tell that what is recommended for containers that the pod doesn't have is dropped."""
+    """Record dropped recommendations for containers that the pod doesn't have."""
     every = recommendation.container_recommendations or ()
     absent = (each for each in every if each.container_name not in present)
     for each in islice(absent, _MOST_ABSENT):
@@ -57,13 +57,13 @@ def tell_absent(
         trail.ended(each.container_name, NO_CONTAINER)
 
 
-def tell_moved(
+def record_moved(
     trail: Trail,
     before: Sequence[ContainerAmounts],
     after: Sequence[ContainerAmounts],
     cause: str,
 ) -> None:
-    """Tell which numbers are others after a step, with its cause."""
+    """Record the numbers that a step has changed, and why."""
     for old, new in zip(before, after, strict=True):
         for amount, was, now in _amounts_of(old, new):
             trail.moved(old.name, amount, was, now, raised=cause)
@@ -79,27 +79,27 @@ def _amounts_of(
     )
 
 
-def tell_fitted(
+def record_fitted(
     trail: Trail, whole: Sequence[ContainerAmounts], fitted: Sequence[ContainerAmounts]
 ) -> None:
-    """Tell what fitting into the pod's own resources lowered or dropped (A25, A26)."""
-    tell_moved(trail, whole, fitted, LOWERED_FOR_POD_LEVEL)
+    """Record what was lowered or dropped to fit the pod's own resources (A25, A26)."""
+    record_moved(trail, whole, fitted, LOWERED_FOR_POD_LEVEL)
     for old, new in zip(whole, fitted, strict=True):
         for amount, was, now in _amounts_of(old, new):
             for resource in in_order(was.keys() - now.keys()):
                 trail.add(old.name, amount, resource, NO_ROOM_IN_POD, None)
 
 
-def tell_shrunk(trail: Trail, shrunk: Mapping[str, ResourceQuantities]) -> None:
-    """Tell which requests are lower although nothing is recommended for them (A29)."""
+def record_shrunk(trail: Trail, shrunk: Mapping[str, ResourceQuantities]) -> None:
+    """Record requests that were lowered without a recommendation for them (A29)."""
     for name, requests in shrunk.items():
         trail.given(name, Amount.REQUEST, requests, SHARED_WITH_ALL)
 
 
-def tell_ordered(
+def record_ordered(
     trail: Trail, before: Sequence[ContainerAmounts], after: Mapping[str, ContainerAmounts]
 ) -> None:
-    """Tell which bounds moved to their target (A14)."""
+    """Record the bounds that were moved to their target (A14)."""
     for old in before:
         new = after[old.name]
         for amount, was, now in (

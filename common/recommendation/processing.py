@@ -21,12 +21,12 @@ from common.recommendation.pod_level import PodLevelBounds, Unfit
 from common.recommendation.pod_limits import shrink_others, with_requests
 from common.recommendation.policy import container_policy, is_off
 from common.recommendation.process_steps import (
-    tell_absent,
-    tell_fitted,
-    tell_moved,
-    tell_ordered,
-    tell_recommended,
-    tell_shrunk,
+    record_absent,
+    record_fitted,
+    record_moved,
+    record_ordered,
+    record_recommended,
+    record_shrunk,
 )
 from common.recommendation.settling import (
     Written,
@@ -138,14 +138,14 @@ def process(
         settled = tuple(replace(each, target=targets[each.name]) for each in fitted)
     ordered = {each.name: order_bounds(each) for each in settled}
     if trail is not None:
-        tell_recommended(trail, recommended, kept)
-        tell_absent(trail, vpa.status.recommendation, names)
+        record_recommended(trail, recommended, kept)
+        record_absent(trail, vpa.status.recommendation, names)
         fit(containers=containers, trail=trail)  # the same once more, told step by step
-        tell_moved(trail, capped.recommendations, scaled, ONE_UNIT)
-        tell_shrunk(trail, shrunk)
-        tell_fitted(trail, whole, fitted)
-        tell_moved(trail, fitted, settled, KEPT)
-        tell_ordered(trail, settled, ordered)
+        record_moved(trail, capped.recommendations, scaled, ONE_UNIT)
+        record_shrunk(trail, shrunk)
+        record_fitted(trail, whole, fitted)
+        record_moved(trail, fitted, settled, KEPT)
+        record_ordered(trail, settled, ordered)
     if exhausted and not any(each.target for each in settled):
         return Processed({}, {}, bounds, Unfit(tuple(in_order(exhausted))))
     return Processed(

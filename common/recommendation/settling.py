@@ -51,10 +51,10 @@ def possible_ratios(
     """Yield the containers with limits that may have been rounded to those that they have (A19).
 
     A limit in proportion to its request is rounded down, so the ratio that it was computed with
-    lies between the present one and that of a limit one millicore or byte above. Limits that
-    nobody wrote, of containers without a recommendation, are what they are. What one container has
-    moves what is left to the others, in one direction or the other: so the extremes are where all,
-    one, or all but one have the larger limit.
+    lies between the present one and that of a limit one millicore or byte above. Admission doesn't
+    write the limits of containers without a recommendation, so these are not varied. A larger limit
+    of one container can raise or lower what is left to the others: the extremes are where all, one,
+    or all but one of them have the larger limit.
     """
     names = {each.name for each in recommended}
     written = [each.name for each in containers if each.limits_follow and each.name in names]

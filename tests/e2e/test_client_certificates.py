@@ -1,4 +1,4 @@
-"""A webhook that requires client certificates answers the API server, and nobody else.
+"""A webhook that requires client certificates answers only the API server.
 
 The API server has its certificate by --admission-control-config-file, as docs/operations.md says.
 """
@@ -56,7 +56,7 @@ async def _members(world: World) -> dict[str, bytes]:
 async def _required(case: Case) -> AsyncIterator[None]:
     """admission requires certificates, and accepts those of the API server's authority.
 
-    The file of authorities has the webhook's own one as well, which API servers are told to trust.
+    The file also holds the webhook's own authority, which API servers are told to trust.
     Processes of the cluster start in the folder that stands for the root of their files.
     """
     world, name = case.world, f"{case.namespace[-6:]}-clients"
@@ -168,16 +168,16 @@ async def test_a_caller_without_a_certificate_of_the_authority_is_refused(
         ) as connection:
             return await connection.send(b"{}")
 
-    assert (await answer(None))[0] == 200, "by default nobody needs one"
+    assert (await answer(None))[0] == 200, "no certificate is required by default"
     async with _required(case):
         assert (await answer(_pair(_plane(world).files)))[0] == 200
         assert await answer(None) == _REFUSED
         assert await world.total(ADMISSION, _REVIEWS, outcome="refused") == 1
         for which in (
             ("stranger.crt", "stranger.key"),  # of another authority, whatever that calls itself
-            ("serverCert.pem", "serverKey.pem"),  # of a known one, but it makes nobody a client
+            ("serverCert.pem", "serverKey.pem"),  # of a known one, but not for clients
         ):
-            with pytest.raises((ssl.SSLError, ConnectionError, IndexError)):
+            with pytest.raises((ssl.SSLError, ConnectionError, IndexError)):  # or an empty answer
                 await answer((tmp_path / which[0], tmp_path / which[1]))
         assert await world.ops(ADMISSION, "/readyz") == "OK"
 

@@ -1,6 +1,6 @@
 """A tenant who may create VPAs and pods in one namespace takes nothing away from the others.
 
-His objects are stored past the webhook, as those from before its registration are.
+The tenant's VPAs bypass the webhook, like those that were created before it was registered.
 """
 
 import os

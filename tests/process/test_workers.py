@@ -207,7 +207,7 @@ async def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
             busy = taken.getsockname()[1]
             mistakes = {
                 "--no-such-flag": "--no-such-flag",
-                "--workers=none": "--workers: not a whole number: 'none'",
+                "--workers=none": "--workers: not a whole number of up to 18 digits: 'none'",
                 f"--port={busy}": f"can't listen on :{busy}",
                 f"--address={LOOPBACK}:{busy}": f"can't listen on {LOOPBACK}:{busy}",
                 "--tls-cert-file=/nowhere/cert": "can't read /nowhere/cert",

@@ -43,6 +43,8 @@ RANGES = [
     (RECOMMENDER, "--oom-bump-up-ratio", "1.2", "1_2", "not a number"),
     (RECOMMENDER, "--update-worker-count", "1", "0", "must be from 1"),
     (RECOMMENDER, "--update-worker-count", "2", "2.5", "not a whole number"),
+    (RECOMMENDER, "--round-memory-bytes", "9" * 18, "9" * 400, "of up to 18 digits"),
+    (RECOMMENDER, "--oom-min-bump-up-bytes", "1e300", "1e400", "must be from 0"),
     (RECOMMENDER, "--recommender-interval", "1s", "0", "must be positive"),
     (RECOMMENDER, "--kube-api-qps", "-1", "-inf", "must be finite"),
     (RECOMMENDER, "--vpa-object-namespace", "a" * 63, "a" * 64, LABEL),
