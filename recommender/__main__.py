@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
+from datetime import timedelta
 
 from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
 
@@ -25,6 +26,8 @@ from common.runtime.service import (
     unless_stopped,
 )
 from recommender import debugging
+from recommender.checkpoint_loading import CheckpointLoading
+from recommender.checkpoint_schedule import Schedule
 from recommender.checkpointing import Checkpointing
 from recommender.cycle import Recommender
 from recommender.explanation import Explanation, Unexplained
@@ -55,6 +58,7 @@ _MISSED_CYCLES = 5  # after so many intervals without a cycle the process is no 
 # the event loop for half a second to find nothing, so it looks at the young often (each tenth time
 # at 100,000 objects), and hardly ever at all.
 COLLECT_AFTER = (10_000, 10, 1_000)
+_LAST_WRITES = timedelta(seconds=15)  # for checkpoints after a signal; kubelets wait half a minute
 _RETRY_SECONDS = 5.0  # between two attempts to read the history
 
 
@@ -141,6 +145,7 @@ async def recommend(settings: Settings, clock: Clock) -> None:
                     is_first = False
 
             await every(settings.interval.total_seconds(), cycle, stop=stop)
+            await recommender.end(_LAST_WRITES)
 
         await serve(work, background=tuple(background))
 
@@ -171,6 +176,11 @@ def assemble(settings: Settings, followed: Followed, metrics: Metrics, clock: Cl
     namespace, ignored = settings.vpa_object_namespace, settings.ignored_vpa_object_namespaces
     workers = settings.update_worker_count
     turn, began = asyncio.Lock(), Began()
+    store = CheckpointStore(
+        followed.client, namespace=namespace, half_lives=settings.half_lives, metrics=metrics
+    )
+    schedule = Schedule(clock)
+    loading = CheckpointLoading(usage, store, schedule, metrics=metrics, clock=clock)
     past = None
     if settings.has_past:
         past = PastLoader(
@@ -211,14 +221,12 @@ def assemble(settings: Settings, followed: Followed, metrics: Metrics, clock: Cl
         ooms=OomLearning(
             followed, usage, memory_saver=settings.memory_saver, metrics=metrics, clock=clock
         ),
+        loading=loading,
         checkpointing=Checkpointing(
             usage,
-            CheckpointStore(
-                followed.client,
-                namespace=namespace,
-                half_lives=settings.half_lives,
-                metrics=metrics,
-            ),
+            loading,
+            schedule,
+            store,
             CheckpointGarbage(followed.client, namespace=namespace),
             ignored_namespaces=ignored,
             workers=workers,

@@ -10,7 +10,7 @@ ACCESS = (
     POD_METRICS.access("list"),
     VPAS.access("get", "list", "watch"),
     VPAS.access("patch", subresource="status"),
-    CHECKPOINTS.access("list", "create", "patch", "delete"),
+    CHECKPOINTS.access("list", "watch", "create", "patch", "delete"),
     # Leader election; the names that the flag has by default, and in the Helm chart.
     LEASES.access("create"),
     LEASES.access("get", "update", names=("vpa-recommender", "vpa-recommender-lease")),

@@ -150,11 +150,6 @@ def _at(common: int, total: float, reference: int, half_life: timedelta) -> floa
     return math.ldexp(total, -min(halvings, _MOST_HALVINGS))
 
 
-def oldest_first(written: Mapping[VpaKey, int]) -> list[VpaKey]:
-    """The order of writing: never written (instant NEVER) first, then the oldest."""
-    return sorted(written, key=lambda key: (written[key], key))
-
-
 def _encode(saved: Saved) -> HistogramCheckpoint:
     return HistogramCheckpoint(
         reference_timestamp=_whole(moment(saved.reference)),

@@ -12,12 +12,15 @@ from datetime import datetime, timedelta
 from common.quantity import QuantityError
 from common.runtime.clock import Clock, SetBack
 from common.runtime.service import Background
+from recommender.checkpoint_loading import CheckpointLoading
 from recommender.checkpointing import Checkpointing
 from recommender.explanation import Explanation, Unexplained, explanation
 from recommender.history import PastLoader
 from recommender.ingestion import Ingestion
 from recommender.instants import instant
 from recommender.metrics import Metrics
+from recommender.model.expiry import collecting, expire_loaded
+from recommender.model.history_changes import keep_former
 from recommender.model.keys import VpaKey
 from recommender.model.retirement import retire
 from recommender.model.usage import Usage
@@ -47,6 +50,7 @@ class Recommender:
         vpas: VpaLoader,
         ingestion: Ingestion,
         ooms: OomLearning,
+        loading: CheckpointLoading,
         checkpointing: Checkpointing,
         publisher: Publisher,
         past: PastLoader | None,
@@ -60,6 +64,7 @@ class Recommender:
         self._vpas = vpas
         self._ingestion = ingestion
         self._ooms = ooms
+        self._loading = loading
         self._checkpointing = checkpointing
         self._publisher = publisher
         self._past = past
@@ -68,6 +73,7 @@ class Recommender:
         self._clock = clock
         self._loaded: dict[VpaKey, LoadedVpa] = {}
         self._unread: Collection[VpaKey] = ()  # of these the history is not known
+        self._complete: Collection[VpaKey] = ()  # of these checkpoints are written
         self._collected: datetime | None = None
         self._was_fresh = True
         self._set_back = SetBack(clock)
@@ -86,7 +92,7 @@ class Recommender:
         """
         await self._followed.wait_targets()
         self._loaded = await self._vpas.load(self._followed.vpas.snapshot.items())
-        await self._checkpointing.load(self._loaded.keys())
+        await self._loading.load(self._loaded.keys())
 
     async def run_once(self) -> None:
         """One cycle. Trouble with the API server costs what it concerns, no more."""
@@ -100,12 +106,13 @@ class Recommender:
             fresh = self._followed.fresh  # what follows is read now, and written later
             with step("LoadVPAs"):
                 self._loaded = await self._vpas.load(self._followed.vpas.snapshot.items())
-            learnt_until = self._checkpointing.learnt_until
+            self._loading.start_anew(self._followed.take_deleted())
+            learnt_until = self._loading.learnt_until
             with step("LoadPods"):
                 pods = self._followed.pods.snapshot
                 self._ooms.of_replaced(learnt_until)
                 vanished = await self._pods.load(pods, instant(self._clock.now()))
-                await self._checkpointing.resume()
+                await self._loading.resume()
             with step("LoadMetrics"):
                 await self._ingestion.usage()
                 passing = self._ooms.of_all(learnt_until)
@@ -114,12 +121,14 @@ class Recommender:
             with step("DeleteRemovedPods"):
                 for key in vanished | passing:
                     self._usage.remove_pod(key)
+                keep_former(self._usage)
             if not self._believe_caches(fresh_before=fresh):
                 return
-            unknown = await self._checkpointing.load_late(self._loaded.keys())
+            unknown = await self._loading.load_late(self._loaded.keys())
+            expire_loaded(self._usage, self._usage_is_of(self._clock.now()))
             self._unread = unknown
             known = [key for key in self._loaded if key not in unknown]
-            complete = self._ask_for_past(known, unknown)
+            self._complete = complete = self._ask_for_past(known, unknown)
             await asyncio.sleep(0)
             # Neither waits for the other: one call without an answer must not keep history unsaved.
             async with asyncio.TaskGroup() as writing:
@@ -127,6 +136,11 @@ class Recommender:
                 writing.create_task(self._keep_history(complete))
             with step("GarbageCollect"):
                 await self._collect_usage()
+
+    async def end(self, within: timedelta) -> None:
+        """Write down what isn't yet, most important first: nothing learnt is lost (X124)."""
+        async with self._turn:
+            await self._checkpointing.write_last(self._complete, within)
 
     def explain(self, namespace: str, name: str) -> Explanation | Unexplained:
         """How the recommendation of a VPA comes about, by what the last cycle knew."""
@@ -190,7 +204,7 @@ class Recommender:
             return known
         unread = {key.namespace for key in unknown}
         wanted = [key for key in known if key.namespace not in unread]
-        past.want(wanted, self._checkpointing.learnt_until)
+        past.want(wanted, self._loading.learnt_until)
         return [
             key
             for key in known
@@ -220,7 +234,7 @@ class Recommender:
             key for key, loaded in self._loaded.items() if not loaded.resolution.unsupported
         }
         collected = 0
-        for count in self._usage.collecting(self._usage_is_of(now), contributive):
+        for count in collecting(self._usage, self._usage_is_of(now), contributive):
             collected += count
             await asyncio.sleep(0)
         if collected:

@@ -4,15 +4,18 @@ Source: recommender.md sections 8 and 9.
 """
 
 import enum
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
 from common.api.autoscaling import VerticalPodAutoscaler, VpaStatus
 from common.recommendation.processing import ContainerAmounts
+from recommender.model.autoscalers import EVERY_OTHER, Marks
 from recommender.post_processing import Publication, publish
+from recommender.published import Chosen, Earlier
 from recommender.recommend import ContainerEstimate
 from recommender.status import (
     Findings,
@@ -23,6 +26,7 @@ from recommender.status import (
     next_status,
     open_status,
     published,
+    stale_containers,
 )
 from recommender.trail import Cause, Trail
 
@@ -46,6 +50,9 @@ class Circumstances:
     now: datetime
     waited: timedelta  # since the last write
     interval: timedelta  # between cycles
+    marks: Marks = field(default_factory=Marks)  # of the history of its containers
+    idle: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
+    """Containers that stay as they are published, see ``Earlier``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +63,12 @@ class Outcome:
     wanted: VpaStatus
     by: float  # how far the status is from what is wanted, see ``moved``
     writing: Writing
+    chosen: Chosen
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether usage decides everything."""
+        return not (self.chosen.stale or self.chosen.unknown)
 
     def status(self, current: VpaStatus) -> VpaStatus:
         """The status after this, which says ``current`` before."""
@@ -74,17 +87,17 @@ def outcome(
     Raises:
         QuantityError: a bound of the VPA's policy is no quantity.
     """
-    # Only what nobody has observed needs it, which is next to nothing; and who asks for a trail.
-    unneeded = trail is None and all(one.observed for one in estimated)
-    before = {} if unneeded else published(vpa.status)
-    recommendation = publish(
+    earlier = _earlier(vpa, estimated, publication, circumstances, is_asked=trail is not None)
+    chosen = publish(
         estimated,
         publication,
         annotations=vpa.metadata.annotations or {},
         policy=vpa.spec.resource_policy,
-        published=before,
+        earlier=earlier,
         trail=trail,
     )
+    recommendation = chosen.amounts
+    names = {one.name for one in recommendation}
     resolution, now = circumstances.resolution, circumstances.now
     findings = Findings(
         recommendation=recommendation,
@@ -92,9 +105,14 @@ def outcome(
         unsupported=resolution.message,
         controlled_by=circumstances.controlled_by,
         low_confidence=any(
-            confidence < 1 for one in estimated for confidence in one.confidence.values()
+            confidence < 1
+            for one in estimated
+            if one.container in names
+            for confidence in one.confidence.values()
         ),
         fetching_history=circumstances.fetching,
+        unknown=chosen.unknown,
+        stale=chosen.stale,
     )
     stays: Cause | None = None
     if resolution.open:
@@ -111,8 +129,37 @@ def outcome(
     if stays is None and writing is Writing.WAITS:
         stays = Cause.TOO_CLOSE
     if trail is not None and stays is not None:
-        trail.moved(stays, recommendation, before.values())
-    return Outcome(recommendation=recommendation, wanted=wanted, by=by, writing=writing)
+        trail.moved(stays, recommendation, published(vpa.status).values())
+    return Outcome(
+        recommendation=recommendation,
+        wanted=wanted,
+        by=by,
+        writing=writing,
+        chosen=chosen,
+    )
+
+
+def _earlier(
+    vpa: VerticalPodAutoscaler,
+    estimated: Sequence[ContainerEstimate],
+    publication: Publication,
+    circumstances: Circumstances,
+    *,
+    is_asked: bool,
+) -> Earlier:
+    """What is published, as far as it matters: mostly usage decides everything."""
+    marks, idle = circumstances.marks, circumstances.idle
+    stale = stale_containers(vpa.status) | marks.expired
+    if publication.without_samples:
+        stale, idle = frozenset(), {}
+    is_known = all(set(one.target) <= one.observed for one in estimated)
+    if is_known and not (stale or idle or is_asked):
+        return Earlier()
+    if EVERY_OTHER in marks.anew:
+        return Earlier()
+    amounts = {name: one for name, one in published(vpa.status).items() if name not in marks.anew}
+    idle = {name: controlled for name, controlled in idle.items() if name in amounts}
+    return Earlier(amounts=amounts, stale=stale, killed=marks.killed, idle=idle)
 
 
 def _keeps(vpa: VerticalPodAutoscaler, findings: Findings) -> bool:

@@ -23,6 +23,7 @@ from common.resources import (
     in_order,
     parse_quantities,
 )
+from recommender.published import Chosen, Earlier, choose
 from recommender.recommend import ContainerEstimate
 from recommender.trail import Amount, Cause, Trail, quantity
 
@@ -55,6 +56,7 @@ class Publication:
     humanize_memory: bool = False
     integer_cpu: bool = False  # heed the annotations that ask for whole CPUs
     max_allowed: ResourceQuantities = field(default_factory=dict)  # where a policy has no maximum
+    without_samples: bool = False  # containers without any get the minimum
 
     @property
     def is_plain(self) -> bool:
@@ -63,31 +65,31 @@ class Publication:
         return not (rounds or self.humanize_memory or self.integer_cpu)
 
 
+_NOTHING_EARLIER = Earlier()
+
+
 def publish(
     estimates: Iterable[ContainerEstimate],
     publication: Publication,
     *,
     annotations: Mapping[str, str],
     policy: ResourcePolicy | None,
-    published: Mapping[str, ContainerAmounts] = {},
+    earlier: Earlier = _NOTHING_EARLIER,
     trail: Trail | None = None,
-) -> tuple[ContainerAmounts, ...]:
+) -> Chosen:
     """Everything that happens between the estimate and the status, in the reference's order.
 
-    Two things are ours. First, what is ``published`` of a container stays until something of
-    it is observed: after a restart without history or metrics, the minimum would have large
-    pods evicted, to come back too small. Last, the bounds are put around the target (Q20).
-    ``trail`` is told each step.
+    Two things are ours. First, what is published stays where too little is known, see
+    ``recommender.published``. Last, the bounds are put around the target (Q20). ``trail`` is told
+    each step.
 
     Raises:
         QuantityError: a bound of the policy is no quantity.
     """
     estimated = tuple(estimates)
     fresh = tuple(formatted(estimate, publication, trail) for estimate in estimated)
-    amounts = tuple(
-        one if estimate.observed or one.name not in published else _kept(published[one.name], one)
-        for estimate, one in zip(estimated, fresh, strict=True)
-    )
+    chosen = choose(estimated, fresh, earlier, without_samples=publication.without_samples)
+    amounts = chosen.amounts
     whole = with_integer_cpu(amounts, annotations) if publication.integer_cpu else amounts
     if trail is not None:
         trail.moved(Cause.UNOBSERVED, fresh, amounts)
@@ -96,7 +98,7 @@ def publish(
     ordered = tuple(order_bounds(one) for one in capped)
     if trail is not None:
         trail.moved(Cause.ORDER, capped, ordered)
-    return ordered
+    return replace(chosen, amounts=ordered)
 
 
 def formatted(
@@ -195,21 +197,6 @@ def humanize(count: int) -> str:
         if count >= unit:
             return f"{count / unit:.2f}{suffix}"
     return str(count)
-
-
-def _kept(published: ContainerAmounts, estimated: ContainerAmounts) -> ContainerAmounts:
-    """What is published, of the resources that are still to be controlled."""
-
-    def kept(before: ResourceQuantities, now: ResourceQuantities) -> ResourceQuantities:
-        return {name: before.get(name, value) for name, value in now.items()}
-
-    return ContainerAmounts(
-        name=estimated.name,
-        target=kept(published.target, estimated.target),
-        lower_bound=kept(published.lower_bound, estimated.lower_bound),
-        upper_bound=kept(published.upper_bound, estimated.upper_bound),
-        uncapped_target=kept(published.uncapped_target, estimated.uncapped_target),
-    )
 
 
 def _quantities(

@@ -14,25 +14,22 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 
-import numpy as np
-
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler, VpaStatus
 from common.errors import DecodeError, KubeError, NotFoundError
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import VPAS
 from common.patches import add
-from common.quantity import ZERO, QuantityError
-from common.recommendation.processing import ContainerAmounts
-from common.resources import CPU, RESOURCES
+from common.quantity import QuantityError
 from common.runtime.clock import Clock
 from recommender.explanation import Account, neglect
 from recommender.instants import instant
 from recommender.metrics import Metrics, VpaLabels
 from recommender.model.keys import VpaKey
-from recommender.model.usage import Usage
+from recommender.model.usage import Group, Usage
 from recommender.outcome import Circumstances, Writing, outcome
 from recommender.parts import parts
 from recommender.post_processing import Publication
+from recommender.published import idle_containers, settle
 from recommender.recommend import (
     ContainerEstimate,
     Estimates,
@@ -46,6 +43,7 @@ from recommender.sources.cluster import LoadedVpa
 from recommender.sources.facts import vpa_key, written_mode
 from recommender.standing import Grounds, Standing, room
 from recommender.status import LATEST, ConditionType, is_provided, is_true, moved
+from recommender.target_changes import TargetChanges
 from recommender.trail import Trail
 from recommender.workers import spread_as_made
 
@@ -103,9 +101,7 @@ class Publisher:
         self._since: dict[VpaKey, datetime] = {}  # when it was written
         self._unwritten: set[VpaKey] = set()  # not by this process; then ``_since`` is made up
         self._vpas: Tally[VpaLabels] = Tally()  # of this cycle
-        # Recommendations of aggregates, by resource, mode, and bits of the number of pods.
-        self._unchanged: Tally[tuple[str, str, int]] = Tally()
-        self._changes: dict[tuple[str, str, int], tuple[list[int], list[int]]] = {}  # before, after
+        self._changes = TargetChanges(usage, metrics.quality)
 
     async def publish(self, vpas: Mapping[VpaKey, LoadedVpa], known: Sequence[VpaKey]) -> None:
         """Estimate and write these VPAs; of those that aren't ``known`` the history is missing.
@@ -136,7 +132,9 @@ class Publisher:
         now, key = self._clock.now(), vpa_key(loaded.vpa)
         at, usage, trail = instant(now), self._usage, Trail(instant(now))
         found = estimates(usage, (key,), self._routine.estimation, at, trail)
-        circumstances = self._circumstances(loaded, self._since.get(key, now), now)
+        circumstances = self._circumstances(
+            loaded, found.groups[key], self._since.get(key, now), now
+        )
         publication = self._routine.publication
         reached = outcome(loaded.vpa, found.of(key, trail), publication, circumstances, trail)
         alive = {group.container for group in living(usage, key, at)}
@@ -179,14 +177,7 @@ class Publisher:
     def _count(self) -> None:
         self._metrics.count_vpas(self._vpas)
         self._vpas.clear()
-        quality = self._metrics.quality
-        for (resource, mode, bits), count in self._unchanged.items():
-            quality.unchanged(resource, mode, bits=bits, count=count)
-        self._unchanged.clear()
-        for (resource, mode, bits), (before, after) in self._changes.items():
-            old, new = np.array(before, dtype=np.int64), np.array(after, dtype=np.int64)
-            quality.change(resource, mode, bits=bits, before=old, after=new)
-        self._changes.clear()
+        self._changes.count()
 
     # Decide
 
@@ -213,8 +204,7 @@ class Publisher:
             return self._decide(loaded, grounds, found.of(key), now)
         mode = _mode(loaded.vpa)
         self._vpas[mode, True, pods > 0, bool(grounds.unsupported)] += 1
-        for resource, count in standing.compared.items():
-            self._unchanged[resource, written_mode(loaded.vpa), pods.bit_length()] += count
+        self._changes.unchanged(loaded.vpa, standing.compared, pods)
         return None
 
     def _decide(
@@ -226,7 +216,7 @@ class Publisher:
     ) -> _Write | None:
         vpa, key = loaded.vpa, vpa_key(loaded.vpa)
         since = self._last_write(key, now)
-        circumstances = self._circumstances(loaded, since, now)
+        circumstances = self._circumstances(loaded, grounds.groups, since, now)
         publication = self._routine.publication
         try:
             reached = outcome(vpa, estimated, publication, circumstances)
@@ -235,13 +225,14 @@ class Publisher:
             labels = (_mode(vpa), is_provided(vpa.status), has_pods, bool(grounds.unsupported))
             self._vpas[labels] += 1
             return None
+        settle(vpa, circumstances.marks, reached.chosen)
         recommendation, pods = reached.recommendation, circumstances.pods
         matches = not is_true(reached.wanted, ConditionType.NO_PODS_MATCHED)
         labels = (_mode(vpa), is_provided(reached.wanted), matches, bool(grounds.unsupported))
         self._vpas[labels] += 1
-        compared = self._compare_with_last(key, vpa, recommendation, pods)
+        compared = self._changes.changed(vpa, recommendation, pods)
         self._watch_absence(key, vpa, present=bool(recommendation), now=now)
-        stands = bool(recommendation) and not circumstances.fetching
+        stands = bool(recommendation) and not circumstances.fetching and reached.is_plain
         if reached.writing is Writing.WRITTEN:
             return _Write(
                 key=key,
@@ -274,8 +265,11 @@ class Publisher:
             compared=compared,
         )
 
-    def _circumstances(self, loaded: LoadedVpa, since: datetime, now: datetime) -> Circumstances:
-        key = vpa_key(loaded.vpa)
+    def _circumstances(
+        self, loaded: LoadedVpa, groups: Sequence[Group], since: datetime, now: datetime
+    ) -> Circumstances:
+        key, estimated = vpa_key(loaded.vpa), {group.container for group in groups}
+        exists = not loaded.resolution.unsupported
         return Circumstances(
             resolution=loaded.resolution,
             controlled_by=loaded.controlled_by,
@@ -284,36 +278,9 @@ class Publisher:
             now=now,
             waited=now - since,
             interval=self._routine.interval,
+            marks=self._usage.autoscalers[key].marks,
+            idle=idle_containers(self._usage, loaded.vpa, estimated) if exists else {},
         )
-
-    def _compare_with_last(
-        self,
-        key: VpaKey,
-        vpa: VerticalPodAutoscaler,
-        recommendation: Sequence[ContainerAmounts],
-        pods: int,
-    ) -> dict[str, int]:
-        """Keep uncapped targets beside the aggregates, where samples are compared with them.
-
-        Returns how many aggregates have one now, by resource.
-        """
-        aggregates = self._usage.aggregates
-        mode = written_mode(vpa)
-        compared: Tally[str] = Tally()
-        for one in recommendation:
-            rows = self._usage.rows_of(key, one.name)
-            for resource in RESOURCES:
-                quantity = one.uncapped_target.get(resource, ZERO)
-                after = quantity.milli if resource == CPU else quantity.value
-                before = aggregates.recommended(resource)
-                if after:
-                    label = (resource, mode, pods.bit_length())
-                    olds, news = self._changes.setdefault(label, ([], []))
-                    olds += before[rows].tolist()
-                    news += [after] * rows.size
-                    compared[resource] += rows.size
-                before[rows] = after
-        return compared
 
     def _watch_absence(
         self, key: VpaKey, vpa: VerticalPodAutoscaler, *, present: bool, now: datetime

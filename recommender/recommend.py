@@ -32,6 +32,11 @@ from recommender.rows import Floats, Ints, Mask
 from recommender.trail import Amount, Cause, Evidence, Trail, quantity
 
 _MOST_DOUBLINGS = 900.0  # that a float takes, with any weight of ours
+_OBSERVED = {
+    (cpu, memory): frozenset(name for name, seen in ((CPU, cpu), (MEMORY, memory)) if seen)
+    for cpu in (False, True)
+    for memory in (False, True)
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +70,7 @@ class ContainerEstimate:
     """What one container should get: resource -> millicores or bytes.
 
     Only controlled resources are there. ``confidence`` is that of each of them, in units of
-    its confidence interval. Where nothing was ``observed``, the amounts are the minimum.
+    its confidence interval. Of a resource that was not ``observed`` the amounts are the minimum.
     """
 
     container: str
@@ -73,7 +78,7 @@ class ContainerEstimate:
     lower: Mapping[str, int]
     upper: Mapping[str, int]
     confidence: Mapping[str, float]
-    observed: bool = True
+    observed: AbstractSet[str] = frozenset((CPU, MEMORY))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -270,7 +275,7 @@ class Estimates:
         self._usage = usage
         self._confidences: dict[str, list[float]] = {}
         self._sure: list[bool] = []  # of every resource
-        self._observed: list[bool] = []
+        self._observed: list[tuple[bool, bool]] = []  # cpu and memory of a container
         self._places: dict[VpaKey, slice] = {}
         end = 0
         for key, mine in groups.items():
@@ -287,7 +292,7 @@ class Estimates:
         counted = counts(aggregates, groups)
         observed = Observed(cpu=cpu.percentiles, memory=memory.percentiles, counts=counted)
         found = estimate_observed(observed, np.repeat(sizes, sizes), estimation)
-        self._take(found, (counted[2] > 0) | memory.is_filled)
+        self._take(found, (counted[2] > 0, memory.is_filled))
 
     def fill(self, estimation: Estimation, trail: Trail | None = None) -> None:
         """Estimate everything; once. A ``trail`` is for a single VPA."""
@@ -296,28 +301,29 @@ class Estimates:
         merged = self._usage.aggregates.merged([group.rows for group in groups])
         names = [group.container for group in groups] if trail is not None else ()
         found = estimate_all(merged, np.repeat(sizes, sizes), estimation, trail=trail, names=names)
-        self._take(found, (merged.samples > 0) | (merged.memory.total > 0))
+        everything = np.arange(len(merged))
+        self._take(found, (merged.samples[everything] > 0, merged.memory.total[everything] > 0))
         if trail is not None:
             for row, name in enumerate(names):
                 trail.evidence[name] = _evidence(merged, row, found, trail.at)
 
-    def _take(self, found: Mapping[str, ResourceEstimates], observed: Mask) -> None:
+    def _take(self, found: Mapping[str, ResourceEstimates], observed: tuple[Mask, Mask]) -> None:
         cpu, memory = found[CPU], found[MEMORY]
         self.targets = np.stack((cpu.target, memory.target), axis=1).tolist()
         bounds = (cpu.lower, cpu.upper, memory.lower, memory.upper)
         self.bounds = np.stack(bounds, axis=1).tolist()
         self._confidences = {name: one.confidence.tolist() for name, one in found.items()}
         self._sure = ((cpu.confidence >= 1) & (memory.confidence >= 1)).tolist()
-        self._observed = observed.tolist()
+        self._observed = list(zip(*(one.tolist() for one in observed), strict=True))
 
     def place(self, key: VpaKey) -> slice:
         """Where the containers of a VPA are in the columns."""
         return self._places[key]
 
     def is_sure(self, key: VpaKey) -> bool:
-        """Whether there is enough history for every container, and something observed of it."""
+        """Whether there is enough history for every container, and both resources observed."""
         place = self._places[key]
-        return all(self._sure[place]) and all(self._observed[place])
+        return all(self._sure[place]) and all(map(all, self._observed[place]))
 
     def of(self, key: VpaKey, trail: Trail | None = None) -> tuple[ContainerEstimate, ...]:
         """The containers of a VPA; ``trail`` is told which numbers end here."""
@@ -342,7 +348,7 @@ class Estimates:
             lower={name: bounds[2 * at] for at, name in columns},
             upper={name: bounds[2 * at + 1] for at, name in columns},
             confidence={name: self._confidences[name][row] for _, name in columns},
-            observed=self._observed[row],
+            observed=_OBSERVED[self._observed[row]],
         )
 
 

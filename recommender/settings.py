@@ -159,6 +159,12 @@ class Settings(CommonSettings, LeaderElectionSettings, HistorySettings):
         parse=boolean,
         help="Deprecated: write memory with two decimals in the largest unit.",
     )
+    publish_without_samples: bool = flag(
+        "--publish-without-samples",
+        default=False,
+        parse=boolean,
+        help="Recommend the pod's minimum for containers without any usage, as the reference does.",
+    )
     integer_cpu: bool = flag(
         "--cpu-integer-post-processor-enabled",
         default=False,
@@ -306,5 +312,6 @@ class Settings(CommonSettings, LeaderElectionSettings, HistorySettings):
             round_memory=self.round_memory_bytes,
             humanize_memory=self.humanize_memory,
             integer_cpu=self.integer_cpu,
+            without_samples=self.publish_without_samples,
             max_allowed={name: value for name, value in most.items() if not value.is_zero},
         )

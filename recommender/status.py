@@ -36,7 +36,9 @@ class ConditionType(enum.StrEnum):
     FETCHING_HISTORY = "FetchingHistory"
     LOW_CONFIDENCE = "LowConfidence"
     NO_PODS_MATCHED = "NoPodsMatched"
+    NO_SAMPLES = "NoSamples"
     RECOMMENDATION_PROVIDED = "RecommendationProvided"
+    STALE_RECOMMENDATION = "StaleRecommendation"
 
 
 NOTICED = 0.01
@@ -53,6 +55,17 @@ _CONTROLLED = (
     "startupBoost."
 )
 _HISTORY = "History is still being loaded"
+_NO_USAGE = "NoUsage"
+_NO_SAMPLES = (
+    "{names}: no usage is known. The metrics API has to report the container first, which it does "
+    "not do for one that ends within seconds."
+)
+_SHOWN_NAMES = 20  # of containers without samples
+_HISTORY_EXPIRED = "HistoryExpired"
+_STALE = (
+    "{names}: the history of usage expired. The last recommendation stays until there is one "
+    "confidence interval of new usage; an OOM kill raises memory before that."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +129,8 @@ class Findings:
     controlled_by: str = ""  # the name of the VPA that controls the target's pods instead
     low_confidence: bool = False
     fetching_history: bool = False
+    unknown: tuple[str, ...] = ()  # containers without samples
+    stale: tuple[str, ...] = ()  # containers whose history expired
 
 
 def next_status(vpa: VerticalPodAutoscaler, findings: Findings, now: datetime) -> VpaStatus:
@@ -146,6 +161,18 @@ def published(status: VpaStatus) -> dict[str, ContainerAmounts]:
         return {one.name: one for one in parse_recommendation(status.recommendation)}
     except QuantityError:
         return {}
+
+
+def stale_containers(status: VpaStatus) -> frozenset[str]:
+    """The containers that a status calls stale.
+
+    Only the status knows that of a container that has new usage since the last restart.
+    """
+    kind = ConditionType.STALE_RECOMMENDATION
+    for one in status.conditions or ():
+        if one.type == kind and one.status == "True":
+            return frozenset(one.message.partition(":")[0].split(", "))
+    return frozenset()
 
 
 def to_status(amounts: Iterable[ContainerAmounts]) -> RecommendedPodResources:
@@ -255,6 +282,14 @@ def _set(findings: Findings) -> Iterable[_Condition]:
         yield ConditionType.LOW_CONFIDENCE, "True", "", _LOW_CONFIDENCE
     if findings.fetching_history:
         yield ConditionType.FETCHING_HISTORY, "True", "", _HISTORY
+    if findings.unknown:
+        names = ", ".join(findings.unknown[:_SHOWN_NAMES])
+        if len(findings.unknown) > _SHOWN_NAMES:
+            names += f" and {len(findings.unknown) - _SHOWN_NAMES} more"
+        yield ConditionType.NO_SAMPLES, "True", _NO_USAGE, _NO_SAMPLES.format(names=names)
+    if findings.stale:
+        told = _STALE.format(names=", ".join(findings.stale))
+        yield ConditionType.STALE_RECOMMENDATION, "True", _HISTORY_EXPIRED, told
 
 
 def _meaning(conditions: Iterable[VpaCondition] | None) -> set[tuple[object, ...]]:

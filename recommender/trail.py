@@ -46,7 +46,7 @@ class Cause(Code):
     ROUNDING = "rounding", "Up to a multiple."
     HUMANIZED = "humanized", "--humanize-memory: two decimals in the largest unit."
     BEFORE_CAPS = "before_caps", "What the target is before anything caps it."
-    UNOBSERVED = "unobserved", "Nothing is known of the container: what is published stays."
+    UNOBSERVED = "unobserved", "Too little is known: what is published stays, or there is nothing."
     INTEGER_CPU = "integer_cpu", "Up to whole cores, as an annotation of the VPA asks."
     MIN_ALLOWED = "min_allowed", "minAllowed of the policy."
     MAX_ALLOWED = "max_allowed", "maxAllowed of the policy."

@@ -122,6 +122,7 @@ class Life:
     town: Town
     settings: Settings
     _task: asyncio.Task[None] = field(init=False)
+    _stop: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         self._task = asyncio.create_task(self._run())
@@ -132,17 +133,28 @@ class Life:
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
 
+    async def stop(self) -> None:
+        """End it as a signal does: it writes down what it knows."""
+        self._stop.set()
+        await self._task
+
     async def _run(self) -> None:
         user = self.town.access.client(AGENT, user=ACCOUNT)
         async with user as client, asyncio.TaskGroup() as group:
             metrics = Metrics()
             followed = Followed(client, namespace="", errors=metrics.object_errors)
             recommender = assemble(self.settings, followed, metrics, self.town.clock)
-            for task in (*followed.background, *recommender.background):
+            tasks = [
                 group.create_task(_coroutine(task))
+                for task in (*followed.background, *recommender.background)
+            ]
             await followed.wait_synced()
             await _start(recommender)
-            await every(INTERVAL, recommender.run_once, stop=asyncio.Event())
+            interval = self.settings.interval.total_seconds()
+            await every(interval, recommender.run_once, stop=self._stop)
+            await recommender.end(timedelta(seconds=15))
+            for task in tasks:
+                task.cancel()
 
 
 async def _coroutine(task: Callable[[], Awaitable[None]]) -> None:

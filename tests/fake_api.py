@@ -92,7 +92,10 @@ class FakeApi(LoopbackServer):
         self._counts: Counter[str] = Counter()  # of what was asked, by route
 
     def on(self, route: str, *replies: Reply) -> None:
-        """``route`` is ``GET /path``; watches are ``WATCH /path``."""
+        """``route`` is ``GET /path``; watches are ``WATCH /path``.
+
+        ``NAMES /path`` is a list that asks for metadata alone, where there is such a route.
+        """
         self._replies[route] = deque(replies)
 
     @property
@@ -122,6 +125,9 @@ class FakeApi(LoopbackServer):
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         method = "WATCH" if request.query.get("watch") else request.method
+        wants_names = "PartialObjectMetadataList" in request.headers.get("Accept", "")
+        if wants_names and f"NAMES {request.path}" in self._replies:
+            method = "NAMES"
         seen = Request(
             method=method,
             path=request.path,

@@ -24,6 +24,7 @@ from recommender.ingestion import Ingestion
 from recommender.instants import instant
 from recommender.metrics import Metrics
 from recommender.model.aggregates import Aggregates, AggregationRules, HalfLives
+from recommender.model.expiry import collect
 from recommender.model.keys import VpaKey
 from recommender.model.oom_outcome import OomOutcome
 from recommender.model.retirement import retire
@@ -121,7 +122,7 @@ class Process:
             self.usage.remove_pod(key)
 
     def collect(self, resolved: Collection[VpaKey], *, retires: bool) -> None:
-        self.usage.collect(instant(self.clock.now()), set(resolved))
+        collect(self.usage, instant(self.clock.now()), set(resolved))
         for _ in retire(self.usage) if retires else ():
             pass
 

@@ -190,7 +190,7 @@ class Stream:
             self.done["VPA gone"] += 1
             del self.specs[key]
             self.process.usage.remove_autoscaler(key)
-            self.gone[key] = self.plain.vpas.pop(key).loaded
+            del self.plain.vpas[key]
             return
         self.done["VPA changed"] += 1
         policies = [some_policy(self.rng) for _ in range(self.rng.choice((0, 0, 1, 2)))]
@@ -202,7 +202,6 @@ class Stream:
         selector, policies = self.specs[key]
         self.process.put_vpa(key, selector, policies)
         self.plain.put_vpa(key, selector, [plain_policy(one) for one in policies])
-        self.plain.vpas[key].loaded |= self.gone.pop(key, {})
 
     # Usage
 
@@ -229,7 +228,6 @@ class Stream:
     # The plain model
 
     def _new_cluster(self) -> Cluster:
-        self.gone: dict[VpaKey, Any] = {}
         rules = self.defaults
         return Cluster(
             self.half_life,

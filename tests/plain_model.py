@@ -249,12 +249,13 @@ class Cluster:
         after = self.vpas[key] = Vpa(selector, policies, before.loaded, before.former)  # Q3
         if (before.selector, before.policies) == (selector, policies):
             return
+        there = [pod.labels for pod in self.pods.values() if pod.namespace == key[0]]
+        there += [self.labels[one] for one in self.aggregates if one[0] == key[0]]
         after.former = {
-            canonical(pod.labels)
-            for pod in self.pods.values()
-            if pod.namespace == key[0]
-            and (before.matches(pod.labels) or canonical(pod.labels) in before.former)
-            and not after.matches(pod.labels)
+            canonical(labels)
+            for labels in there
+            if (before.matches(labels) or canonical(labels) in before.former)
+            and not after.matches(labels)
         }
 
     def rules(self, uid: str, container: str) -> Rules:

@@ -22,6 +22,7 @@ FOLLOWED = (
 )
 METRICS = f"GET {endpoints.POD_METRICS.collection()}"
 CHECKPOINTS = f"GET {endpoints.CHECKPOINTS.collection()}"
+CHECKPOINTS_OF_SHOP = f"GET {endpoints.CHECKPOINTS.collection('shop')}"
 NEW_CHECKPOINT = f"POST {endpoints.CHECKPOINTS.collection('shop')}"
 START = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 
@@ -84,8 +85,9 @@ def written(api: FakeApi, route: str = WEB) -> Any:
 
 
 def target(api: FakeApi, name: str = "web") -> dict[str, str]:
-    found = written(api, status_of(name))
-    target: dict[str, str] = found["recommendation"]["containerRecommendations"][0]["target"]
+    """What is recommended for the first container; nothing where there is none."""
+    found = written(api, status_of(name))["recommendation"].get("containerRecommendations")
+    target: dict[str, str] = found[0]["target"] if found else {}
     return target
 
 
@@ -98,7 +100,7 @@ HISTOGRAM = {"referenceTimestamp": "2026-01-02T00:00:00Z", "bucketWeights": {"30
 
 
 def checkpoint(name: str = "web", container: str = "app", **more: Any) -> Any:
-    return named(
+    found = named(
         f"{name}-{container}",
         spec={"vpaObjectName": name, "containerName": container},
         status={
@@ -112,6 +114,8 @@ def checkpoint(name: str = "web", container: str = "app", **more: Any) -> Any:
             **more,
         },
     )
+    found["metadata"]["annotations"] = {"vpa-recommender/target": f"Deployment/{name}"}
+    return found
 
 
 def killed(at: str, name: str = "web-1", *, app: str = "web") -> Any:
@@ -167,6 +171,9 @@ def prepare(api: FakeApi, **objects: list[Any]) -> None:
     api.on(NEW_CHECKPOINT, Reply(status=201, body=named("web-app")))
     api.on(METRICS, listing(usage()))
     api.on(CHECKPOINTS, listing())
+    api.on(CHECKPOINTS_OF_SHOP, listing())
+    api.on(f"NAMES {endpoints.CHECKPOINTS.collection()}", listing())
+    api.on(f"WATCH {endpoints.CHECKPOINTS.collection()}", Reply(chunks=[], hold=True))
 
 
 @dataclass

@@ -86,6 +86,17 @@ def _indexed(of: _Rules) -> dict[str, ContainerRule]:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
+class Marks:
+    """What happened to the history of a VPA's containers; each is a set of their names."""
+
+    just_loaded: set[str] = field(default_factory=set)  # nobody looked yet at how old it is
+    forgotten: set[str] = field(default_factory=set)  # a part is gone: a checkpoint may know less
+    expired: set[str] = field(default_factory=set)  # all of it was too old
+    killed: set[str] = field(default_factory=set)  # an OOM kill was learnt since that
+    anew: set[str] = field(default_factory=set)  # what is published is older, EVERY_OTHER: of all
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
 class Autoscaler:
     """A VPA in the model."""
 
@@ -93,5 +104,7 @@ class Autoscaler:
     selector: Selector
     rules: tuple[ContainerRule, ...] = ()
     update_mode: str = ""  # as written in the VPA
+    target: str = ""  # whom the history is about, see ``facts.target_name``
     loaded: dict[str, int] = field(default_factory=dict)  # container -> row of its checkpoint
-    former: set[LabelSet] = field(default_factory=set)  # of pods that it matched before
+    marks: Marks = field(default_factory=Marks)
+    former: set[LabelSet] = field(default_factory=set)  # that its selector matched before

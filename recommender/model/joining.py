@@ -19,6 +19,7 @@ def take_in(usage: Usage, key: VpaKey, container: str, history: History, now: in
 
     ``now`` is an instant: running memory windows aren't in checkpoints, so ours don't count.
     """
+    usage.autoscalers[key].marks.just_loaded.add(container)
     groups = [one for one in usage.groups(key) if one.container == container]
     if not groups:
         usage.load_history(key, container, history)
@@ -26,7 +27,7 @@ def take_in(usage: Usage, key: VpaKey, container: str, history: History, now: in
     rest = _rest(usage.without_open_peaks(groups, now), history)
     loaded = usage.autoscalers[key].loaded
     if container not in loaded:
-        usage.load_history(key, container, _NOTHING)
+        usage.load_history(key, container, EMPTY_HISTORY)
     usage.aggregates.merge(np.array([loaded[container]]), rest, _FIRST)
 
 
@@ -40,7 +41,7 @@ def joined(ours: History, theirs: History, half_lives: HalfLives) -> History:
 
 _FIRST = np.zeros(1, dtype=np.int64)
 _EMPTY = Saved(weights={}, total=0.0, reference=NEVER)
-_NOTHING = History(cpu=_EMPTY, memory=_EMPTY, first_sample=NEVER, last_sample=NEVER, samples=0)
+EMPTY_HISTORY = History(cpu=_EMPTY, memory=_EMPTY, first_sample=NEVER, last_sample=NEVER, samples=0)
 
 
 def _rest(ours: Aggregates, theirs: History) -> Aggregates:

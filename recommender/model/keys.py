@@ -23,3 +23,7 @@ class AggregateKey(NamedTuple):
     namespace: str
     container: str
     labels: str  # the pod's labels in canonical text
+
+
+Place = tuple[VpaKey, str]
+"""A VPA's container: what a checkpoint is about."""

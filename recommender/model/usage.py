@@ -5,8 +5,7 @@ One owner, the cycle, writes it; nothing here waits, so nobody sees it half writ
 Source: recommender.md sections 4-6.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -21,7 +20,7 @@ from recommender.model.aggregates import (
     HalfLives,
     History,
 )
-from recommender.model.autoscalers import Autoscaler, ContainerRule, rule_for
+from recommender.model.autoscalers import EVERY_OTHER, Autoscaler, ContainerRule, Marks, rule_for
 from recommender.model.keys import AggregateKey, PodKey, VpaKey
 from recommender.model.matching import LabelSet, Matching
 from recommender.model.memory_peaks import Observed, OpenPeaks
@@ -29,8 +28,6 @@ from recommender.model.oom_outcome import OomLearnt, OomOutcome
 from recommender.model.pods import NOWHERE, Containers, PodFacts, TrackedPod
 from recommender.model.sidecars import Sidecars
 from recommender.rows import Ints, Mask, rounds
-
-_SLICE = 500  # label sets before other tasks get their turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +57,7 @@ class Usage:
         self.matching = Matching()
         self.pods: dict[PodKey, TrackedPod] = {}
         self.autoscalers: dict[VpaKey, Autoscaler] = {}
-        self._left: dict[VpaKey, dict[str, int]] = {}  # loaded history of VPAs that went
         self._groups: dict[VpaKey, tuple[Group, ...]] = {}  # as long as nothing about them changes
-        self.forgotten: set[tuple[VpaKey, str]] = set()  # whose history lost a part by ``collect``
         self.selectors_version = 0  # grows with every change of what the VPAs match
 
     # Pods
@@ -110,46 +105,52 @@ class Usage:
         selector: Selector,
         rules: tuple[ContainerRule, ...],
         update_mode: str = "",
+        target: str = "",
     ) -> None:
-        """Add a VPA, or take over what changed; its loaded history stays (Q3).
+        """Add a VPA, or take over what changed; ``update_mode`` is as written.
 
-        So does that of a VPA which was removed and comes back. ``update_mode`` is as written.
+        Its loaded history stays (Q3), unless it is about another ``target`` from now on (X123).
         """
+        asked = (selector, rules, update_mode, target)
         known = self.autoscalers.get(key)
         if known is None:
-            loaded = self._left.pop(key, {})
-            known = Autoscaler(key=key, selector=selector, rules=rules, loaded=loaded)
+            known = Autoscaler(key=key, selector=selector, rules=rules, target=target)
             self.autoscalers[key] = known
-        elif (known.selector, known.rules, known.update_mode) == (selector, rules, update_mode):
+        elif (known.selector, known.rules, known.update_mode, known.target) == asked:
             return
-        known.selector, known.rules, known.update_mode = selector, rules, update_mode
+        is_same = known.target == target
+        known.selector, known.rules, known.update_mode, known.target = asked
         self.selectors_version += 1
         self._groups.pop(key, None)
         changed, matched = self.matching.select(key, selector), self.matching.matched(key)
-        known.former = {one for one in known.former | changed if one.pods} - matched
+        known.former = (known.former | changed) - matched
+        if not is_same:
+            self._forget_loaded(known)
+            known.marks.anew.add(EVERY_OTHER)
         for label_set in changed | matched:
             self._apply_rules(label_set)
 
     def remove_autoscaler(self, key: VpaKey) -> None:
-        """Forget a VPA, but not yet what was loaded for it: it may come back."""
-        self._left[key] = self.autoscalers.pop(key).loaded
+        """Forget a VPA and what was loaded for it; what its pods used stays."""
+        self._forget_loaded(self.autoscalers.pop(key))
         self._groups.pop(key, None)
         self.selectors_version += 1
         for label_set in self.matching.remove(key):
             self._apply_rules(label_set)
             self.forget_groups(label_set)  # what was noted of it may have been this VPA's
 
-    def forget_history(self, key: VpaKey) -> None:
-        """Forget what was loaded for a VPA that was removed."""
-        for row in self._left.pop(key, {}).values():
+    def _forget_loaded(self, autoscaler: Autoscaler) -> None:
+        for row in autoscaler.loaded.values():
             self.aggregates.free(row)
+        autoscaler.loaded, autoscaler.marks = {}, Marks()
+        autoscaler.former = set()
+        self.sidecars.forget(autoscaler.key)
 
     def load_history(self, key: VpaKey, container: str, history: History) -> None:
         """Keep what a checkpoint holds; it counts in every estimate from now on."""
         loaded = self.autoscalers[key].loaded
-        before = loaded.pop(container, None)
-        if before is not None:
-            self.aggregates.free(before)
+        if container in loaded:
+            self.drop_loaded(key, container)
         loaded[container] = self.aggregates.new()
         self.aggregates.load(loaded[container], history)
         self._groups.pop(key, None)
@@ -162,6 +163,11 @@ class Usage:
     def pod_count(self, key: VpaKey) -> int:
         """How many tracked pods the VPA's selector matches."""
         return sum(label_set.pods for label_set in self.matching.matched(key))
+
+    def pod_containers(self, key: VpaKey) -> frozenset[str]:
+        """The names of the containers of all pods that the VPA's selector matches."""
+        counts = ((one.regular, one.sidecars) for one in self.matching.matched(key) if one.pods)
+        return frozenset(name for pair in counts for each in pair for name in +each)
 
     def groups(self, key: VpaKey) -> tuple[Group, ...]:
         """The VPA's aggregates by container name, sorted by name; the same while they stay."""
@@ -253,6 +259,9 @@ class Usage:
         )
         observed = memory_peaks.observe(windows, times, amounts, interval=interval, is_oom=True)
         self._take_over(rows, aggregates, amounts, observed)
+        if observed.accepted[0]:
+            for key in tracked.label_set.autoscalers:
+                self.autoscalers[key].marks.killed.add(container)
         return OomLearnt(
             outcome=OomOutcome.RECORDED if observed.accepted[0] else OomOutcome.INVALID,
             aggregate=int(aggregates[0]),
@@ -294,55 +303,19 @@ class Usage:
         """The same, of windows that haven't ended at this instant."""
         return self.without_peaks(groups, self.open_peaks(now))
 
-    def collect(self, now: int, contributive: AbstractSet[VpaKey]) -> int:
-        """Forget aggregates that are expired, or empty and of no use (5.4); returns how many.
-
-        An aggregate is of use while an active pod has its key, or one of its VPAs is in
-        ``contributive``, whose targets exist; without pods only if it has memory peaks (X97).
-        """
-        return sum(self.collecting(now, contributive))
-
-    def collecting(self, now: int, contributive: AbstractSet[VpaKey]) -> Iterator[int]:
-        """The same, some label sets at a time."""
-        active, others = list[int](), list[int]()
-        for pod in self.pods.values():
-            (active if pod.active else others).extend(pod.containers.values())
-        in_use = self.aggregates.marked(self.containers.aggregate[active])
-        there = in_use | self.aggregates.marked(self.containers.aggregate[others])
-        every = tuple(self.matching)
-        for at in range(0, len(every), _SLICE):
-            yield self._collect(every[at : at + _SLICE], in_use, there, now, contributive)
-
-    def _collect(
-        self,
-        label_sets: Sequence[LabelSet],
-        in_use: Mask,
-        there: Mask,
-        now: int,
-        contributive: AbstractSet[VpaKey],
-    ) -> int:
-        places = [(one, name, row) for one in label_sets for name, row in one.aggregates.items()]
-        useful = np.array([bool(one.autoscalers & contributive) for one, _, _ in places], np.bool_)
-        rows = np.array([row for _, _, row in places], dtype=np.int64)
-        useful &= there[rows] | ~self.aggregates.memory.is_empty(rows)
-        useless = self.aggregates.is_empty(rows) & ~in_use[rows] & ~useful
-        needless = self.aggregates.is_expired(rows, now) | useless
-        for at in np.flatnonzero(needless).tolist():
-            label_set, name, row = places[at]
-            del label_set.aggregates[name]
-            if self.aggregates.samples[row] or self.aggregates.memory.total[row]:
-                self.forgotten.update((vpa, name) for vpa in label_set.autoscalers)
-            self.forget_groups(label_set)
-        for label_set in label_sets:
-            self.matching.drop_if_unused(label_set)
-        collected = rows[needless]
-        if collected.size:
+    def drop_aggregates(self, rows: Ints) -> None:
+        """Free rows that no label set has any more; their containers begin new ones."""
+        if rows.size:
             belongs = self.containers.aggregate
-            orphans = np.flatnonzero(self.aggregates.marked(collected)[belongs] & (belongs >= 0))
+            orphans = np.flatnonzero(self.aggregates.marked(rows)[belongs] & (belongs >= 0))
             belongs[orphans] = NOWHERE
-        for row in collected.tolist():
+        for row in rows.tolist():
             self.aggregates.free(row)
-        return len(collected)
+
+    def drop_loaded(self, key: VpaKey, container: str) -> None:
+        """Forget what was loaded for a container of a VPA."""
+        self.aggregates.free(self.autoscalers[key].loaded.pop(container))
+        self._groups.pop(key, None)
 
     def aggregate_count(self) -> int:
         """How many aggregates there are; loaded checkpoints don't count."""

@@ -10,7 +10,7 @@ Source: recommender.md section 11.
 
 import enum
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ from common.errors import (
 )
 from common.kube.client import UNDECODABLE, KubeClient, PatchType
 from common.kube.endpoints import CHECKPOINTS
-from common.patches import Operation, add, pointer, remove
+from common.patches import Operation, add
 from common.runtime.pausing import pausing
 from recommender.checkpoints import (
     Extent,
@@ -42,11 +42,11 @@ from recommender.checkpoints import (
 from recommender.metrics import Metrics
 from recommender.model.aggregates import HalfLives, History
 from recommender.model.joining import joined
-from recommender.model.keys import VpaKey
-from recommender.running_windows import ANNOTATION, NONE, annotation, windows_of
+from recommender.model.keys import Place, VpaKey
+from recommender.sources import checkpoint_annotations
+from recommender.sources.checkpoint_annotations import NOTHING_BESIDE, Beside
 from recommender.sources.stored_checkpoint import (
     STORED,
-    Place,
     StoredCheckpoint,
     name_of,
     place_of,
@@ -58,9 +58,6 @@ logger = logging.getLogger(__name__)
 _SLICE = 500  # checkpoints before other tasks get their turn
 
 _encoder = msgspec.json.Encoder(order="deterministic")
-
-SIDECAR = "vpa-recommender/native-sidecar"
-"""The annotation of a checkpoint about a native sidecar; the reference doesn't read it."""
 
 
 class Outcome(enum.StrEnum):
@@ -78,10 +75,9 @@ class Draft:
     vpa: VpaKey
     container: str
     history: History
-    windows: bytes = NONE  # the memory windows that are running, see recommender.running_windows
+    beside: Beside = NOTHING_BESIDE
     at: datetime
     forgets: bool = False  # something of it expired since the last one: it may know less
-    sidecar: bool = False  # the container is a native sidecar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +87,12 @@ class Found:
     vpa: VpaKey
     container: str
     history: History
-    windows: bytes
+    beside: Beside
     updated: datetime | None
-    sidecar: bool = False
+
+    def is_about(self, target: str) -> bool:
+        """Whether it is this target's history, as far as it tells."""
+        return self.beside.target in ("", target)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +110,7 @@ class _Stored:
     version: str
     digest: int  # of what it says, see _digest
     extent: Extent | None  # None: it can't be read
+    target: str = ""  # whose history it is; empty: it doesn't tell
     drafted: int = 0  # digest of the draft that it was made from
     annotations: Mapping[str, str]
 
@@ -158,7 +158,8 @@ class CheckpointStore:
 
         One that belongs to another VPA or container is left alone (Q6): the patch tests the
         spec. One that somebody else wrote since it was read is read again and not replaced. And
-        where the draft knows less than what is stored, both are written as one.
+        where the draft knows less than what is stored, both are written as one, unless that is
+        another target's history (X123).
 
         Raises:
             KubeError: the API server refused, or didn't answer.
@@ -166,15 +167,14 @@ class CheckpointStore:
         """
         place = (draft.vpa, draft.container)
         stored = self._stored.get(place)
-        history, status = draft.history, encode(draft.history, draft.at)
-        drafted = _digest(status, draft.windows, sidecar=draft.sidecar)
-        content = _Content(history, status, draft.windows, drafted, drafted, draft.sidecar)
+        content = _content(draft, draft.history)
         if stored is None:
             return await self._create(place, content)
-        if drafted in (stored.drafted, stored.digest):
+        if content.digest in (stored.drafted, stored.digest):
             return Written(outcome=Outcome.WRITTEN)
-        if stored.extent is not None and not draft.forgets:
-            history = since(history, stored.extent)
+        is_same = stored.target in ("", draft.beside.target)
+        if stored.extent is not None and is_same and not draft.forgets:
+            history = since(draft.history, stored.extent)
             if weighs_less(history, stored.extent, self._half_lives):
                 there = await self._read_again(place)
                 if there is None or self._stored[place].version != stored.version:
@@ -183,10 +183,18 @@ class CheckpointStore:
                 stored = self._stored[place]
                 self._say(place, "less")
             if history is not draft.history:
-                status = encode(history, draft.at)
-                digest = _digest(status, draft.windows, sidecar=draft.sidecar)
-                content = _Content(history, status, draft.windows, drafted, digest, draft.sidecar)
+                content = _content(draft, history, drafted=content.digest)
         return await self._replace(place, stored, content)
+
+    def places(self, names: Collection[tuple[str, str]]) -> tuple[Place, ...]:
+        """Return whose checkpoints have these names, each with its namespace, as far as we know."""
+        if not names:
+            return ()
+        return tuple(
+            (key, container)
+            for key, container in self._stored
+            if (key.namespace, object_name(key, container)) in names
+        )
 
     def forget(self, vpas: Collection[VpaKey]) -> None:
         """Drop what was remembered of these VPAs."""
@@ -215,7 +223,7 @@ class CheckpointStore:
             Operation(op="test", path="/spec/vpaObjectName", value=key.name),
             Operation(op="test", path="/spec/containerName", value=container),
             add("/metadata/resourceVersion", stored.version),
-            *_annotate(stored.annotations, content.annotations),
+            *checkpoint_annotations.changes(stored.annotations, content.annotations),
             add("/status", content.status),
         )
         name = object_name(key, container)
@@ -248,6 +256,7 @@ class CheckpointStore:
             version=answer.metadata.resource_version,
             digest=content.digest,
             extent=Extent.of(content.history),
+            target=content.beside.target,
             drafted=content.drafted,
             annotations=_noted(answer.metadata.annotations or {}),
         )
@@ -294,8 +303,7 @@ class CheckpointStore:
         """What a checkpoint says, None if that is garbage; remembers that it is there."""
         place = key, container = place_of(checkpoint)
         meta = checkpoint.metadata
-        annotations = meta.annotations or {}
-        found, digest = None, 0
+        found, digest, target = None, 0, ""
         try:
             status = status_of(checkpoint)
             history = decode(status)
@@ -304,23 +312,22 @@ class CheckpointStore:
             logger.warning("checkpoint not loaded, the next one will replace it", extra=extra)
             self._client.troubled(CHECKPOINTS.resource, UNDECODABLE)
         else:
-            windows = _windows(checkpoint, annotations.get(ANNOTATION), status)
-            sidecar = SIDECAR in annotations
-            digest = _digest(status, windows, sidecar=sidecar)
+            beside = checkpoint_annotations.read(checkpoint, status)
+            digest, target = _digest(status, beside), beside.target
             found = Found(
                 vpa=key,
                 container=container,
                 history=history,
-                windows=windows,
+                beside=beside,
                 updated=status.last_update_time,
-                sidecar=sidecar,
             )
         if meta.name == object_name(key, container):
             self._stored[place] = _Stored(
                 version=meta.resource_version,
                 digest=digest,
                 extent=None if found is None else Extent.of(found.history),
-                annotations=_noted(annotations),
+                target=target,
+                annotations=_noted(meta.annotations or {}),
             )
         return found
 
@@ -340,17 +347,20 @@ class _Content(NamedTuple):
 
     history: History
     status: CheckpointStatus
-    windows: bytes
+    beside: Beside
     drafted: int  # digest of the draft
     digest: int
-    sidecar: bool
 
     @property
     def annotations(self) -> dict[str, str]:
-        ours = {SIDECAR: "true"} if self.sidecar else {}
-        if self.windows == NONE:
-            return ours
-        return {ANNOTATION: annotation(self.windows, self.status), **ours}
+        return self.beside.annotations(self.status)
+
+
+def _content(draft: Draft, history: History, *, drafted: int = 0) -> _Content:
+    """A draft, or what it becomes together with what is stored."""
+    status = encode(history, draft.at)
+    digest = _digest(status, draft.beside)
+    return _Content(history, status, draft.beside, drafted or digest, digest)
 
 
 _UNANSWERED = (UnreachableError, ServerError, DecodeError)
@@ -361,37 +371,12 @@ _LINES = {
 }
 
 
-def _annotate(there: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Operation]:
-    """Put our annotations in or out; others stay."""
-    if wanted and not there:
-        yield add("/metadata/annotations", wanted)
-        return
-    for name in (ANNOTATION, SIDECAR):
-        path = pointer("metadata", "annotations", name)
-        if name in wanted:
-            yield add(path, wanted[name])
-        elif name in there:
-            yield remove(path)
-
-
 def _noted(annotations: Mapping[str, str]) -> Mapping[str, str]:
     """Which annotations are there; what they say is long."""
     return dict.fromkeys(annotations, "")
 
 
-def _windows(checkpoint: StoredCheckpoint, text: str | None, status: CheckpointStatus) -> bytes:
-    """The running windows in its annotation, if they are of the status that is there."""
-    if text is None:
-        return NONE
-    try:
-        return windows_of(text, status) or NONE
-    except DecodeError as error:
-        extra = {"checkpoint": name_of(checkpoint), "why": str(error)}
-        logger.warning("running memory windows of a checkpoint not loaded", extra=extra)
-        return NONE
-
-
-def _digest(status: CheckpointStatus, windows: bytes, *, sidecar: bool) -> int:
+def _digest(status: CheckpointStatus, beside: Beside) -> int:
     """A number that is the same for the same content, whatever its date and its order."""
     undated = msgspec.structs.replace(status, last_update_time=None)
-    return hash((_encoder.encode(undated), windows, sidecar))
+    return hash((_encoder.encode(undated), beside))

@@ -27,6 +27,7 @@ from recommender.sources.facts import (
     pod_facts,
     pod_key,
     request_sources,
+    target_name,
     vpa_key,
     written_mode,
 )
@@ -192,7 +193,7 @@ class VpaLoader:
                         self._put(key, loaded[key])
             await asyncio.sleep(0)
         self._loaded = loaded
-        return loaded
+        return {key: one for key, one in loaded.items() if key in self._usage.autoscalers}
 
     @staticmethod
     async def _controlled(vpas: Sequence[VerticalPodAutoscaler]) -> dict[VpaKey, str]:
@@ -225,7 +226,8 @@ class VpaLoader:
         else:
             self._tell(key, loaded.resolution.message)
         mode = written_mode(loaded.vpa)
-        self._usage.put_autoscaler(key, loaded.resolution.selector, rules, mode)
+        selector, target = loaded.resolution.selector, target_name(loaded.vpa)
+        self._usage.put_autoscaler(key, selector, rules, mode, target)
 
     async def _resolve(self, vpa: VerticalPodAutoscaler) -> Resolution:
         """The target's selector, if the target is the topmost controller.

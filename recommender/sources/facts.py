@@ -10,6 +10,7 @@ from common.api.core import Pod, is_sidecar
 from common.quantity import Quantity
 from common.recommendation.scaled_containers import scaled_sidecars, scaled_specs, scaled_statuses
 from common.resources import CPU, MEMORY, parse_quantities
+from common.target.owners import Controller
 from recommender.metrics import RequestSource
 from recommender.model.autoscalers import ContainerRule
 from recommender.model.keys import PodKey, VpaKey
@@ -47,6 +48,21 @@ def is_ours(vpa: VerticalPodAutoscaler, *, recommender: str, ignored: Collection
         return False
     named = {selector.name for selector in vpa.spec.recommenders or ()}
     return recommender in named if named else recommender == _DEFAULT
+
+
+def target_name(vpa: VerticalPodAutoscaler) -> str:
+    """Return whom a VPA is about, by kind, group and name; empty without a target.
+
+    As in ``Rollout.argoproj.io/web``. Workloads of Kubernetes go without their group
+    (``Deployment/web``), as they may in a ``targetRef``; the version doesn't matter.
+    """
+    target = vpa.spec.target_ref
+    if target is None:
+        return ""
+    group = target.api_version.rpartition("/")[0]
+    controller = Controller(vpa.metadata.namespace, target.kind, target.name, target.api_version)
+    is_named = not controller.is_well_known and group
+    return f"{target.kind}.{group}/{target.name}" if is_named else f"{target.kind}/{target.name}"
 
 
 def pod_facts(pod: Pod) -> PodFacts:

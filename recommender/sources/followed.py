@@ -5,15 +5,17 @@ from typing import Any
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Event, Pod
+from common.api.meta import OwnedObject
 from common.features import FeatureGates
 from common.kube import endpoints
-from common.kube.cache import Cache, apart
+from common.kube.cache import Cache, Change, apart
 from common.kube.client import KubeClient
 from common.kube.endpoints import Endpoint
 from common.kube.targets import ControllerCaches, Targets
 from common.runtime.object_errors import ObjectErrors
 from recommender.sources.followed_pod import FollowedPod, FollowedPodWithSidecars
 from recommender.sources.oom_feed import OomFeed
+from recommender.sources.stored_checkpoint import NAMED
 
 _NO_GATES = FeatureGates()
 
@@ -48,13 +50,20 @@ class Followed:
             field_selector="reason=Evicted",
             on_change=apart(self.ooms.on_event, endpoints.EVENTS, errors),
         )
+        self._checkpoints: Cache[OwnedObject] = Cache(
+            client, NAMED, namespace=namespace, on_change=self._note_deleted
+        )
+        self._deleted: set[tuple[str, str]] = set()
         self._controllers = ControllerCaches.following(client, namespace=namespace)
         self.targets = Targets(client, self._controllers)
 
     @property
     def background(self) -> tuple[Callable[[], Awaitable[None]], ...]:
-        """The endless tasks behind the caches."""
-        return tuple(cache.run for cache in self._caches)
+        """The endless tasks behind the caches.
+
+        Nothing waits for the names of checkpoints: the right to watch them may be missing.
+        """
+        return tuple(cache.run for cache in (*self._caches, self._checkpoints))
 
     @property
     def synced(self) -> bool:
@@ -76,6 +85,16 @@ class Followed:
         """Wait until the VPAs have listed, and all that they can target."""
         for cache in (self.vpas, *self._controllers.all()):
             await cache.wait_synced()
+
+    def take_deleted(self) -> frozenset[tuple[str, str]]:
+        """Return namespaces and names of checkpoints that were deleted since the last time."""
+        found, self._deleted = frozenset(self._deleted), set()
+        return found
+
+    def _note_deleted(self, change: Change[OwnedObject]) -> None:
+        if change.new is None and change.old is not None:
+            meta = change.old.metadata
+            self._deleted.add((meta.namespace, meta.name))
 
     @property
     def _caches(self) -> tuple[Cache[Any], ...]:

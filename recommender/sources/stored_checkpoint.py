@@ -7,13 +7,10 @@ import msgspec
 
 from common.api.autoscaling import CheckpointSpec, CheckpointStatus
 from common.api.base import Wire
-from common.api.meta import ObjectMeta
+from common.api.meta import ObjectMeta, OwnedObject
 from common.errors import DecodeError
 from common.kube.endpoints import CHECKPOINTS, Endpoint
-from recommender.model.keys import VpaKey
-
-Place = tuple[VpaKey, str]
-"""A VPA's container: what a checkpoint is about."""
+from recommender.model.keys import Place, VpaKey
 
 
 class StoredCheckpoint(Wire, frozen=True, kw_only=True):
@@ -27,6 +24,16 @@ class StoredCheckpoint(Wire, frozen=True, kw_only=True):
 STORED = Endpoint(
     CHECKPOINTS.group, CHECKPOINTS.version, CHECKPOINTS.resource, CHECKPOINTS.kind, StoredCheckpoint
 )
+
+NAMED = Endpoint(
+    CHECKPOINTS.group,
+    CHECKPOINTS.version,
+    CHECKPOINTS.resource,
+    CHECKPOINTS.kind,
+    OwnedObject,
+    metadata_only=True,
+)
+"""Checkpoints, of which nothing but the names is asked for."""
 
 _decoder = msgspec.json.Decoder(CheckpointStatus)
 

@@ -156,13 +156,29 @@ def check_vpa(
     later = msgspec.structs.replace(vpa, status=status)
     again = next_status(later, findings, case.now + timedelta(minutes=1))
     differences.check(row.id, "a second patch", patch(status, again), ())
+    ours = findings_of(case, vpa, pods, without_samples=False)
+    known = [
+        (
+            one.name,
+            {name: one.target[name] for name in one.target if is_known(one.name, name, ours)},
+        )
+        for one in findings.recommendation
+    ]
+    got = [(one.name, one.target) for one in ours.recommendation]
+    differences.check(row.id, "X125", got, [(name, target) for name, target in known if target])
+
+
+def is_known(container: str, resource: str, findings: Findings) -> bool:
+    return not {container, f"{container} ({resource})"} & set(findings.unknown)
 
 
 def without_others(conditions: list[dict[str, str]]) -> list[dict[str, str]]:
     return [one for one in conditions if one["type"] not in DECIDED_ELSEWHERE]
 
 
-def findings_of(case: Case, vpa: VerticalPodAutoscaler, pods: int) -> Findings:
+def findings_of(
+    case: Case, vpa: VerticalPodAutoscaler, pods: int, *, without_samples: bool = True
+) -> Findings:
     config = case.row.input["config"]
     key = vpa_key(vpa)
     estimates = recommend(case.usage, [key], Estimation(), instant(case.now))[key]
@@ -172,11 +188,12 @@ def findings_of(case: Case, vpa: VerticalPodAutoscaler, pods: int) -> Findings:
         humanize_memory=config["humanize_memory"],
         integer_cpu=config["cpu_integer_post_processor"],
         max_allowed=parse_quantities(config.get("container_recommendation_max_allowed")),
+        without_samples=without_samples,
     )
-    amounts = publish(
+    chosen = publish(
         estimates,
         publication,
         annotations=vpa.metadata.annotations or {},
         policy=vpa.spec.resource_policy,
     )
-    return Findings(recommendation=amounts, pods=pods)
+    return Findings(recommendation=chosen.amounts, pods=pods, unknown=chosen.unknown)

@@ -24,6 +24,7 @@ from recommender.model.aggregates import Aggregates, HalfLives, History
 from recommender.model.keys import VpaKey
 from recommender.model.running import RunningWindow
 from recommender.running_windows import ANNOTATION, NONE, encode_windows
+from recommender.sources.checkpoint_annotations import Beside
 from recommender.sources.checkpoint_store import CheckpointStore, Draft, Outcome, Written
 from sandbox.apiserver.faults import ApiFault, Calls, Effect
 from sandbox.apiserver.server import ApiServer, serve
@@ -37,6 +38,7 @@ WEB = VpaKey(NAMESPACE, "web")
 NAME = object_name(WEB, "app")
 OBJECTS = CHECKPOINTS.as_dicts()
 WINDOWS = encode_windows([RunningWindow(pod=7, end=instant(START), peak=9, oom_peak=0, last_oom=0)])
+BESIDE = Beside(windows=WINDOWS)
 
 
 def history(hours: range, *, millicores: int = 100) -> History:
@@ -144,18 +146,18 @@ async def test_a_checkpoint_that_was_written_in_the_meantime_is_not_replaced(sho
 async def test_the_reference_may_write_as_it_likes_and_loses_only_its_own(shop: Shop) -> None:
     """It replaces the status without a question; what it knows is in what we read."""
     ours = shop.store()
-    await ours.write(draft(range(10), windows=WINDOWS))
+    await ours.write(draft(range(10), beside=BESIDE))
     status = encode(history(range(9)), START + timedelta(hours=30))
     patch = [{"op": "replace", "path": "/status", "value": msgspec.to_builtins(status)}]
     path = OBJECTS.object(NAME, NAMESPACE)
     await shop.client.request("PATCH", path, body=patch, content_type="application/json-patch+json")
     assert ANNOTATION in (await shop.stored())["metadata"]["annotations"], "kept intact"
-    written = await ours.write(draft(range(11), windows=WINDOWS))
+    written = await ours.write(draft(range(11), beside=BESIDE))
     assert written.outcome is Outcome.OVERTAKEN
     assert written.found is not None
     assert written.found.history.samples == 9
-    assert written.found.windows == NONE, "they are those of another status"
-    assert (await ours.write(draft(range(11), windows=WINDOWS))).outcome is Outcome.WRITTEN
+    assert written.found.beside.windows == NONE, "they are those of another status"
+    assert (await ours.write(draft(range(11), beside=BESIDE))).outcome is Outcome.WRITTEN
     assert (await shop.stored())["status"]["totalSamplesCount"] == 11
 
 
@@ -188,6 +190,7 @@ class Less:
     memory: range
     stored: range = range(24, 48)
     forgets: bool = False
+    targets: tuple[str, str] = ("Deployment/web", "Deployment/web")  # of the stored, of the draft
     kept: bool  # whether what is stored stays in it
 
 
@@ -202,21 +205,35 @@ LESS = [
         id="less, but something expired",
         cpu=range(40, 48), memory=range(40, 48), forgets=True, kept=False,
     ),
+    Less(
+        id="X123: less, of another target",
+        cpu=range(40, 48), memory=range(40, 48), targets=("Deployment/db", "Deployment/web"),
+        kept=False,
+    ),
+    Less(
+        id="X123: less, where nothing tells the target",
+        cpu=range(40, 48), memory=range(40, 48), targets=("", "Deployment/web"), kept=True,
+    ),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", LESS, ids=lambda case: case.id)
 async def test_what_is_written_never_knows_less(shop: Shop, case: Less) -> None:
     store = shop.store()
-    await store.write(draft(case.stored))
+    stored, drafted = (Beside(target=target) for target in case.targets)
+    await store.write(draft(case.stored, beside=stored))
     before = (await shop.stored())["status"]
     known = replace(history(case.cpu), memory=history(case.memory).memory)
     at = START + timedelta(hours=60)
-    asked = Draft(vpa=WEB, container="app", history=known, at=at, forgets=case.forgets)
+    asked = Draft(
+        vpa=WEB, container="app", history=known, beside=drafted, at=at, forgets=case.forgets
+    )
     assert (await store.write(asked)).outcome is Outcome.WRITTEN
-    after = (await shop.stored())["status"]
+    written = await shop.stored()
+    assert written["metadata"]["annotations"]["vpa-recommender/target"] == "Deployment/web"
+    after = written["status"]
     assert (shop.conflicts("less") == 1) == case.kept
-    if case.forgets:
+    if case.forgets or not set(case.targets) <= {"", drafted.target}:
         assert after["totalSamplesCount"] == len(case.cpu)
         assert after["firstSampleStart"] > before["firstSampleStart"]
         return
@@ -314,15 +331,15 @@ async def test_running_windows_stand_beside_the_history_and_other_annotations_st
     status = encode(history(range(3)), START)
     shop.put(msgspec.to_builtins(status), annotations={"example.com/owner": "me"})
     await store.load([WEB])
-    await store.write(draft(range(4), windows=WINDOWS))
+    await store.write(draft(range(4), beside=BESIDE))
     annotations = (await shop.stored())["metadata"]["annotations"]
     assert annotations.keys() == {"example.com/owner", ANNOTATION}
     (found,) = await shop.store().load([WEB])
-    assert found.windows == WINDOWS
+    assert found.beside.windows == WINDOWS
     await store.write(draft(range(5)))
     assert (await shop.stored())["metadata"]["annotations"] == {"example.com/owner": "me"}
     (found,) = await shop.store().load([WEB])
-    assert found.windows == NONE
+    assert found.beside.windows == NONE
 
 
 async def test_running_windows_alone_are_worth_a_write(shop: Shop) -> None:
@@ -330,19 +347,19 @@ async def test_running_windows_alone_are_worth_a_write(shop: Shop) -> None:
     store = shop.store()
     await store.write(draft(range(4)))
     before = (await shop.stored())["metadata"]["resourceVersion"]
-    await store.write(draft(range(4), windows=WINDOWS))
+    await store.write(draft(range(4), beside=BESIDE))
     after = (await shop.stored())["metadata"]["resourceVersion"]
     assert after != before
-    await store.write(draft(range(4), windows=WINDOWS))
+    await store.write(draft(range(4), beside=BESIDE))
     assert (await shop.stored())["metadata"]["resourceVersion"] == after
 
 
 async def test_a_restart_finds_nothing_to_write_where_all_is_equal(shop: Shop) -> None:
-    await shop.store().write(draft(range(4), windows=WINDOWS))
+    await shop.store().write(draft(range(4), beside=BESIDE))
     before = await shop.stored()
     store = shop.store()
     await store.load([WEB])
-    await store.write(draft(range(4), windows=WINDOWS))
+    await store.write(draft(range(4), beside=BESIDE))
     assert await shop.stored() == before
 
 
@@ -358,7 +375,7 @@ async def test_garbage_in_the_annotation_costs_the_windows_alone(
     shop.put(msgspec.to_builtins(status), annotations={ANNOTATION: text})
     (found,) = await shop.store().load([WEB])
     assert found.history.samples == 3
-    assert found.windows == NONE
+    assert found.beside.windows == NONE
     assert caplog.text.count("running memory windows of a checkpoint not loaded") == 1
 
 

@@ -13,6 +13,7 @@ from recommender.checkpoints import LONGEST_LAG
 from recommender.metrics import RequestSource
 from recommender_harness import (
     CHECKPOINTS,
+    CHECKPOINTS_OF_SHOP,
     METRICS,
     NEW_CHECKPOINT,
     WEB,
@@ -80,11 +81,6 @@ async def test_a_checkpoint_counts_from_the_first_status_on() -> None:
         assert conditions(api).keys() == {"RecommendationProvided"}  # a day is known
 
 
-CHECKPOINTS_OF_SHOP = (
-    "GET /apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalercheckpoints"
-)
-
-
 def at_version(version: int, found: Any) -> Any:
     found["metadata"]["resourceVersion"] = str(version)
     return found
@@ -114,9 +110,11 @@ async def test_the_history_of_a_vpa_that_comes_later_is_read_before_it_is_overwr
 
 
 async def test_a_vpa_that_is_away_for_a_moment_keeps_its_history() -> None:
+    """Its checkpoint is read again; what it says of usage that was seen counts once."""
     async with FakeApi() as api:
         prepare(api)
         api.on(CHECKPOINTS, listing(checkpoint()))
+        api.on(CHECKPOINTS_OF_SHOP, listing(checkpoint()))
         async with running(api) as process:
             await process.cycle()
             feed = protocol().feed
@@ -128,8 +126,10 @@ async def test_a_vpa_that_is_away_for_a_moment_keeps_its_history() -> None:
             api.on(METRICS, listing(usage(at=process.clock.forward(timedelta(minutes=1)))))
             await process.cycle()
             assert target(api) == {"cpu": "813m", "memory": "813749082"}
+            process.clock.forward(LONGEST_LAG)
+            await process.cycle()
             assert written(api, checkpoint_of("web-app"))["totalSamplesCount"] == 1442
-            assert CHECKPOINTS_OF_SHOP not in api.routes
+            assert api.routes.count(CHECKPOINTS_OF_SHOP) == 1
 
 
 async def test_a_checkpoint_of_long_history_lags_behind_by_five_minutes_at_the_most() -> None:
@@ -147,16 +147,28 @@ async def test_a_checkpoint_of_long_history_lags_behind_by_five_minutes_at_the_m
         assert [later - one for one, later in pairwise(writes)] == [5, 5]
 
 
-async def test_a_restart_writes_no_checkpoint_that_is_equal() -> None:
+@pytest.mark.parametrize(
+    ("annotations", "writes"),
+    [
+        pytest.param({"vpa-recommender/target": "Deployment/web"}, 0, id="it says all"),
+        pytest.param({}, 1, id="X123: it does not tell its target"),
+    ],
+)
+async def test_a_restart_writes_no_checkpoint_that_is_equal(
+    annotations: dict[str, str], writes: int
+) -> None:
+    stored = checkpoint()
+    stored["metadata"]["annotations"] = annotations
     async with FakeApi() as api:
         prepare(api)
-        api.on(CHECKPOINTS, listing(checkpoint()))
+        api.on(CHECKPOINTS, listing(stored))
         api.on(METRICS, listing())
         async with running(api) as process:
             await process.cycle()
-            process.clock.forward(LONGEST_LAG)
-            await process.cycle()
-        assert checkpoint_of("web-app") not in api.routes
+            for _ in range(2):
+                process.clock.forward(LONGEST_LAG)
+                await process.cycle()
+        assert api.routes.count(checkpoint_of("web-app")) == writes
 
 
 async def test_a_restart_writes_no_status_that_is_equal() -> None:

@@ -89,6 +89,7 @@ class Town:
             "max_allowed_memory": Quantity.parse(choose(("0", "0", "1Gi"))),
             "lower_cpu_percentile": choose((0.5, 0.95)),
             "margin_fraction": choose((0.15, 0.0)),
+            "publish_without_samples": choose((False, True)),
         }
 
     def measure(self, process: Running) -> None:
@@ -200,8 +201,11 @@ async def test_what_is_told_of_random_vpas_is_what_their_statuses_say() -> None:
         async with FakeApi() as api:
             town = Town(seed, api)
             async with running(api, **town.settings()) as process:
-                for _ in range(5):
-                    town.measure(process)
+                for cycle in range(5):
+                    if cycle or seed % 2:
+                        town.measure(process)
+                    else:
+                        api.on(METRICS, listing())
                     await process.cycle()
                     town.bring_back(process)
                     for name, one in town.vpas.items():

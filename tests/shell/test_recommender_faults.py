@@ -122,7 +122,7 @@ NO_STATUS, NO_CHECKPOINT = "status not written", "checkpoint not written"
 STATUSES, CHECKPOINTS_AGAIN = "every status is written again", "every checkpoint is written again"
 NO_USAGE, USAGE = "no usage", "usage is there again"
 LESS = "checkpoint would have known less, what is stored was kept with it"
-CACHES = 10  # resources that are followed
+CACHES = 11  # resources that are followed
 
 
 def one_of_each(

@@ -272,6 +272,7 @@ ELSEWHERE = {
     *("--recommender-name", "--recommender-interval", "--address", "--debug-endpoints"),
     *("--memory-saver", "--update-worker-count", "--leader-elect-resource-name"),
     *("--checkpoints-gc-interval", "--checkpoints-timeout", "--min-checkpoints"),
+    "--publish-without-samples",  # test_little_is_known.py
 }
 
 

@@ -17,6 +17,7 @@ from recommender.explanation import Explanation
 from recommender.trail import Cause
 from recommender_harness import (
     CHECKPOINTS,
+    CHECKPOINTS_OF_SHOP,
     METRICS,
     Running,
     checkpoint,
@@ -35,7 +36,6 @@ from recommender_harness import (
 
 LIVE = {"cpu": "126m", "memory": "250Mi"}  # of one live sample
 WEB = checkpoint_of("web-app")
-CHECKPOINTS_OF_SHOP = f"GET {endpoints.CHECKPOINTS.collection('shop')}"
 
 
 @contextlib.asynccontextmanager

@@ -9,7 +9,7 @@ from common.features import FeatureGates
 from fake_api import FakeApi, Reply, Request, listing, named
 from oom_town import Town
 from recommender.explanation import Explanation, Neglect
-from recommender.sources.checkpoint_store import SIDECAR
+from recommender.sources.checkpoint_annotations import SIDECAR
 from recommender_harness import (
     CHECKPOINTS,
     METRICS,

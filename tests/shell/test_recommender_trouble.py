@@ -273,6 +273,7 @@ async def test_one_strange_vpa_costs_only_itself() -> None:
             pods=[pod(), pod("odd-1", app="odd")],
             verticalpodautoscalers=[nonsense, vpa(), {"spec": 7}],
         )
+        api.on(METRICS, listing(usage(), usage("odd-1")))
         async with running(api) as process:
             await process.cycle()
         assert target(api) == {"cpu": "126m", "memory": "250Mi"}
@@ -306,7 +307,8 @@ async def test_a_failing_metrics_server_is_told_once_and_the_cycle_goes_on(
             await process.cycle()
             await process.cycle()
             assert caplog.text.count("no usage") == 1
-            assert target(api) == {"cpu": "25m", "memory": "250Mi"}  # the minimum
+            assert written(api)["recommendation"] == {}
+            assert conditions(api)["NoSamples"].startswith("app: no usage is known")
             api.on(METRICS, listing(usage()))
             await process.cycle()
             assert caplog.text.count("usage is there again") == 1

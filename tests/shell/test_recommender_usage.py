@@ -24,7 +24,7 @@ from recommender_harness import (
 )
 
 SOME = {"cpu": "126m", "memory": "250Mi"}
-NOTHING = {"cpu": "25m", "memory": "250Mi"}  # the minimum
+NOTHING: dict[str, str] = {}
 FORBIDDEN = status(403, "Forbidden")
 NO_LIST = Reply(body="<html>")
 
@@ -58,7 +58,8 @@ def targets(api: FakeApi) -> dict[str, dict[str, str]]:
         for namespace in ("shop", "bank"):
             route = status_of("web").replace("/shop/", f"/{namespace}/")
             if f"{request.method} {request.path}" == route:
-                (one,) = request.json()[0]["value"]["recommendation"]["containerRecommendations"]
+                recommended = request.json()[-1]["value"]["recommendation"]
+                (one,) = recommended.get("containerRecommendations", [{"target": NOTHING}])
                 found[namespace] = one["target"]
     return found
 

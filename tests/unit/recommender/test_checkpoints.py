@@ -15,7 +15,6 @@ from recommender.checkpoints import (
     lag,
     new_object,
     object_name,
-    oldest_first,
     since,
     weighs_less,
 )
@@ -142,11 +141,6 @@ def test_the_spec_tells_whose_it_is_not_the_name_q6() -> None:
         ("a", "b-c"),
         ("a-b", "c"),
     ]
-
-
-def test_whoever_waited_longest_is_written_first() -> None:
-    a, b, c = (VpaKey("prod", name) for name in "abc")
-    assert oldest_first({c: 5, b: 9, a: 0}) == [a, c, b]
 
 
 NOTHING = Saved(weights={}, total=0.0, reference=NEVER)

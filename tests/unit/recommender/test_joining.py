@@ -10,6 +10,7 @@ import pytest
 from common.labels import EVERYTHING
 from recommender.instants import instant, span
 from recommender.model.aggregates import HalfLives, History
+from recommender.model.expiry import collect
 from recommender.model.joining import joined, take_in
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.pods import PodFacts
@@ -107,11 +108,11 @@ def test_two_histories_as_one_know_no_less_than_either() -> None:
 
 def test_what_expires_may_be_missing_from_the_next_checkpoint_and_nothing_else() -> None:
     usage = observer(HOURS)
-    usage.collect(at(80), frozenset())
-    assert usage.forgotten == set()
-    usage.collect(at(72 + 8 * 24), frozenset())
-    assert usage.forgotten == {(WEB, "app")}
+    collect(usage, at(80), frozenset())
+    assert usage.autoscalers[WEB].marks.forgotten == set()
+    collect(usage, at(72 + 8 * 24), frozenset())
+    assert usage.autoscalers[WEB].marks.forgotten == {"app"}
     empty = observer([])
-    empty.collect(at(8 * 24), frozenset())
+    collect(empty, at(8 * 24), frozenset())
     assert empty.aggregate_count() == 0
-    assert empty.forgotten == set(), "there was nothing to lose"
+    assert empty.autoscalers[WEB].marks.forgotten == set(), "there was nothing to lose"

@@ -10,6 +10,7 @@ from common.quantity import Quantity
 from common.recommendation.processing import ContainerAmounts
 from common.resources import parse_quantities
 from recommender.post_processing import Publication, publish
+from recommender.published import Earlier
 from recommender.recommend import ContainerEstimate
 
 ESTIMATE = ContainerEstimate(
@@ -46,7 +47,7 @@ KEY = "vpa-post-processor.kubernetes.io/app_integerCPU"
     ],
 )
 def test_targets(publication: Publication, want: dict[str, str]) -> None:
-    (found,) = publish([ESTIMATE], publication, annotations={KEY: "true"}, policy=None)
+    (found,) = publish([ESTIMATE], publication, annotations={KEY: "true"}, policy=None).amounts
     assert {name: str(value) for name, value in found.target.items()} == want
     assert found.uncapped_target == found.target
 
@@ -72,7 +73,7 @@ def policy(**bounds: dict[str, str]) -> ResourcePolicy:
 )
 def test_caps(given: ResourcePolicy | None, most: dict[str, str], want: str) -> None:
     publication = Publication(max_allowed=parse_quantities(most))
-    (found,) = publish([ESTIMATE], publication, annotations={}, policy=given)
+    (found,) = publish([ESTIMATE], publication, annotations={}, policy=given).amounts
     assert str(found.target["cpu"]) == want
     assert str(found.uncapped_target["cpu"]) == "150m"
 
@@ -85,14 +86,14 @@ def test_the_bounds_end_up_around_the_target_q20() -> None:
         upper={"cpu": 50},
         confidence={"cpu": 1.0},
     )
-    (found,) = publish([crossed], Publication(), annotations={}, policy=None)
+    (found,) = publish([crossed], Publication(), annotations={}, policy=None).amounts
     hundred = {"cpu": Quantity.parse("100m")}
     assert found.lower_bound == found.target == found.upper_bound == hundred
 
 
 def test_only_bounds_of_what_is_recommended_are_read() -> None:
     strange = policy(max_allowed={"cpu": "120m", **{f"example.com/{n}": "?" for n in range(1000)}})
-    (found,) = publish([ESTIMATE], Publication(), annotations={}, policy=strange)
+    (found,) = publish([ESTIMATE], Publication(), annotations={}, policy=strange).amounts
     assert found.target["cpu"] == Quantity.parse("120m")
 
 
@@ -107,11 +108,11 @@ def test_what_is_published_stays_until_something_is_observed() -> None:
     given: Any = {"annotations": {}, "policy": policy(max_allowed={"cpu": "3"})}
     known = {"app": before}
 
-    (kept,) = publish([replace(guess, observed=False)], Publication(), published=known, **given)
+    unknown = replace(guess, observed=frozenset())
+    (kept,) = publish([unknown], Publication(), earlier=Earlier(amounts=known), **given).amounts
     assert kept.target == parse_quantities({"cpu": "2"})
     assert kept.upper_bound == parse_quantities({"cpu": "3"})
     assert kept.lower_bound == parse_quantities({"cpu": "25m"})  # there was none
 
-    for estimate, told in ((guess, known), (replace(guess, observed=False), {})):
-        (found,) = publish([estimate], Publication(), published=told, **given)
-        assert found.target == parse_quantities({"cpu": "25m"})
+    (found,) = publish([guess], Publication(), earlier=Earlier(amounts=known), **given).amounts
+    assert found.target == parse_quantities({"cpu": "25m"})

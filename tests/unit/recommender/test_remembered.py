@@ -8,6 +8,7 @@ from hypothesis import given, settings
 
 from common.labels import from_map
 from recommender.instants import instant, span
+from recommender.model.expiry import collect
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.pods import PodFacts
 from recommender.model.usage import Usage
@@ -94,7 +95,7 @@ def test_numbers_are_those_of_computing_everything(steps: list[tuple[str, str, i
             case "select":
                 usage.put_autoscaler(VpaKey("town", app), from_map({"version": "1"}), ())
             case "collect":
-                usage.collect(at, set())
+                collect(usage, at, set())
         quick = estimates(usage, KEYS, POLICY, at, known=known)
         whole = estimates(usage, KEYS, POLICY, at)
         assert quick.targets == whole.targets

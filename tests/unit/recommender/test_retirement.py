@@ -10,6 +10,7 @@ import pytest
 from common.labels import Selector, from_map
 from recommender.instants import instant, span
 from recommender.model.aggregates import Aggregates
+from recommender.model.expiry import collect
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.pods import PodFacts
 from recommender.model.retirement import MADE_UP, retire
@@ -110,7 +111,7 @@ def test_each_hour_has_its_row_and_each_row_goes_a_lifetime_later() -> None:
     assert usage.aggregate_count() == 3
     left = []
     for hours in (-1, 0, 1, 2):
-        usage.collect(NOW + 8 * DAY + hours * HOUR, {WEB})
+        collect(usage, NOW + 8 * DAY + hours * HOUR, {WEB})
         left.append(usage.aggregate_count())
     assert left == [3, 2, 1, 0]
     assert list(usage.matching) == []
@@ -133,9 +134,9 @@ def test_without_a_sample_the_time_of_creation_counts() -> None:
         usage.remove_pod(facts.key)
     lived(usage, rollout(9), NOW)
     assert all_retired(usage).aggregate_count() == 2
-    usage.collect(NOW + 8 * DAY + MINUTE, {WEB})  # the last sample was too long ago
+    collect(usage, NOW + 8 * DAY + MINUTE, {WEB})  # the last sample was too long ago
     assert usage.aggregate_count() == 1
-    usage.collect(NOW + 8 * DAY + 2 * MINUTE, {WEB})
+    collect(usage, NOW + 8 * DAY + 2 * MINUTE, {WEB})
     assert usage.aggregate_count() == 0
 
 
@@ -183,7 +184,7 @@ def test_days_of_rollouts_are_the_same_with_a_sixth_of_the_rows() -> None:
             lived(each, rollout(number), at, cpu=cpu, memory=memory)
         if number % 6 == 5:
             all_retired(usage)
-            assert usage.collect(at, {WEB}) == 0
+            assert collect(usage, at, {WEB}) == 0
     ours, theirs = seen(usage), seen(twin)
     for mine, others in ((ours.cpu, theirs.cpu), (ours.memory, theirs.memory)):
         assert mine.weights[0] == pytest.approx(others.weights[0], rel=1e-9)

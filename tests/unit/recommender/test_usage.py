@@ -11,6 +11,7 @@ from recommender.histograms import Saved
 from recommender.instants import instant, span
 from recommender.model.aggregates import AggregationRules, History
 from recommender.model.autoscalers import ContainerRule, rule_for
+from recommender.model.expiry import collect
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.oom_outcome import OomOutcome
 from recommender.model.pods import PodFacts
@@ -185,30 +186,12 @@ def test_the_mode_of_an_aggregate_is_that_of_the_vpa_that_recommends_for_it() ->
     assert mode() is None
 
 
-def test_loaded_history_outlives_the_vpa_until_it_is_forgotten() -> None:
-    """A VPA that can't be read for a moment, or is replaced, must not lose its past."""
-    usage = with_pods(pod())
-    usage.put_autoscaler(WEB, MATCHING, ())
-    usage.load_history(WEB, "app", HISTORY)
-    usage.remove_autoscaler(WEB)
-    usage.put_autoscaler(WEB, MATCHING, ())
-    (group,) = usage.groups(WEB)
-    assert usage.aggregates.merged([group.rows]).samples[0] == 1440
-    usage.remove_autoscaler(WEB)
-    usage.forget_history(WEB)
-    usage.put_autoscaler(WEB, MATCHING, ())
-    (group,) = usage.groups(WEB)
-    assert usage.aggregates.merged([group.rows]).samples[0] == 0
-
-
-def test_removing_a_vpa_takes_its_overrides_along_and_forgetting_it_the_history() -> None:
+def test_removing_a_vpa_takes_its_overrides_and_its_loaded_history_along() -> None:
     usage = with_pods(pod())
     usage.put_autoscaler(WEB, MATCHING, (ContainerRule(oom_bump_up_ratio=2.0),))
     usage.load_history(WEB, "app", HISTORY)
     usage.remove_autoscaler(WEB)
     assert usage.aggregates.oom_bump_up_ratio[aggregate(usage)] == 1.2
-    usage.forget_history(WEB)
-    usage.forget_history(WEB)  # there is nothing left, and that is fine
     assert len(usage.aggregates) == 1
 
 
@@ -268,7 +251,7 @@ def test_collecting(
     usage.put_autoscaler(WEB, MATCHING, ())
     if sampled:
         usage.add_cpu(ints(row(usage)), ints(NOW), ints(100), NOW)
-    usage.collect(NOW + int(days * DAY), {WEB} if contributive else set())
+    collect(usage, NOW + int(days * DAY), {WEB} if contributive else set())
     assert usage.aggregate_count() == (1 if kept else 0)
 
 
@@ -286,7 +269,7 @@ def test_aggregates_without_pods(*, memory: bool, contributive: bool, kept: bool
     if memory:
         usage.add_memory(ints(row(usage)), ints(NOW), ints(500), NOW)
     usage.remove_pod(PodKey("shop", "web-1"))
-    usage.collect(NOW + DAY, {WEB} if contributive else set())
+    collect(usage, NOW + DAY, {WEB} if contributive else set())
     assert usage.aggregate_count() == (1 if kept else 0)
 
 
@@ -295,7 +278,7 @@ def test_a_sample_after_collection_makes_a_new_aggregate_q10() -> None:
     usage.put_autoscaler(WEB, MATCHING, ())
     usage.add_memory(ints(row(usage)), ints(NOW), ints(500), NOW)
     later = NOW + 8 * DAY
-    assert usage.collect(later, {WEB}) == 1
+    assert collect(usage, later, {WEB}) == 1
     assert usage.groups(WEB) == ()
     usage.add_cpu(ints(row(usage)), ints(later), ints(100), later)
     (group,) = usage.groups(WEB)
@@ -310,7 +293,7 @@ def test_rollouts_leave_nothing_behind() -> None:
         at = NOW + number * DAY
         usage.put_pod(pod(labels={"app": "web", "pod-template-hash": str(number)}), at)
         usage.add_cpu(ints(row(usage)), ints(at), ints(100), at)
-        usage.collect(at, {WEB})
+        collect(usage, at, {WEB})
     assert len(list(usage.matching)) == 1
     assert len(usage.aggregates) == 1
 

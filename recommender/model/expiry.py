@@ -1,0 +1,131 @@
+"""History that ends: what expired, or is empty and of no use.
+
+Source: recommender.md 5.4; docs/deviations.md X97, X98 and X125.
+"""
+
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from recommender.instants import NEVER, span
+from recommender.model.autoscalers import Autoscaler, rule_for
+from recommender.model.keys import Place, VpaKey
+from recommender.model.matching import LabelSet
+from recommender.model.usage import Usage
+from recommender.rows import Mask
+
+_SLICE = 500  # label sets, or VPAs, before other tasks get their turn
+
+
+def collect(usage: Usage, now: int, contributive: AbstractSet[VpaKey]) -> int:
+    """Forget aggregates that are expired, or empty and of no use (5.4); returns how many.
+
+    An aggregate is of use while an active pod has its key, or one of its VPAs is in
+    ``contributive``, whose targets exist; without pods only if it has memory peaks (X97). What was
+    loaded for a container expires with the last of its samples. ``now`` is an instant.
+    """
+    return sum(collecting(usage, now, contributive))
+
+
+def collecting(usage: Usage, now: int, contributive: AbstractSet[VpaKey]) -> Iterator[int]:
+    """The same, some label sets at a time."""
+    active, others = list[int](), list[int]()
+    for pod in usage.pods.values():
+        (active if pod.active else others).extend(pod.containers.values())
+    in_use = usage.aggregates.marked(usage.containers.aggregate[active])
+    there = in_use | usage.aggregates.marked(usage.containers.aggregate[others])
+    sweep = _Sweep(usage=usage, now=now, contributive=contributive, in_use=in_use, there=there)
+    every = tuple(usage.matching)
+    for at in range(0, len(every), _SLICE):
+        yield _collect(sweep, every[at : at + _SLICE])
+    autoscalers = tuple(usage.autoscalers.values())
+    for at in range(0, len(autoscalers), _SLICE):
+        for autoscaler in autoscalers[at : at + _SLICE]:
+            _collect_loaded(sweep, autoscaler)
+        yield 0
+    for key, container in sweep.lost:
+        _mark(usage, key, container, expired=_is_unknown(usage, key, container))
+
+
+def expire_loaded(usage: Usage, now: int) -> None:
+    """Forget what was just loaded and is expired, whatever came since.
+
+    Had there been no restart, it would have been forgotten before these samples came. ``now`` is
+    the instant of the newest usage; before there is any, nothing is old.
+    """
+    if now == NEVER:
+        return
+    for key, autoscaler in usage.autoscalers.items():
+        for container in autoscaler.marks.just_loaded & autoscaler.loaded.keys():
+            last = int(usage.aggregates.last_sample[autoscaler.loaded[container]])
+            if last != NEVER and now - last >= _lifetime(usage, autoscaler, container):
+                usage.drop_loaded(key, container)
+                _mark(usage, key, container, expired=True)
+        autoscaler.marks.just_loaded.clear()
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Sweep:
+    """One search for what is expired or of no use."""
+
+    usage: Usage
+    now: int
+    contributive: AbstractSet[VpaKey]
+    in_use: Mask  # aggregates of active pods
+    there: Mask  # aggregates of any pods
+    lost: set[Place] = field(default_factory=set)  # containers that lost a part of their history
+
+
+def _collect(sweep: _Sweep, label_sets: Sequence[LabelSet]) -> int:
+    usage, aggregates, now = sweep.usage, sweep.usage.aggregates, sweep.now
+    places = [(one, name, row) for one in label_sets for name, row in one.aggregates.items()]
+    looked_at = (bool(one.autoscalers & sweep.contributive) for one, _, _ in places)
+    useful = np.fromiter(looked_at, np.bool_, count=len(places))
+    rows = np.array([row for _, _, row in places], dtype=np.int64)
+    useful &= sweep.there[rows] | ~aggregates.memory.is_empty(rows)
+    useless = aggregates.is_empty(rows) & ~sweep.in_use[rows] & ~useful
+    needless = aggregates.is_expired(rows, now) | useless
+    for at in np.flatnonzero(needless).tolist():
+        label_set, name, row = places[at]
+        del label_set.aggregates[name]
+        if aggregates.samples[row] or aggregates.memory.total[row]:
+            sweep.lost.update((vpa, name) for vpa in label_set.autoscalers)
+        usage.forget_groups(label_set)
+    for label_set in label_sets:
+        usage.matching.drop_if_unused(label_set)
+    collected = rows[needless]
+    usage.drop_aggregates(collected)
+    return len(collected)
+
+
+def _collect_loaded(sweep: _Sweep, autoscaler: Autoscaler) -> None:
+    usage, key = sweep.usage, autoscaler.key
+    for container in tuple(autoscaler.loaded):
+        last = int(usage.aggregates.last_sample[_rows(usage, key, container)].max())
+        if last != NEVER and sweep.now - last >= _lifetime(usage, autoscaler, container):
+            usage.drop_loaded(key, container)
+            sweep.lost.add((key, container))
+
+
+def _mark(usage: Usage, key: VpaKey, container: str, *, expired: bool) -> None:
+    marks = usage.autoscalers[key].marks
+    marks.forgotten.add(container)
+    if expired:
+        marks.expired.add(container)
+        marks.killed.discard(container)
+
+
+def _is_unknown(usage: Usage, key: VpaKey, container: str) -> bool:
+    """Whether no sample is left of a VPA's container."""
+    rows, aggregates = _rows(usage, key, container), usage.aggregates
+    return not (aggregates.samples[rows].any() or aggregates.memory.total[rows].any())
+
+
+def _rows(usage: Usage, key: VpaKey, container: str) -> list[int]:
+    return [row for one in usage.groups(key) if one.container == container for row in one.rows]
+
+
+def _lifetime(usage: Usage, autoscaler: Autoscaler, container: str) -> int:
+    return span(rule_for(autoscaler.rules, container).applied_to(usage.defaults).lifetime)

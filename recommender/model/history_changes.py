@@ -1,0 +1,73 @@
+"""What becomes of a VPA's history when its selector changes, and when it is to begin anew.
+
+Source: docs/deviations.md Q3 and X123.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import numpy as np
+
+from common.labels import NOTHING
+from recommender.model.autoscalers import Autoscaler
+from recommender.model.joining import EMPTY_HISTORY
+from recommender.model.keys import VpaKey
+from recommender.model.matching import LabelSet
+from recommender.model.usage import Usage
+
+
+def keep_former(usage: Usage) -> None:
+    """Keep what pods used that a VPA's target selects no longer, once the last of them is gone.
+
+    A workload that was made anew under its name may have other labels. What another VPA matches
+    is left to that one, and nothing moves while the target selects nothing: it may come back.
+    """
+    heirs: defaultdict[LabelSet, list[Autoscaler]] = defaultdict(list)
+    for autoscaler in usage.autoscalers.values():
+        if autoscaler.former and autoscaler.selector != NOTHING:
+            for label_set in [one for one in autoscaler.former if not one.pods]:
+                autoscaler.former.discard(label_set)
+                heirs[label_set].append(autoscaler)
+    for label_set, autoscalers in heirs.items():
+        if label_set.autoscalers:
+            continue
+        for container in tuple(label_set.aggregates):
+            _move(usage, label_set, container, autoscalers)
+        usage.matching.drop_if_unused(label_set)
+
+
+def start_anew(usage: Usage, key: VpaKey, container: str, now: int) -> None:
+    """Forget what is known of a VPA's container; other VPAs keep what they know of its pods.
+
+    ``now`` is an instant.
+    """
+    autoscaler = usage.autoscalers[key]
+    if container in autoscaler.loaded:
+        usage.drop_loaded(key, container)
+    for label_set in usage.matching.matched(key) | autoscaler.former:
+        if container in label_set.aggregates:
+            others = label_set.autoscalers - {key}
+            _move(usage, label_set, container, [usage.autoscalers[one] for one in others])
+            if label_set.pods:
+                usage.aggregate(label_set.namespace, label_set.labels, container, now)
+        usage.matching.drop_if_unused(label_set)
+    marks = autoscaler.marks
+    for names in (marks.forgotten, marks.anew):
+        names.add(container)
+    for names in (marks.just_loaded, marks.expired, marks.killed):
+        names.discard(container)
+
+
+def _move(
+    usage: Usage, label_set: LabelSet, container: str, autoscalers: Iterable[Autoscaler]
+) -> None:
+    """Let what pods with these labels used be what was loaded for these VPAs."""
+    rows = np.array([label_set.aggregates[container]])
+    for autoscaler in autoscalers:
+        if container not in autoscaler.loaded:
+            usage.load_history(autoscaler.key, container, EMPTY_HISTORY)
+        into = np.array([autoscaler.loaded[container]])
+        usage.aggregates.merge(into, usage.aggregates, rows)
+    usage.forget_groups(label_set)
+    del label_set.aggregates[container]
+    usage.drop_aggregates(rows)

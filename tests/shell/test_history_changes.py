@@ -1,0 +1,280 @@
+"""Whose history a recommendation is about: a live process and one that is restarted agree."""
+
+import asyncio
+import enum
+import json
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaotic_town import Life, kill_by_memory
+from common.kube.client import PatchType
+from common.kube.endpoints import CHECKPOINTS, VPAS
+from recommender.settings import Settings
+from rolling_town import MEBI, Town, Workload, running_town
+from sandbox import virtual_time
+from sandbox.kubelet.usage import Usage
+from sandbox.objects.resources import DEPLOYMENTS, PODS
+from sandbox.virtual_time import VirtualClock
+from workloads import NAMESPACE, autoscaler
+
+MINUTE, HOUR = 60.0, 3600.0
+CHECKPOINT = CHECKPOINTS.resource
+
+
+class Restart(enum.StrEnum):
+    """What happens to the process where a story says so."""
+
+    NEVER = "no restart"
+    STOPPED = "stopped"
+    KILLED = "killed"
+
+
+@dataclass
+class Stage:
+    """A town, its recommender, and what its workloads use."""
+
+    town: Town
+    restarts: Restart
+    settings: Mapping[str, Any]
+    used: dict[str, Usage] = field(default_factory=dict)
+    life: Life | None = None
+
+    async def start(self) -> None:
+        self.life = Life(self.town, Settings(**self.settings))
+
+    async def end(self) -> None:
+        assert self.life is not None
+        await self.life.kill()
+
+    async def restart(self) -> None:
+        """Replace the process, or not."""
+        assert self.life is not None
+        if self.restarts is Restart.NEVER:
+            return
+        await (self.life.stop() if self.restarts is Restart.STOPPED else self.life.kill())
+        await self.start()
+
+    async def pass_by(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def uses(self, workload: str, *, cpu: float, memory: int = 600) -> None:
+        """From now on, all containers, in millicores and MiB."""
+        self.used[workload] = Usage(cpu_millicores=cpu, memory_bytes=memory * MEBI)
+
+    async def retarget(self, vpa: str, workload: str) -> None:
+        target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": workload}
+        patch = {"spec": {"targetRef": target}}
+        await self.town.admin.patch(
+            VPAS, vpa, patch, patch_type=PatchType.MERGE, namespace=NAMESPACE
+        )
+
+    async def cpu(self, vpa: str) -> str:
+        return (await self.town.target(vpa)).get("cpu", "")
+
+    async def memory(self, vpa: str) -> str:
+        return (await self.town.target(vpa)).get("memory", "")
+
+    async def conditions(self, vpa: str) -> dict[str, str]:
+        found = await self.town.admin.get(VPAS, vpa, namespace=NAMESPACE)
+        return {one.type: one.message for one in found.status.conditions or ()}
+
+    def stored(self, name: str) -> Any:
+        """A checkpoint as it is stored; None if there is none."""
+        resource = self.town.api.registry.find(CHECKPOINTS.group, CHECKPOINTS.version, CHECKPOINT)
+        assert resource is not None
+        found = self.town.api.store.get(resource, NAMESPACE, name)
+        return None if found is None else found.object(resource)
+
+    def recreate(self, name: str, *, app: str) -> None:
+        """Delete a Deployment and its pods, and make it anew with other labels."""
+        one = self.town.workloads[name]
+        self.town.api.store.delete(DEPLOYMENTS, NAMESPACE, name)
+        self.stop_pods(name)
+        selector = {"matchLabels": {"app": app}}
+        self.town._put(DEPLOYMENTS, name, spec={"selector": selector, "replicas": one.replicas})
+        other = Workload(app, one.replicas, rollout=one.rollout + 1)
+        self.town.workloads[app] = other
+        self.town.roll_out(app)
+
+    def stop_pods(self, name: str) -> None:
+        one = self.town.workloads[name]
+        for pod in one.pods:
+            self.town.api.store.delete(PODS, NAMESPACE, pod)
+        one.pods = []
+
+
+Story = Callable[[Stage], Awaitable[None]]
+
+
+def play(story: Story, restarts: Restart = Restart.NEVER, **settings: Any) -> None:
+    """Let a story happen; the recommender's interval is a minute, unless ``settings`` say else."""
+
+    async def main(clock: VirtualClock) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            used: dict[str, Usage] = {}
+            async with running_town(
+                clock, Path(folder), usage=lambda workload, _: used[workload]
+            ) as town:
+                stage = Stage(town, restarts, settings, used)
+                await story(stage)
+                await stage.end()
+
+    virtual_time.run(main)
+
+
+ALL = pytest.mark.parametrize("restarts", Restart)
+
+
+async def two_workloads(stage: Stage) -> None:
+    stage.uses("large", cpu=2000, memory=4000)
+    stage.uses("small", cpu=100, memory=600)
+    await stage.town.deploy("large")
+    await stage.town.deploy("small")
+    await stage.start()
+    await stage.pass_by(3 * HOUR)
+    assert await stage.cpu("large") != await stage.cpu("small")
+
+
+@ALL
+def test_x123_a_vpa_that_is_moved_to_another_workload_recommends_what_that_one_needs(
+    restarts: Restart,
+) -> None:
+    async def story(stage: Stage) -> None:
+        await two_workloads(stage)
+        await stage.retarget("large", "small")
+        await stage.pass_by(2 * MINUTE)
+        for _ in range(3):
+            assert await stage.town.target("large") == await stage.town.target("small")
+            await stage.restart()
+            await stage.pass_by(6 * MINUTE)
+        assert stage.stored("large-app")["metadata"]["annotations"]["vpa-recommender/target"] == (
+            "Deployment/small"
+        )
+
+    play(story, restarts)
+
+
+@ALL
+def test_x123_a_vpa_that_is_made_anew_for_another_workload_inherits_nothing(
+    restarts: Restart,
+) -> None:
+    async def story(stage: Stage) -> None:
+        await two_workloads(stage)
+        await stage.town.admin.delete(VPAS, "large", namespace=NAMESPACE)
+        await stage.pass_by(2 * MINUTE)
+        await stage.town.admin.create(VPAS.as_dicts(), autoscaler("large"), namespace=NAMESPACE)
+        await stage.retarget("large", "small")
+        for _ in range(3):
+            await stage.restart()
+            await stage.pass_by(6 * MINUTE)
+            assert await stage.town.target("large") == await stage.town.target("small")
+
+    play(story, restarts)
+
+
+@ALL
+def test_q3_a_workload_that_is_made_anew_with_other_labels_keeps_its_history(
+    restarts: Restart,
+) -> None:
+    async def story(stage: Stage) -> None:
+        stage.uses("web", cpu=2000)
+        stage.uses("web-v2", cpu=100)
+        await stage.town.deploy("web")
+        await stage.start()
+        await stage.pass_by(6 * HOUR)
+        before = await stage.town.target("web")
+        stage.recreate("web", app="web-v2")
+        for _ in range(3):
+            await stage.pass_by(6 * MINUTE)
+            assert await stage.town.target("web") == before
+            await stage.restart()
+
+    play(story, restarts)
+
+
+@ALL
+def test_x123_who_deletes_a_checkpoint_has_the_history_begin_anew_within_a_minute(
+    restarts: Restart,
+) -> None:
+    async def story(stage: Stage) -> None:
+        stage.uses("web", cpu=2000)
+        await stage.town.deploy("web")
+        await stage.start()
+        await stage.pass_by(6 * HOUR)
+        stage.uses("web", cpu=100)
+        before = await stage.town.target("web", "sidecar")
+        stage.town.delete_custom(CHECKPOINT, "web-app")
+        await stage.pass_by(61)
+        for _ in range(3):
+            assert await stage.cpu("web") == "126m"
+            assert await stage.town.target("web", "sidecar") == before, "its history stays"
+            await stage.restart()
+            await stage.pass_by(2 * MINUTE)
+        assert stage.stored("web-app")["status"]["totalSamplesCount"] < 60
+
+    play(story, restarts)
+
+
+def test_x124_the_first_samples_of_a_vpa_without_pods_are_stored_in_the_next_cycle() -> None:
+    async def story(stage: Stage) -> None:
+        stage.uses("web", cpu=100)
+        await stage.town.admin.create(VPAS.as_dicts(), autoscaler("web"), namespace=NAMESPACE)
+        await stage.start()
+        await stage.pass_by(HOUR + 30)
+        await stage.town.admin.delete(VPAS, "web", namespace=NAMESPACE)
+        await stage.town.deploy("web")
+        await stage.pass_by(2 * MINUTE)
+        assert stage.stored("web-app")["status"]["totalSamplesCount"] >= 1
+
+    play(story)
+
+
+def test_x124_an_oom_kill_is_stored_in_the_cycle_that_learns_of_it() -> None:
+    async def story(stage: Stage) -> None:
+        stage.uses("oomer", cpu=100, memory=600)
+        await stage.town.deploy("oomer")
+        await stage.start()
+        await stage.pass_by(12 * HOUR + 30)
+        before = await stage.memory("oomer")
+        kill_by_memory(stage.town)
+        await stage.pass_by(61)
+        after = await stage.memory("oomer")
+        assert int(after) > int(before)
+        annotations = stage.stored("oomer-app")["metadata"]["annotations"]
+        windows = json.loads(annotations["vpa-recommender/memory-windows"])["windows"]
+        assert all(oom_peak for _, _, _, oom_peak, _ in windows)
+        for _ in range(2):
+            await stage.restart()
+            await stage.pass_by(2 * MINUTE)
+            assert await stage.memory("oomer") == after
+
+    play(story, Restart.KILLED)
+
+
+def test_x124_what_changed_is_stored_before_the_process_ends() -> None:
+    async def story(stage: Stage) -> None:
+        stage.uses("web", cpu=100)
+        await stage.town.deploy("web")
+        await stage.start()
+        await stage.pass_by(12 * HOUR + 30)  # checkpoints lag behind by five minutes
+        for _ in range(5):
+            await stage.pass_by(MINUTE)
+            assert stage.life is not None
+            await stage.life.stop()
+            assert stage.stored("web-app")["status"]["totalSamplesCount"] >= 2 * 60 * 12
+            newest = stage.stored("web-app")["status"]["lastSampleStart"]
+            age = stage.town.clock.now().timestamp() - _time(newest)
+            assert age < 2 * MINUTE
+            await stage.start()
+
+    play(story)
+
+
+def _time(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
