@@ -64,6 +64,7 @@ class Ingestion:
         self._clock = clock
         self._trouble = (_Supply.WHOLE, "")
         self._some_ahead = False
+        self._some_unreadable = False
         self.newest: datetime | None = None  # time of the newest usage that was seen
         self._is_old = False
 
@@ -95,8 +96,9 @@ class Ingestion:
             await asyncio.sleep(0)
         self._tell_ahead(ahead)
         self._watch_age(newest)
-        if unknown or unreadable:
-            logger.debug("usage left out", extra={"unknown": unknown, "unreadable": unreadable})
+        self._tell_unreadable(unreadable)
+        if unknown:
+            logger.debug("usage of unknown containers left out", extra={"containers": unknown})
 
     def _compare(self, resource: str, containers: Ints, amounts: Ints) -> None:
         rows = self._usage.containers.aggregate[containers]
@@ -126,6 +128,15 @@ class Ingestion:
             logger.warning("usage from the future left out, some clock is wrong", extra=extra)
         else:
             logger.info("no more samples with future timestamps")
+
+    def _tell_unreadable(self, values: int) -> None:
+        if bool(values) == self._some_unreadable:
+            return
+        self._some_unreadable = bool(values)
+        if values:
+            logger.warning("unreadable usage values left out", extra={"values": values})
+        else:
+            logger.info("no more unreadable usage values")
 
     def _tell(self, found: Fetched) -> None:
         """One line when it changes how much of the usage there is."""

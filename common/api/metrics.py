@@ -1,10 +1,11 @@
 """``metrics.k8s.io/v1beta1`` and ``external.metrics.k8s.io/v1beta1``: what containers use."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
-from common.api.base import QuantityJson, Time, Wire
+from common.api.base import Time, Wire
 
 
 class MetricsMeta(Wire, frozen=True, kw_only=True, gc=False):
@@ -16,10 +17,14 @@ class MetricsMeta(Wire, frozen=True, kw_only=True, gc=False):
 
 
 class ContainerMetrics(Wire, frozen=True, kw_only=True, gc=False):
-    """Usage of one container; a resource may be missing."""
+    """Usage of one container; a resource may be missing.
+
+    ``usage`` maps resources to quantities. Its type is checked where it is read, so that a value
+    of another type costs that value and not the pod.
+    """
 
     name: str
-    usage: Mapping[str, QuantityJson] | None = None
+    usage: Any = None
 
 
 class PodMetrics(Wire, frozen=True, kw_only=True, gc=False):
@@ -36,7 +41,7 @@ class ExternalMetricValue(Wire, frozen=True, kw_only=True):
 
     metric_labels: Mapping[str, str] | None = None
     timestamp: Time | None = None
-    value: QuantityJson = None
+    value: Any = None  # a quantity; checked where it is read
 
 
 class ExternalMetricValueList(Wire, frozen=True, kw_only=True):

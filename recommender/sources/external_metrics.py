@@ -4,7 +4,7 @@ Source: recommender.md 12.3; ``externalMetricsClient``,
 vertical-pod-autoscaler/pkg/recommender/input/metrics/metrics_source.go.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -104,16 +104,18 @@ class ExternalMetrics:
     async def _ask(self, question: _Question) -> PodMetrics:
         """The values of one metric, with the time of the first of them.
 
+        An item that can't be decoded is left out. Of the others the caller reads the values.
+
         Raises:
             KubeError: there was no answer.
-            DecodeError: it is no list of values.
+            DecodeError: it is no list, or holds nothing that can be decoded.
         """
         namespace, metric = quote(question.pod.namespace, safe=""), quote(question.metric, safe="")
         path = f"{_ROOT}/namespaces/{namespace}/{metric}"
         query = {"labelSelector": question.selector}
         body = await self._client.request("GET", path, query=query, retry=False)
         try:
-            values = [_values.decode(item) for item in _lists.decode(body).items or ()]
+            values = _decodable(_lists.decode(body).items or ())
         except msgspec.DecodeError as error:
             raise DecodeError(f"{path} is no list of metric values: {error}") from error
         named = [(value, value.metric_labels or {}) for value in values]
@@ -128,3 +130,21 @@ class ExternalMetrics:
                 if self._container_label in labels
             ),
         )
+
+
+def _decodable(items: Sequence[msgspec.Raw]) -> list[ExternalMetricValue]:
+    """Decode the items that can be decoded.
+
+    Raises:
+        msgspec.DecodeError: there are items, and none can be decoded.
+    """
+    values: list[ExternalMetricValue] = []
+    failure: msgspec.DecodeError | None = None
+    for item in items:
+        try:
+            values.append(_values.decode(item))
+        except msgspec.DecodeError as error:
+            failure = error
+    if failure is not None and not values:
+        raise failure
+    return values

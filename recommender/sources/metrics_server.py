@@ -95,7 +95,7 @@ class Batch:
     cpu: Samples
     memory: Samples
     unknown: int  # containers that we don't follow
-    unreadable: int  # amounts that are no quantities, and pods without a time
+    unreadable: int  # values that are no quantities, and pods without a time
     ahead: int  # pods whose usage is from the future
     newest: datetime | None  # of the times that are not
 
@@ -151,11 +151,8 @@ def batch(
             if row is None:
                 unknown += 1
                 continue
-            try:
-                used = usage_of(container.usage or {})
-            except QuantityError:
-                unreadable += 1
-                continue
+            used, failed = usage_of(container.usage)
+            unreadable += failed
             if CPU in used:
                 cpu.add(row, time, used[CPU])
             if MEMORY in used:
@@ -170,16 +167,26 @@ def batch(
     )
 
 
-def usage_of(usage: Mapping[str, str | int | float | None]) -> dict[str, int]:
-    """Millicores and bytes, rounded up, of the resources that are there.
+_PARSERS = ((CPU, parse_milli), (MEMORY, parse_value))
 
-    Raises:
-        QuantityError: one of them is no quantity.
+
+def usage_of(usage: object) -> tuple[dict[str, int], int]:
+    """Return millicores and bytes, rounded up, of the resources that are there.
+
+    The second number counts the values that can't be read; a ``usage`` that is no object counts
+    as one.
     """
-    cpu, memory = usage.get(CPU), usage.get(MEMORY)
-    found = {}
-    if cpu is not None:
-        found[CPU] = parse_milli(cpu)
-    if memory is not None:
-        found[MEMORY] = parse_value(memory)
-    return found
+    if usage is None:
+        return {}, 0
+    if not isinstance(usage, dict):
+        return {}, 1
+    found, unreadable = {}, 0
+    for resource, parse in _PARSERS:
+        value = usage.get(resource)
+        if value is None:
+            continue
+        try:
+            found[resource] = parse(value)
+        except QuantityError:
+            unreadable += 1
+    return found, unreadable

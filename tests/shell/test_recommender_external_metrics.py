@@ -102,6 +102,26 @@ async def test_one_question_fails_alone(reply: Reply) -> None:
         assert target(api) == {"cpu": "126m"}
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param(7, id="no object"),
+        pytest.param(value("much", name="other"), id="no quantity"),
+        pytest.param(value({}, name="other"), id="an object as value"),
+        pytest.param({**value("1"), "timestamp": "noon"}, id="no time"),
+    ],
+)
+async def test_one_strange_value_of_a_list_costs_that_value(odd: Any) -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        api.on(CPU, values(odd, value("100m")))
+        api.on(MEMORY, values(value("1Gi"), odd))
+        async with running(api, **FLAGS) as process:
+            await process.cycle()
+        assert target(api)["cpu"] == "126m"
+        assert int(target(api)["memory"]) > 2**30
+
+
 async def test_failures_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="recommender.ingestion")
     async with FakeApi() as api:

@@ -198,3 +198,22 @@ async def test_samples_that_were_read_before_the_fallback_count_once() -> None:
             process.clock.forward(timedelta(minutes=1))
             await process.cycle()
         assert targets(api)["shop"]["cpu"] == SOME["cpu"]  # the second sample is of the same time
+
+
+async def test_an_unreadable_value_costs_that_value_and_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The first sample of CPU counts beside memory that can't be read; later both do."""
+    caplog.set_level(logging.INFO, logger="recommender.ingestion")
+    async with FakeApi() as api:
+        prepare(api)
+        async with running(api) as process:
+            for memory in ("much", "much", "1Gi"):
+                api.on(METRICS, listing(usage(cpu="100m", memory=memory)))
+                await process.cycle()
+                assert target(api)["cpu"] == "126m"
+    assert target(api)["memory"] == "1238659775"
+    assert [one.message for one in caplog.records if one.name == "recommender.ingestion"] == [
+        "unreadable usage values left out",
+        "no more unreadable usage values",
+    ]

@@ -105,13 +105,22 @@ def test_a_finished_pod_is_not_active(*, phase: str, active: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("usage", "want"),
+    ("usage", "want", "unreadable"),
     [
-        pytest.param({"cpu": "1n", "memory": "1"}, {"cpu": 1, "memory": 1}, id="rounded up"),
-        pytest.param({"cpu": "1001m"}, {"cpu": 1001}, id="missing memory is no zero, Q8"),
-        pytest.param({"memory": "1536500m", "x": "?"}, {"memory": 1537}, id="missing cpu, Q8"),
-        pytest.param({}, {}, id="nothing"),
+        pytest.param({"cpu": "1n", "memory": "1"}, {"cpu": 1, "memory": 1}, 0, id="rounded up"),
+        pytest.param({"cpu": "1001m"}, {"cpu": 1001}, 0, id="missing memory is no zero, Q8"),
+        pytest.param({"memory": "1536500m", "x": "?"}, {"memory": 1537}, 0, id="missing cpu, Q8"),
+        pytest.param({"cpu": None, "memory": "1"}, {"memory": 1}, 0, id="null is missing"),
+        pytest.param({}, {}, 0, id="nothing"),
+        pytest.param(None, {}, 0, id="null"),
+        pytest.param({"cpu": "1", "memory": "?"}, {"cpu": 1000}, 1, id="unreadable memory"),
+        pytest.param({"cpu": "?", "memory": "1"}, {"memory": 1}, 1, id="unreadable cpu"),
+        pytest.param({"cpu": {}, "memory": "1"}, {"memory": 1}, 1, id="cpu is an object"),
+        pytest.param({"cpu": "1", "memory": []}, {"cpu": 1000}, 1, id="memory is an array"),
+        pytest.param({"cpu": "1", "memory": True}, {"cpu": 1000}, 1, id="memory is a Boolean"),
+        pytest.param({"cpu": "?", "memory": ""}, {}, 2, id="both unreadable"),
+        pytest.param(["1"], {}, 1, id="no object"),
     ],
 )
-def test_usage_of(usage: dict[str, str], want: dict[str, int]) -> None:
-    assert usage_of(usage) == want
+def test_usage_of(usage: object, want: dict[str, int], unreadable: int) -> None:
+    assert usage_of(usage) == (want, unreadable)
