@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from common.resources import CPU, MEMORY
 from common.runtime.clock import Clock
-from recommender.instants import AHEAD, instant
+from recommender.instants import instant
 from recommender.metrics import Metrics
 from recommender.model.past import Began
 from recommender.model.usage import Usage
@@ -76,11 +76,10 @@ class Ingestion:
             self._metrics.usage_asked(scope, outcomes)
         self._tell(found)
         now = instant(self._clock.now())
-        latest = instant(self._clock.now() + AHEAD)
         ahead = unknown = unreadable = 0
         newest: datetime | None = None
         for part in found.slices(_SLICE):
-            batch = metrics_server.batch(part, self._usage.pods, latest=latest)
+            batch = metrics_server.batch(part, self._usage.pods, now=now)
             ahead += batch.ahead
             newest = _latest(newest, batch.newest)
             cpu, memory = batch.cpu, batch.memory
@@ -124,10 +123,10 @@ class Ingestion:
             return
         self._some_ahead = bool(pods)
         if pods:
-            extra = {"pods": pods}
-            logger.warning("usage from the future left out, some clock is wrong", extra=extra)
+            text = "usage with future timestamps left out; check the clocks"
+            logger.warning(text, extra={"pods": pods})
         else:
-            logger.info("no more samples with future timestamps")
+            logger.info("no more usage with future timestamps")
 
     def _tell_unreadable(self, values: int) -> None:
         if bool(values) == self._some_unreadable:

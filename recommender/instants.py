@@ -8,10 +8,6 @@ from datetime import UTC, datetime, timedelta
 
 NEVER = 0
 
-# How far a clock may be ahead of ours. Old samples weigh next to nothing beside a new one, so one
-# node with a wrong date could wipe out what is known of every container that has a pod there.
-AHEAD = timedelta(hours=1)
-
 _ZERO = datetime(1, 1, 1, tzinfo=UTC)
 _LATEST = datetime.max.replace(tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

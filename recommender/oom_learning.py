@@ -15,7 +15,8 @@ import numpy as np
 
 from common.resources import MEMORY
 from common.runtime.clock import Clock
-from recommender.instants import AHEAD, NEVER, instant
+from recommender.clock_tolerance import tolerated
+from recommender.instants import NEVER, instant
 from recommender.metrics import Metrics
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.oom_outcome import OomOutcome
@@ -84,7 +85,7 @@ class OomLearning:
         kill, now = observation.kill, self._clock.now()
         if kill.at <= UNDATED:
             return OomOutcome.UNDATED
-        if kill.at > now + AHEAD:
+        if kill.at > now + tolerated():
             return OomOutcome.IN_THE_FUTURE
         found = self._find(observation, instant(now), passing)
         if not isinstance(found, TrackedPod):

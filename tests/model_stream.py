@@ -17,7 +17,8 @@ from recommender.model.keys import VpaKey
 
 START = datetime(2026, 1, 1, 7, 30, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
-AHEAD = timedelta(hours=1)  # X33
+TOLERATED = timedelta(seconds=75)  # that a sample may be ahead (X33); its window is 15 seconds
+AHEAD = timedelta(hours=1)  # that a window which goes on may end late
 NAMESPACES = ("shop", "bank")
 NAMES = ("web-0", "web-1", "web-2", "db-0")
 VPAS = [VpaKey(namespace, name) for namespace in NAMESPACES for name in ("one", "two")]
@@ -222,7 +223,7 @@ class Stream:
         if ends and self.rng.random() < 0.5:
             microseconds = self.rng.choice((-1, 0, 0, 1))
             return self.rng.choice(ends) + timedelta(microseconds=microseconds)
-        offset = self.rng.choice((0, 0, 0, 0, -15, -60, -4_000, 30, 3_500, 3_700))
+        offset = self.rng.choice((0, 0, 0, 0, -15, -60, -4_000, 30, 75, 76, 3_500))
         return self.now.replace(microsecond=0) + timedelta(seconds=offset)
 
     # The plain model
@@ -285,7 +286,7 @@ class Stream:
         ts = datetime.fromisoformat(used["timestamp"])
         place = used["metadata"]["namespace"], used["metadata"]["name"]
         uids = [uid for uid, pod in self.plain.pods.items() if (pod.namespace, pod.name) == place]
-        if ts > self.now + AHEAD or not uids:
+        if ts > self.now + TOLERATED or not uids:
             return 0
         (uid,) = uids
         accepted = 0

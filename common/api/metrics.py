@@ -28,11 +28,11 @@ class ContainerMetrics(Wire, frozen=True, kw_only=True, gc=False):
 
 
 class PodMetrics(Wire, frozen=True, kw_only=True, gc=False):
-    """Usage of one pod; ``timestamp`` is the end of ``window``."""
+    """Usage of one pod; ``timestamp`` is the end of ``window``, a Go duration."""
 
     metadata: MetricsMeta
     timestamp: Time | None = None
-    window: str = ""
+    window: Any = None  # checked where it is read, so that a strange one costs no usage
     containers: tuple[ContainerMetrics, ...] | None = None
 
 
@@ -41,6 +41,7 @@ class ExternalMetricValue(Wire, frozen=True, kw_only=True):
 
     metric_labels: Mapping[str, str] | None = None
     timestamp: Time | None = None
+    window: Any = None  # seconds; the same
     value: Any = None  # a quantity; checked where it is read
 
 

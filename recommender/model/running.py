@@ -7,11 +7,12 @@ its peak stays, as it does where a pod goes while we watch.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import NamedTuple
 
 import numpy as np
 
-from recommender.instants import AHEAD, NEVER, span
+from recommender.instants import NEVER, span
 from recommender.model.aggregates import MEMORY_WEIGHT
 from recommender.model.keys import VpaKey
 from recommender.model.memory_peaks import MAX_AMOUNT, OpenPeaks
@@ -19,6 +20,10 @@ from recommender.model.pods import NOWHERE, pod_number
 from recommender.model.usage import Group, Usage
 
 MOST_BYTES = int(MAX_AMOUNT)
+
+# How far the clock of the process that left a window may have been ahead of ours. More than for
+# samples: a window that is ignored costs up to a day's peak, one that ends an hour late nothing.
+_AHEAD = timedelta(hours=1)
 
 _LATE = np.iinfo(np.int64).max // 2
 _NO_KILL = 1  # of last_oom: a window was left, and no kill was looked at in it
@@ -121,7 +126,7 @@ class Resuming:
 
     @property
     def _longest(self) -> int:
-        return span(self._usage.defaults.interval + AHEAD)
+        return span(self._usage.defaults.interval + _AHEAD)
 
     def _longest_of(self, row: int) -> int:
         """How long a window of the container may last from now on."""
@@ -129,7 +134,7 @@ class Resuming:
         aggregate = usage.containers.aggregate[row]
         if aggregate == NOWHERE:
             return -_LATE  # it begins anew
-        return int(usage.aggregates.interval[aggregate]) + span(AHEAD)
+        return int(usage.aggregates.interval[aggregate]) + span(_AHEAD)
 
     def _begin(self, begun: Mapping[int, RunningWindow]) -> None:
         if not begun:

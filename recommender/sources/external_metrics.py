@@ -102,7 +102,7 @@ class ExternalMetrics:
                     yield _Question(pod=pod, resource=resource, metric=metric, selector=selector)
 
     async def _ask(self, question: _Question) -> PodMetrics:
-        """The values of one metric, with the time of the first of them.
+        """The values of one metric, with the time and the window of the first of them.
 
         An item that can't be decoded is left out. Of the others the caller reads the values.
 
@@ -122,6 +122,7 @@ class ExternalMetrics:
         return PodMetrics(
             metadata=MetricsMeta(name=question.pod.name, namespace=question.pod.namespace),
             timestamp=values[0].timestamp if values else None,
+            window=_duration(values[0].window) if values else None,
             containers=tuple(
                 ContainerMetrics(
                     name=labels[self._container_label], usage={question.resource: value.value}
@@ -130,6 +131,12 @@ class ExternalMetrics:
                 if self._container_label in labels
             ),
         )
+
+
+def _duration(seconds: object) -> str | None:
+    """Return a number of seconds as a Go duration; None if it is no whole number."""
+    is_whole = isinstance(seconds, int) and not isinstance(seconds, bool)
+    return f"{seconds}s" if is_whole else None
 
 
 def _decodable(items: Sequence[msgspec.Raw]) -> list[ExternalMetricValue]:

@@ -18,7 +18,8 @@ from common.kube.endpoints import POD_METRICS
 from common.kube.pages import Undecoded
 from common.quantity import QuantityError, parse_milli, parse_value
 from common.resources import CPU, MEMORY
-from recommender.instants import NEVER, instant
+from recommender.clock_tolerance import MARGIN, tolerated
+from recommender.instants import NEVER, instant, span
 from recommender.model.keys import PodKey
 from recommender.model.pods import TrackedPod
 from recommender.rows import Ints
@@ -96,8 +97,8 @@ class Batch:
     memory: Samples
     unknown: int  # containers that we don't follow
     unreadable: int  # values that are no quantities, and pods without a time
-    ahead: int  # pods whose usage is from the future
-    newest: datetime | None  # of the times that are not
+    ahead: int  # pods whose timestamp is too far ahead
+    newest: datetime | None  # of the timestamps that are not
 
 
 class _Column:
@@ -120,16 +121,18 @@ class _Column:
 
 
 def batch(
-    metrics: Iterable[PodMetrics], pods: Mapping[PodKey, TrackedPod], *, latest: int = _LATE
+    metrics: Iterable[PodMetrics], pods: Mapping[PodKey, TrackedPod], *, now: int = _LATE
 ) -> Batch:
-    """Translate usage into samples, in the list's order; what is after ``latest`` is left out.
+    """Translate usage into samples, in the list's order.
 
+    What is ahead of ``now``, an instant, by more than its window and a minute is left out (X33).
     A missing resource gives no sample; the reference reads it as zero (Q8). Init
     containers are not among the followed ones, so their usage is dropped.
     """
     cpu, memory = _Column(), _Column()
     unknown = unreadable = ahead = 0
     newest: datetime | None = None
+    surely = now + span(MARGIN)  # not too far ahead, whatever the window
     known: Mapping[str, int]
     at, time = None, NEVER
     for pod in metrics:
@@ -140,11 +143,11 @@ def batch(
             continue
         if pod.timestamp != at:  # many pods have one time
             at, time = pod.timestamp, instant(pod.timestamp)
-            if time <= latest and (newest is None or at > newest):
-                newest = at
-        if time > latest:
+        if time > surely and time > now + span(tolerated(pod.window)):
             ahead += 1
             continue
+        if newest is None or pod.timestamp > newest:
+            newest = pod.timestamp
         known = tracked.containers if tracked is not None else {}
         for container in pod.containers or ():
             row = known.get(container.name)

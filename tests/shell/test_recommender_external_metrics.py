@@ -1,6 +1,7 @@
 """Usage from external.metrics.k8s.io: a question for each pod of a VPA and each metric."""
 
 import logging
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -23,11 +24,12 @@ def values(*items: Any) -> Reply:
     return Reply(body={**kind, "metadata": {}, "items": list(items)})
 
 
-def value(text: Any, **labels: str) -> Any:
+def value(text: Any, *, at: datetime = START, window: Any = None, **labels: str) -> Any:
     return {
         "metricName": "used",
         "metricLabels": labels or {"name": "app"},
-        "timestamp": START.isoformat(),
+        "timestamp": at.isoformat(),
+        "window": window,
         "value": text,
     }
 
@@ -120,6 +122,29 @@ async def test_one_strange_value_of_a_list_costs_that_value(odd: Any) -> None:
             await process.cycle()
         assert target(api)["cpu"] == "126m"
         assert int(target(api)["memory"]) > 2**30
+
+
+@pytest.mark.parametrize(
+    ("window", "seconds", "cpu"),
+    [
+        pytest.param(30, 90, "126m", id="its window and a minute ahead"),
+        pytest.param(30, 91, "25m", id="a second more"),
+        pytest.param(3600, 660, "126m", id="a window of an hour: eleven minutes"),
+        pytest.param(3600, 661, "25m", id="a window of an hour: a second more"),
+        pytest.param(None, 120, "126m", id="no window: two minutes"),
+        pytest.param(None, 121, "25m", id="no window: a second more"),
+        pytest.param("30s", 120, "126m", id="a window that is no number: two minutes"),
+    ],
+)
+async def test_values_from_the_future_are_left_out(window: Any, seconds: int, cpu: str) -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        at = START + timedelta(seconds=seconds)
+        api.on(CPU, values(value("100m", at=at, window=window)))
+        api.on(MEMORY, values(value("1Gi")))
+        async with running(api, **FLAGS) as process:
+            await process.cycle()
+        assert target(api)["cpu"] == cpu
 
 
 async def test_failures_are_told_once(caplog: pytest.LogCaptureFixture) -> None:

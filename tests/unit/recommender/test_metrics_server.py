@@ -1,24 +1,27 @@
 """PodMetrics as samples: what counts, what is left out, and what is counted as unreadable."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+import pytest
 
 from common.api.metrics import PodMetrics
-from recommender.instants import NEVER
+from recommender.instants import NEVER, instant
 from recommender.model.keys import PodKey
 from recommender.model.pods import PodFacts
 from recommender.model.usage import Usage
 from recommender.sources.metrics_server import Samples, batch
 
-AT = "2026-01-02T12:00:00Z"
+NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+LONG_AGO = NOW - timedelta(days=2)
 CONTAINERS = ("app", "log")
 
 
 def pod_metrics(name: str = "web-1", **fields: Any) -> PodMetrics:
     """Decode the metrics of a pod of the namespace ``shop``, as they arrive."""
     metadata = {"namespace": "shop", "name": name}
-    found = {"metadata": metadata, "timestamp": AT, "window": "15s", **fields}
+    found = {"metadata": metadata, "timestamp": NOW.isoformat(), "window": "15s", **fields}
     return msgspec.json.decode(msgspec.json.encode(found), type=PodMetrics)
 
 
@@ -64,3 +67,52 @@ def test_an_unreadable_value_costs_that_value_alone() -> None:
     assert amounts(usage, found.cpu) == {"web-1/app": 100, "web-2/app": 3}
     assert amounts(usage, found.memory) == {"web-1/log": 2, "web-2/app": 3}
     assert found.unreadable == 3
+
+
+SOME = of_containers(app={"cpu": "100m", "memory": "2"})
+
+
+@pytest.mark.parametrize(
+    ("window", "seconds", "counts"),
+    [
+        pytest.param("15s", 75, True, id="its window and a minute ahead"),
+        pytest.param("15s", 76, False, id="a second more"),
+        pytest.param("90s", 150, True, id="a longer window, and a minute"),
+        pytest.param("90s", 151, False, id="a longer window, and a second more"),
+        pytest.param("1h", 660, True, id="a window of an hour: eleven minutes"),
+        pytest.param("1h", 661, False, id="a window of an hour: a second more"),
+        pytest.param(None, 120, True, id="no window: two minutes"),
+        pytest.param(None, 121, False, id="no window: a second more"),
+        pytest.param(15, 120, True, id="a window that is no text: two minutes"),
+        pytest.param(15, 121, False, id="a window that is no text: a second more"),
+        pytest.param("15s", 3300, False, id="55 minutes"),
+        pytest.param("15s", 0, True, id="now"),
+        pytest.param("15s", -86400, True, id="a day ago"),
+    ],
+)
+def test_samples_from_the_future_are_left_out(
+    window: object, seconds: int, *, counts: bool
+) -> None:
+    usage = followed("web-1", "web-2")
+    at = NOW + timedelta(seconds=seconds)
+    odd = pod_metrics("web-1", timestamp=at.isoformat(), window=window, containers=SOME)
+    right = pod_metrics("web-2", timestamp=LONG_AGO.isoformat(), containers=SOME)
+    found = batch([odd, right], usage.pods, now=instant(NOW))
+    wanted = {"web-1/app", "web-2/app"} if counts else {"web-2/app"}
+    assert amounts(usage, found.cpu).keys() == amounts(usage, found.memory).keys() == wanted
+    assert found.ahead == (0 if counts else 1)
+    assert found.newest == (at if counts else LONG_AGO)
+    assert found.unreadable == 0
+
+
+def test_pods_of_one_time_count_by_their_own_windows() -> None:
+    usage = followed("web-1", "web-2", "web-3")
+    at = (NOW + timedelta(seconds=100)).isoformat()
+    windows = {"web-1": "40s", "web-2": "39s", "web-3": "41s"}
+    metrics = [
+        pod_metrics(name, timestamp=at, window=window, containers=SOME)
+        for name, window in windows.items()
+    ]
+    found = batch(metrics, usage.pods, now=instant(NOW))
+    assert amounts(usage, found.cpu).keys() == {"web-1/app", "web-3/app"}
+    assert found.ahead == 1
