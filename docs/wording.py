@@ -85,7 +85,11 @@ at every scrape
     vpa_recommender_oom_seen_total = vpa_recommender_oom_recorded_total
                                      + sum(vpa_recommender_oom_discarded_total)
 
-It is discarded for one of these reasons; each has a series from the start.
+A kill that is ahead of the recommender's clock by more than two minutes is postponed, which
+`vpa_recommender_ooms_postponed` shows: it is learnt when the clock has come to its time, or is
+put right.
+
+A kill is discarded for one of these reasons; each has a series from the start.
 """
 MISSING = "## Metrics of the reference that are not exposed\n"
 

@@ -144,6 +144,11 @@ class Metrics:
         for outcome in OomOutcome:
             if outcome is not OomOutcome.RECORDED:
                 self._ooms_discarded.labels(outcome)  # a zero for each, so that sums work
+        self._ooms_postponed = Gauge(
+            "vpa_recommender_ooms_postponed",
+            "OOM kills with future timestamps, which are not counted as seen yet.",
+            registry=self.registry,
+        )
         self._failed_writes = Counter(
             "vpa_recommender_failed_writes",
             "Status patches and checkpoints that the API server refused.",
@@ -241,6 +246,9 @@ class Metrics:
             self._ooms_recorded.inc(count)
         else:
             self._ooms_discarded.labels(outcome).inc(count)
+
+    def ooms_postponed(self, count: int) -> None:
+        self._ooms_postponed.set(count)
 
     def checkpoint_conflict(self, reason: str) -> None:
         self._conflicts.labels(reason).inc()

@@ -311,6 +311,9 @@ class Stream:
                 self.outcomes["learnt_before"] += 1
                 return
         self._looked_at[place] = max(self._looked_at.get(place, ZERO), kill.at)
+        # A sample that is ahead of the clock makes no kill too old (X122).
+        killed = self.plain.pods[kill.pod.uid].containers[kill.container]
+        killed.last_mem = min(killed.last_mem, self.now)
         outcome = self.plain.add_oom(kill.pod.uid, kill.container, kill.at, kill.memory, self.now)
         self.outcomes[outcome] += 1
         self.done[outcome] += 1

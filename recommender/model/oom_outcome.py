@@ -17,7 +17,10 @@ class OomOutcome(Code):
     UNMATCHED = "unmatched", "With `--memory-saver`: no VPA looks at the pod."
     TOO_OLD = "too_old", "More than a memory window older than the container's last sample."
     LEARNT_BEFORE = "learnt_before", "The checkpoint that was loaded knows it."
-    IN_THE_FUTURE = "in_the_future", "More than two minutes ahead: some clock is wrong."
+    IN_THE_FUTURE = (
+        "in_the_future",
+        "More than two minutes ahead of the clock, and 10,000 kills wait that are less far ahead.",
+    )
     UNDATED = "undated", "The kubelet gives no time."
     INVALID = "invalid", "A negative amount of memory."
     OVERFLOW = (

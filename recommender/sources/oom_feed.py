@@ -1,8 +1,10 @@
 """Collects OOM kills from what the caches report, until the cycle takes them."""
 
+from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from common.api.core import Event, Pod
 from common.kube.cache import Change
@@ -11,6 +13,7 @@ from recommender.oom import KnownKills, OomKill, kills_between, kills_in, kills_
 from recommender.sources.facts import pod_facts
 
 _MOST = 50_000  # a standby replica takes nothing, and must not grow
+_MOST_POSTPONED = 10_000
 _GONE = 2_000  # pods that went and are remembered; an Event comes seconds later, if at all
 
 
@@ -34,6 +37,7 @@ class OomFeed:
     def __init__(self) -> None:
         self._known = KnownKills()
         self._waiting: deque[Observation] = deque()
+        self._postponed: list[Observation] = []  # sorted by the times of the kills
         self._gone: dict[str, Pod] = {}  # by uid, in the order in which they went
         self._initial = True
         self._dropped = 0
@@ -77,6 +81,25 @@ class OomFeed:
         """Let a kill wait for its pod, which isn't known yet."""
         self._append(observation)
 
+    def postpone(self, observation: Observation) -> Observation | None:
+        """Keep a kill with a future timestamp until :meth:`due` returns it.
+
+        Returns the kill that is furthest ahead if there are too many by now; it is dropped.
+        """
+        insort(self._postponed, observation, key=_time)
+        return self._postponed.pop() if len(self._postponed) > _MOST_POSTPONED else None
+
+    def due(self, latest: datetime) -> tuple[Observation, ...]:
+        """Take the postponed kills up to this time, in the order of their times."""
+        count = bisect_right(self._postponed, latest, key=_time)
+        found, self._postponed = self._postponed[:count], self._postponed[count:]
+        return tuple(map(self._with_pod, found))
+
+    @property
+    def postponed(self) -> int:
+        """How many kills are postponed."""
+        return len(self._postponed)
+
     def _look(self, old: Pod | None, new: Pod) -> None:
         """Take the kills that ``new`` tells of; ``old`` is the same pod before."""
         # The update tells best which request counts; what a gap in the watch swallowed is
@@ -111,3 +134,7 @@ class OomFeed:
         if observation.pod is not None or gone is None:
             return observation
         return replace(observation, pod=pod_facts(gone))
+
+
+def _time(observation: Observation) -> datetime:
+    return observation.kill.at

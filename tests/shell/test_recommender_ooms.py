@@ -182,10 +182,11 @@ CASES = [
         discarded=[OomOutcome.UNDATED],
     ),
     Case(
-        id="hours ahead",
-        cycles=[[add(told()), change(told(state=ended("2026-01-02T14:00:00Z")))]],
-        recorded=0,
-        discarded=[OomOutcome.IN_THE_FUTURE],
+        id="minutes ahead, so it is learnt minutes later",
+        cycles=[
+            [add(told()), change(told(state=ended("2026-01-02T12:06:00Z")))],
+            *[[change(told(state=ended("2026-01-02T12:06:00Z")))]] * 4,
+        ],
     ),
 ]
 
@@ -288,6 +289,7 @@ async def test_a_days_old_last_state_teaches_nothing_twice_whatever_restarts() -
             api.on(CHECKPOINTS, listing(kept))
             async with running(api) as process:
                 town = Town(api, process)
+                process.clock.forward(restart * 7 * MINUTE)
                 for _ in range(7):
                     await town.cycle(usage(at=process.clock.now() + MINUTE))
                     town.pod("MODIFIED", DAYS_OLD)

@@ -125,6 +125,10 @@ SHOWN_IN = {
     "X31": (TROUBLE, "test_a_restart_without_history_or_usage_keeps_what_is_published"),
     "X32": (RECOMMENDER, "that_comes_later_is_read_before_it_is_overwritten"),
     "X33": (TROUBLE, "test_usage_from_the_future_must_not_wipe_the_past"),
+    "X122": (
+        "tests/shell/test_recommender_clocks.py",
+        "test_a_kill_that_a_clock_behind_postponed_is_learnt_when_that_is_right",
+    ),
     "X80": ("tests/unit/recommender/test_status.py", "test_when_a_status_is_written"),
     "X81": (RECOMMENDER, "lags_behind_by_five_minutes_at_the_most"),
     "X98": ("tests/shell/test_recommender_faults.py", "test_a_clock_that_was_a_month_ahead"),

@@ -1,7 +1,8 @@
 """OOM kills: each is told once, whatever the API server repeats; recommender.md 12.4."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
@@ -16,8 +17,9 @@ from common.api.core import (
     PodStatus,
 )
 from common.kube.cache import Change
-from recommender.oom import UNDATED, kills_between, kills_in
-from recommender.sources.oom_feed import OomFeed
+from recommender.model.keys import PodKey
+from recommender.oom import UNDATED, OomKill, kills_between, kills_in
+from recommender.sources.oom_feed import Observation, OomFeed
 
 AT = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 RUNNING = ContainerState(running=ContainerStateRunning())
@@ -208,3 +210,54 @@ def test_what_a_standby_replica_sees_is_initial() -> None:
     feed.go_live()
     taken, _ = feed.take()
     assert [(one.kill.at.minute, one.kill.initial) for one in taken] == [(3, True)]
+
+
+SECOND = timedelta(seconds=1)
+
+
+def observed(second: int) -> Observation:
+    kill = OomKill(
+        pod=PodKey("shop", "web-0"),
+        pod_uid="uid-web-0",
+        uid=f"uid-{second}",
+        container="app",
+        at=AT + second * SECOND,
+        memory=1,
+    )
+    return Observation(kill=kill, pod=None)
+
+
+def seconds(observations: Iterable[Observation]) -> list[float]:
+    return [(one.kill.at - AT) / SECOND for one in observations]
+
+
+def test_postponed_kills_are_due_when_their_time_has_come_and_oldest_first() -> None:
+    feed = live_feed()
+    for second in (7, 3, 5, 9):
+        assert feed.postpone(observed(second)) is None
+    assert feed.take() == ((), 0)
+    assert seconds(feed.due(AT + 3 * SECOND - SECOND / 1000)) == []
+    assert seconds(feed.due(AT + 3 * SECOND)) == [3]
+    assert seconds(feed.due(AT + 8 * SECOND)) == [5, 7]
+    assert feed.postponed == 1
+    assert seconds(feed.due(AT + 8 * SECOND)) == []
+
+
+def test_of_too_many_postponed_kills_the_one_furthest_ahead_is_dropped() -> None:
+    feed = live_feed()
+    for second in range(10_000):
+        assert feed.postpone(observed(second)) is None
+    dropped = [feed.postpone(observed(second)) for second in (-1, 20_000)]
+    assert seconds(one for one in dropped if one is not None) == [9_999, 20_000]
+    assert feed.postponed == 10_000
+
+
+def test_a_postponed_kill_of_a_pod_that_goes_has_its_labels() -> None:
+    feed = live_feed()
+    gone = at(RUNNING)
+    feed.on_pod(Change(None, gone))
+    feed.postpone(observed(5))
+    feed.on_pod(Change(gone, None))
+    (one,) = feed.due(AT + 5 * SECOND)
+    assert one.pod is not None
+    assert one.pod.labels == gone.metadata.labels

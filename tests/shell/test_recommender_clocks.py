@@ -1,0 +1,308 @@
+"""OOM kills while some clock is wrong: each is learnt once the clocks are right (X122).
+
+Whole cycles on a clock that stands where a test puts it; kills carry the times of their nodes.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from fake_api import FakeApi, listing
+from oom_town import MINUTE, Town, ended, evicted, told
+from recommender.model.oom_outcome import OomOutcome
+from recommender_harness import (
+    CHECKPOINTS,
+    START,
+    Running,
+    checkpoint,
+    prepare,
+    running,
+    usage,
+)
+
+HOUR = timedelta(hours=1)
+BEGINS = "OOM kills with future timestamps postponed; check the clocks"
+ENDS = "no more OOM kills with future timestamps"
+
+
+def killed(at: datetime, name: str = "web-2") -> Any:
+    return told(name, state=ended(at.isoformat()))
+
+
+def postponed(process: Running) -> float | None:
+    return process.sample("vpa_recommender_ooms_postponed")
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], Sequence[str]]:
+    """What is logged of kills, but for the line of each."""
+    caplog.set_level(logging.INFO, logger="recommender.oom_learning")
+    return lambda: [
+        one.message
+        for one in caplog.records
+        if one.name == "recommender.oom_learning" and one.message != "OOM kill"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "cycles"),
+    [
+        pytest.param(0, 1, id="now"),
+        pytest.param(120, 1, id="two minutes ahead"),
+        pytest.param(121, 2, id="a second more: a minute later"),
+        pytest.param(181, 3, id="three minutes and a second: two minutes later"),
+    ],
+)
+async def test_a_kill_is_learnt_when_it_is_two_minutes_ahead(seconds: int, cycles: int) -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        async with running(api) as process:
+            town = Town(api, process)
+            await town.cycle(usage())
+            town.pod("ADDED", told())
+            at = process.clock.now() + MINUTE + timedelta(seconds=seconds)
+            town.pod("MODIFIED", killed(at))
+            for number in range(1, cycles + 2):
+                await town.cycle()
+                done = number >= cycles
+                assert town.counts() == ((1, 1, {}) if done else (0, 0, {}))
+                assert postponed(process) == (0 if done else 1)
+
+
+async def test_a_kill_that_a_clock_behind_postponed_is_learnt_when_that_is_right(
+    lines: Callable[[], Sequence[str]],
+) -> None:
+    """Every cycle has usage, which is left out as well until then."""
+    async with FakeApi() as api:
+        prepare(api)
+        async with running(api) as process:
+            town, clock = Town(api, process), process.clock
+            await town.cycle(usage())
+            clock.forward(-3 * HOUR)
+            town.pod("ADDED", told())
+            town.pod("MODIFIED", killed(clock.now() + 3 * HOUR + MINUTE))
+            for _ in range(5):
+                await town.cycle(usage(at=clock.now() + 3 * HOUR + MINUTE))
+                assert town.counts() == (0, 0, {})
+            assert lines() == [BEGINS]
+            clock.forward(3 * HOUR)
+            for _ in range(2):
+                await town.cycle(usage(at=clock.now() + MINUTE))
+                assert town.counts() == (1, 1, {})
+            assert lines() == [BEGINS, ENDS]
+
+
+async def test_a_kill_of_a_node_that_is_ahead_is_learnt_when_its_time_comes(
+    lines: Callable[[], Sequence[str]],
+) -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        async with running(api) as process:
+            town, clock = Town(api, process), process.clock
+            await town.cycle(usage())
+            town.pod("ADDED", told())
+            town.pod("MODIFIED", killed(clock.now() + HOUR))
+            for _ in range(57):
+                await town.cycle(usage(at=clock.now() + MINUTE))
+            assert town.counts() == (0, 0, {})
+            await town.cycle(usage(at=clock.now() + MINUTE))
+            assert town.counts() == (1, 1, {})
+    assert lines() == [BEGINS, ENDS]
+
+
+Step = Callable[[Town, datetime], None]
+
+
+def kill_and_delete(town: Town, at: datetime) -> None:
+    town.pod("ADDED", told())
+    town.pod("DELETED", killed(at))
+
+
+def kill_and_replace(town: Town, at: datetime) -> None:
+    kill_and_delete(town, at)
+    town.pod("ADDED", told(uid="second"))
+
+
+def evict(town: Town, at: datetime) -> None:
+    town.pod("ADDED", told())
+    town.event("ADDED", evicted(at=at.isoformat()))
+
+
+def nothing(_town: Town, _at: datetime) -> None:
+    """Nothing happens."""
+
+
+def delete(town: Town, _at: datetime) -> None:
+    town.pod("DELETED", told())
+
+
+def delete_with_many(town: Town, _at: datetime) -> None:
+    """More pods go than are remembered for late Events."""
+    town.pod("DELETED", told())
+    for number in range(2_001):
+        gone = told(f"db-{number}")
+        town.pod("ADDED", gone)
+        town.pod("DELETED", gone)
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        pytest.param(kill_and_delete, nothing, id="the pod goes at once"),
+        pytest.param(kill_and_replace, nothing, id="another pod takes its name"),
+        pytest.param(evict, nothing, id="evicted"),
+        pytest.param(evict, delete, id="evicted, and the pod goes meanwhile"),
+        pytest.param(evict, delete_with_many, id="evicted, and thousands of pods go meanwhile"),
+    ],
+)
+async def test_a_postponed_kill_is_learnt_whatever_becomes_of_its_pod(
+    first: Step, then: Step
+) -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        async with running(api) as process:
+            town, clock = Town(api, process), process.clock
+            await town.cycle(usage())
+            clock.forward(-3 * HOUR)
+            for step in (first, then, nothing):
+                step(town, clock.now() + 3 * HOUR)
+                await town.cycle()
+            assert (town.counts(), postponed(process)) == ((0, 0, {}), 1)
+            clock.forward(3 * HOUR)
+            await town.cycle()
+            await town.cycle()
+            assert (town.counts(), postponed(process)) == ((1, 1, {}), 0)
+            there = {
+                (found.metadata.namespace, found.metadata.name)
+                for found in process.followed.pods.snapshot.items()
+            }
+            assert process.recommender._usage.pods.keys() == there
+
+
+async def test_of_more_than_ten_thousand_postponed_kills_the_furthest_is_discarded() -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        async with running(api) as process:
+            town = Town(api, process)
+            await town.cycle(usage())
+            town.pod("ADDED", told())
+            at = process.clock.now() + HOUR
+            for number in range(10_001):
+                time = (at + timedelta(milliseconds=number)).isoformat()
+                town.event("ADDED", evicted(number=number, at=time))
+            await town.cycle()
+            assert town.counts() == (1, 0, {OomOutcome.IN_THE_FUTURE: 1})
+            assert postponed(process) == 10_000
+
+
+async def test_newer_usage_makes_no_postponed_kill_too_old() -> None:
+    """The memory window is shorter than the clock was behind."""
+    async with FakeApi() as api:
+        prepare(api)
+        async with running(api, memory_aggregation_interval=5 * MINUTE) as process:
+            town, clock = Town(api, process), process.clock
+            await town.cycle(usage("web-1"))
+            clock.forward(-3 * HOUR)
+            town.pod("MODIFIED", killed(clock.now() + 3 * HOUR + MINUTE, "web-1"))
+            for _ in range(20):
+                await town.cycle()
+            clock.forward(3 * HOUR)
+            await town.cycle(usage("web-1", at=clock.now() + MINUTE))
+            assert town.counts() == (1, 1, {})
+
+
+async def test_a_sample_ahead_of_the_clock_makes_no_kill_too_old() -> None:
+    async with FakeApi() as api:
+        prepare(api)
+        async with running(api, memory_aggregation_interval=MINUTE) as process:
+            town, clock = Town(api, process), process.clock
+            await town.cycle(usage("web-1", at=clock.now() + MINUTE + timedelta(seconds=75)))
+            town.pod("MODIFIED", killed(clock.now(), "web-1"))
+            await town.cycle()
+            assert town.counts() == (1, 1, {})
+
+
+# A restart
+
+
+@pytest.mark.parametrize(
+    ("written", "sampled", "minutes", "recorded"),
+    [
+        pytest.param(0, -1, -5, False, id="written now: it knows earlier kills"),
+        pytest.param(-10, -11, -5, True, id="written before the kill"),
+        pytest.param(2, -1, -5, False, id="two minutes ahead: clocks differ"),
+        pytest.param(180, -6, -5, True, id="ahead, and its last sample before the kill"),
+        pytest.param(180, -4, -5, False, id="ahead, and its last sample after the kill"),
+        pytest.param(180, 179, -5, True, id="ahead with its last sample: nothing is known"),
+        pytest.param(180, None, -5, True, id="ahead without a sample: nothing is known"),
+    ],
+)
+async def test_a_checkpoint_written_by_a_clock_ahead_discards_no_kill(
+    *, written: int, sampled: int | None, minutes: int, recorded: bool
+) -> None:
+    """The times are minutes from the first cycle."""
+    now = START + MINUTE
+
+    def text(minutes: int | None) -> str | None:
+        return None if minutes is None else (now + minutes * MINUTE).isoformat()
+
+    kept = checkpoint(lastUpdateTime=text(written), lastSampleStart=text(sampled))
+    async with FakeApi() as api:
+        prepare(api, pods=[killed(now + minutes * MINUTE, "web-1")])
+        api.on(CHECKPOINTS, listing(kept))
+        async with running(api) as process:
+            town = Town(api, process)
+            await town.cycle()
+            outcome = (1, 1, {}) if recorded else (1, 0, {OomOutcome.LEARNT_BEFORE: 1})
+            assert town.counts() == outcome
+
+
+async def test_a_clock_that_is_right_again_in_time_learns_nothing_twice() -> None:
+    """Our clock is behind at the start only; the checkpoint and the kill seem to be ahead."""
+    kept = checkpoint(lastUpdateTime=START.isoformat(), lastSampleStart=START.isoformat())
+    async with FakeApi() as api:
+        prepare(api, pods=[killed(START - 5 * MINUTE, "web-1")])
+        api.on(CHECKPOINTS, listing(kept))
+        async with running(api) as process:
+            town = Town(api, process)
+            process.clock.forward(-3 * HOUR)
+            await town.cycle()
+            assert (town.counts(), postponed(process)) == ((0, 0, {}), 1)
+            process.clock.forward(3 * HOUR)
+            await town.cycle()
+            assert town.counts() == (1, 0, {OomOutcome.LEARNT_BEFORE: 1})
+
+
+@pytest.mark.parametrize(
+    ("last", "recorded"),
+    [
+        pytest.param(-6, True, id="before the kill"),
+        pytest.param(-5, False, id="at the kill"),
+        pytest.param(180, True, id="ahead of the clock"),
+    ],
+)
+async def test_a_record_ahead_of_the_clock_discards_no_kill(last: int, *, recorded: bool) -> None:
+    """The annotation of the running windows says when the latest kill was; minutes from now."""
+    now = START + MINUTE
+    kept = checkpoint(lastUpdateTime=now.isoformat(), lastSampleStart=now.isoformat())
+    pod = killed(now - 5 * MINUTE, "web-1")
+    pod["metadata"]["uid"] = "00000000-0000-4000-8000-000000000000"
+    kill, end = int((now + last * MINUTE).timestamp()), int((now + HOUR).timestamp())
+    windows = {
+        "lastUpdateTime": now.isoformat(),
+        "totalSamplesCount": 1440,
+        "windows": [["000000000000400", end, 100 << 20, 0, kill]],
+    }
+    kept["metadata"]["annotations"] = {"vpa-recommender/memory-windows": json.dumps(windows)}
+    async with FakeApi() as api:
+        prepare(api, pods=[pod])
+        api.on(CHECKPOINTS, listing(kept))
+        async with running(api) as process:
+            town = Town(api, process)
+            await town.cycle()
+            outcome = (1, 1, {}) if recorded else (1, 0, {OomOutcome.LEARNT_BEFORE: 1})
+            assert town.counts() == outcome
