@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 
 from common.resources import CPU, MEMORY
 from common.runtime.clock import Clock
-from recommender.instants import instant
+from recommender.clock_tolerance import LONGEST
+from recommender.instants import instant, span
 from recommender.metrics import Metrics
 from recommender.model.past import Began
 from recommender.model.usage import Usage
@@ -76,6 +77,7 @@ class Ingestion:
             self._metrics.usage_asked(scope, outcomes)
         self._tell(found)
         now = instant(self._clock.now())
+        latest = now + span(LONGEST)
         ahead = unknown = unreadable = 0
         newest: datetime | None = None
         for part in found.slices(_SLICE):
@@ -86,6 +88,8 @@ class Ingestion:
             if self._began is not None:
                 for samples in (cpu, memory):
                     self._began.note(self._usage.containers, samples.rows, samples.times)
+            for samples in (cpu, memory):
+                self._usage.containers.forget_times_after(latest, samples.rows)
             taken = self._usage.add_cpu(cpu.rows, cpu.times, cpu.amounts, now)
             self._compare(CPU, cpu.rows[taken], cpu.amounts[taken])
             taken = self._usage.add_memory(memory.rows, memory.times, memory.amounts, now)
@@ -105,10 +109,13 @@ class Ingestion:
 
     def _watch_age(self, newest: datetime | None) -> None:
         """A source that answers may have stopped to look: nothing is learnt then, for no error."""
+        now = self._clock.now()
+        if self.newest is not None and self.newest > now + LONGEST:
+            self.newest = None  # the clock has been put back since
         self.newest = _latest(self.newest, newest)
         if self.newest is None:
             return
-        age = self._clock.now() - self.newest
+        age = now - self.newest
         self._metrics.usage_is(age)
         if newest is None or (age > _OLD) == self._is_old:
             return

@@ -86,9 +86,9 @@ async def open_shops(town: Town) -> None:
         await town.deploy(name)
 
 
-def kill_by_memory(town: Town) -> None:
+def kill_by_memory(town: Town, workload: str = "oomer") -> None:
     """A container of each pod of one workload runs out of memory, and starts again."""
-    for name in town.workloads["oomer"].pods:
+    for name in town.workloads[workload].pods:
         stored = town.api.store.get(PODS, NAMESPACE, name)
         assert stored is not None
         pod = stored.object(PODS)

@@ -13,6 +13,7 @@ from recommender.model.matching import LabelSet
 from recommender.model.memory_peaks import Windows
 from recommender.rows import Ints, Rows
 
+_LONG_AGO = 1  # an instant: there was a sample, and no other is older
 _DIGITS = 15  # of a UID: enough to tell pods apart, and fit for a column of integers
 
 NOWHERE = -1  # no aggregate: it was collected, and the next sample makes a new one
@@ -107,6 +108,14 @@ class Containers(Rows):
         del self.keys[row]
         self.free(row)
         self.aggregate[row] = NOWHERE
+
+    def forget_times_after(self, latest: int, rows: Ints) -> None:
+        """Accept samples of these containers again whose last sample is from after ``latest``.
+
+        The clock by which that one was accepted has been put back since.
+        """
+        for column in (self.last_cpu, self.last_memory):
+            column[rows[column[rows] > latest]] = _LONG_AGO
 
     def windows(self, rows: Ints) -> Windows:
         return Windows(

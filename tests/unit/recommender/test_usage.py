@@ -215,6 +215,23 @@ def test_rule_for(*, rules: tuple[ContainerRule, ...], off: bool, others: int) -
     assert rule_for((*many, *rules, *many), "app").off is off
 
 
+@pytest.mark.parametrize(
+    ("last", "accepted"),
+    [
+        pytest.param(NOW, True, id="older than the new one"),
+        pytest.param(NOW + 11 * MINUTE, False, id="the latest that may be"),
+        pytest.param(NOW + 11 * MINUTE + 1, True, id="from after that: the clock was put back"),
+    ],
+)
+def test_a_last_sample_by_a_clock_that_was_put_back(last: int, *, accepted: bool) -> None:
+    usage = with_pods(pod())
+    rows = ints(row(usage))
+    for feed in (usage.add_cpu, usage.add_memory):
+        feed(rows, ints(last), ints(100), last)
+        usage.containers.forget_times_after(NOW + 11 * MINUTE, rows)
+        assert feed(rows, ints(NOW + 1), ints(100), NOW + 1).tolist() == [accepted]
+
+
 def test_an_oom_kill_of_a_stranger_is_reported() -> None:
     learnt = with_pods(pod()).add_oom(PodKey("shop", "gone"), "app", at=NOW, request=1, now=NOW)
     assert learnt.outcome is OomOutcome.UNKNOWN_CONTAINER
