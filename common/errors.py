@@ -15,7 +15,8 @@ VpaError
     ├── TooManyRequestsError  429: a disruption budget refused, or we are throttled
     ├── ServerError           5xx: the API server is in trouble
     ├── UnreachableError      no answer: connection, TLS, timeout; it may have happened
-    └── InvalidRequestError   the URL or a header is malformed: nothing was sent
+    ├── InvalidRequestError   the URL or a header is malformed: nothing was sent
+    └── NotLeadingError       our Lease may have run out: nothing was sent
 
 Whatever else surfaces is a bug: nothing catches it, and the process restarts.
 """
@@ -143,6 +144,10 @@ class UnreachableError(KubeError):
 
 class InvalidRequestError(KubeError):
     """The URL or a header of the request is malformed; nothing was sent."""
+
+
+class NotLeadingError(KubeError):
+    """The Lease may have run out, so another replica may act; nothing was sent."""
 
 
 _NAMED = (

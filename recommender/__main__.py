@@ -97,14 +97,14 @@ async def recommend(settings: Settings, clock: Clock) -> None:
         burst=settings.kube_api_burst,
         troubled=metrics.read_failed,
     ) as client:
+        campaign = leader_election(settings, settings.leader_elect_resource_name, client, clock)
         followed = Followed(
-            client,
+            client if campaign is None else client.guarded(campaign.check),
             namespace=settings.vpa_object_namespace,
             features=settings.feature_gates,
             errors=metrics.object_errors,
         )
         recommender = assemble(settings, followed, metrics, clock)
-        campaign = leader_election(settings, settings.leader_elect_resource_name, client, clock)
 
         def explain(namespace: str, name: str) -> Explanation | Unexplained:
             if campaign is not None and not campaign.leading:

@@ -151,7 +151,7 @@ class Metrics:
         )
         self._failed_writes = Counter(
             "vpa_recommender_failed_writes",
-            "Status patches and checkpoints that the API server refused.",
+            "Status patches and checkpoints that were not written, and why.",
             ("kind", "reason"),
             registry=self.registry,
         )

@@ -1,16 +1,24 @@
-"""Refused writes in the log: one line when they begin, one when they are over."""
+"""Failed writes in the log: one line when they begin, one when they are over."""
 
 import logging
 from collections import Counter as Tally
 
-from common.errors import DecodeError, KubeError, UnreachableError
+from common.errors import (
+    DecodeError,
+    KubeError,
+    NotLeadingError,
+    UnreachableError,
+)
 from recommender.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 
+# The client reports that the API server is away, and the end of a process that its Lease ran out.
+_NOT_LOGGED = (UnreachableError, NotLeadingError)
+
 
 class Refusals:
-    """Counts what was refused in a cycle, by reason; a lasting reason is told once.
+    """Counts what was refused in a cycle, by reason; a lasting reason is logged once.
 
     A missing permission refuses every write of every cycle; the metric counts those.
     """
@@ -24,16 +32,16 @@ class Refusals:
         self._first: dict[str, dict[str, str]] = {}
 
     def add(self, error: KubeError | DecodeError, **place: str) -> None:
-        """A write was refused; ``place`` says which, for the log."""
+        """Count a write that failed; ``place`` says which, for the log."""
         reason = getattr(error, "reason", type(error).__name__)
         self._metrics.write_failed(self._what, reason)
-        if isinstance(error, UnreachableError):
-            return  # that is the client's to say
+        if isinstance(error, _NOT_LOGGED):
+            return
         self._now[reason] += 1
         self._first.setdefault(reason, {**place, "error": str(error)})
 
     def settle(self) -> None:
-        """All writes of the cycle are done: say what is new."""
+        """Log what is new, once all writes of the cycle are done."""
         for reason in self._now.keys() - self._told:
             extra = {"reason": reason, "count": self._now[reason], **self._first[reason]}
             logger.warning("%s not written", self._what, extra=extra)

@@ -27,6 +27,7 @@ from common.kube.endpoints import DEPLOYMENTS, MUTATING_WEBHOOKS, PODS, VPAS, En
 from component import LOOPBACK, Process, free_port, start_process, webhook_flags
 from relay import Relay, Streams
 from sandbox.apiserver.audit import Entry
+from sandbox.apiserver.auth import ADMIN
 from sandbox.cluster import Cluster, running_cluster
 from sandbox.scenario import Scenario, parse_scenario
 from workloads import NAMESPACE, Change, prepare
@@ -113,7 +114,7 @@ class World:
 
     cluster: Cluster
     client: KubeClient
-    gates: Mapping[str, Gate]  # by component
+    gates: dict[str, Gate]  # by component, or by what a second replica of it is called
     folder: Path
     authority: bytes  # PEM, of the webhook
     group: asyncio.TaskGroup
@@ -121,13 +122,14 @@ class World:
     vpas: Cache[VerticalPodAutoscaler]
     running: list[Process] = field(default_factory=list)
 
-    def command(self, name: str, *flags: str) -> tuple[list[str], int]:
+    def command(
+        self, name: str, *flags: str, gate: str = "", user: str = ""
+    ) -> tuple[list[str], int]:
         """The command line of a component with a token of its own, and its ops port."""
-        token = self.cluster.serving.authenticator.issue(
-            f"system:serviceaccount:kube-system:{AGENTS[name]}"
-        )
-        kubeconfig = self.folder / f"{name}.kubeconfig"
-        straight, port = f"https://{LOOPBACK}:{self.cluster.serving.port}", self.gates[name].port
+        token = self.cluster.serving.authenticator.issue(user or account(name))
+        gate = gate or name
+        kubeconfig = self.folder / f"{gate}.kubeconfig"
+        straight, port = f"https://{LOOPBACK}:{self.cluster.serving.port}", self.gates[gate].port
         text = self.cluster.serving.kubeconfig_for(token)
         kubeconfig.write_text(text.replace(straight, f"https://{LOOPBACK}:{port}"))
         ops = free_port()
@@ -138,8 +140,18 @@ class World:
 
     async def start(self, name: str, *flags: str) -> Process:
         """Start a component."""
-        command, ops = self.command(name, *flags)
-        found = Process(name, await start_process(command), ops)
+        return await self._start(name, self.command(name, *flags))
+
+    async def start_standby(self, name: str, *flags: str) -> Process:
+        """Start a second replica with a gate of its own, and a user that the audit log shows."""
+        gate = self.gates[f"{name}-standby"] = Gate(self.cluster.serving.port)
+        await gate.open()
+        command = self.command(name, *flags, gate=f"{name}-standby", user=ADMIN)
+        return await self._start(name, command)
+
+    async def _start(self, name: str, command: tuple[list[str], int]) -> Process:
+        arguments, ops = command
+        found = Process(name, await start_process(arguments), ops)
         self.running.append(found)
         self.group.create_task(found.read_log())
         return found
@@ -290,6 +302,11 @@ async def world(
                 await made.shut()
                 for cache in caches:
                     cache.cancel()
+
+
+def account(name: str) -> str:
+    """The user that a component is."""
+    return f"system:serviceaccount:kube-system:{AGENTS[name]}"
 
 
 def repeated(names: Iterable[str]) -> list[str]:

@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from common.kube import endpoints
+from common.kube.transport import no_check
 from fake_api import FakeApi, Reply, listing, named
 from recommender.__main__ import assemble
 from recommender.cycle import Recommender
@@ -194,13 +195,19 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def running(
-    api: FakeApi, following: type[Followed] = Followed, **settings: Any
+    api: FakeApi,
+    following: type[Followed] = Followed,
+    before_write: Callable[[], None] = no_check,
+    **settings: Any,
 ) -> AsyncIterator[Running]:
     metrics, clock = Metrics(), FixedClock(START)
     async with api.client() as client, asyncio.TaskGroup() as group:
         wanted = Settings(**settings)
         followed = following(
-            client, namespace="", errors=metrics.object_errors, features=wanted.feature_gates
+            client.guarded(before_write),
+            namespace="",
+            errors=metrics.object_errors,
+            features=wanted.feature_gates,
         )
         tasks = [group.create_task(_run(task)) for task in followed.background]
         try:

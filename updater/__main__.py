@@ -72,6 +72,7 @@ async def serve(settings: Settings, clock: Clock, *, environ: Mapping[str, str])
         )
         health = Health(clock, 5 * settings.interval)
         campaign = leader_election(settings, settings.leader_elect_resource_name, client, clock)
+        writer = client if campaign is None else client.guarded(campaign.check)
 
         acting: Updater | None = None
 
@@ -98,7 +99,7 @@ async def serve(settings: Settings, clock: Clock, *, environ: Mapping[str, str])
                 admission=_admission(settings, client, clock, environ),
                 ignored_namespaces=settings.ignored_vpa_object_namespaces,
                 rules=settings.rules,
-                hands=Actuator(client, events),
+                hands=Actuator(writer, events),
                 turns=Turns(evictions=_limiter(settings), resizes=_limiter(settings)),
                 metrics=metrics,
                 clock=clock,

@@ -11,6 +11,7 @@ from common.errors import (
     ForbiddenError,
     KubeError,
     NotFoundError,
+    NotLeadingError,
     ServerError,
     TooManyRequestsError,
     UnauthorizedError,
@@ -37,8 +38,8 @@ def classify(error: KubeError) -> ResizeFailure:
     """Tell a hiccup from a verdict.
 
     Infeasible is a 403 with the cause NodeCapacity and nothing else. A 404 that names the
-    pod means that it is gone; one that names nothing comes from the router. A 401 says
-    nothing about the pod, and an eviction would meet it too.
+    pod means that it is gone; one that names nothing comes from the router. A 401, or a Lease
+    that may have run out, says nothing about the pod, and an eviction would meet it too.
 
     Source: updater.md 9 and 10.3, kubernetes-resize.md 2.
     """
@@ -47,7 +48,12 @@ def classify(error: KubeError) -> ResizeFailure:
         return ResizeFailure.GONE if named else ResizeFailure.NOT_SERVED
     if isinstance(
         error,
-        ConflictError | TooManyRequestsError | ServerError | UnreachableError | UnauthorizedError,
+        ConflictError
+        | TooManyRequestsError
+        | ServerError
+        | UnreachableError
+        | UnauthorizedError
+        | NotLeadingError,
     ):
         return ResizeFailure.TRANSIENT
     if isinstance(error, ForbiddenError):

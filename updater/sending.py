@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from common.api.core import Pod
-from common.errors import KubeError
+from common.errors import KubeError, NotLeadingError
 from common.recommendation.changes import ResourceChange, patch_changes, summary
 from common.runtime.clock import Clock
 from common.runtime.rate_limit import RateLimiter
@@ -330,9 +330,12 @@ def _note_refusal(
     *,
     changes: Sequence[ResourceChange],
 ) -> PodMemory:
-    """Log a refusal that is another one than the last (X114), and give the budget back."""
+    """Log a refusal that is another one than the last (X114), and give the budget back.
+
+    A Lease that may have run out refuses every call and ends the process, which reports it.
+    """
     refused = RefusedCall(message, error.status, error.reason, str(error))
-    if refused != memory.refused:
+    if refused != memory.refused and not isinstance(error, NotLeadingError):
         meta, vpa = pod.metadata, work.scaled.vpa.metadata
         logger.info(
             message,

@@ -5,19 +5,20 @@ import contextlib
 import copy
 import enum
 import random
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import msgspec
 
 from common.api.core import Pod
-from common.errors import DecodeError, GoneError
+from common.errors import GoneError
+from common.kube.bodies import decoded, typed
 from common.kube.connection import Connection
 from common.kube.endpoints import PODS, Endpoint
 from common.kube.pages import Listing, Undecoded, read_pages, read_undecoded
-from common.kube.transport import CALL_SECONDS, Call, Query, Transport
-from common.kube.watch import EventType, WatchEvent, WatchProtocol, decoder_of
+from common.kube.transport import CALL_SECONDS, Call, Query, Transport, no_check
+from common.kube.watch import EventType, WatchEvent, WatchProtocol
 from common.runtime.rate_limit import RateLimiter
 
 T = TypeVar("T")
@@ -72,12 +73,22 @@ class KubeClient:
         self.rng = rng or random.Random()  # noqa: S311 - spreads retries, guards no secret
         self._transport = Transport(connection, user_agent=user_agent, rng=self.rng)
         self.limiter = RateLimiter(qps, burst)
+        self.before_write: Callable[[], None] = no_check
         self._strange: dict[str, frozenset[str]] = {}  # path of a list -> what was left out of it
 
     def apart(self, *, qps: float, burst: float) -> Self:
         """The same client with limits of its own: none of its calls waits for those of others."""
         other = copy.copy(self)
         other.limiter = RateLimiter(qps, burst)
+        return other
+
+    def guarded(self, before_write: Callable[[], None]) -> Self:
+        """Return the same client that calls ``before_write`` just before it sends a write.
+
+        A KubeError that ``before_write`` raises keeps the write back.
+        """
+        other = copy.copy(self)
+        other.before_write = before_write
         return other
 
     @property
@@ -113,7 +124,7 @@ class KubeClient:
     ) -> T:
         """One object."""
         path = endpoint.object(name, namespace)
-        return _decode(endpoint, await self.request("GET", path, retry=retry))
+        return decoded(endpoint, await self.request("GET", path, retry=retry))
 
     async def look_up(self, path: str, *, retry: bool = True) -> bytes:
         """GET an object that a user's text names, such as a target of an unknown kind.
@@ -248,8 +259,8 @@ class KubeClient:
         """Create an object; in a dry run every check is made, and nothing is stored."""
         path = endpoint.collection(namespace)
         query: Query = {"dryRun": "All"} if dry_run else {}
-        answer = await self.request("POST", path, query=query, body=_typed(endpoint, body))
-        return _decode(endpoint, answer)
+        answer = await self.request("POST", path, query=query, body=typed(endpoint, body))
+        return decoded(endpoint, answer)
 
     async def replace(
         self,
@@ -262,7 +273,7 @@ class KubeClient:
     ) -> T:
         """PUT a whole object; only with an object that was read as a dictionary."""
         path = endpoint.object(name, namespace, subresource)
-        return _decode(endpoint, await self.request("PUT", path, body=_typed(endpoint, body)))
+        return decoded(endpoint, await self.request("PUT", path, body=typed(endpoint, body)))
 
     async def patch(
         self,
@@ -281,7 +292,7 @@ class KubeClient:
         answer = await self.request(
             "PATCH", path, query=query, body=patch, content_type=patch_type.value
         )
-        return _decode(endpoint, answer)
+        return decoded(endpoint, answer)
 
     async def delete(
         self,
@@ -367,6 +378,7 @@ class KubeClient:
                 retry=retry and method == "GET",
                 limiter=self.limiter,
                 accept=accept,
+                before_send=no_check if method == "GET" else self.before_write,
             )
         )
 
@@ -378,23 +390,3 @@ def _selectors(label_selector: str, field_selector: str) -> dict[str, str | int]
     if field_selector:
         query["fieldSelector"] = field_selector
     return query
-
-
-def _decode(endpoint: Endpoint[T], body: bytes) -> T:
-    decoder = decoder_of(endpoint.type)
-    try:
-        return decoder.decode(body)
-    except msgspec.DecodeError as error:
-        raise DecodeError(f"answer is not a {endpoint.kind}: {error}") from error
-
-
-def _typed(endpoint: Endpoint[Any], body: Any) -> bytes:
-    """The body with the ``apiVersion`` and ``kind`` that our wire types don't carry."""
-    if isinstance(body, bytes):
-        return body
-    head = {"apiVersion": endpoint.api_version, "kind": endpoint.kind}
-    if isinstance(body, Mapping):
-        return msgspec.json.encode({**head, **body})
-    encoded = msgspec.json.encode(body)
-    start = msgspec.json.encode(head)
-    return start if encoded == b"{}" else start[:-1] + b"," + encoded[1:]

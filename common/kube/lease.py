@@ -22,6 +22,7 @@ from common.errors import (
     KubeError,
     LeadershipLostError,
     NotFoundError,
+    NotLeadingError,
 )
 from common.kube.client import KubeClient
 from common.kube.endpoints import LEASES
@@ -157,7 +158,9 @@ class LeaderElection:
 
     A holder is believed for its lease's duration since we last saw the record change, by our
     own clock: the times in the record aren't compared, so that clocks may differ. Whoever
-    can't renew within the deadline ends before the others take over.
+    can't renew within the deadline ends before the others take over. A process that is stopped
+    can't end in time, so ``check`` is called just before each write: a process leads no longer than
+    the lease's duration from the start of its last renewal (X120).
     """
 
     def __init__(
@@ -181,11 +184,12 @@ class LeaderElection:
         self._client = client
         self._namespace = namespace
         self._name = name
-        self._duration = lease_duration
+        self._duration = lease_duration.total_seconds()
         self._deadline = renew_deadline.total_seconds()
         self._retry = retry_period.total_seconds()
         self._clock = clock
-        self._leading = asyncio.Event()
+        self._acquired = asyncio.Event()
+        self._renewed = -math.inf  # the event loop's time at which the last good write began
         self._held: dict[str, Any] | None = None  # the lease as we wrote it last
         self._unanswered = False  # a write of it may have arrived
         self._seen: Any = None  # spec of another's lease, as last seen
@@ -194,10 +198,26 @@ class LeaderElection:
 
     @property
     def leading(self) -> bool:
-        return self._leading.is_set()
+        """Return whether no other replica can have the lease.
+
+        Others count from when they saw our last renewal, which is not before it began. The event
+        loop's time goes on while the process is stopped.
+        """
+        return asyncio.get_running_loop().time() < self._renewed + self._duration
+
+    def check(self) -> None:
+        """Check the lease just before a write is sent.
+
+        Raises:
+            NotLeadingError: it may have run out.
+        """
+        if not self.leading:
+            raise NotLeadingError(
+                f"lease {self._namespace}/{self._name} may have run out", reason="NotLeading"
+            )
 
     async def wait_leading(self) -> None:
-        await self._leading.wait()
+        await self._acquired.wait()
 
     async def run(self) -> None:
         """Wait for the lease, keep it, and give it back when cancelled.
@@ -206,13 +226,14 @@ class LeaderElection:
             LeadershipLostError: the lease was not renewed in time, or another has it.
         """
         try:
-            await self._acquire()
-            await self._keep()
+            try:
+                await self._acquire()
+                await self._keep()
+            finally:
+                self._renewed = -math.inf
         except asyncio.CancelledError:
             await self._release()
             raise
-        finally:
-            self._leading.clear()
 
     async def _acquire(self) -> None:
         while True:
@@ -220,17 +241,14 @@ class LeaderElection:
                 break
             await asyncio.sleep(self._retry * self._client.rng.uniform(1.0, 2.2))
         logger.info("became the leader", extra={"lease": self._name, "identity": self.identity})
-        self._leading.set()
+        self._acquired.set()
 
     async def _keep(self) -> None:
-        loop = asyncio.get_running_loop()
-        renewed = loop.time()
         while True:
             await asyncio.sleep(self._retry)
             try:
-                async with asyncio.timeout_at(renewed + self._deadline):
+                async with asyncio.timeout_at(self._renewed + self._deadline):
                     while True:
-                        started = loop.time()
                         if await self._attempt():
                             break
                         await asyncio.sleep(self._retry)
@@ -238,7 +256,6 @@ class LeaderElection:
                 raise LeadershipLostError(
                     f"lease {self._namespace}/{self._name} was not renewed in time"
                 ) from error
-            renewed = started
 
     async def _attempt(self) -> bool:
         """Take or renew the lease; False if that has to be tried again."""
@@ -264,13 +281,8 @@ class LeaderElection:
             )
         except NotFoundError:
             metadata = {"name": self._name, "namespace": self._namespace}
-            self._unanswered = True
-            self._held = await self._client.create(
-                _DICTS,
-                {"metadata": metadata, "spec": self._spec({})},
-                namespace=self._namespace,
-            )
-            self._unanswered = False
+            body = {"metadata": metadata, "spec": self._spec({})}
+            await self._hold(self._client.create(_DICTS, body, namespace=self._namespace))
             return True
         spec = lease.get("spec") or {}
         now = asyncio.get_running_loop().time()
@@ -279,7 +291,7 @@ class LeaderElection:
         holder = spec.get("holderIdentity") or ""
         if holder not in ("", self.identity):
             self._tell(holder)
-            seconds = spec.get("leaseDurationSeconds") or self._duration.total_seconds()
+            seconds = spec.get("leaseDurationSeconds") or self._duration
             if self._seen_at + seconds > now:
                 if self.leading:
                     raise LeadershipLostError(f"lease {self._name} is held by {holder} now")
@@ -289,9 +301,14 @@ class LeaderElection:
 
     async def _write(self, lease: dict[str, Any]) -> None:
         body = {**lease, "spec": self._spec(lease.get("spec") or {})}
+        await self._hold(self._client.replace(_DICTS, self._name, body, namespace=self._namespace))
+
+    async def _hold(self, write: Awaitable[dict[str, Any]]) -> None:
+        """Send a write that makes the lease ours, from the moment at which it begins."""
+        began = asyncio.get_running_loop().time()
         self._unanswered = True
-        self._held = await self._client.replace(_DICTS, self._name, body, namespace=self._namespace)
-        self._unanswered = False
+        self._held = await write
+        self._unanswered, self._renewed = False, began
 
     def _spec(self, before: dict[str, Any]) -> dict[str, Any]:
         """The record that says that we hold the lease as of now."""
@@ -299,7 +316,7 @@ class LeaderElection:
         spec = {
             **before,
             "holderIdentity": self.identity,
-            "leaseDurationSeconds": math.ceil(self._duration.total_seconds()),
+            "leaseDurationSeconds": math.ceil(self._duration),
             "renewTime": now,
         }
         if before.get("holderIdentity") != self.identity or "acquireTime" not in before:

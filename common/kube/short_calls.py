@@ -74,9 +74,18 @@ class ShortCalls:
         self._closed = False
 
     async def send(
-        self, method: str, target: str, *, headers: Mapping[str, str], body: bytes | None
+        self,
+        method: str,
+        target: str,
+        *,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        before_send: Callable[[], None] = lambda: None,
     ) -> Answer:
         """Send one request and read the whole answer; whoever gives up closes its connection.
+
+        ``before_send`` is called when a connection is there, and keeps the request back by an
+        exception.
 
         Raises:
             OSError: no connection, or it broke (TLS included).
@@ -91,6 +100,7 @@ class ShortCalls:
         async with self._room:
             exchange = self._taken() or await self._connected()
             try:
+                before_send()
                 answer = await exchange.ask(f"{lines}\r\n".encode("ascii") + data)
             except BaseException:
                 exchange.abort()

@@ -37,6 +37,10 @@ _UNLIMITED = RateLimiter(0, 0)  # watches: there are few, and everything waits f
 _FAILURES = (aiohttp.ClientError, OSError, TimeoutError)
 
 
+def no_check() -> None:
+    """Keep no request back."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """One request that is answered at once."""
@@ -52,6 +56,7 @@ class Call:
     accept: str = ""  # media types of the answer; empty: JSON
     most_bytes: int = MOST_BYTES  # of the answer's body
     tells_reachability: bool = True  # a time-out means that the API server is away
+    before_send: Callable[[], None] = no_check  # a KubeError that it raises keeps the request back
 
 
 class Transport:
@@ -197,6 +202,7 @@ class Transport:
     ) -> tuple[int, Mapping[str, str], bytes]:
         """Status, headers and body. Reads may be long, and are better compressed."""
         if call.method == "GET" or call.accept or self._short is None:
+            call.before_send()
             async with await self._send(call, identification, _within(call.seconds)) as answer:
                 return answer.status, answer.headers, await read_body(answer, most=call.most_bytes)
         async with asyncio.timeout(call.seconds):
@@ -205,6 +211,7 @@ class Transport:
                 _target(call),
                 headers=_headers(call, identification),
                 body=call.body,
+                before_send=call.before_send,
             )
         return found.status, found.headers, found.body
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Collection
 
 from common.api.autoscaling import VerticalPodAutoscaler
-from common.errors import DecodeError, KubeError, NotFoundError
+from common.errors import DecodeError, KubeError, NotFoundError, NotLeadingError
 from common.kube.client import KubeClient
 from common.kube.endpoints import CHECKPOINTS, VPAS
 from recommender.model.keys import VpaKey
@@ -75,6 +75,8 @@ class CheckpointGarbage:
             )
         except NotFoundError:
             return 0
+        except NotLeadingError:
+            raise  # no other one would be deleted either
         except KubeError as error:
             extra = {"checkpoint": name_of(checkpoint), "error": str(error)}
             logger.warning("checkpoint not deleted", extra=extra)

@@ -15,6 +15,7 @@ from common.errors import (
     InvalidRequestError,
     KubeError,
     NotFoundError,
+    NotLeadingError,
     ServerError,
     TooManyRequestsError,
     UnauthorizedError,
@@ -381,6 +382,63 @@ async def test_a_client_apart_takes_no_turns_of_the_others() -> None:
             async with asyncio.timeout(0.01):
                 await apart.request("GET", "/version")
     assert len(api.requests) == 3
+
+
+class Lease:
+    """Says whether a write may be sent."""
+
+    def __init__(self) -> None:
+        self.lasts = True
+
+    def check(self) -> None:
+        if not self.lasts:
+            raise NotLeadingError("it may have run out", reason="NotLeading")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+async def test_a_guarded_client_keeps_writes_back(method: str) -> None:
+    lease = Lease()
+    async with FakeApi() as api, api.client() as client:
+        guarded = client.guarded(lease.check)
+        for route in (f"{method} {POD}", f"GET {POD}"):
+            api.on(route, Reply(body={}))
+        await guarded.request(method, POD)
+        lease.lasts = False
+        with pytest.raises(NotLeadingError):
+            await guarded.request(method, POD)
+        await guarded.request("GET", POD)
+        await client.request(method, POD)
+        assert guarded.reachable
+    assert api.routes == [f"{method} {POD}", f"GET {POD}", f"{method} {POD}"]
+
+
+async def test_a_guarded_client_asks_once_a_write_has_its_turn() -> None:
+    lease = Lease()
+    async with FakeApi() as api, api.client(qps=20.0) as client:
+        api.on(f"POST {POD}", Reply(body={}))
+        guarded = client.guarded(lease.check)
+        await guarded.request("POST", POD)
+        waiting = asyncio.create_task(guarded.request("POST", POD))
+        await asyncio.sleep(0)  # it has begun to wait for its turn
+        lease.lasts = False
+        with pytest.raises(NotLeadingError):
+            await waiting
+    assert api.routes == [f"POST {POD}"]
+
+
+async def test_a_guarded_client_asks_again_where_a_credential_was_renewed() -> None:
+    lease = Lease()
+
+    class Renewed(Token):
+        async def renew(self) -> None:
+            await super().renew()
+            lease.lasts = False
+
+    async with FakeApi() as api, api.client(credentials=Renewed("t1", "t2")) as client:
+        api.on(f"POST {POD}", status(401, "Unauthorized"))
+        with pytest.raises(NotLeadingError):
+            await client.guarded(lease.check).request("POST", POD)
+    assert api.routes == [f"POST {POD}"]
 
 
 async def test_a_client_that_is_not_open_is_a_bug() -> None:

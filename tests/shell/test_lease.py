@@ -2,17 +2,20 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
-from common.errors import ConfigError, LeadershipLostError, ServerError
+from common.errors import ConfigError, LeadershipLostError, NotLeadingError, ServerError
 from common.kube.client import KubeClient
 from common.kube.lease import AdmissionStatus, LeaderElection, StatusLease, leader_election
 from common.runtime.settings import LeaderElectionSettings
 from fake_api import FakeApi, Reply, status
+from sandbox.virtual_time import VirtualTimeLoop
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 COLLECTION = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
@@ -309,6 +312,71 @@ async def test_a_silent_server_does_not_keep_a_leader_beyond_its_deadline() -> N
         api.on(f"PUT {LEASE}", Reply(body=lease("me", "6")), Reply(chunks=[b"{"], hold=True))
         with pytest.raises(LeadershipLostError):
             await election(client).run()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stopped:
+    """A leader that is stopped; its lease lasts fifteen seconds. All times are in seconds."""
+
+    id: str
+    after: float  # the answer to its last renewal
+    renewing: float = 0.0  # how long that renewal was on its way
+    sends: bool
+
+
+STOPPED = [
+    Stopped(id="not at all", after=0, sends=True),
+    Stopped(id="a moment less than the lease", after=14.99, sends=True),
+    Stopped(id="exactly as long as the lease", after=15, sends=False),
+    Stopped(id="for an hour", after=3600, sends=False),
+    Stopped(id="after a slow renewal, a moment less", after=10.99, renewing=4, sends=True),
+    Stopped(id="after a slow renewal, as long", after=11, renewing=4, sends=False),
+]
+
+
+@pytest.mark.parametrize("case", STOPPED, ids=lambda case: case.id)
+def test_x120_a_leader_sends_writes_as_long_as_its_lease_lasts(case: Stopped) -> None:
+    """From the start of the last renewal; other tasks, the renewals too, have no turn before."""
+
+    async def main() -> list[bool]:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        async with FakeApi() as api, api.client() as client:
+            api.on(f"GET {LEASE}", Reply(body=lease("", "5")))
+            api.on(f"PUT {LEASE}", Reply(body=lease("me", "6")))
+            candidate = election(client.guarded(partial(loop.jump, case.renewing)), scale=1)
+            task = asyncio.create_task(candidate.run())
+            await candidate.wait_leading()
+            loop.jump(case.after)
+            found = [candidate.leading, is_passed(candidate.check)]
+            task.cancel()
+            await asyncio.wait({task})
+            return found
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        assert runner.run(main()) == [case.sends, case.sends]
+
+
+def is_passed(check: Callable[[], None]) -> bool:
+    try:
+        check()
+    except NotLeadingError:
+        return False
+    return True
+
+
+async def test_x120_before_the_lease_and_after_it_nothing_is_written() -> None:
+    async with FakeApi() as api:
+        api.on(f"GET {LEASE}", Reply(body=lease("other", "5", leaseDurationSeconds=3600)))
+        async with running(api) as candidate:
+            await api.asked(f"GET {LEASE}", times=2)
+            with pytest.raises(NotLeadingError, match="lease kube-system/vpa may have run out"):
+                candidate.check()
+            api.on(f"GET {LEASE}", Reply(body=lease("", "6")))
+            api.on(f"PUT {LEASE}", Reply(body=lease("me", "7")))
+            await candidate.wait_leading()
+        with pytest.raises(NotLeadingError):  # it was given back
+            candidate.check()
 
 
 @pytest.mark.parametrize(

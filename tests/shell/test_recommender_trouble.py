@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from common.errors import NotLeadingError
 from common.features import FeatureGates
 from fake_api import FakeApi, Reply, listing, named, status, until
 from recommender.checkpoints import LONGEST_LAG
@@ -307,6 +308,55 @@ async def test_a_refused_write_stops_no_other(caplog: pytest.LogCaptureFixture) 
             assert process.sample("vpa_recommender_failed_writes_total", **labels) == 1
         assert target(api) == {"cpu": "126m", "memory": "250Mi"}
         assert caplog.text.count("status not written") == 1
+
+
+THERE = "GET /apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalers/web"
+
+
+async def test_x120_without_its_lease_it_writes_nothing_and_says_so_nowhere(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The process ends then, with a line of its own."""
+
+    def check() -> None:
+        raise NotLeadingError("it may have run out", reason="NotLeading")
+
+    async with FakeApi() as api:
+        prepare(api)
+        api.on(CHECKPOINTS, listing(checkpoint("gone")))
+        api.on(THERE.replace("/web", "/gone"), status(404, "NotFound", name="gone"))
+        async with running(api, before_write=check) as process:
+            api.on(METRICS, listing(usage(at=process.clock.forward(timedelta(minutes=10)))))
+            await process.cycle()
+            for kind in ("status", "checkpoint"):
+                labels = {"kind": kind, "reason": "NotLeading"}
+                assert process.sample("vpa_recommender_failed_writes_total", **labels) == 1
+    assert {route.split()[0] for route in api.routes} == {"GET", "WATCH"}
+    said = [line.message for line in caplog.records if line.name.startswith("recommender")]
+    assert said == ["checkpoints not collected"]
+
+
+async def test_x120_a_checkpoint_is_not_written_again_once_the_lease_has_run_out() -> None:
+    """What another leader has written is read, and stays."""
+    async with FakeApi() as api:
+
+        def check() -> None:
+            if checkpoint_of("web-app") in api.routes:
+                raise NotLeadingError("it may have run out", reason="NotLeading")
+
+        prepare(api)
+        theirs = checkpoint(totalSamplesCount=2000)
+        theirs["metadata"]["resourceVersion"] = "7"
+        api.on(CHECKPOINTS, listing(checkpoint()))
+        api.on(CHECKPOINTS.replace("/v1/", "/v1/namespaces/shop/"), listing(theirs))
+        api.on(checkpoint_of("web-app"), status(409, "Conflict"))
+        async with running(api, before_write=check) as process:
+            api.on(METRICS, listing(usage(at=process.clock.forward(LONGEST_LAG))))
+            await process.cycle()
+            labels = {"kind": "checkpoint", "reason": "NotLeading"}
+            assert process.sample("vpa_recommender_failed_writes_total", **labels) == 1
+            assert process.sample("vpa_recommender_checkpoint_conflicts_total", reason="foreign")
+        assert api.routes.count(checkpoint_of("web-app")) == 1
 
 
 async def test_a_failing_metrics_server_is_told_once_and_the_cycle_goes_on(

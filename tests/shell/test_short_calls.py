@@ -121,6 +121,19 @@ async def test_what_is_sent() -> None:
     assert body == b"{}"
 
 
+async def test_what_is_kept_back_was_asked_about_with_a_connection_at_hand() -> None:
+    script = Script([[OK]])
+    async with serving(script) as calls:
+
+        def kept_back() -> None:
+            raise PermissionError(script.connections)
+
+        with pytest.raises(PermissionError, match="1"):
+            await calls.send("POST", "/x", headers={}, body=b"{}", before_send=kept_back)
+        assert await post(calls) == (200, b"ok")
+    assert len(script.requests) == 1
+
+
 @pytest.mark.parametrize(
     ("pieces", "want"),
     [

@@ -14,6 +14,7 @@ from common.errors import (
     Cause,
     ForbiddenError,
     InvalidError,
+    NotLeadingError,
     ServerError,
     TooManyRequestsError,
     UnreachableError,
@@ -88,6 +89,19 @@ async def test_three_hiccups_in_a_row_are_a_failure() -> None:
         attempts = await run(given, hands, attempts=attempts)
         assert len(hands.evicted) == evicted
     assert len(hands.resized) == 15
+
+
+async def test_x120_a_lease_that_may_have_run_out_evicts_nobody_and_is_no_line_for_each_pod(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", logger="updater.sending")
+    errors = dict.fromkeys(NAMES, NotLeadingError("it may have run out", reason="NotLeading"))
+    hands = Hands(resize_errors=errors, eviction_errors=errors)
+    await run(snapshot(UpdateMode.IN_PLACE_OR_RECREATE), hands)
+    assert (hands.resized, hands.evicted) == (NAMES, [])
+    await run(snapshot(UpdateMode.RECREATE), hands)
+    assert hands.evicted == NAMES  # they are refused one by one, and nothing is sent
+    assert caplog.records == []
 
 
 async def test_a_quota_never_leads_to_an_eviction() -> None:

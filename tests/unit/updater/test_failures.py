@@ -13,6 +13,7 @@ from common.errors import (
     InvalidError,
     KubeError,
     NotFoundError,
+    NotLeadingError,
     ServerError,
     TooManyRequestsError,
     UnauthorizedError,
@@ -44,6 +45,7 @@ GONE = NotFoundError("not found", reason="NotFound", kind="pods", name="web-0")
 NO_ROUTE = NotFoundError("the server could not find the requested resource", reason="NotFound")
 NEXT_POD = ConflictError("the UID in the precondition (a) does not match the UID in record (b)")
 AWAY = UnreachableError("no answer")
+NOT_LEADING = NotLeadingError("may have run out", reason="NotLeading")
 ONE = {"app": parse_quantities({"cpu": "1"})}
 
 ANSWERS = {
@@ -52,6 +54,7 @@ ANSWERS = {
     "server error": (ServerError("trouble", status=500), ResizeFailure.TRANSIENT),
     "time-out": (ServerError("timeout", status=504), ResizeFailure.TRANSIENT),
     "no answer": (AWAY, ResizeFailure.TRANSIENT),
+    "our Lease may have run out": (NOT_LEADING, ResizeFailure.TRANSIENT),
     "our token expired": (UnauthorizedError("who?"), ResizeFailure.TRANSIENT),
     "node capacity": (TOO_LARGE, ResizeFailure.NODE_CAPACITY),
     "node capacity under another reason": (
@@ -222,6 +225,7 @@ EVICTIONS = {
     "the next pod of that name": (NEXT_POD, leave(Reason.GONE)),
     "conflict": (ConflictError("stale"), wait(Reason.EVICTION_FAILED)),
     "no answer": (AWAY, wait(Reason.EVICTION_FAILED)),
+    "our Lease may have run out": (NOT_LEADING, wait(Reason.EVICTION_FAILED)),
 }
 
 
@@ -234,6 +238,7 @@ def test_after_refused_eviction(error: KubeError, want: Decision) -> None:
     ("error", "want"),
     [
         (AWAY, True),
+        (NOT_LEADING, False),
         (ServerError("timeout", status=504), True),
         (ServerError("a balancer lost the server", status=502), True),
         (ServerError("etcdserver: request timed out", status=500), True),

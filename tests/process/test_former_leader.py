@@ -1,0 +1,163 @@
+"""A replica that was stopped while another one took over: it overwrites nothing."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from common.api.core import Pod
+from common.kube.client import PatchType
+from common.kube.endpoints import CHECKPOINTS, POD_METRICS, VPAS
+from process_harness import World, account, world
+from sandbox.apiserver.audit import Entry
+from sandbox.apiserver.faults import ApiFault, ApiFaults, Calls, Effect
+from updater.sending import CALLS_ABREAST
+from workloads import NAMESPACE, deploy
+
+FORMER = account("recommender")
+STATUSES = f"{VPAS.resource}/status"
+WRITTEN = ((STATUSES, "patch"), (CHECKPOINTS.resource, "create"))
+NAMES = tuple(f"web-{number}" for number in range(6))
+
+
+def elected(*, lease: float, deadline: float) -> tuple[str, ...]:
+    return (
+        "--leader-elect",
+        f"--leader-elect-lease-duration={lease}s",
+        f"--leader-elect-renew-deadline={deadline}s",
+        "--leader-elect-retry-period=200ms",
+    )
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """A fault of calls of the former leader."""
+
+    faults: ApiFaults
+    rule: ApiFault
+    end: Callable[[], None]
+
+    @property
+    def hits(self) -> int:
+        rows, mine = self.faults.as_json(), self.rule.as_json().items()
+        return next(int(row["hits"]) for row in rows if row.items() >= mine)
+
+
+def disturb(it: World, effect: Effect, *, user: str = FORMER, **calls: str) -> Disturbance:
+    rule = ApiFault(calls=Calls(user=user, **calls), effect=effect)
+    faults = it.cluster.api.faults
+    return Disturbance(faults, rule, faults.add(rule))
+
+
+def writes(it: World) -> list[Entry]:
+    """The calls by which the former leader wrote statuses and checkpoints, whatever the answer."""
+    found = it.cluster.audit(user=FORMER)
+    written = (VPAS.resource, CHECKPOINTS.resource)
+    reads = ("get", "list", "watch")
+    return [call for call in found if call.resource in written and call.verb not in reads]
+
+
+def up_to_date(it: World) -> bool:
+    """Whether each status is about the newest spec of its VPA."""
+    found = [it.vpas.get(NAMESPACE, name) for name in NAMES]
+    return all(
+        vpa is not None and vpa.status.observed_generation == vpa.metadata.generation
+        for vpa in found
+    )
+
+
+async def measured(it: World) -> None:
+    """Wait until there is usage of each pod: the first cycle then has checkpoints to write."""
+    async with asyncio.timeout(20):
+        while len((await it.client.list(POD_METRICS, namespace=NAMESPACE)).items) < len(NAMES):
+            await it.until(lambda: True)
+
+
+@pytest.mark.timeout(120)
+async def test_after_a_stop_longer_than_its_lease_it_sends_no_write(tmp_path: Path) -> None:
+    flags = elected(lease=3, deadline=2)
+    # Two of six are under way when it is stopped; its cycle would have time for the others.
+    unhurried = (*flags, "--update-worker-count=2", "--recommender-interval=1m")
+    async with world(tmp_path) as it:
+        for name in NAMES:
+            await deploy(it.client, name, replicas=1)
+        await measured(it)
+        slow = [disturb(it, Effect(delay=3.0), resource=one, verb=verb) for one, verb in WRITTEN]
+        former = await it.start("recommender", *unhurried)
+        await it.until(lambda: all(each.hits == 2 for each in slow))
+        former.process.send_signal(signal.SIGSTOP)
+        standby = await it.start_standby("recommender", *flags)
+        await standby.logged("became the leader")
+        await it.until(lambda: up_to_date(it))
+        await it.passes(standby)
+        for each in slow:
+            each.end()
+        await it.until(lambda: len(writes(it)) == 4)  # what was under way
+        before = writes(it)
+
+        former.process.send_signal(signal.SIGCONT)
+        assert await former.ended() == 1
+        await it.passes(standby)  # what was sent has been answered by then
+        assert [call.code < 300 for call in before] == [True] * 4
+        assert writes(it) == before
+        assert former.said("was not renewed in time") != []
+        assert former.said("not written") == []
+
+
+@pytest.mark.timeout(120)
+async def test_an_updater_after_a_stop_longer_than_its_lease_evicts_nothing(tmp_path: Path) -> None:
+    flags = (*elected(lease=3, deadline=2), "--use-admission-controller-status=false")
+    # 32 calls are under way when it is stopped; its pass would have time for the others.
+    unhurried = ("--updater-interval=12s", "--eviction-tolerance=1")
+    pods = CALLS_ABREAST + 8
+    async with world(tmp_path) as it:
+        await deploy(it.client, "web", replicas=pods)
+        await it.until(lambda: len(it.pods_of("web")) == pods and all(map(runs, it.pods_of("web"))))
+        await recommend(it, "web", cpu="600m", memory="400Mi")
+        slow = disturb(it, Effect(delay=3.0), user=account("updater"), resource="pods/eviction")
+        former = await it.start("updater", *flags, *unhurried, "--eviction-outcome-check=false")
+        await it.until(lambda: slow.hits == CALLS_ABREAST)
+        former.process.send_signal(signal.SIGSTOP)
+        slow.end()
+        standby = await it.start_standby("updater", *flags)
+        await standby.logged("became the leader")
+        await it.until(lambda: len(evictions(it)) == CALLS_ABREAST)  # what was under way
+
+        former.process.send_signal(signal.SIGCONT)
+        assert await former.ended() == 1
+        await it.passes(standby)  # what was sent has been answered by then
+        assert len(evictions(it)) == CALLS_ABREAST
+        assert former.said("was not renewed in time") != []
+        assert former.said("eviction refused") == []
+
+
+def runs(pod: Pod) -> bool:
+    return pod.status.phase == "Running"
+
+
+def evictions(it: World) -> list[Entry]:
+    """The evictions that the first updater sent, whatever the answer."""
+    user = account("updater")
+    return list(it.cluster.audit(user=user, resource="pods", subresource="eviction"))
+
+
+async def recommend(it: World, name: str, **target: str) -> None:
+    """Write what a recommender would."""
+    one = {"containerName": "app", "target": target, "lowerBound": target, "upperBound": target}
+    provided = {
+        "type": "RecommendationProvided",
+        "status": "True",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    status = {"recommendation": {"containerRecommendations": [one]}, "conditions": [provided]}
+    await it.client.patch(
+        VPAS,
+        name,
+        {"status": status},
+        patch_type=PatchType.MERGE,
+        namespace=NAMESPACE,
+        subresource="status",
+    )
