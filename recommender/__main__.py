@@ -49,6 +49,7 @@ from recommender.sources.fetched import UsageSource
 from recommender.sources.followed import Followed
 from recommender.sources.metrics_server import MetricsServer
 from recommender.sources.prometheus import Prometheus, Server, read_token
+from recommender.sources.status_store import StatusStore
 
 logger = logging.getLogger(__name__)
 
@@ -236,7 +237,7 @@ def assemble(settings: Settings, followed: Followed, metrics: Metrics, clock: Cl
             clock=clock,
         ),
         publisher=Publisher(
-            followed.client,
+            StatusStore(followed.client),
             usage,
             routine=Routine(
                 estimation=settings.estimation,

@@ -15,10 +15,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain
 
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler, VpaStatus
-from common.errors import DecodeError, KubeError, NotFoundError
-from common.kube.client import KubeClient, PatchType
+from common.errors import DecodeError, KubeError
 from common.kube.endpoints import VPAS
-from common.patches import add
 from common.quantity import QuantityError
 from common.runtime.clock import Clock
 from recommender.explanation import Account, neglect
@@ -41,6 +39,7 @@ from recommender.recommend import (
 from recommender.refusals import Refusals
 from recommender.sources.cluster import LoadedVpa
 from recommender.sources.facts import vpa_key, written_mode
+from recommender.sources.status_store import StatusStore
 from recommender.standing import Grounds, Standing, room
 from recommender.status import LATEST, ConditionType, is_provided, is_true, moved
 from recommender.target_changes import TargetChanges
@@ -79,7 +78,7 @@ class Publisher:
 
     def __init__(
         self,
-        client: KubeClient,
+        statuses: StatusStore,
         usage: Usage,
         *,
         routine: Routine,
@@ -88,7 +87,7 @@ class Publisher:
         clock: Clock,
     ) -> None:
         """``fetching`` says of which VPAs history is still missing."""
-        self._client = client
+        self._statuses = statuses
         self._usage = usage
         self._routine = routine
         self._fetching = fetching
@@ -304,23 +303,16 @@ class Publisher:
     async def _write_one(self, write: _Write) -> None:
         key = write.key
         try:
-            written = await self._client.patch(
-                VPAS,
-                key.name,
-                (add("/status", write.wanted),),
-                patch_type=PatchType.JSON,
-                namespace=key.namespace,
-                subresource="status",
-            )
-        except NotFoundError:
-            return  # it went in the meantime
+            written = await self._statuses.write(write.vpa, write.wanted)
         except (KubeError, DecodeError) as error:
             self._refusals.add(error, vpa=f"{key.namespace}/{key.name}")
             return
+        if written is None:
+            return  # it went in the meantime
         now = self._clock.now()
         self._since[key] = now - _phase(key) if key in self._unwritten else now
         self._unwritten.discard(key)
-        if write.stands and _is_as_decided(written, write):
+        if write.stands and not moved(written.status, write.wanted):
             grounds = replace(write.grounds, version=written.metadata.resource_version)
             self._let_stand(key, grounds, write.compared, by=0.0, since=self._since[key])
         created = write.vpa.metadata.creation_timestamp
@@ -343,15 +335,6 @@ class Publisher:
             since = self._since[key] = now - _phase(key)
             self._unwritten.add(key)
         return since
-
-
-def _is_as_decided(written: VerticalPodAutoscaler, write: _Write) -> bool:
-    """Whether a VPA is what it was when it was decided on, but for its new status."""
-    return (
-        written.spec == write.vpa.spec
-        and written.metadata.annotations == write.vpa.metadata.annotations
-        and not moved(written.status, write.wanted)
-    )
 
 
 def _phase(key: VpaKey) -> timedelta:

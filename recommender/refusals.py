@@ -4,6 +4,7 @@ import logging
 from collections import Counter as Tally
 
 from common.errors import (
+    ConflictError,
     DecodeError,
     KubeError,
     NotLeadingError,
@@ -14,7 +15,8 @@ from recommender.metrics import Metrics
 logger = logging.getLogger(__name__)
 
 # The client reports that the API server is away, and the end of a process that its Lease ran out.
-_NOT_LOGGED = (UnreachableError, NotLeadingError)
+# Somebody who edits a VPA is nothing to report: the next cycle decides again.
+_NOT_LOGGED = (UnreachableError, NotLeadingError, ConflictError)
 
 
 class Refusals:

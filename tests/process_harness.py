@@ -84,6 +84,7 @@ class Gate(Relay):
         self._target = target
         self._flowing = asyncio.Event()
         self._flowing.set()
+        self._answers_pass = False  # while it is not flowing
         self.held = 0  # connections that ask, and get no answer
 
     async def open(self) -> None:
@@ -96,14 +97,26 @@ class Gate(Relay):
 
     def freeze(self) -> None:
         """Take everything and answer nothing, as a host does that hangs."""
+        self._stop_flow(answers_pass=False)
+
+    def hold_requests(self) -> None:
+        """Keep what is asked from now on, and let answers pass; what is kept arrives late."""
+        self._stop_flow(answers_pass=True)
+
+    def let_go(self) -> None:
+        """Send what was kept, also of a process that has ended."""
+        self._flowing.set()
+
+    def _stop_flow(self, *, answers_pass: bool) -> None:
         self.held = 0
+        self._answers_pass = answers_pass
         self._flowing.clear()
 
     async def _to_api_server(self) -> Streams:
         return await asyncio.open_connection(LOOPBACK, self._target)
 
     async def _as_it_flows(self, asks: bool) -> None:  # noqa: FBT001 - as a relay calls it
-        if not self._flowing.is_set():
+        if not self._flowing.is_set() and (asks or not self._answers_pass):
             self.held += asks
             await self._flowing.wait()
 

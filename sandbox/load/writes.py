@@ -18,6 +18,7 @@ from sandbox.load.world import World
 Answer = tuple[int, bytes]
 
 _DONE = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}'
+_VERSION = "/metadata/resourceVersion"
 _EVICTED = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}'
 
 
@@ -103,7 +104,11 @@ class Writes:
         vpa = layout.vpa(asked.name)
         if vpa is None or layout.namespace(vpa) != asked.namespace:
             raise not_found(asked)
-        operations = _raw_operations_decoder.decode(_json_patch(asked, body))
+        operations = [
+            each
+            for each in _raw_operations_decoder.decode(_json_patch(asked, body))
+            if each.path != _VERSION  # nobody else writes here
+        ]
         for operation in operations:
             if operation.path != "/status" or operation.op not in ("add", "replace"):
                 raise UnknownChangeError(f"{operation.op} {operation.path}")

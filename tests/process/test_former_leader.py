@@ -1,4 +1,4 @@
-"""A replica that was stopped while another one took over: it overwrites nothing."""
+"""A replica that was stopped or cut off while another one took over: it overwrites nothing."""
 
 import asyncio
 import signal
@@ -13,7 +13,7 @@ from common.kube.client import PatchType
 from common.kube.endpoints import CHECKPOINTS, POD_METRICS, VPAS
 from process_harness import World, account, world
 from sandbox.apiserver.audit import Entry
-from sandbox.apiserver.faults import ApiFault, ApiFaults, Calls, Effect
+from sandbox.apiserver.faults import ApiFault, ApiFaults, Calls, Effect, Refusal
 from updater.sending import CALLS_ABREAST
 from workloads import NAMESPACE, deploy
 
@@ -21,6 +21,7 @@ FORMER = account("recommender")
 STATUSES = f"{VPAS.resource}/status"
 WRITTEN = ((STATUSES, "patch"), (CHECKPOINTS.resource, "create"))
 NAMES = tuple(f"web-{number}" for number in range(6))
+OFF = {"updatePolicy": {"updateMode": "Off"}}
 
 
 def elected(*, lease: float, deadline: float) -> tuple[str, ...]:
@@ -69,6 +70,16 @@ def up_to_date(it: World) -> bool:
     )
 
 
+async def statuses_wanted(it: World) -> Disturbance:
+    """Have a status to write for each VPA, and none of it written until this ends."""
+    await it.until(lambda: all(it.target(name) for name in NAMES))
+    refused = disturb(it, Effect(refuse=Refusal.UNAVAILABLE), resource=STATUSES)
+    for name in NAMES:
+        await it.edit(name, **OFF)
+    await it.until(lambda: refused.hits >= len(NAMES))
+    return refused
+
+
 async def measured(it: World) -> None:
     """Wait until there is usage of each pod: the first cycle then has checkpoints to write."""
     async with asyncio.timeout(20):
@@ -105,6 +116,34 @@ async def test_after_a_stop_longer_than_its_lease_it_sends_no_write(tmp_path: Pa
         assert writes(it) == before
         assert former.said("was not renewed in time") != []
         assert former.said("not written") == []
+
+
+@pytest.mark.timeout(180)
+async def test_what_it_sent_into_a_cut_network_overwrites_nothing_later(tmp_path: Path) -> None:
+    flags = elected(lease=6, deadline=5)
+    async with world(tmp_path) as it:
+        for name in NAMES:
+            await deploy(it.client, name, replicas=1)
+        former = await it.start("recommender", *flags)
+        await former.logged("became the leader")
+        standby = await it.start_standby("recommender", *flags)
+        await standby.logged("another replica leads")
+        refused = await statuses_wanted(it)
+
+        slow = disturb(it, Effect(delay=1.0), verb="list", group=POD_METRICS.group)
+        await it.until(lambda: slow.hits > 0)
+        gate = it.gates["recommender"]
+        gate.hold_requests()  # the answer with the usage still comes, what follows from it is kept
+        refused.end()
+        before = writes(it)
+        assert await former.ended(within=30) == 1
+        await standby.logged("became the leader")
+        await it.until(lambda: up_to_date(it))
+        await it.passes(standby)
+
+        gate.let_go()
+        await it.until(lambda: {CHECKPOINTS.resource, VPAS.resource} <= late(it, before).keys())
+        assert set().union(*late(it, before).values()) == {409}
 
 
 @pytest.mark.timeout(120)
@@ -161,3 +200,11 @@ async def recommend(it: World, name: str, **target: str) -> None:
         namespace=NAMESPACE,
         subresource="status",
     )
+
+
+def late(it: World, before: list[Entry]) -> dict[str, set[int]]:
+    """How the former leader's further calls were answered, by resource."""
+    codes: dict[str, set[int]] = {}
+    for call in writes(it)[len(before) :]:
+        codes.setdefault(call.resource, set()).add(call.code)
+    return codes

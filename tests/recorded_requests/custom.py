@@ -146,6 +146,22 @@ def ours() -> list[Case]:
             ),
             before=made,
         ),
+        *(
+            case(
+                f"vpa-status-json-patch-{name}",
+                patch(
+                    f"{VPA}/status",
+                    [
+                        {"op": "add", "path": "/metadata/resourceVersion", "value": version},
+                        {"op": "add", "path": "/status", "value": status["status"]},
+                    ],
+                    JSON_PATCH,
+                ),
+                get(VPA),
+                before=made,
+            )
+            for name, version in (("of-this-version", "{version}"), ("of-another-version", "1"))
+        ),
         case(
             "vpa-status-json-patch-missing-parent",
             patch(

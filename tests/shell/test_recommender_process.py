@@ -85,7 +85,7 @@ async def test_a_killed_process_goes_on_from_its_checkpoint(tmp_path: Path) -> N
         before = api.routes.count(WEB)
         async with running(api, tmp_path):
             again = (await api.asked(WEB, times=before + 1)).json()
-        (app,) = again[0]["value"]["recommendation"]["containerRecommendations"]
+        (app,) = again[-1]["value"]["recommendation"]["containerRecommendations"]
         assert app["target"]["cpu"] == "920m"
 
 

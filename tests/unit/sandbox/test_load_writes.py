@@ -90,6 +90,7 @@ async def test_a_status_that_was_written_counts_from_then_on() -> None:
     async with call.watching(path) as events:
         answer = await call.patch(
             f"{vpa}/status",
+            ("add", "/metadata/resourceVersion", "1"),
             ("add", "/status", {"recommendation": {"containerRecommendations": advice}}),
         )
         event = await events.get()
