@@ -9,6 +9,7 @@ VpaError
     ├── UnauthorizedError     401: our credentials are no longer good
     ├── ForbiddenError        403: RBAC, an admission plugin, a quota or a policy refused
     ├── NotFoundError         404: it is gone; for most callers that is a fine answer
+    │   └── NoSubresourceError  404: the object is there, its definition lacks the subresource
     ├── ConflictError         409: somebody was faster; read again and decide again
     ├── GoneError             410: the watch is too old; list again
     ├── InvalidError          422: the object broke a rule of validation
@@ -104,6 +105,10 @@ class NotFoundError(KubeError):
     """The object, or the resource itself, is not there."""
 
     status = 404
+
+
+class NoSubresourceError(NotFoundError):
+    """The object is there, and its CustomResourceDefinition lacks the subresource."""
 
 
 class ConflictError(KubeError):

@@ -70,6 +70,7 @@ class _Write:
     is_first: bool  # there was no recommendation before
     grounds: Grounds
     compared: Mapping[str, int]  # by resource, see Standing
+    labels: VpaLabels  # by which the VPA was counted, for what is stored
     stands: bool  # once it is written, nothing is decided anew on the same grounds
 
 
@@ -220,15 +221,12 @@ class Publisher:
         try:
             reached = outcome(vpa, estimated, publication, circumstances)
         except QuantityError:  # a bound of its policy; the loader has told
-            has_pods = circumstances.pods > 0
-            labels = (_mode(vpa), is_provided(vpa.status), has_pods, bool(grounds.unsupported))
-            self._vpas[labels] += 1
+            self._count_one(vpa, grounds, matches=circumstances.pods > 0)
             return None
         settle(vpa, circumstances.marks, reached.chosen)
         recommendation, pods = reached.recommendation, circumstances.pods
         matches = not is_true(reached.wanted, ConditionType.NO_PODS_MATCHED)
-        labels = (_mode(vpa), is_provided(reached.wanted), matches, bool(grounds.unsupported))
-        self._vpas[labels] += 1
+        labels = self._count_one(vpa, grounds, matches=matches)
         compared = self._changes.changed(vpa, recommendation, pods)
         self._watch_absence(key, vpa, present=bool(recommendation), now=now)
         stands = bool(recommendation) and not circumstances.fetching and reached.is_plain
@@ -240,11 +238,20 @@ class Publisher:
                 is_first=is_provided(reached.wanted) and not is_provided(vpa.status),
                 grounds=grounds,
                 compared=compared,
+                labels=labels,
                 stands=stands,
             )
         if stands:
             self._let_stand(key, grounds, compared, by=reached.by, since=since)
         return None
+
+    def _count_one(
+        self, vpa: VerticalPodAutoscaler, grounds: Grounds, *, matches: bool
+    ) -> VpaLabels:
+        """Count a VPA by the status that is stored; a write that succeeds corrects that."""
+        labels = (_mode(vpa), is_provided(vpa.status), matches, bool(grounds.unsupported))
+        self._vpas[labels] += 1
+        return labels
 
     def _let_stand(
         self,
@@ -309,6 +316,9 @@ class Publisher:
             return
         if written is None:
             return  # it went in the meantime
+        mode, _, matches, is_unsupported = write.labels
+        self._vpas[write.labels] -= 1
+        self._vpas[mode, is_provided(write.wanted), matches, is_unsupported] += 1
         now = self._clock.now()
         self._since[key] = now - _phase(key) if key in self._unwritten else now
         self._unwritten.discard(key)

@@ -7,6 +7,7 @@ from common.errors import (
     ConflictError,
     DecodeError,
     KubeError,
+    NoSubresourceError,
     NotLeadingError,
     UnreachableError,
 )
@@ -32,6 +33,7 @@ class Refusals:
         self._told: set[str] = set()
         self._now: Tally[str] = Tally()
         self._first: dict[str, dict[str, str]] = {}
+        self._levels: dict[str, int] = {}  # of the log, by reason
 
     def add(self, error: KubeError | DecodeError, **place: str) -> None:
         """Count a write that failed; ``place`` says which, for the log."""
@@ -41,12 +43,14 @@ class Refusals:
             return
         self._now[reason] += 1
         self._first.setdefault(reason, {**place, "error": str(error)})
+        no_write_can_succeed = isinstance(error, NoSubresourceError)
+        self._levels[reason] = logging.ERROR if no_write_can_succeed else logging.WARNING
 
     def settle(self) -> None:
         """Log what is new, once all writes of the cycle are done."""
         for reason in self._now.keys() - self._told:
             extra = {"reason": reason, "count": self._now[reason], **self._first[reason]}
-            logger.warning("%s not written", self._what, extra=extra)
+            logger.log(self._levels[reason], "%s not written", self._what, extra=extra)
         if self._told and not self._now:
             logger.info("every %s is written again", self._what)
         self._told = set(self._now)

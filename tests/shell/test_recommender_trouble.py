@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -18,6 +19,7 @@ from recommender_harness import (
     NEW_CHECKPOINT,
     START,
     WEB,
+    Running,
     checkpoint,
     checkpoint_of,
     conditions,
@@ -311,6 +313,118 @@ async def test_a_refused_write_stops_no_other(caplog: pytest.LogCaptureFixture) 
 
 
 THERE = "GET /apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalers/web"
+NOT_FOUND = status(404, "NotFound", name="web", kind="verticalpodautoscalers")
+MISSING = "verticalpodautoscalers.autoscaling.k8s.io has no status subresource; apply deploy/crd/"
+
+
+def vpa_with(uid: str) -> Any:
+    found = vpa()
+    found["metadata"]["uid"] = uid
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """How the API server answers writes of a status, in each of three cycles."""
+
+    id: str
+    answer: Reply
+    there: Reply = NOT_FOUND  # what a GET of the VPA answers
+    reason: str = ""  # in the metric, once for each cycle
+    level: int | None = None  # of the one line in the log
+    says: str = ""
+
+
+REFUSED = [
+    Refused(id="somebody edited the VPA", answer=status(409, "Conflict"), reason="Conflict"),
+    Refused(id="x121 the VPA is gone", answer=NOT_FOUND),
+    Refused(
+        id="x121 the VPA is gone, and another one has its name",
+        answer=NOT_FOUND,
+        there=Reply(body=vpa_with("2")),
+    ),
+    Refused(
+        id="x121 no status subresource",
+        answer=NOT_FOUND,
+        there=Reply(body=vpa_with("1")),
+        reason="NoStatusSubresource",
+        level=logging.ERROR,
+        says=MISSING,
+    ),
+    Refused(
+        id="x121 not found, and no answer whether the VPA is there",
+        answer=NOT_FOUND,
+        there=status(403, "Forbidden"),
+        reason="Forbidden",
+        level=logging.WARNING,
+    ),
+    Refused(
+        id="x121 no VPAs are served, or not yet",
+        answer=Reply(status=404, body="404 page not found\n"),
+        there=Reply(body=vpa_with("1")),
+        reason="NotFound",
+        level=logging.WARNING,
+    ),
+    Refused(
+        id="a quota",
+        answer=status(403, "Forbidden"),
+        reason="Forbidden",
+        level=logging.WARNING,
+    ),
+]
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.id)
+async def test_a_status_that_is_not_written(
+    case: Refused, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is tried again in each cycle, counts as it is stored, and is logged once if at all."""
+    async with FakeApi() as api:
+        prepare(api, verticalpodautoscalers=[vpa_with("1")])
+        api.on(WEB, case.answer)
+        api.on(THERE, case.there)
+        async with running(api) as process:
+            for _ in range(3):
+                await process.cycle()
+            failed = process.metrics.registry.get_sample_value
+            assert (api.routes.count(WEB), counted(process)) == (3, {"false": 1, "true": 0})
+            for reason in ("Conflict", "Forbidden", "NoStatusSubresource", "NotFound"):
+                labels = {"kind": "status", "reason": reason}
+                want = 3 if reason == case.reason else None
+                assert failed("vpa_recommender_failed_writes_total", labels) == want, reason
+            lines = [line for line in caplog.records if line.name == "recommender.refusals"]
+            assert [line.levelno for line in lines] == [case.level] * (case.level is not None)
+            assert all(case.says in vars(line)["error"] for line in lines)
+
+            api.on(WEB, Reply(body=named("web")))
+            await process.cycle()
+            assert counted(process) == {"false": 0, "true": 1}
+        assert target(api) == {"cpu": "126m", "memory": "250Mi"}
+
+
+def counted(process: Running) -> dict[str, float | None]:
+    """VPAs of the last cycle, by whether they have a recommendation."""
+    labels = {"update_mode": "Recreate", "api": "v1", "matches_pods": "true"}
+    name, labels = "vpa_recommender_vpa_objects_count", labels | {"unsupported_config": "false"}
+    return {
+        has: process.sample(name, has_recommendation=has, **labels) for has in ("false", "true")
+    }
+
+
+async def test_x121_whether_vpas_are_there_is_asked_once_where_no_status_can_be_written() -> None:
+    names = [f"web-{number}" for number in range(20)]
+    async with FakeApi() as api:
+        prepare(api, verticalpodautoscalers=[vpa(name) for name in names])
+        there = {THERE.replace("/web", f"/{name}"): name for name in names}
+        for route, name in there.items():
+            api.on(status_of(name), status(404, "NotFound", name=name))
+            api.on(route, Reply(body=vpa(name)))
+        async with running(api, update_worker_count=1) as process:
+            await process.cycle()
+            await process.cycle()
+            labels = {"kind": "status", "reason": "NoStatusSubresource"}
+            assert process.sample("vpa_recommender_failed_writes_total", **labels) == 40
+        assert [there[route] for route in api.routes if route in there] == names[:1]
 
 
 async def test_x120_without_its_lease_it_writes_nothing_and_says_so_nowhere(

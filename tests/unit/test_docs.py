@@ -279,6 +279,7 @@ SHOWN_IN = {
     "X116": ("tests/shell/test_targets.py", "names_no_api_never_becomes_a_request"),
     "X117": ("tests/shell/test_lookup_budget.py", "api_hangs_delays_nobody_else_for_long"),
     "X120": ("tests/process/test_former_leader.py", "longer_than_its_lease_it_sends_no_write"),
+    "X121": ("tests/shell/test_recommender_trouble.py", "x121 no status subresource"),
     "X38": (CYCLE, "test_thirty_two_calls_wait_for_the_api_server_at_a_time"),
 }
 
