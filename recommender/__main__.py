@@ -220,7 +220,12 @@ def assemble(settings: Settings, followed: Followed, metrics: Metrics, clock: Cl
             clock=clock,
         ),
         ooms=OomLearning(
-            followed, usage, memory_saver=settings.memory_saver, metrics=metrics, clock=clock
+            followed,
+            usage,
+            schedule,
+            memory_saver=settings.memory_saver,
+            metrics=metrics,
+            clock=clock,
         ),
         loading=loading,
         checkpointing=Checkpointing(

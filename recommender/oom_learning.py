@@ -15,6 +15,7 @@ import numpy as np
 
 from common.resources import MEMORY
 from common.runtime.clock import Clock
+from recommender.checkpoint_schedule import Schedule
 from recommender.clock_tolerance import tolerated
 from recommender.instants import NEVER, instant
 from recommender.metrics import Metrics
@@ -43,14 +44,16 @@ class OomLearning:
         self,
         followed: Followed,
         usage: Usage,
+        schedule: Schedule,
         *,
         memory_saver: bool,
         metrics: Metrics,
         clock: Clock,
     ) -> None:
-        """``memory_saver`` leaves out pods that no VPA looks at."""
+        """``memory_saver`` leaves out pods that no VPA looks at; ``schedule`` is of checkpoints."""
         self._followed = followed
         self._usage = usage
+        self._schedule = schedule
         self._memory_saver = memory_saver
         self._metrics = metrics
         self._clock = clock
@@ -150,6 +153,8 @@ class OomLearning:
             self._metrics.quality.samples(
                 MEMORY, self._usage.aggregates, rows, amounts, is_oom=True
             )
+            for key in found.label_set.autoscalers:
+                self._schedule.at_once(key)
         return learnt.outcome
 
     def _find(self, observation: Observation, now: int) -> TrackedPod | OomOutcome | None:

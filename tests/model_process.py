@@ -19,6 +19,7 @@ from common.kube.client import KubeClient
 from common.kube.connection import Connection
 from common.kube.watch import EventType, WatchEvent
 from common.labels import NOTHING, from_map
+from recommender.checkpoint_schedule import Schedule
 from recommender.checkpoints import decode, encode
 from recommender.ingestion import Ingestion
 from recommender.instants import instant
@@ -79,7 +80,12 @@ class Process:
             self.followed, self.usage, source=self._source, metrics=self.metrics, clock=self.clock
         )
         self._ooms = OomLearning(
-            self.followed, self.usage, memory_saver=False, metrics=self.metrics, clock=self.clock
+            self.followed,
+            self.usage,
+            Schedule(self.clock),
+            memory_saver=False,
+            metrics=self.metrics,
+            clock=self.clock,
         )
         self._version = 0
 

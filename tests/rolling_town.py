@@ -65,13 +65,14 @@ class Workload:
 
     name: str
     replicas: int
+    app: str  # a label
     rollout: int = 0
     pods: list[str] = field(default_factory=list)
     sets: list[str] = field(default_factory=list)  # ReplicaSets, oldest first
 
     @property
     def labels(self) -> dict[str, str]:
-        return {"app": self.name, "pod-template-hash": f"{self.rollout:08x}"}
+        return {"app": self.app, "pod-template-hash": f"{self.rollout:08x}"}
 
 
 class Used:
@@ -110,11 +111,28 @@ class Town:
 
     async def deploy(self, name: str, *, replicas: int = 2, **spec: Any) -> None:
         """A Deployment with pods that run at once, and a VPA on it."""
-        selector = {"matchLabels": {"app": name}}
-        self._put(DEPLOYMENTS, name, spec={"selector": selector, "replicas": replicas})
-        self.workloads[name] = Workload(name, replicas)
-        self.roll_out(name)
+        self.deploy_alone(name, replicas=replicas)
         await self.admin.create(VPAS.as_dicts(), autoscaler(name, **spec), namespace=NAMESPACE)
+
+    def deploy_alone(self, name: str, *, replicas: int = 2, app: str = "") -> None:
+        """The same without a VPA; ``app`` is the label of the pods, the name by default."""
+        selector = {"matchLabels": {"app": app or name}}
+        self._put(DEPLOYMENTS, name, spec={"selector": selector, "replicas": replicas})
+        rollout = self.workloads[name].rollout if name in self.workloads else 0
+        self.workloads[name] = Workload(name, replicas, app=app or name, rollout=rollout)
+        self.roll_out(name)
+
+    def undeploy(self, name: str) -> None:
+        """Delete a Deployment and its pods, at once."""
+        self.api.store.delete(DEPLOYMENTS, NAMESPACE, name)
+        self.stop_pods(name)
+
+    def stop_pods(self, name: str) -> None:
+        """Delete all pods of a workload, at once; its Deployment stays."""
+        one = self.workloads[name]
+        for pod in one.pods:
+            self.api.store.delete(PODS, NAMESPACE, pod)
+        one.pods = []
 
     def roll_out(self, name: str) -> None:
         """Replace all pods of a workload, at once, by pods of another template."""

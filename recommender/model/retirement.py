@@ -9,11 +9,13 @@ often expired aggregates are looked for. A cluster that rolls out all day keeps 
 one that does so every hour, and the recommendation is the same (X82).
 """
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from recommender.model.aggregates import Aggregates
+from recommender.model.autoscalers import Autoscaler
 from recommender.model.matching import LabelSet
 from recommender.model.usage import Usage
 from recommender.rows import rounds
@@ -41,12 +43,20 @@ _SLICE = 500  # label sets before other tasks get their turn
 def retire(usage: Usage) -> Iterator[None]:
     """Let aggregates without pods move together, slice by slice."""
     resting = [one for one in usage.matching if not one.pods and not one.mark]
+    former: defaultdict[LabelSet, list[Autoscaler]] = defaultdict(list)
+    for autoscaler in usage.autoscalers.values():
+        for label_set in autoscaler.former:
+            former[label_set].append(autoscaler)
     for start in range(0, len(resting), _SLICE):
-        _retire(usage, resting[start : start + _SLICE])
+        _retire(usage, resting[start : start + _SLICE], former)
         yield
 
 
-def _retire(usage: Usage, label_sets: Sequence[LabelSet]) -> None:
+def _retire(
+    usage: Usage,
+    label_sets: Sequence[LabelSet],
+    former: Mapping[LabelSet, Sequence[Autoscaler]],
+) -> None:
     into: list[int] = []
     rows: list[int] = []
     for label_set in label_sets:
@@ -54,6 +64,8 @@ def _retire(usage: Usage, label_sets: Sequence[LabelSet]) -> None:
             shared = _shared(usage, label_set, row)
             if shared is None:
                 continue
+            for autoscaler in former.get(label_set, ()):
+                autoscaler.former.add(shared)
             usage.forget_groups(label_set)
             del label_set.aggregates[container]
             there = shared.aggregates.setdefault(container, row)

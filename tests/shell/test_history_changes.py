@@ -16,10 +16,9 @@ from chaotic_town import Life, kill_by_memory
 from common.kube.client import PatchType
 from common.kube.endpoints import CHECKPOINTS, VPAS
 from recommender.settings import Settings
-from rolling_town import MEBI, Town, Workload, running_town
+from rolling_town import MEBI, Town, running_town
 from sandbox import virtual_time
 from sandbox.kubelet.usage import Usage
-from sandbox.objects.resources import DEPLOYMENTS, PODS
 from sandbox.virtual_time import VirtualClock
 from workloads import NAMESPACE, autoscaler
 
@@ -75,10 +74,10 @@ class Stage:
         )
 
     async def cpu(self, vpa: str) -> str:
-        return (await self.town.target(vpa)).get("cpu", "")
+        return str((await self.town.target(vpa)).get("cpu", ""))
 
     async def memory(self, vpa: str) -> str:
-        return (await self.town.target(vpa)).get("memory", "")
+        return str((await self.town.target(vpa)).get("memory", ""))
 
     async def conditions(self, vpa: str) -> dict[str, str]:
         found = await self.town.admin.get(VPAS, vpa, namespace=NAMESPACE)
@@ -90,23 +89,6 @@ class Stage:
         assert resource is not None
         found = self.town.api.store.get(resource, NAMESPACE, name)
         return None if found is None else found.object(resource)
-
-    def recreate(self, name: str, *, app: str) -> None:
-        """Delete a Deployment and its pods, and make it anew with other labels."""
-        one = self.town.workloads[name]
-        self.town.api.store.delete(DEPLOYMENTS, NAMESPACE, name)
-        self.stop_pods(name)
-        selector = {"matchLabels": {"app": app}}
-        self.town._put(DEPLOYMENTS, name, spec={"selector": selector, "replicas": one.replicas})
-        other = Workload(app, one.replicas, rollout=one.rollout + 1)
-        self.town.workloads[app] = other
-        self.town.roll_out(app)
-
-    def stop_pods(self, name: str) -> None:
-        one = self.town.workloads[name]
-        for pod in one.pods:
-            self.town.api.store.delete(PODS, NAMESPACE, pod)
-        one.pods = []
 
 
 Story = Callable[[Stage], Awaitable[None]]
@@ -166,6 +148,7 @@ def test_x123_a_vpa_that_is_made_anew_for_another_workload_inherits_nothing(
 ) -> None:
     async def story(stage: Stage) -> None:
         await two_workloads(stage)
+        await stage.pass_by(3 * MINUTE)  # checkpoints were just collected
         await stage.town.admin.delete(VPAS, "large", namespace=NAMESPACE)
         await stage.pass_by(2 * MINUTE)
         await stage.town.admin.create(VPAS.as_dicts(), autoscaler("large"), namespace=NAMESPACE)
@@ -184,12 +167,14 @@ def test_q3_a_workload_that_is_made_anew_with_other_labels_keeps_its_history(
 ) -> None:
     async def story(stage: Stage) -> None:
         stage.uses("web", cpu=2000)
-        stage.uses("web-v2", cpu=100)
         await stage.town.deploy("web")
         await stage.start()
         await stage.pass_by(6 * HOUR)
         before = await stage.town.target("web")
-        stage.recreate("web", app="web-v2")
+        stage.town.undeploy("web")
+        await stage.pass_by(2 * MINUTE)
+        stage.uses("web", cpu=100)
+        stage.town.deploy_alone("web", app="web-v2")
         for _ in range(3):
             await stage.pass_by(6 * MINUTE)
             assert await stage.town.target("web") == before
@@ -226,9 +211,8 @@ def test_x124_the_first_samples_of_a_vpa_without_pods_are_stored_in_the_next_cyc
         stage.uses("web", cpu=100)
         await stage.town.admin.create(VPAS.as_dicts(), autoscaler("web"), namespace=NAMESPACE)
         await stage.start()
-        await stage.pass_by(HOUR + 30)
-        await stage.town.admin.delete(VPAS, "web", namespace=NAMESPACE)
-        await stage.town.deploy("web")
+        await stage.pass_by(HOUR + 90)
+        stage.town.deploy_alone("web")
         await stage.pass_by(2 * MINUTE)
         assert stage.stored("web-app")["status"]["totalSamplesCount"] >= 1
 
