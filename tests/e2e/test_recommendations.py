@@ -6,9 +6,9 @@ from time import monotonic
 import pytest
 
 from common.kube.client import PatchType
-from common.kube.endpoints import DEPLOYMENTS, VPAS
+from common.kube.endpoints import CHECKPOINTS, DEPLOYMENTS, VPAS
 from common.quantity import parse_milli, parse_value
-from e2e.installation import RECOMMENDER
+from e2e.installation import METRICS_SERVER, RECOMMENDER
 from e2e.pods import Object
 from e2e.world import Case
 
@@ -27,6 +27,59 @@ async def test_a_recommendation_appears_for_what_pods_use(case: Case) -> None:
     assert 400 < parse_value(target["memory"]) / 2**20 < 500
     printed = await case.world.kubectl("get", "vpa", "web", namespace=case.namespace)
     assert "True" in printed.splitlines()[1].split()  # PROVIDED
+
+
+async def test_x125_containers_without_usage_get_no_recommendation(case: Case) -> None:
+    async with case.world.installation.without(METRICS_SERVER):
+        await case.autoscale("web", "Off")
+        await case.deploy("web")
+        told = await case.tells("web", NoSamples="True", RecommendationProvided="False")
+        assert told["NoSamples"][1].startswith("app: no usage is known.")
+        assert not await case.target("web")
+    await case.tells("web", NoSamples=None, RecommendationProvided="True")
+    assert await case.target("web")
+
+
+async def test_x123_a_vpa_that_is_moved_to_another_workload_begins_anew(case: Case) -> None:
+    await case.deploy("large", replicas=1, uses={"cpu": "1500m"})
+    await case.deploy("small", replicas=1, uses={"cpu": "100m"})
+    for name in ("large", "small"):
+        await case.running(name, replicas=1)
+    await case.autoscale("large", "Off")
+    before = await case.recommended("large")
+    assert parse_milli(before["cpu"]) > 1500
+
+    async def stored_for_small() -> bool:
+        found = await case.checkpoint_annotations("large")
+        return bool(found.get("vpa-recommender/target") == "Deployment/small")
+
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "small"}
+    await case.edit(VPAS, "large", targetRef=target)
+    await case.world.until(stored_for_small, "the checkpoint is about the other workload")
+    assert parse_milli((await case.recommended("large"))["cpu"]) < 200
+    async with case.world.installation.without(RECOMMENDER):
+        await _wipe(case, "large")
+    assert parse_milli((await case.recommended("large"))["cpu"]) < 200
+
+
+@pytest.mark.abreast
+async def test_x123_who_deletes_a_checkpoint_has_the_history_begin_anew(case: Case) -> None:
+    await case.deploy("web")
+    await case.running("web")
+    await case.autoscale("web", "Off")
+
+    async def has_samples() -> Object:
+        found = await case.checkpoint("web")
+        return found if found.get("totalSamplesCount", 0) > 4 else {}
+
+    before = await case.world.until(has_samples, "a checkpoint with samples", seconds=100)
+    await case.world.client.delete(CHECKPOINTS, "web-app", namespace=case.namespace)
+
+    async def is_anew() -> bool:
+        found = await case.checkpoint("web")
+        return (found.get("firstSampleStart") or "") >= before["lastSampleStart"]
+
+    await case.world.until(is_anew, "a checkpoint that begins later", seconds=100)
 
 
 @pytest.mark.abreast
@@ -108,6 +161,7 @@ async def _killed(case: Case) -> None:
     leak = {"from": "100Mi", "rate": "60Mi", "every": "1s", "after": "4s", "until": "500Mi"}
     memory = json.dumps({"runs": [{"leak": leak}, "100Mi"]})
     await case.autoscale("web", "Off")
+    await case.world.passes(RECOMMENDER, 30)  # its pods come much later
     tight = {"memory": "300Mi"}
     await case.deploy("web", replicas=1, requests=tight, limits=tight, uses={"memory": memory})
 
@@ -136,17 +190,17 @@ async def _kills(case: Case) -> dict[str, float]:
     }
 
 
-async def _wipe(case: Case) -> None:
+async def _wipe(case: Case, vpa: str = "web") -> None:
     """Take the recommendation away."""
     await case.world.client.patch(
         VPAS.as_dicts(),
-        "web",
+        vpa,
         {"status": {"recommendation": None}},
         patch_type=PatchType.MERGE,
         namespace=case.namespace,
         subresource="status",
     )
-    assert not await case.target("web")
+    assert not await case.target(vpa)
 
 
 async def test_a_checkpoint_is_written_and_read_back_by_the_next_recommender(case: Case) -> None:

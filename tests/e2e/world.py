@@ -274,10 +274,7 @@ class Case:
         return await self.world.until(complete, f"{replicas} ready pods of {app}")
 
     async def running(self, app: str, replicas: int = 2) -> list[Object]:
-        """Wait until so many pods, and no others, are ready, and their usage is known.
-
-        A VPA that comes earlier recommends the minimum at first (recommender.md Q2).
-        """
+        """Wait until so many pods, and no others, are ready, and their usage is known."""
 
         found: list[Object] = []
 
@@ -348,13 +345,20 @@ class Case:
 
     async def checkpoint(self, vpa: str, container: str = "app") -> Object:
         """The status of a checkpoint; empty if there is none."""
+        return (await self._checkpoint(vpa, container)).get("status") or {}
+
+    async def checkpoint_annotations(self, vpa: str, container: str = "app") -> Object:
+        """Its annotations; empty if there is none."""
+        found = await self._checkpoint(vpa, container)
+        return found.get("metadata", {}).get("annotations") or {}
+
+    async def _checkpoint(self, vpa: str, container: str) -> Object:
         try:
-            found = await self.world.client.get(
+            return await self.world.client.get(
                 CHECKPOINTS.as_dicts(), f"{vpa}-{container}", namespace=self.namespace
             )
         except NotFoundError:
             return {}
-        return found.get("status") or {}
 
     async def events(self, reason: str) -> list[Object]:
         """Events of one reason."""

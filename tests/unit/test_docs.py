@@ -280,6 +280,10 @@ SHOWN_IN = {
     "X117": ("tests/shell/test_lookup_budget.py", "api_hangs_delays_nobody_else_for_long"),
     "X120": ("tests/process/test_former_leader.py", "longer_than_its_lease_it_sends_no_write"),
     "X121": ("tests/shell/test_recommender_trouble.py", "x121 no status subresource"),
+    "Q2": ("tests/golden/test_recommender.py", '"X125"'),
+    "X123": ("tests/shell/test_history_changes.py", "moved_to_another_workload"),
+    "X124": ("tests/shell/test_history_changes.py", "stored_in_the_cycle_that_learns_of_it"),
+    "X125": ("tests/shell/test_little_is_known.py", "without_samples_get_no_recommendation"),
     "X38": (CYCLE, "test_thirty_two_calls_wait_for_the_api_server_at_a_time"),
 }
 
