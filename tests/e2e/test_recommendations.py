@@ -77,7 +77,8 @@ async def test_x123_who_deletes_a_checkpoint_has_the_history_begin_anew(case: Ca
 
     async def is_anew() -> bool:
         found = await case.checkpoint("web")
-        return (found.get("firstSampleStart") or "") >= before["lastSampleStart"]
+        begun: str = found.get("firstSampleStart") or ""
+        return bool(begun >= before["lastSampleStart"])
 
     await case.world.until(is_anew, "a checkpoint that begins later", seconds=100)
 

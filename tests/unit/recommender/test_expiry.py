@@ -1,0 +1,166 @@
+"""X125, Q3 and X123: history that expires, that is handed on, and that begins anew."""
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from common.labels import NOTHING, from_map
+from recommender.histograms import Saved
+from recommender.instants import instant, span
+from recommender.model.aggregates import History
+from recommender.model.expiry import collect, expire_loaded
+from recommender.model.history_changes import keep_former, start_anew
+from recommender.model.joining import take_in
+from recommender.model.keys import PodKey, VpaKey
+from recommender.model.pods import PodFacts
+from recommender.model.usage import Usage
+
+NOW = instant(datetime(2026, 1, 20, tzinfo=UTC))
+HOUR = span(timedelta(hours=1))
+LIFETIME = 8 * 24 * HOUR
+WEB, TWIN = VpaKey("shop", "web"), VpaKey("shop", "twin")
+OLD, NEW = {"app": "web"}, {"app": "web-v2"}
+
+
+def history(last: int) -> History:
+    """A day with ten samples, of which the last one is known."""
+    saved = Saved(weights={20: 10000}, total=10.0, reference=NOW)
+    return History(
+        cpu=saved, memory=saved, first_sample=last - 24 * HOUR, last_sample=last, samples=10
+    )
+
+
+def observed(usage: Usage, labels: dict[str, str], at: int, name: str = "web-1") -> None:
+    """A pod with a sample."""
+    key = PodKey("shop", name)
+    facts = PodFacts(key=key, uid=name, labels=labels, active=True, containers=("app",))
+    usage.put_pod(facts, at)
+    rows = np.array([usage.pods[key].containers["app"]])
+    usage.add_cpu(rows, np.array([at]), np.array([100]), at)
+
+
+def samples(usage: Usage, key: VpaKey = WEB) -> int:
+    """How many CPU samples are known of the VPA's container."""
+    return sum(int(usage.aggregates.samples[list(group.rows)].sum()) for group in usage.groups(key))
+
+
+@pytest.mark.parametrize("has_new", [False, True], ids=["nothing new", "a new sample"])
+@pytest.mark.parametrize(
+    ("age", "is_expired"),
+    [(LIFETIME - 1, False), (LIFETIME, True)],
+    ids=["not quite eight days", "eight days"],
+)
+def test_what_was_just_loaded_expires_by_its_own_age(
+    age: int, *, has_new: bool, is_expired: bool
+) -> None:
+    usage = Usage()
+    usage.put_autoscaler(WEB, from_map(OLD), ())
+    take_in(usage, WEB, "app", history(NOW - age), NOW)
+    if has_new:
+        observed(usage, OLD, NOW)
+    expire_loaded(usage, NOW)
+    marks = usage.autoscalers[WEB].marks
+    assert marks.expired == marks.forgotten == ({"app"} if is_expired else set())
+    assert samples(usage) == (0 if is_expired else 10) + has_new
+
+
+def test_nothing_expires_before_there_is_any_usage() -> None:
+    usage = Usage()
+    usage.put_autoscaler(WEB, from_map(OLD), ())
+    take_in(usage, WEB, "app", history(NOW - 2 * LIFETIME), NOW)
+    expire_loaded(usage, 0)
+    assert samples(usage) == 10
+    expire_loaded(usage, NOW)
+    assert samples(usage) == 0
+
+
+@pytest.mark.parametrize("is_used", [False, True], ids=["idle", "used"])
+def test_what_was_loaded_long_ago_expires_with_the_last_sample_of_its_container(
+    *, is_used: bool
+) -> None:
+    usage = Usage()
+    usage.put_autoscaler(WEB, from_map(OLD), ())
+    take_in(usage, WEB, "app", history(NOW), NOW)
+    expire_loaded(usage, NOW)
+    if is_used:
+        observed(usage, OLD, NOW + LIFETIME)
+    collect(usage, NOW + LIFETIME, {WEB})
+    marks = usage.autoscalers[WEB].marks
+    assert marks.expired == (set() if is_used else {"app"})
+    assert samples(usage) == (11 if is_used else 0)
+
+
+def test_a_part_that_expires_is_no_expired_history() -> None:
+    usage = Usage()
+    usage.put_autoscaler(WEB, from_map(OLD), ())
+    observed(usage, OLD | {"hash": "1"}, NOW)
+    usage.remove_pod(PodKey("shop", "web-1"))
+    observed(usage, OLD | {"hash": "2"}, NOW + LIFETIME)
+    usage.autoscalers[WEB].marks.killed.add("app")
+    collect(usage, NOW + LIFETIME, {WEB})
+    marks = usage.autoscalers[WEB].marks
+    assert (marks.forgotten, marks.expired, marks.killed) == ({"app"}, set(), {"app"})
+
+
+@pytest.fixture
+def renamed() -> Usage:
+    """A workload with other labels than before; a pod of before is still there."""
+    usage = Usage()
+    usage.put_autoscaler(WEB, from_map(OLD), ())
+    observed(usage, OLD, NOW)
+    usage.put_autoscaler(WEB, from_map(NEW), ())
+    return usage
+
+
+def test_q3_what_pods_of_before_used_counts_once_they_are_gone(renamed: Usage) -> None:
+    keep_former(renamed)
+    assert samples(renamed) == 0, "they may be another workload's by now"
+    renamed.remove_pod(PodKey("shop", "web-1"))
+    keep_former(renamed)
+    assert samples(renamed) == 1
+    keep_former(renamed)
+    assert samples(renamed) == 1
+    renamed.put_autoscaler(WEB, from_map(OLD), ())
+    assert samples(renamed) == 1, "it counts once, also where the labels come back"
+
+
+def test_q3_what_another_vpa_matches_is_left_to_it(renamed: Usage) -> None:
+    renamed.put_autoscaler(TWIN, from_map(OLD), ())
+    renamed.remove_pod(PodKey("shop", "web-1"))
+    keep_former(renamed)
+    assert (samples(renamed), samples(renamed, TWIN)) == (0, 1)
+
+
+def test_q3_nothing_moves_while_the_target_is_missing(renamed: Usage) -> None:
+    renamed.put_autoscaler(WEB, NOTHING, ())
+    renamed.remove_pod(PodKey("shop", "web-1"))
+    keep_former(renamed)
+    assert samples(renamed) == 0
+    renamed.put_autoscaler(WEB, from_map(OLD), ())
+    assert samples(renamed) == 1
+
+
+def test_x123_another_target_begins_anew_whatever_was_loaded(renamed: Usage) -> None:
+    take_in(renamed, WEB, "app", history(NOW), NOW)
+    renamed.put_autoscaler(WEB, from_map(NEW), (), target="Deployment/other")
+    renamed.remove_pod(PodKey("shop", "web-1"))
+    keep_former(renamed)
+    assert renamed.groups(WEB) == ()
+    assert renamed.autoscalers[WEB].marks.anew == {"*"}
+
+
+def test_x123_a_container_begins_anew_for_one_vpa_alone() -> None:
+    usage = Usage()
+    for key in (WEB, TWIN):
+        usage.put_autoscaler(key, from_map(OLD), ())
+        take_in(usage, key, "app", history(NOW - LIFETIME // 2), NOW)
+    observed(usage, OLD, NOW)
+    assert (samples(usage), samples(usage, TWIN)) == (11, 11)
+    start_anew(usage, WEB, "app", NOW)
+    assert (samples(usage), samples(usage, TWIN)) == (0, 11)
+    observed(usage, OLD, NOW + HOUR)
+    assert (samples(usage), samples(usage, TWIN)) == (1, 12)
+    marks = usage.autoscalers[WEB].marks
+    assert (marks.forgotten, marks.anew) == ({"app"}, {"app"})
+    assert usage.autoscalers[TWIN].marks.anew == set()
