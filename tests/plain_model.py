@@ -313,7 +313,20 @@ class Cluster:
                 needless = not any(self._looks_at(vpa, key) for vpa in resolved)
             if needless or aggregate.age(now) >= self.lifetime(key):
                 del self.aggregates[key]
+        for vpa, spec in self.vpas.items():
+            for name in [name for name in spec.loaded if self._is_silent(vpa, name, now)]:
+                del spec.loaded[name]
         self._drop_unused()
+
+    def _is_silent(self, vpa: VpaKey, container: str, now: datetime) -> bool:
+        """X125: what was loaded for a container expires with the last of its samples."""
+        spec = self.vpas[vpa]
+        known = [one for key, one in self.linked(vpa).items() if key[1] == container]
+        newest = max(one.last_sample for one in (*known, spec.loaded[container]))
+        policy = spec.policy(container)
+        interval = policy.interval or self.defaults.interval
+        count = policy.interval_count or self.defaults.interval_count
+        return newest != ZERO and now - newest >= interval * count
 
     def rest(self) -> None:
         """X82: what no pod adds to any more is done with; who comes with its labels begins anew."""

@@ -91,8 +91,8 @@ class Resuming:
     def resume(self, left: Iterable[Left], now: int) -> None:
         """Let these windows go on; ``now`` is an instant.
 
-        Of a container that has a window by now, this takes over the higher peak: it is the same
-        time that both tell of.
+        Of a container that has a window by now, this takes over the higher peak, and the earlier
+        end if that is still to come: it is the same time that both tell of.
         """
         begun: dict[int, RunningWindow] = {}
         known: list[tuple[int, RunningWindow]] = []
@@ -112,7 +112,7 @@ class Resuming:
                     begun[row] = window
         self._begin(begun)
         for row, window in known:
-            self._raise(row, window)
+            self._unite(row, window, now)
         self._add(gone)
 
     def _row(self, left: Left, window: RunningWindow) -> int | None:
@@ -148,18 +148,21 @@ class Resuming:
         containers.last_oom[rows] = np.maximum(last_ooms, _NO_KILL)
         memory.add(containers.aggregate[rows], containers.highest(rows), ends, MEMORY_WEIGHT)
 
-    def _raise(self, row: int, window: RunningWindow) -> None:
+    def _unite(self, row: int, window: RunningWindow, now: int) -> None:
+        """Make one of two windows of a container, of which another process knew one."""
         containers, memory = self._usage.containers, self._usage.aggregates.memory
         rows = np.array([row])
-        before = containers.highest(rows)
+        before, end_before = containers.highest(rows), containers.window_end[rows]
         containers.peak[rows] = np.maximum(containers.peak[rows], window.peak)
         containers.oom_peak[rows] = np.maximum(containers.oom_peak[rows], window.oom_peak)
         containers.last_oom[rows] = np.maximum(containers.last_oom[rows], window.last_oom)
-        after = containers.highest(rows)
-        if after > before:
-            aggregates, ends = containers.aggregate[rows], containers.window_end[rows]
-            memory.subtract(aggregates, before, ends, MEMORY_WEIGHT)
-            memory.add(aggregates, after, ends, MEMORY_WEIGHT)
+        if window.end > now:
+            containers.window_end[rows] = np.minimum(end_before, window.end)
+        after, end = containers.highest(rows), containers.window_end[rows]
+        if after > before or end < end_before:
+            aggregates = containers.aggregate[rows]
+            memory.subtract(aggregates, before, end_before, MEMORY_WEIGHT)
+            memory.add(aggregates, after, end, MEMORY_WEIGHT)
 
     def _add(self, gone: Sequence[tuple[int, RunningWindow]]) -> None:
         """What pods that are gone had is history, as that of pods that go later."""
