@@ -445,7 +445,7 @@ async def test_x120_without_its_lease_it_writes_nothing_and_says_so_nowhere(
             for kind in ("status", "checkpoint"):
                 labels = {"kind": kind, "reason": "NotLeading"}
                 assert process.sample("vpa_recommender_failed_writes_total", **labels) == 1
-    assert {route.split()[0] for route in api.routes} == {"GET", "WATCH"}
+    assert {route.split()[0] for route in api.routes} == {"GET", "NAMES", "WATCH"}
     said = [line.message for line in caplog.records if line.name.startswith("recommender")]
     assert said == ["checkpoints not collected"]
 

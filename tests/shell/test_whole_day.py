@@ -40,7 +40,7 @@ from sandbox.virtual_time import VirtualClock
 from updater.settings import Settings as UpdaterSettings
 from workloads import NAMESPACE, deploy, prepare
 
-HOURS = 16  # from six in the morning: longer than the twelve that a pod is left alone
+HOURS = 19  # from six in the morning: twelve hours longer than the last early eviction
 REPLICAS = 3
 SCENARIO = parse_scenario("""
 nodes: [{count: 2, cpu: 16, memory: 32Gi}]
