@@ -1,4 +1,4 @@
-"""History from checkpoints, into the model: at the start, for VPAs that come later, and anew.
+"""History from checkpoints: at the start, for VPAs that come later, and after a deletion.
 
 Source: recommender.md 11.3.
 """
@@ -16,7 +16,7 @@ from recommender.checkpoint_schedule import Schedule
 from recommender.instants import instant
 from recommender.metrics import Metrics
 from recommender.model.autoscalers import EVERY_OTHER
-from recommender.model.history_changes import start_anew
+from recommender.model.history_changes import start_over
 from recommender.model.joining import take_in
 from recommender.model.keys import VpaKey
 from recommender.model.running import Left, Resuming
@@ -74,14 +74,14 @@ class CheckpointLoading:
                         self._take(one, now)
                     else:
                         others.add(one.vpa)
-                        self._usage.autoscalers[one.vpa].marks.anew.add(EVERY_OTHER)
+                        self._usage.autoscalers[one.vpa].marks.outdated.add(EVERY_OTHER)
             await asyncio.sleep(0)
         self._read.update((key, self._usage.autoscalers[key].target) for key in vpas)
         extra = {"vpas": len(vpas), "checkpoints": len(found)}
         logger.info("history loaded", extra=extra)
         for key in sorted(others):
             place = {"vpa": f"{key.namespace}/{key.name}", "target": self._read[key]}
-            logger.info("history starts anew: the checkpoints are another target's", extra=place)
+            logger.info("history starts over: the checkpoints are another target's", extra=place)
 
     async def load_late(self, vpas: Collection[VpaKey]) -> frozenset[VpaKey]:
         """Load what VPAs have that weren't there before, or that had another target.
@@ -107,8 +107,8 @@ class CheckpointLoading:
         await self.resume()
         return frozenset()
 
-    def start_anew(self, deleted: Collection[tuple[str, str]]) -> None:
-        """Begin the history of each container anew whose checkpoint was deleted (X123).
+    def start_over(self, deleted: Collection[tuple[str, str]]) -> None:
+        """Start the history of each container over whose checkpoint was deleted (X123).
 
         ``deleted`` are namespaces and names of checkpoints.
         """
@@ -116,12 +116,12 @@ class CheckpointLoading:
             key, container = place
             if key not in self._usage.autoscalers:
                 continue
-            start_anew(self._usage, key, container, instant(self._clock.now()))
+            start_over(self._usage, key, container, instant(self._clock.now()))
             self.learnt_until.pop(place, None)
             self._left.get(key, {}).pop(container, None)
             self._schedule.at_once(key)
             extra = {"vpa": f"{key.namespace}/{key.name}", "container": container}
-            logger.info("history starts anew: the checkpoint was deleted", extra=extra)
+            logger.info("history starts over: the checkpoint was deleted", extra=extra)
 
     def _take(self, one: Found, now: int) -> None:
         take_in(self._usage, one.vpa, one.container, one.history, now)

@@ -106,7 +106,7 @@ class Recommender:
             fresh = self._followed.fresh  # what follows is read now, and written later
             with step("LoadVPAs"):
                 self._loaded = await self._vpas.load(self._followed.vpas.snapshot.items())
-            self._loading.start_anew(self._followed.take_deleted())
+            self._loading.start_over(self._followed.take_deleted())
             learnt_until = self._loading.learnt_until
             with step("LoadPods"):
                 pods = self._followed.pods.snapshot

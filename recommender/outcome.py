@@ -155,9 +155,11 @@ def _earlier(
     is_known = all(set(one.target) <= one.observed for one in estimated)
     if is_known and not (stale or idle or is_asked):
         return Earlier()
-    if EVERY_OTHER in marks.anew:
+    if EVERY_OTHER in marks.outdated:
         return Earlier()
-    amounts = {name: one for name, one in published(vpa.status).items() if name not in marks.anew}
+    amounts = {
+        name: one for name, one in published(vpa.status).items() if name not in marks.outdated
+    }
     idle = {name: controlled for name, controlled in idle.items() if name in amounts}
     return Earlier(amounts=amounts, stale=stale, killed=marks.killed, idle=idle)
 

@@ -108,10 +108,10 @@ def choose(
 def settle(vpa: VerticalPodAutoscaler, marks: Marks, chosen: Chosen) -> None:
     """Drop the marks of containers of which enough is known, now that their status is decided."""
     if vpa.status.observed_generation == vpa.metadata.generation:
-        marks.anew.discard(EVERY_OTHER)
+        marks.outdated.discard(EVERY_OTHER)
     fresh = {one.name for one in chosen.amounts} - {*chosen.stale, *chosen.unknown}
     marks.expired -= fresh
-    marks.anew -= fresh
+    marks.outdated -= fresh
 
 
 def _origin(

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import repeat
+from itertools import compress, repeat
 
 import numpy as np
 
@@ -32,11 +32,6 @@ from recommender.rows import Floats, Ints, Mask
 from recommender.trail import Amount, Cause, Evidence, Trail, quantity
 
 _MOST_DOUBLINGS = 900.0  # that a float takes, with any weight of ours
-_OBSERVED = {
-    (cpu, memory): frozenset(name for name, seen in ((CPU, cpu), (MEMORY, memory)) if seen)
-    for cpu in (False, True)
-    for memory in (False, True)
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,7 +343,7 @@ class Estimates:
             lower={name: bounds[2 * at] for at, name in columns},
             upper={name: bounds[2 * at + 1] for at, name in columns},
             confidence={name: self._confidences[name][row] for _, name in columns},
-            observed=_OBSERVED[self._observed[row]],
+            observed=frozenset(compress((CPU, MEMORY), self._observed[row])),
         )
 
 

@@ -93,7 +93,7 @@ class Marks:
     forgotten: set[str] = field(default_factory=set)  # a part is gone: a checkpoint may know less
     expired: set[str] = field(default_factory=set)  # all of it was too old
     killed: set[str] = field(default_factory=set)  # an OOM kill was learnt since that
-    anew: set[str] = field(default_factory=set)  # what is published is older, EVERY_OTHER: of all
+    outdated: set[str] = field(default_factory=set)  # what is published is older; or EVERY_OTHER
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

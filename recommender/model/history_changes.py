@@ -1,4 +1,4 @@
-"""What becomes of a VPA's history when its selector changes, and when it is to begin anew.
+"""What becomes of a VPA's history when its selector changes, and when it is to start over.
 
 Source: docs/deviations.md Q3 and X123.
 """
@@ -19,7 +19,7 @@ from recommender.model.usage import Usage
 def keep_former(usage: Usage) -> None:
     """Keep what pods used that a VPA's target selects no longer, once the last of them is gone.
 
-    A workload that was made anew under its name may have other labels. What another VPA matches
+    A workload that was re-created under its name may have other labels. What another VPA matches
     is left to that one, and nothing moves while the target selects nothing: it may come back.
     """
     heirs: defaultdict[LabelSet, list[Autoscaler]] = defaultdict(list)
@@ -36,7 +36,7 @@ def keep_former(usage: Usage) -> None:
         usage.matching.drop_if_unused(label_set)
 
 
-def start_anew(usage: Usage, key: VpaKey, container: str, now: int) -> None:
+def start_over(usage: Usage, key: VpaKey, container: str, now: int) -> None:
     """Forget what is known of a VPA's container; other VPAs keep what they know of its pods.
 
     ``now`` is an instant.
@@ -52,7 +52,7 @@ def start_anew(usage: Usage, key: VpaKey, container: str, now: int) -> None:
                 usage.aggregate(label_set.namespace, label_set.labels, container, now)
         usage.matching.drop_if_unused(label_set)
     marks = autoscaler.marks
-    for names in (marks.forgotten, marks.anew):
+    for names in (marks.forgotten, marks.outdated):
         names.add(container)
     for names in (marks.just_loaded, marks.expired, marks.killed):
         names.discard(container)

@@ -126,7 +126,7 @@ class Usage:
         known.former = (known.former | changed) - matched
         if not is_same:
             self._forget_loaded(known)
-            known.marks.anew.add(EVERY_OTHER)
+            known.marks.outdated.add(EVERY_OTHER)
         for label_set in changed | matched:
             self._apply_rules(label_set)
 

@@ -75,12 +75,12 @@ async def test_x123_who_deletes_a_checkpoint_has_the_history_begin_anew(case: Ca
     before = await case.world.until(has_samples, "a checkpoint with samples", seconds=100)
     await case.world.client.delete(CHECKPOINTS, "web-app", namespace=case.namespace)
 
-    async def is_anew() -> bool:
+    async def starts_over() -> bool:
         found = await case.checkpoint("web")
         begun: str = found.get("firstSampleStart") or ""
         return bool(begun >= before["lastSampleStart"])
 
-    await case.world.until(is_anew, "a checkpoint that begins later", seconds=100)
+    await case.world.until(starts_over, "a checkpoint that begins later", seconds=100)
 
 
 @pytest.mark.abreast

@@ -10,7 +10,7 @@ from recommender.histograms import Saved
 from recommender.instants import instant, span
 from recommender.model.aggregates import History
 from recommender.model.expiry import collect, expire_loaded
-from recommender.model.history_changes import keep_former, start_anew
+from recommender.model.history_changes import keep_former, start_over
 from recommender.model.joining import take_in
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.pods import PodFacts
@@ -147,7 +147,7 @@ def test_x123_another_target_begins_anew_whatever_was_loaded(renamed: Usage) -> 
     renamed.remove_pod(PodKey("shop", "web-1"))
     keep_former(renamed)
     assert renamed.groups(WEB) == ()
-    assert renamed.autoscalers[WEB].marks.anew == {"*"}
+    assert renamed.autoscalers[WEB].marks.outdated == {"*"}
 
 
 def test_x123_a_container_begins_anew_for_one_vpa_alone() -> None:
@@ -157,10 +157,10 @@ def test_x123_a_container_begins_anew_for_one_vpa_alone() -> None:
         take_in(usage, key, "app", history(NOW - LIFETIME // 2), NOW)
     observed(usage, OLD, NOW)
     assert (samples(usage), samples(usage, TWIN)) == (11, 11)
-    start_anew(usage, WEB, "app", NOW)
+    start_over(usage, WEB, "app", NOW)
     assert (samples(usage), samples(usage, TWIN)) == (0, 11)
     observed(usage, OLD, NOW + HOUR)
     assert (samples(usage), samples(usage, TWIN)) == (1, 12)
     marks = usage.autoscalers[WEB].marks
-    assert (marks.forgotten, marks.anew) == ({"app"}, {"app"})
-    assert usage.autoscalers[TWIN].marks.anew == set()
+    assert (marks.forgotten, marks.outdated) == ({"app"}, {"app"})
+    assert usage.autoscalers[TWIN].marks.outdated == set()
