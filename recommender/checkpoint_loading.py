@@ -87,7 +87,7 @@ class CheckpointLoading:
         """Load what VPAs have that weren't there before, or that had another target.
 
         Returns those whose history is unknown: of them nothing may be written, for what we know
-        might be a small part of what is stored. Who isn't among ``vpas`` is forgotten.
+        might be a small part of what is stored. All VPAs but ``vpas`` are forgotten.
         """
         self._forget_all_but(vpas)
         autoscalers = self._usage.autoscalers

@@ -155,7 +155,8 @@ def _earlier(
     is_known = all(set(one.target) <= one.observed for one in estimated)
     if is_known and not (stale or idle or is_asked):
         return Earlier()
-    if EVERY_OTHER in marks.outdated:
+    is_current = vpa.status.observed_generation == vpa.metadata.generation
+    if EVERY_OTHER in marks.outdated and not is_current:
         return Earlier()
     amounts = {
         name: one for name, one in published(vpa.status).items() if name not in marks.outdated

@@ -80,7 +80,7 @@ def publish(
     """Everything that happens between the estimate and the status, in the reference's order.
 
     Two things are ours. First, what is published stays where too little is known, see
-    ``recommender.published``. Last, the bounds are put around the target (Q20). ``trail`` is told
+    ``recommender.published``. As the final step, bounds enclose the target (Q20). ``trail`` is told
     each step.
 
     Raises:

@@ -88,7 +88,8 @@ def choose(
             resource: _origin(resource, estimate, one, earlier, without_samples=without_samples)
             for resource in estimate.target
         }
-        if name in earlier.stale and any(origin is before for origin in origins.values()):
+        is_kept = before is not None and any(origin is before for origin in origins.values())
+        if is_kept and name in earlier.stale:
             stale.add(name)
         if missing := [resource for resource in origins if resource not in estimate.observed]:
             unknown.append(name if len(missing) == len(origins) else f"{name} ({missing[0]})")
@@ -122,7 +123,7 @@ def _origin(
     *,
     without_samples: bool,
 ) -> ContainerAmounts | None:
-    """Whose amounts of a resource are published; None: nobody's."""
+    """Return the source of a resource's amounts; None if the resource is not published."""
     name, is_known = estimate.container, resource in estimate.observed
     before = earlier.amounts.get(name)
     if before is None or resource not in before.target:
@@ -138,7 +139,7 @@ def _origin(
 def _mixed(
     default: ContainerAmounts, origins: Mapping[str, ContainerAmounts | None]
 ) -> ContainerAmounts:
-    """Each resource from where it is taken; what somebody else left out is the ``default``'s."""
+    """Take each resource from its source; bounds that are missing there come from ``default``."""
     chosen = {resource: origin for resource, origin in origins.items() if origin is not None}
 
     def mixed(amount: Amount) -> ResourceQuantities:

@@ -16,7 +16,7 @@ from recommender.metrics import Metrics
 logger = logging.getLogger(__name__)
 
 # The client reports that the API server is away, and the end of a process that its Lease ran out.
-# Somebody who edits a VPA is nothing to report: the next cycle decides again.
+# An edit of a VPA by a user is nothing to report: the next cycle decides again.
 _NOT_LOGGED = (UnreachableError, NotLeadingError, ConflictError)
 
 

@@ -89,7 +89,7 @@ def _indexed(of: _Rules) -> dict[str, ContainerRule]:
 class Marks:
     """What happened to the history of a VPA's containers; each is a set of their names."""
 
-    just_loaded: set[str] = field(default_factory=set)  # nobody looked yet at how old it is
+    just_loaded: set[str] = field(default_factory=set)  # its age has not been checked yet
     forgotten: set[str] = field(default_factory=set)  # a part is gone: a checkpoint may know less
     expired: set[str] = field(default_factory=set)  # all of it was too old
     killed: set[str] = field(default_factory=set)  # an OOM kill was learnt since that

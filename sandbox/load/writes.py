@@ -107,7 +107,7 @@ class Writes:
         operations = [
             each
             for each in _raw_operations_decoder.decode(_json_patch(asked, body))
-            if each.path != _VERSION  # nobody else writes here
+            if each.path != _VERSION  # there is no other writer
         ]
         for operation in operations:
             if operation.path != "/status" or operation.op not in ("add", "replace"):

@@ -56,7 +56,7 @@ async def _members(world: World) -> dict[str, bytes]:
 async def _required(case: Case) -> AsyncIterator[None]:
     """admission requires certificates, and accepts those of the API server's authority.
 
-    The file also holds the webhook's own authority, which API servers are told to trust.
+    The file also holds the webhook's own authority, which API servers trust.
     Processes of the cluster start in the folder that stands for the root of their files.
     """
     world, name = case.world, f"{case.namespace[-6:]}-clients"

@@ -184,7 +184,7 @@ async def test_each_policy_selects_the_pods_of_its_components_and_no_others(
 
 
 async def test_the_manifests_as_they_are_shipped_say_the_same(world: World) -> None:
-    """Without the overlay's ports, and with the CronJob's pod, which nobody may call."""
+    """Without the overlay's ports, and with the CronJob's pod, which accepts no calls."""
     manifests = list(yaml.safe_load_all(await world.kubectl("kustomize", str(DEPLOY))))
     policies = list(yaml.safe_load_all(await world.kubectl("kustomize", str(_COMPONENT))))
     pods = _templates(manifests)

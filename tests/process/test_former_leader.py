@@ -111,7 +111,7 @@ async def test_after_a_stop_longer_than_its_lease_it_sends_no_write(tmp_path: Pa
 
         former.process.send_signal(signal.SIGCONT)
         assert await former.ended() == 1
-        await it.passes(standby)  # what was sent has been answered by then
+        await it.passes(standby)  # all requests have been answered
         assert [call.code < 300 for call in before] == [True] * 4
         assert writes(it) == before
         assert former.said("was not renewed in time") != []
@@ -167,7 +167,7 @@ async def test_an_updater_after_a_stop_longer_than_its_lease_evicts_nothing(tmp_
 
         former.process.send_signal(signal.SIGCONT)
         assert await former.ended() == 1
-        await it.passes(standby)  # what was sent has been answered by then
+        await it.passes(standby)  # all requests have been answered
         assert len(evictions(it)) == CALLS_ABREAST
         assert former.said("was not renewed in time") != []
         assert former.said("eviction refused") == []

@@ -509,6 +509,30 @@ async def test_a_restart_without_history_or_usage_keeps_what_is_published() -> N
             assert target(api) == {"cpu": "126m", "memory": "250Mi"}  # now we know
 
 
+@pytest.mark.parametrize(
+    ("observed", "want"),
+    [
+        pytest.param(1, {}, id="published for the target of before"),
+        pytest.param(2, {"cpu": "3", "memory": "2Gi"}, id="published for this target"),
+    ],
+)
+async def test_x123_after_a_restart_only_what_was_published_for_this_target_stays(
+    observed: int, want: dict[str, str]
+) -> None:
+    """The checkpoint of a container that only the target of before had is still there."""
+    one = published(vpa(), cpu="3", memory="2Gi")
+    one["metadata"]["generation"], one["status"]["observedGeneration"] = 2, observed
+    stored = checkpoint(container="old")
+    stored["metadata"]["annotations"] = {"vpa-recommender/target": "Deployment/db"}
+    async with FakeApi() as api:
+        prepare(api, verticalpodautoscalers=[one])
+        api.on(CHECKPOINTS, listing(stored))
+        api.on(METRICS, status(503, "ServiceUnavailable"))
+        async with running(api) as process:
+            await process.cycle()
+            assert target(api) == want
+
+
 async def test_nothing_is_written_while_the_api_server_is_away() -> None:
     async with FakeApi() as api:
         prepare(api)

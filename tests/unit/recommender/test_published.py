@@ -80,6 +80,10 @@ CASES = [
         id="history expired, but nothing was published: the estimate", stale=APP, want=ESTIMATED,
     ),
     Case(
+        id="history expired, nothing since, and nothing was published: no entry",
+        stale=APP, observed=NOBODY, want=None, unknown=("app",),
+    ),
+    Case(
         id="history expired of another container: the estimate",
         published=PUBLISHED, stale=frozenset(("db",)), want=ESTIMATED,
     ),
