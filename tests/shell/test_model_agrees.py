@@ -8,6 +8,7 @@ collection and restarts go through the process' own parts and, one by one, throu
 import math
 import os
 from collections import Counter
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -68,9 +69,10 @@ class Comparison:
                 self._histogram((*where, resource), histograms, row, histogram)
 
     def _dust(self, where: tuple[str, ...], *, shifted: bool) -> float:
-        """What the order of merging decides (Q21): each shift drops what weighs less than epsilon.
+        """What the order of things decides (Q21): some of them drop what weighs less than epsilon.
 
-        Nothing, where no histogram has to be shifted to be merged, or compared, with another.
+        A shift does, where a histogram has to be merged, or compared, with another. So does a
+        subtraction, which may come before or after a measurement of another pod in one answer.
         """
         namespace, vpa, container, resource = where
         key = VpaKey(namespace, vpa)
@@ -81,8 +83,14 @@ class Comparison:
         ]
         loaded = self.stream.plain.vpas[key].loaded.get(container)
         parts += [] if loaded is None else [loaded]
-        references = {(one.cpu if resource == "cpu" else one.memory).ref for one in parts}
-        return EPSILON * len(parts) if shifted or len(references) > 1 else 0.0
+        plain = [one.cpu if resource == "cpu" else one.memory for one in parts]
+        usage = self.stream.process.usage
+        table = usage.aggregates.cpu if resource == "cpu" else usage.aggregates.memory
+        rows = [row for one in usage.groups(key) if one.container == container for row in one.rows]
+        light = sum(_light(weight for one in plain for weight in one.weights.values()))
+        light += sum(_light(table.weights[rows].flat))
+        unlike = shifted or len({one.ref for one in plain}) > 1
+        return light + (EPSILON * len(parts) if unlike else 0.0)
 
     def _histogram(
         self, where: tuple[str, ...], table: Histograms, row: int, plain: Histogram
@@ -177,6 +185,10 @@ class Comparison:
 
 def _time(value: int) -> datetime:
     return moment(value) or ZERO
+
+
+def _light(weights: Iterable[float]) -> list[float]:
+    return [one for one in weights if 0.0 < one < EPSILON]
 
 
 def _whole(time: datetime) -> datetime:
