@@ -17,6 +17,7 @@ from common.api.autoscaling import VerticalPodAutoscaler
 from common.kube import endpoints
 from common.kube.watch import WatchProtocol
 from fake_api import FakeApi, listing, watch_line
+from recommender.explanation import Explanation
 from recommender_harness import (
     METRICS,
     START,
@@ -248,6 +249,12 @@ class Shop:
         status = self.api.vpas[name].get("status") or {}
         found = (status.get("recommendation") or {}).get("containerRecommendations")
         return dict(found[0]["target"]) if found else {}
+
+    def samples(self, name: str) -> int:
+        """How many the process knows of a VPA's container."""
+        found = self.process.recommender.explain("shop", name)
+        assert isinstance(found, Explanation), found
+        return sum(one.samples for one in found.containers)
 
     def condition(self, name: str, kind: str) -> str:
         """The message of a condition; empty without it."""
