@@ -26,6 +26,7 @@ from admission.pod_reviews import Cluster, LookupFailedError, Match, Policy, Ver
 from admission.remembered import PatchMemory
 from admission.review import AdmissionRequest, Subject
 from admission.vpa_decoding import BadQuantityError
+from common.api.autoscaling import VerticalPodAutoscaler
 from common.errors import DecodeError
 from common.recommendation.trail import Trail
 
@@ -186,8 +187,7 @@ class Webhook:
     def _verdict(self, request: AdmissionRequest) -> VpaVerdict:
         vpa_decoding.check_size(request.object)
         new = vpa_decoding.decode(request.object)
-        old = vpa_decoding.decode(request.old_object) if request.operation == "UPDATE" else None
-        return autoscalers.admit_vpa(new, old, self._policy.features)
+        return autoscalers.admit_vpa(new, _before(request), self._policy.features)
 
     def _allowed(
         self, request: AdmissionRequest, patches: Sequence[Any], warnings: Sequence[str] = ()
@@ -196,6 +196,16 @@ class Webhook:
         body = review.allow(request.uid, patches, warnings)
         self._metrics.spent(Step.BUILD_RESPONSE, perf_counter() - started)
         return body
+
+
+def _before(request: AdmissionRequest) -> VerticalPodAutoscaler | None:
+    """The object that is replaced; None if it can't be read, so that it can be mended (X126)."""
+    if request.operation != "UPDATE":
+        return None
+    try:
+        return vpa_decoding.decode(request.old_object)
+    except DecodeError:
+        return None
 
 
 def _is_known(scope: Scope) -> bool:

@@ -196,7 +196,7 @@ def _eviction_errors(requirements: tuple[EvictionRequirement, ...]) -> Iterator[
         twice |= seen & set(resources)
         seen |= set(resources)
     if twice:
-        shown = [list(each.resources or ()) for each in requirements[:_MOST_TOLD]]
+        shown = [list(each.resources or ()) for each in requirements]
         names = " and ".join(in_order(twice))
         sentence = f"{names} may be in one requirement only, alone or in [cpu, memory]"
         yield invalid(path, shown, sentence)

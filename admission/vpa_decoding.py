@@ -4,7 +4,6 @@ Source: ``parseVPA``, vertical-pod-autoscaler/pkg/admission-controller/resource/
 admission.md 8.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -26,12 +25,6 @@ LARGEST_VPA = 1024 * 1024  # bytes; etcd stores objects of at most one and a hal
 
 _MAX_INT32 = 2**31 - 1
 _MAX_INT64 = 2**63 - 1
-_NOTHING_SET = ContainerPolicy()
-# What is no text of this form may be a quantity as well, but has to be parsed to find out.
-_PLAIN_QUANTITY = re.compile(
-    r"(?!\Z)[+-]?[0-9]{0,100}(?:\.[0-9]{0,100})?(?:[numkMGTPE]|[KMGTPE]i|[eE][+-]?1?[0-9]{1,2})?"
-)
-_PLAIN_NUMBER = 1e15  # larger ones are written with an exponent
 _LONGEST_VALUE = 100  # characters of a bad value in a warning; API servers cut long warnings
 
 _Shape: TypeAlias = "Mapping[str, _Shape] | tuple[_Shape] | None"
@@ -142,40 +135,15 @@ def _check_numbers(vpa: VerticalPodAutoscaler) -> None:
         seconds = update.evict_after_oom_seconds
         _check_integer(f"{path}.evictAfterOOMSeconds", seconds, _MAX_INT32)
     for index, policy in enumerate(container_policies(vpa)):
-        if not _is_plain(policy):
-            _check_policy(path_of_policy(index), policy)
+        _check_policy(path_of_policy(index), policy)
     if vpa.spec.startup_boost is not None:
         _check_boost("spec.startupBoost", vpa.spec.startup_boost)
 
 
-def _is_plain(policy: ContainerPolicy) -> bool:
-    """Whether every number is obviously fine: a VPA may have 300,000 policies."""
-    return policy == _NOTHING_SET or (
-        _are_plain(policy.min_allowed)
-        and _are_plain(policy.max_allowed)
-        and policy.startup_boost is None
-        and policy.oom_bump_up_ratio is None
-        and policy.oom_min_bump_up is None
-        and policy.memory_aggregation_interval_seconds is None
-        and policy.memory_aggregation_interval_count is None
-    )
-
-
-def _are_plain(bounds: Mapping[str, QuantityJson] | None) -> bool:
-    for value in bounds.values() if bounds else ():
-        if isinstance(value, str):
-            if _PLAIN_QUANTITY.fullmatch(value) is None:
-                return False
-        elif value is not None and not -_PLAIN_NUMBER < value < _PLAIN_NUMBER:
-            return False
-    return True
-
-
 def _check_policy(path: str, policy: ContainerPolicy) -> None:
     for field, bounds in (("minAllowed", policy.min_allowed), ("maxAllowed", policy.max_allowed)):
-        if not _are_plain(bounds):
-            for name, value in (bounds or {}).items():
-                _check_quantity(f"{path}.{field}[{name}]", value)
+        for name, value in (bounds or {}).items():
+            _check_quantity(f"{path}.{field}[{name}]", value)
     _check_quantity(f"{path}.oomBumpUpRatio", policy.oom_bump_up_ratio)
     _check_quantity(f"{path}.oomMinBumpUp", policy.oom_min_bump_up)
     seconds = policy.memory_aggregation_interval_seconds

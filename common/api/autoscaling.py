@@ -2,11 +2,19 @@
 
 import enum
 from collections.abc import Mapping
+from typing import Annotated, TypeAlias
 
 import msgspec
 
 from common.api.base import QuantityJson, Time, Wire
 from common.api.meta import ObjectMeta
+
+MOST_POLICIES = 200
+"""Of containers in one VPA; no pod has as many containers."""
+
+_Few = msgspec.Meta(max_length=8)
+_Amounts: TypeAlias = Annotated[Mapping[str, QuantityJson], _Few]
+"""Quantities by resource; two of them mean something."""
 
 
 class UpdateMode(enum.StrEnum):
@@ -31,7 +39,7 @@ class TargetReference(Wire, frozen=True, kw_only=True):
 class EvictionRequirement(Wire, frozen=True, kw_only=True):
     """A rule on the direction of change that must hold before an eviction (KEP-4831)."""
 
-    resources: tuple[str, ...] | None = None
+    resources: Annotated[tuple[str, ...], _Few] | None = None
     change_requirement: str = ""
 
 
@@ -40,7 +48,7 @@ class UpdatePolicy(Wire, frozen=True, kw_only=True):
 
     update_mode: str | None = None  # as written; UpdateMode is parsed where it is used
     min_replicas: int | None = None  # None: the --min-replicas flag decides
-    eviction_requirements: tuple[EvictionRequirement, ...] | None = None
+    eviction_requirements: Annotated[tuple[EvictionRequirement, ...], _Few] | None = None
     evict_after_oom_seconds: int | None = msgspec.field(default=None, name="evictAfterOOMSeconds")
 
 
@@ -64,9 +72,10 @@ class ContainerPolicy(Wire, frozen=True, kw_only=True):
 
     container_name: str = ""
     mode: str | None = None  # Auto or Off
-    min_allowed: Mapping[str, QuantityJson] | None = None
-    max_allowed: Mapping[str, QuantityJson] | None = None
-    controlled_resources: tuple[str, ...] | None = None  # None: cpu and memory; empty: nothing
+    min_allowed: _Amounts | None = None
+    max_allowed: _Amounts | None = None
+    # None: cpu and memory; empty: nothing
+    controlled_resources: Annotated[tuple[str, ...], _Few] | None = None
     controlled_values: str | None = None  # RequestsAndLimits or RequestsOnly
     startup_boost: StartupBoost | None = None
     oom_bump_up_ratio: QuantityJson = None
@@ -76,9 +85,14 @@ class ContainerPolicy(Wire, frozen=True, kw_only=True):
 
 
 class ResourcePolicy(Wire, frozen=True, kw_only=True):
-    """``spec.resourcePolicy``."""
+    """``spec.resourcePolicy``; an object with more policies is refused (X126).
 
-    container_policies: tuple[ContainerPolicy, ...] | None = None
+    Every process keeps every VPA, and a policy takes far less room in JSON than decoded.
+    """
+
+    container_policies: (
+        Annotated[tuple[ContainerPolicy, ...], msgspec.Meta(max_length=MOST_POLICIES)] | None
+    ) = None
 
 
 class RecommenderSelector(Wire, frozen=True, kw_only=True):
@@ -93,7 +107,7 @@ class VpaSpec(Wire, frozen=True, kw_only=True):
     target_ref: TargetReference | None = None
     update_policy: UpdatePolicy | None = None
     resource_policy: ResourcePolicy | None = None
-    recommenders: tuple[RecommenderSelector, ...] | None = None
+    recommenders: Annotated[tuple[RecommenderSelector, ...], _Few] | None = None
     startup_boost: StartupBoost | None = None
 
 

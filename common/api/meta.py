@@ -2,10 +2,16 @@
 
 import sys
 from collections.abc import Mapping
+from typing import Annotated, TypeAlias
 
+import msgspec
 from msgspec.structs import force_setattr
 
 from common.api.base import Time, Wire
+
+_Many = msgspec.Meta(max_length=1000)
+"""More than any object has that people or controllers write (X126)."""
+_Texts: TypeAlias = Annotated[Mapping[str, str], _Many]
 
 
 class Owner(Wire, frozen=True, kw_only=True, gc=False):
@@ -40,9 +46,9 @@ class ObjectMeta(Wire, frozen=True, kw_only=True):
     generation: int = 0
     creation_timestamp: Time | None = None
     deletion_timestamp: Time | None = None
-    labels: Mapping[str, str] | None = None
-    annotations: Mapping[str, str] | None = None
-    owner_references: tuple[OwnerReference, ...] | None = None
+    labels: _Texts | None = None
+    annotations: _Texts | None = None
+    owner_references: Annotated[tuple[OwnerReference, ...], _Many] | None = None
 
 
 class OwnedMeta(Wire, frozen=True, kw_only=True, gc=False):
@@ -56,7 +62,7 @@ class OwnedMeta(Wire, frozen=True, kw_only=True, gc=False):
     resource_version: str = ""
     generation: int = 0
     deletion_timestamp: Time | None = None
-    owner_references: tuple[Owner, ...] | None = None
+    owner_references: Annotated[tuple[Owner, ...], _Many] | None = None
 
     def __post_init__(self) -> None:
         force_setattr(self, "namespace", sys.intern(self.namespace))
@@ -81,6 +87,18 @@ class OwnedObject(Wire, frozen=True, kw_only=True, gc=False):
     """Any object, of which only its name and its owners matter."""
 
     metadata: OwnedMeta
+
+
+class _Named(Wire, frozen=True, kw_only=True, gc=False):
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+
+
+class NamedObject(Wire, frozen=True, kw_only=True, gc=False):
+    """Any object, of which only the name and the version matter, whatever else is in it."""
+
+    metadata: _Named
 
 
 class PartialObject(Wire, frozen=True, kw_only=True):

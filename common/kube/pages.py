@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from common.api.base import Wire
-from common.api.meta import PartialObject
+from common.api.meta import NamedObject
 from common.errors import DecodeError, KubeError
 from common.kube.endpoints import Endpoint
 from common.kube.watch import decoder_of, identity
@@ -48,7 +48,7 @@ class _Page(Wire, frozen=True, kw_only=True):
 
 
 _page_decoder = msgspec.json.Decoder(_Page)
-_partial_decoder = msgspec.json.Decoder(PartialObject)
+_named_decoder = msgspec.json.Decoder(NamedObject)
 
 
 async def read_pages(
@@ -166,7 +166,7 @@ def _decode(
 
 def _name_of(raw: msgspec.Raw) -> str:
     try:
-        meta = _partial_decoder.decode(raw).metadata
+        meta = _named_decoder.decode(raw).metadata
     except msgspec.DecodeError:
         return "unknown"
     return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar, cast
 import msgspec
 
 from common.api.base import Wire
-from common.api.meta import PartialObject
+from common.api.meta import NamedObject
 from common.errors import DecodeError
 from common.kube.answers import Status, status_error
 
@@ -53,7 +53,7 @@ class _Line(Wire, frozen=True, kw_only=True):
 
 _line_decoder = msgspec.json.Decoder(_Line)
 _status_decoder = msgspec.json.Decoder(Status)
-_partial_decoder = msgspec.json.Decoder(PartialObject)
+_named_decoder = msgspec.json.Decoder(NamedObject)
 
 
 @functools.cache
@@ -142,7 +142,7 @@ class WatchProtocol(Generic[T]):
                 reason = str(error)
                 item = None
         try:
-            meta = _partial_decoder.decode(raw).metadata
+            meta = _named_decoder.decode(raw).metadata
         except msgspec.DecodeError:
             return None
         if type is not EventType.BOOKMARK:

@@ -5,14 +5,10 @@ vertical-pod-autoscaler/pkg/utils/vpa/api.go.
 """
 
 import enum
-import functools
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 from common.api.autoscaling import ContainerPolicy, ResourcePolicy, VerticalPodAutoscaler
 
 EVERY_OTHER = "*"  # the container name of a policy for containers without their own
-_FEW = 16  # entries that are quicker read than indexed
 
 
 class ContainerMode(enum.StrEnum):
@@ -38,9 +34,6 @@ def container_policy(
     """
     policy = source.spec.resource_policy if isinstance(source, VerticalPodAutoscaler) else source
     entries = (policy.container_policies if policy is not None else None) or ()
-    if len(entries) > _FEW:
-        index = _indexed(_Entries(entries))
-        return index.by_name.get(name, index.wildcard)
     wildcard: ContainerPolicy | None = None
     for entry in entries:
         if entry.container_name == name:
@@ -48,36 +41,6 @@ def container_policy(
         if entry.container_name == EVERY_OTHER:
             wildcard = entry
     return wildcard
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Entries:
-    """A VPA's policies, equal to themselves alone: objects in caches never change."""
-
-    entries: tuple[ContainerPolicy, ...]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Entries) and self.entries is other.entries
-
-    def __hash__(self) -> int:
-        return id(self.entries)
-
-
-@dataclass(frozen=True, slots=True)
-class _Index:
-    by_name: Mapping[str, ContainerPolicy]
-    wildcard: ContainerPolicy | None
-
-
-@functools.lru_cache(maxsize=4)  # whoever asks, asks about all containers of one VPA
-def _indexed(of: _Entries) -> _Index:
-    by_name: dict[str, ContainerPolicy] = {}
-    wildcard: ContainerPolicy | None = None
-    for entry in of.entries:
-        by_name.setdefault(entry.container_name, entry)
-        if entry.container_name == EVERY_OTHER:
-            wildcard = entry
-    return _Index(by_name, wildcard)
 
 
 def is_off(policy: ContainerPolicy | None) -> bool:

@@ -284,6 +284,7 @@ SHOWN_IN = {
     "X123": ("tests/shell/test_history_changes.py", "moved_to_another_workload"),
     "X124": ("tests/shell/test_history_changes.py", "stored_in_the_cycle_that_learns_of_it"),
     "X125": ("tests/shell/test_little_is_known.py", "without_samples_get_no_recommendation"),
+    "X126": ("tests/unit/common/test_object_bounds.py", "test_an_object_has_so_many_and_no_more"),
     "X38": (CYCLE, "test_thirty_two_calls_wait_for_the_api_server_at_a_time"),
 }
 

@@ -346,7 +346,7 @@ async def test_a_vpa_without_fault_passes_as_it_is() -> None:
 
 async def test_no_pod_waits_for_a_strange_vpa() -> None:
     harness = Harness(FakeCluster(Match(WEB)))
-    policies = [{"containerName": f"c{number}"} for number in range(20_000)]
+    policies = [{"containerName": f"c{number}" * 200} for number in range(200)]
     spec = {"updatePolicy": {}, "resourcePolicy": {"containerPolicies": policies}}
     done: list[str] = []
 
@@ -375,10 +375,25 @@ async def test_a_vpa_that_nobody_writes_is_not_checked(operation: str) -> None:
     assert harness.counted("VPA", "unsupported") == 1
 
 
-async def test_an_old_vpa_that_cannot_be_read_is_a_denial() -> None:
-    new = {"spec": {"updatePolicy": {"updateMode": "Off"}}}
-    response = await Harness().review(vpa_request(new, old={"spec": 7}))
-    assert response["status"]["details"]["causes"][0]["reason"] == "InternalError"
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param({"spec": 7}, id="of another shape"),
+        pytest.param(
+            {"spec": {"resourcePolicy": {"containerPolicies": [{}] * 201}}}, id="too many policies"
+        ),
+    ],
+)
+async def test_an_old_vpa_that_cannot_be_read_is_replaced_by_a_good_one(
+    before: dict[str, Any],
+) -> None:
+    """X126: as a new object it has to be good in every field."""
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    good = {"targetRef": target, "updatePolicy": {"updateMode": "Off"}}
+    assert (await Harness().review(vpa_request({"spec": good}, old=before)))["allowed"]
+    bad = {"updatePolicy": {"updateMode": "Off"}}
+    response = await Harness().review(vpa_request({"spec": bad}, old=before))
+    assert response["status"]["details"]["causes"][0]["field"] == "spec.targetRef"
 
 
 async def test_the_references_metrics_count_pods_and_time() -> None:

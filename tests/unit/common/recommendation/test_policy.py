@@ -1,7 +1,4 @@
-"""Whose policy counts, in short lists and in endless ones."""
-
-from collections.abc import Iterator
-from typing import ClassVar
+"""Whose policy counts."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,17 +7,6 @@ from common.api.autoscaling import ContainerPolicy, ResourcePolicy
 from common.recommendation.policy import container_policy
 
 NAMES = st.sampled_from(["*", "", *"abcdef"])
-
-
-class Counted(tuple[ContainerPolicy, ...]):
-    """Remembers each time that it was read from the beginning."""
-
-    __slots__ = ()
-    reads: ClassVar[list[int]] = []
-
-    def __iter__(self) -> Iterator[ContainerPolicy]:
-        self.reads.append(len(self))
-        return super().__iter__()
 
 
 def by_the_rule(entries: list[ContainerPolicy], name: str) -> ContainerPolicy | None:
@@ -35,14 +21,3 @@ def test_the_first_of_the_name_or_the_last_for_every_other(
 ) -> None:
     policy = ResourcePolicy(container_policies=tuple(entries))
     assert container_policy(policy, name) is by_the_rule(entries, name)
-
-
-def test_an_endless_list_is_read_once_for_all_containers() -> None:
-    """It would be ten million comparisons for one pod, and all others would wait for it."""
-    names = [f"c{number}" for number in range(1000)]
-    entries = Counted(ContainerPolicy(container_name=name) for name in names)
-    policy = ResourcePolicy(container_policies=entries)
-    Counted.reads.clear()
-    found = [container_policy(policy, name) for name in names]
-    assert Counted.reads == [1000]
-    assert found == list(entries)
