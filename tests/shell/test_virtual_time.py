@@ -1,6 +1,7 @@
 """``sandbox.virtual_time``: waits pass at once and in order; sockets and threads get their turn."""
 
 import asyncio
+import contextlib
 import socket
 import threading
 import time
@@ -105,3 +106,21 @@ def test_a_timeout_that_waits_for_nothing_ends_at_its_time() -> None:
         raise AssertionError("the wait ended by itself")
 
     assert virtual_time.run(main) == timedelta(seconds=30)
+
+
+def test_a_task_that_waits_until_a_time_is_not_woken_before() -> None:
+    """Time would stand still: the task waits again, and is woken at once."""
+    due = 0.1 + 0.2  # a rounding error after 0.3
+
+    async def wait(_clock: VirtualClock) -> int:
+        loop = asyncio.get_running_loop()
+        loop.call_at(0.3, lambda: None)
+        woken = 0
+        while loop.time() < due and woken < 100:
+            woken += 1
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(due):
+                    await asyncio.Event().wait()
+        return woken
+
+    assert virtual_time.run(wait) == 1
