@@ -1,5 +1,6 @@
 """What goes back to a client."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,6 +14,7 @@ JSON = "application/json"
 YAML = "application/yaml"
 _TEXT_TAG = "tag:yaml.org,2002:str"
 TEXT = "text/plain; charset=utf-8"
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +78,15 @@ def unknown_path() -> Answer:
 
 
 def warning_headers(warnings: Sequence[str]) -> list[tuple[str, str]]:
-    """One ``Warning`` header for each text; line breaks would break the header."""
-    texts = (" ".join(text.split()).replace("\\", "\\\\").replace('"', '\\"') for text in warnings)
+    """Return one ``Warning`` header for each text; one with a control character is left out.
+
+    Source: ``NewWarningHeader``, k8s.io/apimachinery pkg/util/net/http.go.
+    """
+    texts = (
+        text.replace("\\", "\\\\").replace('"', '\\"')
+        for text in warnings
+        if not _CONTROL.search(text)
+    )
     return [("Warning", f'299 - "{text}"') for text in texts]
 
 
