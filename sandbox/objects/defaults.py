@@ -297,6 +297,8 @@ def _fill_amounts(item: Json, source: str, target: str) -> None:
 
 def _quota(obj: Json) -> None:
     canonical_amounts(obj.setdefault("spec", {}).get("hard") or {})
+    for part in ("hard", "used"):
+        canonical_amounts((obj.get("status") or {}).get(part) or {})
 
 
 def _priority_class(obj: Json) -> None:
@@ -327,7 +329,7 @@ def _node(obj: Json) -> None:
     if capacity:
         canonical_amounts(capacity)
         status.setdefault("allocatable", dict(capacity))
-        canonical_amounts(status["allocatable"])
+    canonical_amounts(status.get("allocatable") or {})
 
 
 _BY_KIND: Mapping[str, Callable[[Json], None]] = {

@@ -10,13 +10,14 @@ import enum
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from common.quantity import ZERO, Quantity
+from common.quantity import ZERO, Quantity, QuantityError
 from common.resources import parse_quantities
 
 Amounts = dict[str, Quantity]
 
 _COMPUTE: Final = ("cpu", "memory")
 _MILLI_SCALE: Final = -3
+_LARGEST: Final = Quantity.parse("1e100")
 
 
 class QosClass(enum.StrEnum):
@@ -113,8 +114,14 @@ def canonical_amounts(raw: dict[str, Any]) -> None:
 
 
 def canonical_text(value: Any) -> str:
-    """One quantity as the API server stores it: ``0.25`` is ``250m``, ``1000m`` is ``1``."""
+    """One quantity as the API server stores it: ``0.25`` is ``250m``, ``1000m`` is ``1``.
+
+    Raises:
+        QuantityError: it is no quantity, or so large that the text of a sum could not be read.
+    """
     quantity = Quantity.from_json(value)
+    if not -_LARGEST <= quantity <= _LARGEST:
+        raise QuantityError(value, QuantityError.TOO_LARGE)
     if quantity.nanos % 1_000_000:
         quantity = quantity.round_up(_MILLI_SCALE)
     return str(quantity.canonical())

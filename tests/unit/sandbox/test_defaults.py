@@ -1,5 +1,6 @@
 """What the API server fills in."""
 
+import json
 from typing import Any
 
 import pytest
@@ -157,6 +158,29 @@ def test_namespaces_nodes_and_quotas() -> None:
     assert node["status"]["allocatable"] == {"cpu": "4", "memory": "1536Mi"}
     quota = filled("ResourceQuota", {"spec": {"hard": {"cpu": "0.5"}}})
     assert quota["spec"]["hard"] == {"cpu": "500m"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "obj"),
+    [
+        ("Pod", {"spec": {"containers": [{"resources": {"requests": {"cpu": "AMOUNT"}}}]}}),
+        ("LimitRange", {"spec": {"limits": [{"type": "Container", "max": {"cpu": "AMOUNT"}}]}}),
+        ("ResourceQuota", {"spec": {"hard": {"requests.cpu": "AMOUNT"}}}),
+        ("ResourceQuota", {"status": {"used": {"requests.cpu": "AMOUNT"}}}),
+        ("Node", {"status": {"allocatable": {"cpu": "AMOUNT"}}}),
+    ],
+)
+@pytest.mark.parametrize("amount", ["9" * 257, "1000e200", "1e101", "-1e101"])
+def test_quantities_whose_sums_could_not_be_written_are_refused(
+    kind: str, obj: dict[str, Any], amount: str
+) -> None:
+    def with_amount(text: str) -> Any:
+        return json.loads(json.dumps(obj).replace("AMOUNT", text))
+
+    filled(kind, with_amount("1e100"))
+    with pytest.raises(ApiError) as caught:
+        fill(KINDS[kind], with_amount(amount))
+    assert caught.value.code == 400
 
 
 def test_definitions_get_the_names_that_follow_from_others() -> None:
