@@ -18,7 +18,9 @@ _SECRET = re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=-]{8,}")
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 # What a terminal or a viewer obeys rather than shows: controls, DEL, C1, line and paragraph
 # separators, directions of text, and halves of characters, which no encoding can write.
-_UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNSHOWN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _LONGEST = 2048  # characters of a message or a value, escapes included
 _LONGEST_TRACE = 16 * 1024

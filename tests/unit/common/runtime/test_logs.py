@@ -70,6 +70,9 @@ UNSHOWN = {
     "next line": ("a\x85b", "a\\u0085b"),
     "line separator": ("a\u2028b", "a\\u2028b"),
     "right to left": ("\u202egnp.exe", "\\u202egnp.exe"),
+    "right-to-left mark": ("a\u200fb", "a\\u200fb"),
+    "left-to-right mark": ("a\u200eb", "a\\u200eb"),
+    "Arabic letter mark": ("a\u061cb", "a\\u061cb"),
     "half a character": ("\ud800", "\\ud800"),
     "tab": ("a\tb", "a\\tb"),
 }
