@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 
-from common.api.autoscaling import ContainerPolicy, VerticalPodAutoscaler
+from common.api.autoscaling import ContainerPolicy, UpdateMode, VerticalPodAutoscaler
 from common.api.base import QuantityJson
 from common.api.core import Pod, is_sidecar
 from common.quantity import Quantity
@@ -18,6 +18,8 @@ from recommender.model.pods import PodFacts
 
 _FINISHED = ("Succeeded", "Failed")
 _OFF = "Off"
+_MODES = frozenset({"", *(mode.value for mode in UpdateMode)})
+_UNKNOWN = "Unknown"
 _DEFAULT = "default"  # the recommender's name where nothing else is said
 _CONTROLLABLE = (CPU, MEMORY)
 _LONGEST_SECONDS = 10**9  # of a memory window: thirty years
@@ -34,9 +36,13 @@ def vpa_key(vpa: VerticalPodAutoscaler) -> VpaKey:
 
 
 def written_mode(vpa: VerticalPodAutoscaler) -> str:
-    """The update mode as it is written; empty if it isn't."""
+    """Return the update mode as a metric label: as it is written, empty if it isn't.
+
+    A text that is no mode is ``Unknown``, or each text would make series of its own (X119).
+    """
     policy = vpa.spec.update_policy
-    return (policy.update_mode if policy is not None else None) or ""
+    mode = (policy.update_mode if policy is not None else None) or ""
+    return mode if mode in _MODES else _UNKNOWN
 
 
 def is_ours(vpa: VerticalPodAutoscaler, *, recommender: str, ignored: Collection[str]) -> bool:

@@ -194,6 +194,7 @@ SHOWN_IN = {
     "X17": ("common/runtime/web.py", "timeout_graceful_shutdown"),
     "X60": ("tests/shell/test_limited_http.py", "who_sends_a_byte_now_and_then_is_not_waited_for"),
     "X118": (HEALTH, "test_scrapes_share_an_answer_for_a_second"),
+    "X119": ("tests/unit/recommender/test_facts.py", "test_the_label_of_an_update_mode"),
     "X18": ("tests/process/test_startup.py", "test_a_mistake_is_one_line_and_exit_code_2"),
     "X19": ("tests/process/test_outage.py", "they_act_on_what_is_true_now"),
     "X20": ("tests/shell/test_client.py", "test_one_strange_object_costs_one_object"),

@@ -9,7 +9,13 @@ from builders import container, pod, vpa
 from common.api.autoscaling import ContainerPolicy, RecommenderSelector
 from common.api.core import Container, ContainerStatus, ResourceRequirements
 from common.quantity import QuantityError
-from recommender.sources.facts import container_rule, is_ours, pod_facts, request_sources
+from recommender.sources.facts import (
+    container_rule,
+    is_ours,
+    pod_facts,
+    request_sources,
+    written_mode,
+)
 from recommender.sources.metrics_server import usage_of
 
 
@@ -32,6 +38,21 @@ def test_is_ours(*, named: tuple[str, ...] | None, recommender: str, ours: bool)
     )
     assert is_ours(found, recommender=recommender, ignored=()) is ours
     assert not is_ours(found, recommender=recommender, ignored=("default",))
+
+
+@pytest.mark.parametrize(
+    ("mode", "label"),
+    [
+        pytest.param("InPlaceOrRecreate", "InPlaceOrRecreate", id="a mode"),
+        pytest.param("Auto", "Auto", id="a deprecated one"),
+        pytest.param(None, "", id="none"),
+        pytest.param("", "", id="an empty text"),
+        pytest.param("Sideways", "Unknown", id="any other text"),
+        pytest.param("recreate", "Unknown", id="a mode in lower case"),
+    ],
+)
+def test_the_label_of_an_update_mode(mode: str | None, label: str) -> None:
+    assert written_mode(vpa(mode=mode)) == label
 
 
 def test_where_requests_are_read_from() -> None:
