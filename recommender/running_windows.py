@@ -15,6 +15,7 @@ import msgspec
 
 from common.api.autoscaling import CheckpointStatus
 from common.api.base import Time, Wire
+from common.api.decoding import decode
 from common.errors import DecodeError
 from recommender.model.running import MOST_BYTES, RunningWindow
 
@@ -73,7 +74,7 @@ def decode_windows(text: bytes) -> list[RunningWindow]:
         DecodeError: these are none.
     """
     try:
-        written = _windows_decoder.decode(text)
+        written = decode(_windows_decoder, text)
     except msgspec.DecodeError as error:
         raise DecodeError(f"no windows: {error}") from error
     return [
@@ -105,7 +106,7 @@ def windows_of(text: str, status: CheckpointStatus) -> bytes | None:
         DecodeError: it is no annotation of ours.
     """
     try:
-        extra = _extra_decoder.decode(text)
+        extra = decode(_extra_decoder, text)
     except msgspec.DecodeError as error:
         raise DecodeError(f"no running windows: {error}") from error
     belongs = (extra.last_update_time, extra.total_samples_count) == (

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from common.api.base import Wire
+from common.api.decoding import decode
 from common.errors import Cause, KubeError, kube_error
 
 _MESSAGE_LIMIT = 1000  # characters of a body that is no Status: a proxy may send a whole page
@@ -88,7 +89,7 @@ def answer_error(status: int, headers: Mapping[str, str], body: bytes) -> KubeEr
     """
     retry_after = _seconds(_header(headers, "retry-after"))
     try:
-        parsed = _status_decoder.decode(body)
+        parsed = decode(_status_decoder, body)
     except msgspec.DecodeError:
         parsed = Status()
     if parsed.kind != "Status":

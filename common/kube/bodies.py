@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from common.api.decoding import decode
 from common.errors import DecodeError
 from common.kube.endpoints import Endpoint
 from common.kube.watch import decoder_of
@@ -20,7 +21,7 @@ def decoded(endpoint: Endpoint[T], body: bytes) -> T:
     """
     decoder = decoder_of(endpoint.type)
     try:
-        return decoder.decode(body)
+        return decode(decoder, body)
     except msgspec.DecodeError as error:
         raise DecodeError(f"answer is not a {endpoint.kind}: {error}") from error
 

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from common.api.base import Wire
+from common.api.decoding import decode
 from common.api.meta import NamedObject
 from common.errors import DecodeError, KubeError
 from common.kube.endpoints import Endpoint
@@ -69,7 +70,7 @@ async def read_pages(
         if isinstance(body, KubeError):
             raise body
         try:
-            page = _page_decoder.decode(body)
+            page = decode(_page_decoder, body)
         except msgspec.DecodeError as error:
             raise DecodeError(f"{path} is no list: {error}") from error
         token = page.metadata.continue_
@@ -91,7 +92,7 @@ async def read_undecoded(path: str, fetch: Fetch) -> tuple[msgspec.Raw, ...]:
     token = ""
     while True:
         try:
-            page = _page_decoder.decode(await fetch(token))
+            page = decode(_page_decoder, await fetch(token))
         except msgspec.DecodeError as error:
             raise DecodeError(f"{path} is no list: {error}") from error
         items += page.items or ()
@@ -153,7 +154,7 @@ def _decode(
     decoder = decoder_of(endpoint.type)
     for raw in raws:
         try:
-            item = decoder.decode(raw)
+            item = decode(decoder, raw)
             identity(item)
         except (msgspec.DecodeError, KeyError) as error:
             name = _name_of(raw)
@@ -166,7 +167,7 @@ def _decode(
 
 def _name_of(raw: msgspec.Raw) -> str:
     try:
-        meta = _named_decoder.decode(raw).metadata
+        meta = decode(_named_decoder, raw).metadata
     except msgspec.DecodeError:
         return "unknown"
     return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name

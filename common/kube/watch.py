@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar, cast
 import msgspec
 
 from common.api.base import Wire
+from common.api.decoding import decode
 from common.api.meta import NamedObject
 from common.errors import DecodeError
 from common.kube.answers import Status, status_error
@@ -118,7 +119,7 @@ class WatchProtocol(Generic[T]):
 
     def _event(self, line: bytes) -> WatchEvent[T] | None:
         try:
-            raw = _line_decoder.decode(line)
+            raw = decode(_line_decoder, line)
         except msgspec.DecodeError as error:
             raise DecodeError(f"watch line is not an event: {error}") from error
         if raw.type == _ERROR:
@@ -135,14 +136,14 @@ class WatchProtocol(Generic[T]):
         item: T | None = None
         if type is not EventType.BOOKMARK:
             try:
-                item = self._decoder.decode(raw)
+                item = decode(self._decoder, raw)
                 return WatchEvent(type, *identity(item), item)
             except (msgspec.DecodeError, KeyError) as error:
                 self.skipped += 1
                 reason = str(error)
                 item = None
         try:
-            meta = _named_decoder.decode(raw).metadata
+            meta = decode(_named_decoder, raw).metadata
         except msgspec.DecodeError:
             return None
         if type is not EventType.BOOKMARK:
@@ -155,6 +156,6 @@ class WatchProtocol(Generic[T]):
 
 def _decoded_status(raw: msgspec.Raw) -> Status:
     try:
-        return _status_decoder.decode(raw)
+        return decode(_status_decoder, raw)
     except msgspec.DecodeError:
         return Status(message="watch ended with an error of an unknown shape")

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from common.api.decoding import decode
 from common.api.metrics import (
     ContainerMetrics,
     ExternalMetricValue,
@@ -115,7 +116,7 @@ class ExternalMetrics:
         query = {"labelSelector": question.selector}
         body = await self._client.request("GET", path, query=query, retry=False)
         try:
-            values = _decodable(_lists.decode(body).items or ())
+            values = _decodable(decode(_lists, body).items or ())
         except msgspec.DecodeError as error:
             raise DecodeError(f"{path} is no list of metric values: {error}") from error
         named = [(value, value.metric_labels or {}) for value in values]
@@ -149,7 +150,7 @@ def _decodable(items: Sequence[msgspec.Raw]) -> list[ExternalMetricValue]:
     failure: msgspec.DecodeError | None = None
     for item in items:
         try:
-            values.append(_values.decode(item))
+            values.append(decode(_values, item))
         except msgspec.DecodeError as error:
             failure = error
     if failure is not None and not values:

@@ -7,6 +7,7 @@ import msgspec
 
 from common.api.autoscaling import CheckpointSpec, CheckpointStatus
 from common.api.base import Wire
+from common.api.decoding import decode
 from common.api.meta import ObjectMeta, OwnedObject
 from common.errors import DecodeError
 from common.kube.endpoints import CHECKPOINTS, Endpoint
@@ -45,7 +46,7 @@ def status_of(checkpoint: StoredCheckpoint) -> CheckpointStatus:
         DecodeError: that has another shape.
     """
     try:
-        return _decoder.decode(checkpoint.status)
+        return decode(_decoder, checkpoint.status)
     except msgspec.DecodeError as error:
         raise DecodeError(str(error)) from error
 

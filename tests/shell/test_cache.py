@@ -5,6 +5,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 
+import msgspec
 import pytest
 
 from common.api.core import Pod
@@ -76,6 +77,21 @@ async def test_a_cache_lists_and_then_follows() -> None:
             assert await journal.reaches(5) == ["+a@1", "+b@2", "+c@11", "a@1>12", "-b@2"]
             assert sorted(pod.metadata.name for pod in cache.snapshot.items()) == ["a", "c"]
         assert api.requests[1].query["resourceVersion"] == "10"
+
+
+async def test_an_object_that_nests_deeply_does_not_end_a_watch() -> None:
+    deep = msgspec.Raw(b"[" * 9900 + b"]" * 9900)
+    journal = Journal()
+    async with FakeApi() as api:
+        api.on(LIST, listing(version=10))
+        events = (
+            watch_line("ADDED", named("deep", 11, unknown=deep)),
+            watch_line("ADDED", named("b", 12)),
+        )
+        api.on(WATCH, Reply(chunks=events, hold=True))
+        async with following(api, journal.note):
+            assert await journal.reaches(2) == ["+deep@11", "+b@12"]
+        assert api.routes.count(LIST) == 1
 
 
 async def test_a_watch_that_ends_goes_on_from_the_last_version() -> None:

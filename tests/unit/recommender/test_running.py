@@ -292,6 +292,8 @@ def test_windows_belong_to_one_status(status: CheckpointStatus, *, belongs: bool
     [
         b"",
         b"7",
+        b"[" * 5000,
+        b"[" * 5000 + b"]" * 5000,
         b"[[]]",
         b'[["9f86d081884c7d6",1,1,1]]',
         b'[["9f86d081884c7d6",1,1,1,1,1]]',

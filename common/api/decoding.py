@@ -1,0 +1,55 @@
+"""Decode what an API server sends, however deep it nests.
+
+An API server stores 10,000 levels wherever a schema preserves unknown fields, as that of a
+checkpoint's weights does. msgspec raises RecursionError at a tenth of that, even for a part that
+it only skips, so one object would make a whole page of a list unreadable.
+"""
+
+import re
+from typing import TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+_DEEPEST = 100  # levels that are kept; what we read has fewer than thirty
+_TEXT_OR_BRACKET = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{\]}]')
+
+
+def decode(decoder: msgspec.json.Decoder[T], body: bytes | str | msgspec.Raw) -> T:
+    """Decode JSON; a value nested deeper than a hundred levels reads as null.
+
+    Raises:
+        msgspec.DecodeError: it isn't JSON in UTF-8, or has another shape.
+    """
+    try:
+        return _decode(decoder, body)
+    except RecursionError:
+        whole = body.encode() if isinstance(body, str) else bytes(body)
+        return _decode(decoder, _without_depths(whole))
+
+
+def _decode(decoder: msgspec.json.Decoder[T], body: bytes | str | msgspec.Raw) -> T:
+    try:
+        return decoder.decode(body)
+    except UnicodeDecodeError as error:
+        raise msgspec.DecodeError(str(error)) from error
+
+
+def _without_depths(body: bytes) -> bytes:
+    """Put null in place of each value that is nested too deeply."""
+    kept = []
+    depth = copied = 0
+    for found in _TEXT_OR_BRACKET.finditer(body):
+        mark = found[0]
+        if mark in (b"[", b"{"):
+            if depth == _DEEPEST:
+                kept += [body[copied : found.start()], b"null"]
+            depth += 1
+        elif mark in (b"]", b"}"):
+            depth -= 1
+            if depth == _DEEPEST:
+                copied = found.end()
+    if depth <= _DEEPEST:
+        kept.append(body[copied:])
+    return b"".join(kept)
