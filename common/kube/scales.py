@@ -1,6 +1,7 @@
 """Scale subresources of any kind: found by discovery, remembered with an age."""
 
 import asyncio
+import logging
 import math
 from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
@@ -8,13 +9,17 @@ from typing import TypeAlias, TypeVar
 import msgspec
 
 from common.api.base import Wire
+from common.api.decoding import decode
 from common.api.workloads import Scale
 from common.errors import DecodeError, KubeError, NotFoundError
 from common.kube.client import KubeClient
 from common.kube.endpoints import Endpoint, group_path, version_path
 from common.kube.lookup_budget import LookupBudget
+from common.kube.watch import decoder_of
 from common.target.owners import Absent, Answer, Controller, Failed, Found, Unknown
 from common.target.references import reference_problem
+
+logger = logging.getLogger(__name__)
 
 W = TypeVar("W", bound=Wire)
 
@@ -146,11 +151,11 @@ class Scales:
         self._postponed.pop(controller, None)
         asking = self._fetching.get(controller) or self._start(controller)
         if budget is None:
-            return await asyncio.shield(asking)
+            return await _wait_for(asking)
         started = _now()
         try:
             async with asyncio.timeout(budget.each):
-                return await asyncio.shield(asking)
+                return await _wait_for(asking)
         except TimeoutError:
             return Unavailable(_TOO_SLOW)
         finally:
@@ -180,8 +185,9 @@ class Scales:
             self._refreshing += 1
             self._start(controller, keep=True).add_done_callback(self._refreshed)
 
-    def _refreshed(self, _task: asyncio.Task[ScaleAnswer]) -> None:
+    def _refreshed(self, task: asyncio.Task[ScaleAnswer]) -> None:
         self._refreshing -= 1
+        _log_failure(task)
 
     def _start(self, controller: Controller, *, keep: bool = False) -> asyncio.Task[ScaleAnswer]:
         asking = asyncio.create_task(self._ask_and_remember(controller, keep=keep))
@@ -285,6 +291,21 @@ class Scales:
         return _decoded(body, _Resources).resources or ()
 
 
+async def _wait_for(asking: asyncio.Task[ScaleAnswer]) -> ScaleAnswer:
+    """Wait for a look-up, which goes on when the caller gives up."""
+    try:
+        return await asyncio.shield(asking)
+    except asyncio.CancelledError:
+        asking.add_done_callback(_log_failure)
+        raise
+
+
+def _log_failure(task: asyncio.Task[ScaleAnswer]) -> None:
+    """Log an unexpected error of a look-up whose caller has gone on; it would be lost."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.error("look-up failed unexpectedly", exc_info=error)
+
+
 def _failed(error: KubeError | DecodeError) -> Failed:
     """Only what isn't there is an answer; a missing permission says nothing about the object."""
     return NoScale(str(error)) if isinstance(error, NotFoundError) else Unavailable(str(error))
@@ -292,7 +313,7 @@ def _failed(error: KubeError | DecodeError) -> Failed:
 
 def _decoded(body: bytes, type: type[W]) -> W:
     try:
-        return msgspec.json.decode(body, type=type)
+        return decode(decoder_of(type), body)
     except msgspec.DecodeError as error:
         raise DecodeError(f"answer in an unknown shape: {error}") from error
 

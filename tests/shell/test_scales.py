@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import cast
 
 import pytest
 
@@ -40,6 +41,31 @@ async def test_an_answer_for_which_nobody_waits_any_longer_is_remembered() -> No
         assert scales.answer(MARVIN) == Unknown()
         await until(lambda: isinstance(scales.answer(MARVIN), Found))
         assert len(cluster.audit(resource="robots", subresource="scale")) == 1
+
+
+class Broken:
+    """Fails each look-up as a bug would, once it is told to."""
+
+    def __init__(self) -> None:
+        self.fails = asyncio.Event()
+
+    async def look_up(self, _path: str, *, retry: bool) -> bytes:
+        await self.fails.wait()
+        raise ValueError(f"retry is {retry}")
+
+
+async def test_a_bug_that_shows_when_nobody_waits_any_longer_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client = Broken()
+    scales = Scales(cast("KubeClient", client))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await scales.fetch(MARVIN)
+    client.fails.set()
+    with pytest.raises(ValueError, match="retry is True"):
+        await scales.fetch(MARVIN)
+    assert [record.message for record in caplog.records] == ["look-up failed unexpectedly"]
 
 
 async def test_those_who_ask_at_the_same_time_share_one_question() -> None:
