@@ -1,5 +1,6 @@
 """Volumes on disk: whole or not at all, as a kubelet's atomic writer makes them."""
 
+import posixpath
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -17,6 +18,11 @@ class File:
     mode: int = 0o644
 
 
+def inside(root: Path, path: str) -> Path:
+    """Return where a path of a container is; ``..`` leads no further up than to its root."""
+    return root / posixpath.normpath(f"/{path}").lstrip("/")
+
+
 def write_volume(folder: Path, files: Mapping[str, File]) -> bool:
     """Make ``folder`` show exactly ``files``, by relative path; False if it did already.
 
@@ -30,7 +36,8 @@ def write_volume(folder: Path, files: Mapping[str, File]) -> bool:
         ValueError: a path leads out of the volume.
     """
     for path in files:
-        if path.startswith(("/", "..")) or ".." in Path(path).parts:
+        parts = Path(path).parts
+        if path.startswith(("/", "..")) or not parts or ".." in parts:
             raise ValueError(f"not a path inside a volume: {path}")
     folder.mkdir(parents=True, exist_ok=True)
     link = folder / _DATA

@@ -21,6 +21,7 @@ from sandbox.kubelet.containers import Container
 from sandbox.kubelet.facts import ProbeKind
 from sandbox.kubelet.local import logs
 from sandbox.kubelet.local.command import argv
+from sandbox.kubelet.local.folders import inside
 from sandbox.kubelet.local.probes import run_probes
 from sandbox.kubelet.local.process import Command, Process
 from sandbox.kubelet.local.site import LOOPBACK, Place, Site
@@ -255,7 +256,7 @@ class _LocalPod:
         root = folder / "root"
         token = ""
         for mount in container.volume_mounts or ():
-            target = root / mount.mount_path.strip("/")
+            target = inside(root, mount.mount_path)
             source = self._volumes.path(mount.name)
             target.parent.mkdir(parents=True, exist_ok=True)
             if not target.is_symlink():
