@@ -94,6 +94,7 @@ class Endpoint(Generic[T]):
         )
 
 
+_LONGEST_SHOWN = 200  # characters of a name in an error
 _PLAIN = re.compile(r"[A-Za-z0-9._~-]*")
 
 
@@ -111,13 +112,22 @@ def _segment(name: str) -> str:
     """Quote a name for a path. Hardly any needs it, and looking is cheaper.
 
     Raises:
-        InvalidRequestError: servers take the name for a step to another path.
+        InvalidRequestError: servers take the name for a step to another path, or it has half of a
+            character, which UTF-8 can't encode.
     """
     if _PLAIN.fullmatch(name):
         if name in (".", ".."):
-            raise InvalidRequestError(f"{name!r} can't be part of a path", reason="InvalidRequest")
+            raise _no_segment(name)
         return name
-    return quote(name, safe="")
+    try:
+        return quote(name, safe="")
+    except UnicodeEncodeError as error:
+        raise _no_segment(name) from error
+
+
+def _no_segment(name: str) -> InvalidRequestError:
+    shown = ascii(name)[:_LONGEST_SHOWN]
+    return InvalidRequestError(f"{shown} can't be part of a path", reason="InvalidRequest")
 
 
 PODS = Endpoint("", "v1", "pods", "Pod", Pod)
