@@ -49,11 +49,7 @@ class Process:
 
     async def get(self, path: str) -> tuple[int, str]:
         """HTTP status and body of an answer of the ops address."""
-        reader, writer = await asyncio.open_connection(LOOPBACK, self.ops)
-        writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
-        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
-        writer.close()
-        return int(head.split()[1]), body.decode()
+        return await http_get(self.ops, path)
 
     async def cycles(self) -> int:
         """How many cycles have ended, successful or not."""
@@ -91,6 +87,15 @@ async def start_process(command: Sequence[str]) -> asyncio.subprocess.Process:
         stdin=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
     )
+
+
+async def http_get(port: int, path: str) -> tuple[int, str]:
+    """HTTP status and body of an answer on a loopback port."""
+    reader, writer = await asyncio.open_connection(LOOPBACK, port)
+    writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+    head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    writer.close()
+    return int(head.split()[1]), body.decode()
 
 
 def free_port() -> int:

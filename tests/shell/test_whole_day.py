@@ -7,41 +7,30 @@ that comes and goes, workloads get what they need, few pods are disturbed, and n
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
-import admission.serving
-import recommender.__main__
-import updater.__main__
-from admission.settings import Settings as AdmissionSettings
-from certificates import new_bundle
-from certs.store import Directory
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
-from common.errors import NotFoundError
 from common.kube.cache import Cache, Change
 from common.kube.client import KubeClient
-from common.kube.endpoints import MUTATING_WEBHOOKS, PODS, VPAS
+from common.kube.endpoints import PODS, VPAS
 from common.quantity import parse_milli, parse_value
 from common.runtime.clock import SystemClock
-from component import free_port
-from recommender.settings import Settings as RecommenderSettings
 from sandbox import virtual_time
-from sandbox.cluster import Cluster, running_cluster
+from sandbox.cluster import running_cluster
 from sandbox.scenario import parse_scenario
 from sandbox.virtual_time import VirtualClock
-from updater.settings import Settings as UpdaterSettings
+from three_components import components, registered
 from workloads import NAMESPACE, deploy, prepare
 
 HOURS = 19  # from six in the morning: twelve hours longer than the last early eviction
 REPLICAS = 3
+HEARTBEAT = timedelta(seconds=30)
 SCENARIO = parse_scenario("""
 nodes: [{count: 2, cpu: 16, memory: 32Gi}]
 timing: {heartbeat: 60s, memory-check: 60s}
@@ -97,52 +86,6 @@ class Journal:
         return parse_milli(container.target["cpu"]), parse_value(container.target["memory"])
 
 
-@asynccontextmanager
-async def components(cluster: Cluster, clock: VirtualClock, folder: Path) -> AsyncIterator[None]:
-    """Our three programs, from their settings on, as tasks of this loop."""
-    # Good by the simulated clock, too, which is up to a day before or after the computer's.
-    bundle = new_bundle(valid_from=SystemClock().now() - timedelta(days=1), days=3)
-    await Directory(folder).save(bundle)
-    kubeconfig, port = folder / "kubeconfig", free_port()
-    kubeconfig.write_text(cluster.kubeconfig)
-    common: dict[str, Any] = {"kubeconfig": str(kubeconfig), "address": "127.0.0.1:0"}
-    webhook = AdmissionSettings(
-        **common,
-        port=port,
-        register_by_url=True,
-        webhook_address="https://127.0.0.1",
-        webhook_port=str(port),
-        tls_cert_file=str(folder / "serverCert.pem"),
-        tls_private_key=str(folder / "serverKey.pem"),
-        client_ca_file=str(folder / "caCert.pem"),
-        # Not every ten seconds: most of the day's calls would be heartbeats.
-        status_lease_update_interval=timedelta(seconds=30),
-    )
-    async with asyncio.TaskGroup() as group:
-        tasks = [
-            group.create_task(work)
-            for work in (
-                recommender.__main__.recommend(RecommenderSettings(**common), clock),
-                updater.__main__.serve(UpdaterSettings(**common), clock, environ={}),
-                admission.serving.serve(webhook, clock, namespace="kube-system"),
-            )
-        ]
-        yield
-        for task in tasks:
-            task.cancel()
-
-
-async def registered(client: KubeClient) -> None:
-    """Wait for the webhook: who comes before it is not patched."""
-    while True:
-        try:
-            await client.get(MUTATING_WEBHOOKS, "vpa-webhook-config")
-        except NotFoundError:
-            await asyncio.sleep(1)
-        else:
-            return
-
-
 async def live(clock: VirtualClock, folder: Path) -> None:
     """The day, and what has to be true at its end."""
     rng = Random(1)
@@ -152,7 +95,16 @@ async def live(clock: VirtualClock, folder: Path) -> None:
     ):
         await prepare(client)
         journal = Journal()
-        async with components(cluster, clock, folder), asyncio.TaskGroup() as group:
+        async with (
+            # Not every ten seconds: most of the day's calls would be heartbeats.
+            components(
+                cluster,
+                clock,
+                folder,
+                admission_settings={"status_lease_update_interval": HEARTBEAT},
+            ),
+            asyncio.TaskGroup() as group,
+        ):
             caches = [group.create_task(cache.run()) for cache in journal.follow(client)]
             await registered(client)
             little, much = {"cpu": "200m", "memory": "256Mi"}, {"cpu": "2", "memory": "2Gi"}
