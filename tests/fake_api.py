@@ -30,6 +30,7 @@ class Request:
 
     method: str
     path: str
+    target: str  # path and query as they were sent
     query: Mapping[str, str]
     headers: Mapping[str, str]
     body: bytes
@@ -131,6 +132,7 @@ class FakeApi(LoopbackServer):
         seen = Request(
             method=method,
             path=request.path,
+            target=request.raw_path,
             query=dict(request.query),
             headers=dict(request.headers),
             body=await request.read(),

@@ -11,7 +11,7 @@ from aiohttp import web
 class LoopbackServer(abc.ABC):
     """Serves HTTP while it is entered; it may be stopped meanwhile, and started again."""
 
-    route = "/{path:.*}"  # what is answered; anything else is 404
+    route = r"/{path:[\s\S]*}"  # what is answered, line breaks too; anything else is 404
 
     def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
         self._tls = tls

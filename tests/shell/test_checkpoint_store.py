@@ -5,13 +5,14 @@ import logging
 import math
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 
+import checkpoint_drafts
+from checkpoint_drafts import START, history
 from common.errors import KubeError
 from common.kube.client import KubeClient
 from common.kube.connection import client_context
@@ -20,7 +21,7 @@ from common.runtime.clock import SystemClock
 from recommender.checkpoints import encode, new_object, object_name
 from recommender.instants import instant
 from recommender.metrics import Metrics
-from recommender.model.aggregates import Aggregates, HalfLives, History
+from recommender.model.aggregates import HalfLives
 from recommender.model.keys import VpaKey
 from recommender.model.running import RunningWindow
 from recommender.running_windows import ANNOTATION, NONE, encode_windows
@@ -33,7 +34,6 @@ from sandbox.objects.store import Store
 from sandbox.scenario import Scenario
 from workloads import NAMESPACE, prepare
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
 WEB = VpaKey(NAMESPACE, "web")
 NAME = object_name(WEB, "app")
 OBJECTS = CHECKPOINTS.as_dicts()
@@ -41,20 +41,8 @@ WINDOWS = encode_windows([RunningWindow(pod=7, end=instant(START), peak=9, oom_p
 BESIDE = Beside(windows=WINDOWS)
 
 
-def history(hours: range, *, millicores: int = 100) -> History:
-    """What is known of a container that was seen in these hours."""
-    table = Aggregates(HalfLives())
-    rows = np.array([table.new()])
-    for hour in hours:
-        at = np.array([instant(START + timedelta(hours=hour))])
-        table.add_cpu(rows, at, np.array([millicores]))
-        table.memory.add(rows, np.array([10**9]), at, 1.0)
-    return table.save(rows)[0]
-
-
-def draft(hours: range, *, key: VpaKey = WEB, container: str = "app", **more: Any) -> Draft:
-    at = START + timedelta(hours=hours.stop)
-    return Draft(vpa=key, container=container, history=history(hours), at=at, **more)
+def draft(hours: range, *, key: VpaKey = WEB, **more: Any) -> Draft:
+    return checkpoint_drafts.draft(hours, key=key, **more)
 
 
 @dataclass

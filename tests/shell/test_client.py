@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+from urllib.parse import quote
 
+import msgspec
 import pytest
 
 from common.api.autoscaling import CheckpointSpec, VerticalPodAutoscalerCheckpoint
@@ -24,6 +26,7 @@ from common.errors import (
 from common.kube.client import PatchType
 from common.kube.endpoints import CHECKPOINTS, PODS, SECRETS
 from fake_api import FakeApi, Reply, listing, named, status
+from hostile_texts import NEIGHBOURS
 
 PODS_PATH = "/api/v1/pods"
 POD = "/api/v1/namespaces/shop/pods/web"
@@ -54,6 +57,37 @@ async def test_what_cannot_be_sent_is_an_error_with_a_name(method: str, path: st
             await client.request(method, path)
         assert client.reachable
     assert api.requests == []
+
+
+NAMES = {case: text for case, text in NEIGHBOURS.items() if text not in (".", "..")}
+
+
+@pytest.mark.parametrize("text", NAMES.values(), ids=NAMES.keys())
+async def test_a_name_is_sent_quoted_and_as_nothing_else(text: str) -> None:
+    sent = f"/api/v1/namespaces/shop/pods/{quote(text, safe='')}"
+    async with FakeApi() as api, api.client() as client:
+        with pytest.raises(NotFoundError):
+            await client.get(PODS, text, namespace="shop")
+        with pytest.raises(NotFoundError):
+            await client.evict("shop", text)
+        with pytest.raises(NotFoundError):
+            await client.resize("shop", text, [])
+        assert [request.target for request in api.requests] == [
+            sent,
+            f"{sent}/eviction",
+            f"{sent}/resize",
+        ]
+
+
+@pytest.mark.parametrize("text", NEIGHBOURS.values(), ids=NEIGHBOURS.keys())
+async def test_a_query_cannot_be_widened(text: str) -> None:
+    async with FakeApi() as api, api.client() as client:
+        api.on("GET /api/v1/pods", listing())
+        await client.list(PODS, field_selector=text)
+        (request,) = api.requests
+        assert request.query["fieldSelector"] == text
+        assert request.query.keys() <= {"fieldSelector", "limit", "resourceVersion"}
+        assert request.target.isascii()
 
 
 async def test_get_decodes_the_object_and_says_who_we_are() -> None:
@@ -218,6 +252,18 @@ async def test_one_strange_object_costs_one_object(caplog: pytest.LogCaptureFixt
     assert found.skipped == 2
     assert whole.skipped == 1
     assert "object skipped" in caplog.records[0].message
+
+
+@pytest.mark.parametrize("levels", [500, 1000, 9900])
+async def test_an_object_that_nests_deeply_costs_no_other_one(levels: int) -> None:
+    deep = msgspec.Raw(b"[" * levels + b"]" * levels)
+    async with FakeApi() as api, api.client() as client:
+        api.on(f"GET {PODS_PATH}", listing(named("a"), named("deep", unknown=deep), named("c")))
+        api.on(f"GET {POD}", Reply(body=named("web", unknown=deep)))
+        found = await client.list(PODS)
+        one = await client.get(PODS, "web", namespace="shop")
+    assert [pod.metadata.name for pod in found.items] == ["a", "deep", "c"]
+    assert one.metadata.name == "web"
 
 
 async def test_a_list_whose_continue_token_expired_starts_over() -> None:

@@ -5,6 +5,7 @@ import contextlib
 import functools
 from collections.abc import AsyncIterator, Callable
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -17,6 +18,7 @@ from common.kube.watch import identity
 from common.target.owners import Controller
 from fake_api import FakeApi, Reply, listing, named, status, until, watch_line
 from following import following
+from hostile_texts import NEIGHBOURS
 
 GROUP = "/apis/example.test"
 SCALE = "/apis/example.test/v1/namespaces/default/rockets/r/scale"
@@ -365,6 +367,43 @@ async def test_a_reference_that_names_no_api_never_becomes_a_request(api_version
             await t.topmost(owner)
         assert {request.path for request in api.requests} <= set(LISTS.values())
     assert not failed.value.transient
+
+
+PARTS = {
+    "apiVersion": ("{}", "Rocket", "r"),
+    "group": ("{}/v1", "Rocket", "r"),
+    "version": ("example.test/{}", "Rocket", "r"),
+    "version and more": ("example.test/v1/{}", "Rocket", "r"),
+    "kind": ("example.test/v1", "{}", "r"),
+    "name": ("example.test/v1", "Rocket", "{}"),
+}
+
+
+@pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS.keys())
+@pytest.mark.parametrize("text", NEIGHBOURS.values(), ids=NEIGHBOURS.keys())
+async def test_a_reference_asks_for_its_own_object_or_for_nothing(
+    text: str, parts: tuple[str, str, str]
+) -> None:
+    api_version, kind, name = (part.replace("{}", text) for part in parts)
+    target = TargetReference(api_version=api_version, kind=kind, name=name)
+    given = VerticalPodAutoscaler(
+        metadata=ObjectMeta(name="r", namespace="default"), spec=VpaSpec(target_ref=target)
+    )
+    async with FakeApi() as api, resolving(api) as t:
+        discover(api)
+        with contextlib.suppress(TargetError):
+            await t.selector(given)
+        with contextlib.suppress(TargetError):
+            await t.topmost(Controller("default", kind, name, api_version))
+        asked = {each.target for each in api.requests if each.path not in LISTS.values()}
+    allowed = {GROUP, f"{GROUP}/v1", f"{GROUP}/v2"}
+    if text not in (".", ".."):
+        allowed.add(f"{GROUP}/v1/namespaces/default/rockets/{quote(name, safe='')}/scale")
+    # Two of the texts name an API that might be there.
+    group, _, version = api_version.partition("/")
+    if group in ("x", NEIGHBOURS["250 characters"]) and version in ("y", "v1"):
+        allowed |= {f"/apis/{group}", f"/apis/{group}/{version}"}
+    assert asked <= allowed
 
 
 async def test_names_are_quoted_and_steps_refused() -> None:

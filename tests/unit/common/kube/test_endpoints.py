@@ -1,10 +1,23 @@
 """Paths of resources."""
 
+import re
+from collections.abc import Callable
 from typing import get_origin
+from urllib.parse import unquote
 
 import pytest
 
-from common.kube.endpoints import DEPLOYMENTS, NODES, PODS, VPAS, Endpoint
+from common.errors import InvalidRequestError
+from common.kube.endpoints import (
+    DEPLOYMENTS,
+    NODES,
+    PODS,
+    VPAS,
+    Endpoint,
+    group_path,
+    version_path,
+)
+from hostile_texts import NEIGHBOURS
 
 
 @pytest.mark.parametrize(
@@ -22,6 +35,45 @@ from common.kube.endpoints import DEPLOYMENTS, NODES, PODS, VPAS, Endpoint
 )
 def test_path(path: str, want: str) -> None:
     assert path == want
+
+
+def custom(group: str = "g", version: str = "v", resource: str = "r") -> str:
+    """Return the path of an object of a custom kind."""
+    return Endpoint(group, version, resource, "Kind", object).object("n", "ns", "scale")
+
+
+PATHS: dict[str, Callable[[str], str]] = {
+    "name": lambda text: PODS.object(text, "shop"),
+    "name, with a subresource": lambda text: PODS.object(text, "shop", "eviction"),
+    "namespace": lambda text: PODS.object("web", text),
+    "namespace of a collection": PODS.collection,
+    "group": lambda text: custom(group=text),
+    "version": lambda text: custom(version=text),
+    "resource": lambda text: custom(resource=text),
+    "group in discovery": group_path,
+    "version in discovery": lambda text: version_path("g", text),
+}
+
+
+@pytest.mark.parametrize("path", PATHS.values(), ids=PATHS.keys())
+@pytest.mark.parametrize("text", NEIGHBOURS.values(), ids=NEIGHBOURS.keys())
+def test_a_text_is_one_segment_of_the_path(text: str, path: Callable[[str], str]) -> None:
+    if text in (".", ".."):
+        with pytest.raises(InvalidRequestError):
+            path(text)
+        return
+    usual, found = path("usual").split("/"), path(text).split("/")
+    assert [unquote(segment) for segment in found] == [
+        text if segment == "usual" else segment for segment in usual
+    ]
+    assert all(re.fullmatch(r"([A-Za-z0-9._~-]|%[0-9A-F]{2})*", segment) for segment in found)
+
+
+@pytest.mark.parametrize("path", PATHS.values(), ids=PATHS.keys())
+def test_half_a_character_is_no_path(path: Callable[[str], str]) -> None:
+    """No API server sends one, and msgspec decodes none; an error of ours is one that is caught."""
+    with pytest.raises(InvalidRequestError, match=r"ud800.{0,220}$"):
+        path("\ud800" + "x" * 5000)
 
 
 def test_api_version() -> None:

@@ -1,5 +1,7 @@
 """What is started for a container that really runs, and what it finds on disk."""
 
+import contextlib
+import os
 import sys
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -8,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from common.errors import ConfigError
+from hostile_texts import NEIGHBOURS
 from sandbox.kubelet import facts
 from sandbox.kubelet.facts import ProbeKind
 from sandbox.kubelet.local.command import argv
-from sandbox.kubelet.local.folders import File, write_volume
+from sandbox.kubelet.local.folders import File, inside, write_volume
 from sandbox.kubelet.local.probes import Verdict, port_number
 from sandbox.kubelet.local.site import Place
 from sandbox.kubelet.local.variables import environment, expand, field_of
@@ -125,6 +128,22 @@ def test_a_volume_changes_in_one_step_and_leaves_nothing_old_behind(tmp_path: Pa
 def test_no_file_leads_out_of_its_volume(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not a path inside"):
         write_volume(tmp_path, {"x/../../y": File(b"")})
+
+
+@pytest.mark.parametrize("text", NEIGHBOURS.values(), ids=NEIGHBOURS.keys())
+def test_whatever_a_file_or_a_mount_is_called_it_stays_inside(text: str, tmp_path: Path) -> None:
+    volume, root = tmp_path / "volume", tmp_path / "root"
+    with contextlib.suppress(OSError, ValueError):
+        write_volume(volume, {text: File(b"1")})
+    assert {one.name for one in tmp_path.iterdir()} <= {"volume"}
+    assert all(one.resolve().is_relative_to(volume) for one in tmp_path.rglob("*"))
+    assert Path(os.path.normpath(inside(root, text))).is_relative_to(root)
+
+
+def test_a_mount_is_where_its_path_says(tmp_path: Path) -> None:
+    assert inside(tmp_path, "/etc/app/") == tmp_path / "etc/app"
+    assert inside(tmp_path, "../../etc") == tmp_path / "etc"
+    assert inside(tmp_path, "/") == tmp_path
 
 
 def test_a_verdict_changes_when_its_threshold_is_reached_and_only_then() -> None:

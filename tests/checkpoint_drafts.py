@@ -1,0 +1,29 @@
+"""Drafts of checkpoints, with the history of a container that was seen in some hours."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from recommender.instants import instant
+from recommender.model.aggregates import Aggregates, HalfLives, History
+from recommender.model.keys import VpaKey
+from recommender.sources.checkpoint_store import Draft
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def history(hours: range, *, millicores: int = 100) -> History:
+    """What is known of a container that was seen in these hours."""
+    table = Aggregates(HalfLives())
+    rows = np.array([table.new()])
+    for hour in hours:
+        at = np.array([instant(START + timedelta(hours=hour))])
+        table.add_cpu(rows, at, np.array([millicores]))
+        table.memory.add(rows, np.array([10**9]), at, 1.0)
+    return table.save(rows)[0]
+
+
+def draft(hours: range, *, key: VpaKey, container: str = "app", **more: Any) -> Draft:
+    at = START + timedelta(hours=hours.stop)
+    return Draft(vpa=key, container=container, history=history(hours), at=at, **more)
