@@ -46,11 +46,10 @@ unit: venv ## all tests but the end-to-end ones and the longest proof, with cove
 	  --hypothesis-profile=ci --numprocesses=auto --dist=worksteal --cov --cov-report=term
 
 # PROOF_SEED=7 make proofs: other storms; the seed of a failure is printed
-proofs: venv ## 1,000 stormy cycles without a forbidden eviction, a day of rollouts in steady memory, the model, restarts
-	PROOF_CYCLES=1000 PROOF_HOURS=24 MODEL_STREAMS=400 PROOF_SEEDS=$(or $(PROOF_SEEDS),1,2,3,4) $(PY) -m pytest tests/shell/test_never_evict.py tests/shell/test_budget_proof.py \
-	  tests/shell/test_rolling_day.py tests/shell/test_model_agrees.py tests/shell/test_history_survives.py \
-	  tests/shell/test_restarts.py \
-	  tests/unit/test_fixed_point.py --hypothesis-seed=$(or $(PROOF_SEED),1) --numprocesses=auto
+proofs: venv ## 1,000 stormy cycles without a forbidden eviction, a day of rollouts in steady memory, the model, restarts, 10,000 hostile objects
+	PROOF_CYCLES=1000 HOSTILE_OBJECTS=10000 PROOF_HOURS=24 MODEL_STREAMS=400 PROOF_SEEDS=$(or $(PROOF_SEEDS),1,2,3,4) $(PY) -m pytest tests/shell/test_never_evict.py tests/shell/test_budget_proof.py \
+	  tests/shell/test_rolling_day.py tests/shell/test_model_agrees.py tests/shell/test_history_survives.py tests/shell/test_restarts.py \
+	  tests/shell/test_hostile_objects.py tests/unit/test_fixed_point.py --hypothesis-seed=$(or $(PROOF_SEED),1) --numprocesses=auto
 
 e2e: venv $(if $(filter sandbox,$(CLUSTER)),,controlplane) ## our manifests in a whole cluster; CLUSTER=controlplane (default) or sandbox
 	$(PY) -m pytest tests/e2e --cluster=$(or $(CLUSTER),controlplane) --verbose

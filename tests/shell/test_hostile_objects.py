@@ -1,0 +1,315 @@
+"""A tenant who writes anything into any field stops no other tenant and no process.
+
+Ten thousand objects are `make proofs` (``HOSTILE_OBJECTS``); a failure prints the seed.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import re
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.api.core import Pod
+from common.errors import KubeError
+from common.kube.cache import Cache, Change
+from common.kube.client import KubeClient, PatchType
+from common.kube.endpoints import DEPLOYMENTS, NAMESPACES, PODS, VPAS
+from common.runtime.clock import SystemClock
+from common.runtime.logs import JsonFormatter, TextFormatter
+from following import following
+from hostile_metadata import VICTIMS
+from hostile_objects import Hostile, HostileObjects
+from robots import define_robots
+from sandbox import virtual_time
+from sandbox.cluster import running_cluster
+from sandbox.scenario import parse_scenario
+from sandbox.virtual_time import VirtualClock
+from three_components import Component, components, registered
+from workloads import NAMESPACE, deploy, prepare
+
+# The whole proof is `make proofs`: 10,000 objects.
+OBJECTS = int(os.environ.get("HOSTILE_OBJECTS", "300"))
+SEED = int(os.environ.get("PROOF_SEED", "1"))
+ROUNDS = max(2, OBJECTS // 1000)
+TENANT = "tenant"
+INTERVAL = timedelta(minutes=1)
+REPLICAS = 3
+TIME_TO_SETTLE = 6 * INTERVAL
+TOO_LITTLE = {"cpu": "50m", "memory": "64Mi"}
+SCENARIO = parse_scenario("""
+nodes: [{count: 2, cpu: 64, memory: 256Gi}]
+timing: {heartbeat: 60s, memory-check: 60s}
+metrics: {window: 15s}
+usage:
+  - match: {}
+    cpu: 400m
+    memory: 600Mi
+""")
+LOGGERS = ("recommender", "updater", "admission", "common", "asyncio")
+UNSHOWN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+LONGEST = 2048 + len("… (1000000 more characters)")
+
+
+class LogRules(logging.Handler):
+    """Formats what our components log as they would, and keeps what breaks a rule."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.seen = 0
+        self.broken: list[str] = []
+        self.traces: list[str] = []
+        self._text, self._json = TextFormatter(), JsonFormatter()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.seen += 1
+        text, line = self._text.format(record), self._json.format(record)
+        if record.exc_info:
+            self.traces.append(text[-3000:])
+        first, *others = text.split("\n")
+        problems = {
+            "several lines": bool(others) and not record.exc_info,
+            "control characters": bool(UNSHOWN.search(text.replace("\n", ""))),
+            "control characters in JSON": bool(UNSHOWN.search(line)),
+            "a long value": any(map(_is_long, json.loads(line).items())),
+        }
+        found = [problem for problem, is_there in problems.items() if is_there]
+        if found:
+            self.broken.append(f"{found}: {first[:500]!r}")
+
+
+def _is_long(pair: tuple[str, Any]) -> bool:
+    key, value = pair
+    return key != "stacktrace" and isinstance(value, str) and len(value) > LONGEST
+
+
+@contextmanager
+def log_rules() -> Iterator[LogRules]:
+    """Check every line of our components, down to those for debugging."""
+    rules, loggers = LogRules(), [logging.getLogger(name) for name in LOGGERS]
+    for each in loggers:
+        each.addHandler(rules)
+        each.setLevel(logging.DEBUG)
+        each.propagate = False
+    try:
+        yield rules
+    finally:
+        for each in loggers:
+            each.setLevel(logging.NOTSET)
+            each.propagate = True
+            each.removeHandler(rules)
+
+
+@dataclass(slots=True)
+class Stored:
+    """What became of the objects that were sent, by kind."""
+
+    objects: dict[str, int] = field(default_factory=dict)
+    statuses: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, int] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)  # the last refusal
+
+    @property
+    def count(self) -> int:
+        """Return how many objects were stored."""
+        return sum(self.objects.values())
+
+    async def send(self, client: KubeClient, one: Hostile, namespace: str) -> None:
+        """Create the object, then write its status; an API server may refuse either."""
+        kind, endpoint = one.endpoint.kind, one.endpoint
+        body = {"apiVersion": endpoint.api_version, "kind": kind, **one.manifest}
+        try:
+            await client.request(
+                "POST", endpoint.collection(namespace), body=json.dumps(body).encode()
+            )
+        except KubeError as error:
+            _count(self.refused, kind)
+            self.reasons[kind] = str(error)[:500]
+            return
+        _count(self.objects, kind)
+        if one.status is None:
+            return
+        try:
+            await client.request(
+                "PATCH",
+                endpoint.object(one.name, namespace, "status"),
+                body=json.dumps({"status": one.status}).encode(),
+                content_type=PatchType.MERGE.value,
+            )
+        except KubeError as error:
+            _count(self.refused, f"{kind}/status")
+            self.reasons[f"{kind}/status"] = str(error)[:500]
+        else:
+            _count(self.statuses, kind)
+
+
+def _count(counts: dict[str, int], kind: str) -> None:
+    counts[kind] = counts.get(kind, 0) + 1
+
+
+@dataclass
+class Neighbours:
+    """The well-behaved workloads of another namespace, and when each was recommended what."""
+
+    clock: VirtualClock
+    pods: Cache[Pod] = field(init=False)
+    vpas: Cache[VerticalPodAutoscaler] = field(init=False)
+    written: dict[str, list[datetime]] = field(default_factory=dict)
+
+    def follow(self, client: KubeClient) -> tuple[Cache[Any], ...]:
+        self.pods = Cache(client, PODS, namespace=NAMESPACE)
+        self.vpas = Cache(client, VPAS, namespace=NAMESPACE, on_change=self._note)
+        return self.pods, self.vpas
+
+    def _note(self, change: Change[VerticalPodAutoscaler]) -> None:
+        if change.new is None:
+            return
+        times = self.written.setdefault(change.new.metadata.name, [self.clock.now()])
+        if change.old is not None and change.old.status != change.new.status:
+            times.append(self.clock.now())
+
+    def target(self, name: str) -> dict[str, Any]:
+        vpa = self.vpas.get(NAMESPACE, name)
+        assert vpa is not None
+        assert vpa.status.recommendation is not None, name
+        (app,) = vpa.status.recommendation.container_recommendations or ()
+        return dict(app.target)
+
+    def requests(self, name: str) -> list[dict[str, Any]]:
+        """Return what the pods of a workload request that are there to stay."""
+        found = []
+        for pod in self.pods.in_namespace(NAMESPACE):
+            resources = pod.spec.containers[0].resources
+            if (pod.metadata.labels or {}).get(
+                "app"
+            ) == name and not pod.metadata.deletion_timestamp:
+                found.append(dict((resources and resources.requests) or {}))
+        return found
+
+    @property
+    def longest(self) -> timedelta:
+        return max(map(self.longest_wait, self.written))
+
+    def longest_wait(self, name: str) -> timedelta:
+        """Return the longest time between two changes of a VPA's status, or until now."""
+        times = [*self.written[name], self.clock.now()]
+        return max(b - a for a, b in pairwise(times))
+
+
+async def victims(client: KubeClient, namespace: str) -> None:
+    """Create a namespace of the tenant with workloads that really run."""
+    await client.create(NAMESPACES.as_dicts(), {"metadata": {"name": namespace}})
+    for name in VICTIMS:
+        labels = {"app": name}
+        container = {"name": "app", "image": "app", "resources": {"requests": TOO_LITTLE}}
+        template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+        spec = {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}
+        body = {"metadata": {"name": name}, "spec": spec}
+        await client.create(DEPLOYMENTS.as_dicts(), body, namespace=namespace)
+
+
+@dataclass
+class Tenant:
+    """Creates objects, in each round in a namespace of its own.
+
+    The sandbox lists the pods of a namespace for each change of one where there are quotas.
+    """
+
+    client: KubeClient
+    random: Random
+    stored: Stored = field(default_factory=Stored)
+    _objects: HostileObjects = field(init=False)
+    _number: int = 0
+
+    async def move(self, namespace: str) -> None:
+        await victims(self.client, namespace)
+        self._objects = HostileObjects(random=self.random, namespace=namespace, number=self._number)
+
+    async def attack(self, count: int) -> None:
+        for _ in range(count):
+            await self.stored.send(self.client, self._objects.draw(), self._objects.namespace)
+        self._number = self._objects.number
+
+
+async def live(clock: VirtualClock, folder: Path, rules: LogRules) -> None:
+    metrics: set[str] = set()
+    neighbours = Neighbours(clock)
+    async with (
+        running_cluster(SCENARIO, clock=clock) as cluster,
+        cluster.client("test") as client,
+    ):
+        await prepare(client)
+        await define_robots(client)
+        tenant = Tenant(client, Random(SEED))
+        part = OBJECTS // (2 * ROUNDS)
+        run = partial(components, cluster, clock, folder)
+        await tenant.move(f"{TENANT}-0")
+        await tenant.attack(part)  # what the processes find when they start
+        async with (
+            run(names=("recommender", "updater")) as others,
+            following(neighbours.follow(client)),
+        ):
+            for number in range(ROUNDS):
+                name = f"shop-{number}"
+                if number:
+                    await tenant.move(f"{TENANT}-{number}")
+                    await tenant.attack(part)  # without a webhook
+                async with run(names=("admission",)) as hooks:
+                    await registered(client)
+                    await deploy(client, name, replicas=REPLICAS, requests=TOO_LITTLE)
+                    await tenant.attack(part)
+                    await asyncio.sleep(TIME_TO_SETTLE.total_seconds())
+                    metrics |= await all_are_healthy((*others, *hooks))
+                    for each in range(number + 1):
+                        check(neighbours, f"shop-{each}")
+                report = f"{tenant.stored.count} objects, longest wait {neighbours.longest}"
+                print(f"round {number}: {report}")  # noqa: T201 - shown with -s
+    print(f"{tenant.stored}, {rules.seen} lines")  # noqa: T201 - with -s, and when it fails
+    assert tenant.stored.count > OBJECTS * 0.6
+    assert not rules.traces, rules.traces[:5]
+    assert not errors_of(metrics)
+    assert not rules.broken, rules.broken[:5]
+
+
+def check(neighbours: Neighbours, name: str) -> None:
+    """Check that the others' recommendations are refreshed, and that their pods get them."""
+    assert neighbours.longest_wait(name) <= 2 * INTERVAL, name
+    assert neighbours.requests(name) == [neighbours.target(name)] * REPLICAS, name
+
+
+async def all_are_healthy(started: Sequence[Component]) -> set[str]:
+    """Check that every process is there and healthy; return all metrics, line by line."""
+    pages = []
+    for one in started:
+        assert not one.task.done(), one.name
+        assert await one.get("/health-check") == (200, "OK"), one.name
+        code, metrics = await one.get("/metrics")
+        assert code == 200
+        assert list(text_string_to_metric_families(metrics))
+        pages.append(metrics)
+    return set("".join(pages).splitlines())
+
+
+def errors_of(metrics: Collection[str]) -> list[str]:
+    """Return the counters of objects that were left out after an unexpected error."""
+    return [line for line in metrics if re.match(r"vpa_\w+_object_errors_total\{", line)]
+
+
+@pytest.mark.timeout(1800)
+def test_random_texts_in_every_field_cost_the_others_nothing(tmp_path: Path) -> None:
+    with log_rules() as rules:
+        virtual_time.run(lambda clock: live(clock, tmp_path, rules), epoch=SystemClock().now())
