@@ -4,8 +4,7 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,13 +20,20 @@ from controlplane import binaries as found
 from controlplane.audit import AuditFile
 from controlplane.binaries import Binaries
 from controlplane.commands import Ports
+from controlplane.containers.endpoint import KubeletEndpoint
+from controlplane.containers.pods import LocalPods
+from controlplane.containers.site import LOOPBACK, Site
 from controlplane.files import Files, write_files
+from controlplane.metrics_api import METRICS_HOST, MetricsApi
 from controlplane.processes import ProcessUsage, free_ports
 from controlplane.servers import READY_WITHIN, NotReadyError, Servers
 from sandbox.apiserver.audit import Entry
-from sandbox.components import Component, running_components, simulation_of
-from sandbox.furnishing import METRICS_HOST, announce_metrics, create_namespaces
-from sandbox.kubelet.local.site import Site
+from sandbox.components import (
+    Component,
+    create_namespaces,
+    running_components,
+    simulation_of,
+)
 from sandbox.kubelet.metrics_server import MetricsServer
 from sandbox.kubelet.service import Kubelets
 from sandbox.listener import Listener
@@ -54,6 +60,7 @@ class ControlPlane:
     servers: Servers
     files: Files
     _audit: AuditFile = field(repr=False)
+    _metrics: MetricsApi | None = None  # None: there is no metrics API
 
     @property
     def url(self) -> str:
@@ -62,6 +69,14 @@ class ControlPlane:
     def client(self, user_agent: str) -> KubeClient:
         """A client of the administrator, without limits."""
         return _client(self.connection, user_agent)
+
+    @contextlib.asynccontextmanager
+    async def without_metrics(self) -> AsyncIterator[None]:
+        """Let the metrics API fail while the context is entered, as if its server were gone."""
+        if self._metrics is None:
+            raise RuntimeError("there is no metrics API")
+        async with self.client("controlplane") as client, self._metrics.away(client):
+            yield
 
     async def stop_api_server(self) -> None:
         """Kill it; who watches learns by a broken connection."""
@@ -114,6 +129,7 @@ async def running_control_plane(
     folder: Path,
     binaries: Binaries | None = None,
     port: int = 0,
+    images: Mapping[str, Sequence[str]] | None = None,
     metrics: bool = True,
     webhooks: Sequence[str] = (),
 ) -> AsyncIterator[ControlPlane]:
@@ -122,7 +138,9 @@ async def running_control_plane(
     Ready means: the API server says so, the nodes are registered, the scenario's namespaces
     exist with their default service accounts, and, unless ``metrics`` is False, the metrics
     API is announced. ``folder`` gets keys, data and logs, and must be new; ``port`` 0 takes a
-    free one. The scenario's version doesn't count: it is what the programs are. To ``webhooks``,
+    free one. Containers whose image ``images`` names run as processes of this machine, by the
+    command that it holds; all others are simulated. The scenario's version doesn't count: it is
+    what the programs are. To ``webhooks``,
     named by their hosts, the API server shows the client certificate ``files.WEBHOOK_CLIENT`` if
     they ask for one; to others none.
 
@@ -145,27 +163,28 @@ async def running_control_plane(
         client = await stack.enter_async_context(_client(admin, "controlplane"))
         kubelet_client = _client(_connection(ports, files, "kubelets"), "kubelet")
         version = await _version(client)
+        kubelet_client = await stack.enter_async_context(kubelet_client)
+        images = images or {}
+        site = Site(server=ports.url, authority=written.authority, folder=files.folder)
+        pods = LocalPods(site, kubelet_client, clock, images=images)
+        stack.push_async_callback(pods.close)
         kubelets = Kubelets(
-            await stack.enter_async_context(kubelet_client),
+            kubelet_client,
             clock,
-            shapes=scenario.nodes,
-            simulation=simulation_of(scenario, version, clock),
-            site=Site(
-                server=ports.url,
-                authority=written.authority,
-                folder=files.folder,
-                tls=written.kubelets.server_context(),
-            ),
+            shapes=[replace(shape, address=LOOPBACK) for shape in scenario.nodes],
+            simulation=simulation_of(scenario, version, clock, images=images),
+            processes=pods,
         )
+        tls = written.kubelets.server_context()
+        endpoint = KubeletEndpoint(kubelets.nodes, pods, clock)
+        kubelets.port = (await stack.enter_async_context(Listener(endpoint, tls=tls))).port
         components: list[Component] = [kubelets.run, *(server.watch for server in servers.all)]
-        announce: Component | None = None
+        metrics_api: MetricsApi | None = None
         if metrics:
             server = MetricsServer(kubelets, clock, window=scenario.metrics_window)
-            listener = await stack.enter_async_context(
-                Listener(server, tls=written.kubelets.server_context())
-            )
+            listener = await stack.enter_async_context(Listener(server, tls=tls))
             components.append(server.run)
-            announce = partial(announce_metrics, client, listener.port, written.authority)
+            metrics_api = MetricsApi(listener.port, written.authority)
         plane = ControlPlane(
             authority=written.authority,
             kubeconfig=written.kubeconfig,
@@ -175,11 +194,12 @@ async def running_control_plane(
             servers=servers,
             files=files,
             _audit=AuditFile(files.audit_log),
+            _metrics=metrics_api,
         )
         await stack.enter_async_context(running_components(components))
         await create_namespaces(client, scenario.namespaces)
-        if announce is not None:
-            await announce()
+        if metrics_api is not None:
+            await metrics_api.announce(client)
         await kubelets.wait_ready()
         await _accounts(client, ("default", *scenario.namespaces))
         yield plane

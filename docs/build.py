@@ -40,7 +40,6 @@ import controlplane.settings
 import demo.settings
 import recommender.metrics
 import recommender.settings
-import sandbox.metrics_server.settings
 import sandbox.settings
 import updater.metrics
 import updater.settings
@@ -72,7 +71,6 @@ PROGRAMS: Mapping[str, type] = {
     "admission": admission.settings.Settings,
     "certs": certs.settings.Settings,
     "sandbox": sandbox.settings.Settings,
-    "sandbox.metrics_server": sandbox.metrics_server.settings.Settings,
     "controlplane": controlplane.settings.Settings,
     "demo": demo.settings.Settings,
 }

@@ -9,9 +9,7 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 
 from common.kube.client import KubeClient
 from common.kube.connection import Connection, StaticCredentials, client_context
@@ -19,18 +17,18 @@ from common.runtime.clock import Clock, SystemClock
 from sandbox.apiserver.audit import Entry
 from sandbox.apiserver.server import ApiServer, Serving, serve
 from sandbox.clocks import ShiftedClock
-from sandbox.components import running_components, simulation_of
+from sandbox.components import (
+    Component,
+    create_namespaces,
+    running_components,
+    simulation_of,
+)
 from sandbox.controllers.control_plane import control_plane
-from sandbox.controllers.service import USER_AGENT
-from sandbox.controllers.service_accounts import ServiceAccounts
-from sandbox.furnishing import METRICS_HOST, announce_metrics, create_namespaces
-from sandbox.kubelet.local.site import Site
-from sandbox.kubelet.metrics_server import MetricsServer
+from sandbox.kubelet.metrics_server import GROUP, VERSION, MetricsServer
 from sandbox.kubelet.service import Kubelets
-from sandbox.listener import Listener
 from sandbox.objects.store import Store
 from sandbox.scenario import Scenario
-from sandbox.tls import NAMES, make_credentials
+from sandbox.tls import make_credentials
 
 _UNLIMITED = 0.0  # requests per second: the components of the cluster don't wait
 
@@ -124,15 +122,13 @@ async def running_cluster(
     port: int = 0,
     rng: Random | None = None,
     metrics: bool = True,
-    folder: Path | None = None,
 ) -> AsyncIterator[Cluster]:
     """Run a cluster while the context is entered; on entry it is ready.
 
     Ready means: the nodes are registered, the namespaces exist, and the metrics API is
-    announced (it has no metrics before its first window is over). Controllers and scheduler
+    served (it has no metrics before its first window is over). Controllers and scheduler
     may still be listing; they miss nothing by that. ``port`` 0 takes a free one. Without
-    ``metrics`` there is no metrics API: a metrics server of its own may serve it then. What
-    containers that really run leave on the disk is in ``folder``, or in a temporary one.
+    ``metrics`` there is no metrics API, and nothing is sampled.
 
     Raises:
         ConfigError: the port can't be had.
@@ -145,46 +141,28 @@ async def running_cluster(
         clock,
         rng=rng,
         serves_resize=scenario.serves_resize,
-        gives_accounts=True,
     )
     api.faults.replace(scenario.api_faults)
     # Certificates are checked against the machine's clock, whatever ours says.
-    credentials = make_credentials(SystemClock().now(), names=(*NAMES, METRICS_HOST))
+    credentials = make_credentials(SystemClock().now())
     async with contextlib.AsyncExitStack() as stack:
         serving = await stack.enter_async_context(serve(api, port=port, credentials=credentials))
         access = Access(serving, client_context(ca_data=serving.authority))
         plane = await stack.enter_async_context(control_plane(access.client, clock))
-        accounts = ServiceAccounts(
-            await stack.enter_async_context(
-                access.client(
-                    USER_AGENT, user="system:serviceaccount:kube-system:service-account-controller"
-                )
-            ),
-            authority=serving.authority,
-        )
         kubelets = Kubelets(
             await stack.enter_async_context(access.client("kubelet", user="system:node:sandbox")),
             clock,
             shapes=scenario.nodes,
             simulation=simulation_of(scenario, scenario.version, clock),
-            site=Site(
-                server=serving.url,
-                authority=serving.authority,
-                folder=folder or Path(stack.enter_context(TemporaryDirectory(prefix="kubelets-"))),
-                tls=credentials.server_context(),
-            ),
         )
         metrics_server = MetricsServer(kubelets, clock, window=scenario.metrics_window)
-        listener = await stack.enter_async_context(
-            Listener(metrics_server, tls=credentials.server_context())
-        )
         cluster = Cluster(access.serving, access.trusted, api, kubelets, metrics_server)
-        components = (plane.run, accounts.run, kubelets.run, metrics_server.run)
+        components: list[Component] = [plane.run, kubelets.run]
+        if metrics:
+            api.mount(GROUP, VERSION, metrics_server)
+            components.append(metrics_server.run)
         await stack.enter_async_context(running_components(components))
         async with access.client("sandbox") as client:
             await create_namespaces(client, scenario.namespaces)
-            await accounts.ensure(("default", "kube-system", *scenario.namespaces))
-            if metrics:
-                await announce_metrics(client, listener.port, serving.authority)
         await kubelets.wait_ready()
         yield cluster

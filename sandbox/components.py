@@ -2,9 +2,12 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from typing import NoReturn
 
+from common.errors import ConflictError
+from common.kube.client import KubeClient
+from common.kube.endpoints import NAMESPACES
 from common.runtime.clock import Clock
 from sandbox.kubelet.pod_lifecycle import Simulation
 from sandbox.scenario import Scenario
@@ -13,16 +16,32 @@ from sandbox.version import KubernetesVersion
 Component = Callable[[], Awaitable[None]]
 
 
-def simulation_of(scenario: Scenario, version: KubernetesVersion, clock: Clock) -> Simulation:
-    """What the kubelets of a scenario simulate, on an API server of this version."""
+def simulation_of(
+    scenario: Scenario,
+    version: KubernetesVersion,
+    clock: Clock,
+    *,
+    images: Collection[str] = (),
+) -> Simulation:
+    """Return what the kubelets of a scenario simulate, on an API server of this version.
+
+    Containers of these ``images`` are not simulated.
+    """
     return Simulation(
         minor=version.minor,
         timing=scenario.timing,
         epoch=clock.now(),
         usage=scenario.usage,
         faults=scenario.faults,
-        images=scenario.images,
+        images=images,
     )
+
+
+async def create_namespaces(client: KubeClient, names: Iterable[str]) -> None:
+    """Create the namespaces that aren't there yet."""
+    for name in names:
+        with contextlib.suppress(ConflictError):
+            await client.create(NAMESPACES.as_dicts(), {"metadata": {"name": name}})
 
 
 @contextlib.asynccontextmanager

@@ -5,8 +5,8 @@ Everything has a default, so an empty file is a cluster, too. The format is show
 """
 
 import ipaddress
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from importlib import resources
 from pathlib import Path
@@ -17,10 +17,8 @@ from common.errors import ConfigError
 from sandbox import description
 from sandbox.apiserver.faults import ApiFault
 from sandbox.description import Section
-from sandbox.kubelet.allocation import Setup
 from sandbox.kubelet.faults import FaultRule, Faults
 from sandbox.kubelet.loads import UsageRule
-from sandbox.kubelet.local.command import parse_images
 from sandbox.kubelet.node import NodeShape
 from sandbox.kubelet.pod_resources import Totals
 from sandbox.kubelet.timing import Timing
@@ -44,7 +42,6 @@ class Scenario:
     faults: tuple[FaultRule, ...] = ()
     api_faults: tuple[ApiFault, ...] = ()
     serves_resize: bool = True
-    images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # run as local processes
 
 
 def load_scenario(name: str) -> Scenario:
@@ -92,7 +89,6 @@ def parse_scenario(text: str) -> Scenario:
         faults=tuple(_fault(one) for one in section.sections("faults")),
         api_faults=tuple(ApiFault.parse(one) for one in section.sections("api-faults")),
         serves_resize=section.take("serve-resize", description.truth, default=True),
-        images=section.take("images", parse_images, {}),
     )
     metrics.close()
     section.close()
@@ -127,13 +123,6 @@ def _group(section: Section, before: int) -> Iterator[NodeShape]:
     reserved_section.close()
     pods = section.take("pods", description.whole, 110)
     labels: dict[str, str] = section.take("labels", description.labels, {})
-    static_cpu = section.take("cpu-manager", _is_static, default=False)
-    setup = Setup(
-        static_memory=section.take("memory-manager", _is_static, default=False),
-        swap=section.take("swap", description.truth, default=False),
-        windows=labels.get("kubernetes.io/os") == "windows",
-        gate_off=not section.take("resize", description.truth, default=True),
-    )
     section.close()
     for index in range(count):
         number = before + index
@@ -144,8 +133,6 @@ def _group(section: Section, before: int) -> Iterator[NodeShape]:
             pods=pods,
             labels=labels,
             address=str(_NODE_NETWORK[number + 1]),
-            static_cpu=static_cpu,
-            setup=setup,
         )
 
 
@@ -172,9 +159,3 @@ def _window(value: object) -> float:
     if seconds < 1:
         raise ValueError(f"shorter than a second: {value!r}")
     return seconds
-
-
-def _is_static(value: object) -> bool:
-    if value not in ("none", "static"):
-        raise ValueError(f"neither none nor static: {value!r}")
-    return value == "static"

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from sandbox.kubelet.allocation import Setup
 from sandbox.kubelet.faults import PREFIX
 from sandbox.kubelet.loads import UsageRule
 from sandbox.kubelet.node import Node, NodeShape
@@ -36,7 +35,6 @@ class Kubelet:
         memory: Model | None = None,
         cpu: int = 1000,
         pods: int = 9,
-        setup: Setup = Setup(),  # noqa: B008 - a value, and frozen
     ) -> None:
         self.now = BEGIN
         simulation = Simulation(
@@ -45,7 +43,7 @@ class Kubelet:
             epoch=BEGIN,
             usage=(UsageRule(match=ANYWHERE, memory=memory),),
         )
-        shape = NodeShape(name="n", capacity=Totals(cpu, 1000 * MIB), pods=pods, setup=setup)
+        shape = NodeShape(name="n", capacity=Totals(cpu, 1000 * MIB), pods=pods)
         self.node = Node(shape, simulation)
         self.objects: dict[str, dict[str, Any]] = {}
 

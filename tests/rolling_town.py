@@ -28,8 +28,7 @@ from sandbox.apiserver.audit import AuditLog
 from sandbox.apiserver.server import ApiServer, serve
 from sandbox.clocks import ShiftedClock
 from sandbox.cluster import Access
-from sandbox.furnishing import METRICS_HOST, announce_metrics
-from sandbox.kubelet.metrics_server import MetricsServer
+from sandbox.kubelet.metrics_server import GROUP, VERSION, MetricsServer
 from sandbox.kubelet.usage import Usage
 from sandbox.kubelet.usages import NodeUsage, PodUsage
 from sandbox.listener import Listener
@@ -37,7 +36,7 @@ from sandbox.objects.resources import DEPLOYMENTS, PODS, REPLICA_SETS, Resource
 from sandbox.objects.store import Store, Stored
 from sandbox.scenario import Scenario
 from sandbox.times import rfc3339
-from sandbox.tls import NAMES, make_credentials
+from sandbox.tls import make_credentials
 from sandbox.virtual_time import VirtualClock
 from workloads import NAMESPACE, autoscaler, prepare
 
@@ -304,7 +303,7 @@ async def running_town(
     moving = ShiftedClock.of(clock)
     api = ApiServer(Store(history=HISTORY), Scenario().version, moving, rng=rng)
     api.audit = AuditLog(entries=ENTRIES)
-    credentials = make_credentials(SystemClock().now(), names=(*NAMES, METRICS_HOST))
+    credentials = make_credentials(SystemClock().now())
     async with contextlib.AsyncExitStack() as stack:
         serving = await stack.enter_async_context(serve(api, credentials=credentials))
         access = Access(serving, client_context(ca_data=serving.authority))
@@ -313,9 +312,7 @@ async def running_town(
         town = Town(api, access, way, admin, moving, folder, usage)
         metrics = serving_usage(Used(town), moving, window=WINDOW)
         town.metrics = metrics
-        listener = Listener(metrics, tls=credentials.server_context())
-        await stack.enter_async_context(listener)
-        await announce_metrics(admin, listener.port, serving.authority)
+        api.mount(GROUP, VERSION, metrics)
         await prepare(admin)
         sampling = asyncio.create_task(metrics.run())
         try:

@@ -22,8 +22,8 @@ from common.kube import ca_bundle
 from common.kube.client import KubeClient
 from common.kube.endpoints import SECRETS
 from component import LOOPBACK, Process, free_port, start_process
+from controlplane.containers.folders import File, write_volume
 from process_harness import World
-from sandbox.kubelet.local.folders import File, write_volume
 from webhook_client import Connection
 from webhook_harness import pod_request
 

@@ -18,40 +18,15 @@ DEFINITIONS: Endpoint[dict[str, Any]] = Endpoint(
     dict[str, Any],
     namespaced=False,
 )
-_ROLES = "rbac.authorization.k8s.io"
-_ACCESS = {
-    "ServiceAccount": Endpoint(
-        "", "v1", "serviceaccounts", "ServiceAccount", dict[str, Any], namespaced=True
-    ),
-    **{
-        kind: Endpoint(
-            _ROLES,
-            "v1",
-            f"{kind.lower()}s",
-            kind,
-            dict[str, Any],
-            namespaced=not kind.startswith("Cluster"),
-        )
-        for kind in ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
-    },
-}
 _DEPLOY = Path(__file__).parents[1] / "deploy"
 
 Change = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 async def prepare(client: KubeClient, *, change: Change = lambda definition: definition) -> None:
-    """Create our definitions, after ``change``, our accounts with their roles, and a namespace.
-
-    A component with the token of its account can then do what the manifests allow it, and
-    nothing else.
-    """
+    """Create our definitions, after ``change``, and a namespace."""
     for path in sorted((_DEPLOY / "crd").glob("*.yaml")):
         await client.create(DEFINITIONS, change(yaml.safe_load(path.read_text("utf-8"))))
-    for path in sorted((_DEPLOY / "rbac").glob("*.yaml")):
-        for one in yaml.safe_load_all(path.read_text("utf-8")):
-            namespace = one["metadata"].get("namespace", "")
-            await client.create(_ACCESS[one["kind"]], one, namespace=namespace)
     await client.create(NAMESPACES.as_dicts(), {"metadata": {"name": NAMESPACE}})
 
 

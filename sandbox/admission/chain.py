@@ -14,9 +14,7 @@ from common.runtime.clock import Clock
 from sandbox.admission import quotas
 from sandbox.admission.limit_ranger import apply_defaults, broken_bounds
 from sandbox.admission.node_checks import check_node
-from sandbox.admission.priorities import Priorities
 from sandbox.admission.request import AdmissionRequest, Operation, UserInfo
-from sandbox.admission.service_accounts import PodAccounts
 from sandbox.admission.webhook_answers import Answer, CallError
 from sandbox.admission.webhook_rules import Webhook, is_exempt
 from sandbox.admission.webhooks import WebhookCaller
@@ -46,8 +44,7 @@ logger = logging.getLogger(__name__)
 class Admission:
     """The admission chain of one API server.
 
-    ``checks_nodes`` False is an API server of 1.36 without the plugin PodResizeValidator;
-    without ``accounts`` it is one without the plugin ServiceAccount.
+    ``checks_nodes`` False is an API server of 1.36 without the plugin PodResizeValidator.
     """
 
     def __init__(
@@ -57,15 +54,12 @@ class Admission:
         clock: Clock,
         *,
         checks_nodes: bool = True,
-        accounts: PodAccounts | None = None,
     ) -> None:
-        self._accounts = accounts
-        self._priorities = Priorities(store)
         self._store = store
         self._version = version
         self._clock = clock
         self._checks_nodes = checks_nodes and version.minor >= 36
-        self._caller = WebhookCaller(store, minor=version.minor)
+        self._caller = WebhookCaller(minor=version.minor)
         self._hooks: dict[str, tuple[object, tuple[Webhook, ...]]] = {}
 
     async def mutate(self, request: AdmissionRequest) -> dict[str, Any] | None:
@@ -78,9 +72,6 @@ class Admission:
             ApiError: a webhook refused, or could not be called and may not be missed.
         """
         self._apply_limit_ranges(request)
-        if self._accounts is not None:
-            self._accounts.admit(request)
-        self._priorities.admit(request)
         if is_exempt(request.resource):
             return request.object
         hooks = self._webhooks(MUTATING_WEBHOOKS)
@@ -148,9 +139,7 @@ class Admission:
             check_shape(request.resource, after)
             defaults.fill(request.resource, after)
         except ApiError as error:
-            # Without the words about the kind that a client would be told of its own body.
-            told = error.message.partition(f" cannot be handled as a {request.resource.kind}: ")
-            raise internal(told[2] or error.message) from error
+            raise internal(error.message) from error
         request.object = after
         return after != before
 
@@ -227,21 +216,27 @@ class Admission:
         return stored.object(NODES) if stored is not None else None
 
     def _charge_quotas(self, request: AdmissionRequest) -> None:
-        """Refuse what no longer fits; otherwise count it at once, before it is stored."""
-        creates = request.operation is Operation.CREATE and not request.subresource
-        if request.object is None or not (creates or request.is_pod_resize):
+        """Refuse a pod that no longer fits; otherwise count it at once, before it is stored."""
+        pod = request.object
+        if pod is None or not (request.is_pod_create or request.is_pod_resize):
             return
         stored = self._store.list(RESOURCE_QUOTAS, request.namespace)
-        if not stored or not request.resource.namespaced:
+        if not stored:
             return
-        pod = request.object if request.resource.group_resource == "pods" else None
-        increase = self._increase(request, pod)
+        now = self._clock.now()
+        increase = quotas.pod_usage(pod, now)
+        if request.old_object is not None:
+            increase = quotas.difference(increase, quotas.pod_usage(request.old_object, now))
         changed = []
         for one in stored:
             quota = one.object(RESOURCE_QUOTAS)
             if not quotas.in_scope(quota, pod):
                 continue
-            problem = _quota_problem(quota, pod, increase)
+            missing = quotas.missing_resources(quota, pod)
+            if missing:
+                text = f"failed quota: {one.name}: must specify {missing}"
+                raise forbidden(request.resource, _name(request), text)
+            problem = quotas.exceeded(quota, increase)
             if problem:
                 raise forbidden(request.resource, _name(request), problem)
             used = quotas.charged(quota, increase)
@@ -251,25 +246,6 @@ class Admission:
         if not request.dry_run:
             for quota in changed:
                 self._store.update(RESOURCE_QUOTAS, quota)
-
-    def _increase(self, request: AdmissionRequest, pod: dict[str, Any] | None) -> quotas.Usage:
-        if pod is None:
-            return quotas.object_usage(request.resource.group_resource)
-        now = self._clock.now()
-        usage = quotas.pod_usage(pod, now)
-        if request.old_object is None:
-            return usage
-        return quotas.difference(usage, quotas.pod_usage(request.old_object, now))
-
-
-def _quota_problem(
-    quota: Mapping[str, Any], pod: Mapping[str, Any] | None, increase: quotas.Usage
-) -> str:
-    if pod is not None:
-        missing = quotas.missing_resources(quota, pod)
-        if missing:
-            return f"failed quota: {quota['metadata']['name']}: must specify {missing}"
-    return quotas.exceeded(quota, increase)
 
 
 def _refuse_unsupported(request: AdmissionRequest) -> None:

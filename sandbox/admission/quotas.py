@@ -1,6 +1,6 @@
 """ResourceQuota: what an object uses of it, and whether one more still fits.
 
-Compute resources and counts of objects are enforced, with the four scopes that a pod's own
+Compute resources and the number of pods are enforced, with the four scopes that a pod's own
 fields decide. Source: k8s.io/apiserver pkg/admission/plugin/resourcequota/controller.go,
 k8s.io/kubernetes pkg/quota/v1/evaluator/core/pods.go; kubernetes-resize.md section 2.
 """
@@ -19,7 +19,6 @@ from sandbox.objects.pod_resources import (
     qos_class,
     resources_of,
 )
-from sandbox.objects.rules.policies import COUNTED_PLAINLY
 
 Usage = dict[str, Quantity]
 
@@ -29,18 +28,10 @@ SCOPES: Final = ("BestEffort", "NotBestEffort", "Terminating", "NotTerminating")
 _REQUESTED: Final = ("cpu", "memory", "ephemeral-storage")
 
 
-def object_usage(group_resource: str) -> Usage:
-    """What any object uses: one of its kind."""
-    one = Quantity.from_value(1)
-    usage = {f"count/{group_resource}": one}
-    if group_resource in COUNTED_PLAINLY:
-        usage[group_resource] = one
-    return usage
-
-
 def pod_usage(pod: Mapping[str, Any], now: datetime) -> Usage:
     """What a pod uses; one that has ended, or should have by now, only counts as an object."""
-    usage = object_usage("pods")
+    one = Quantity.from_value(1)
+    usage = {"count/pods": one, "pods": one}
     if _has_ended(pod, now):
         del usage["pods"]
         return usage
@@ -54,13 +45,11 @@ def pod_usage(pod: Mapping[str, Any], now: datetime) -> Usage:
     return usage
 
 
-def in_scope(quota: Mapping[str, Any], pod: Mapping[str, Any] | None) -> bool:
-    """Whether the quota looks at this pod, or at an object that is no pod (None)."""
+def in_scope(quota: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
+    """Whether the quota counts this pod."""
     scopes = (quota.get("spec") or {}).get("scopes") or ()
     if not scopes:
         return True
-    if pod is None:
-        return False
     best_effort = qos_class(pod) is QosClass.BEST_EFFORT
     terminating = (pod["spec"].get("activeDeadlineSeconds") or -1) >= 0
     facts = {
@@ -119,11 +108,11 @@ def charged(quota: Mapping[str, Any], increase: Usage) -> dict[str, Any] | None:
 
 
 def quota_status(
-    quota: Mapping[str, Any], usages: Iterable[tuple[Mapping[str, Any] | None, Usage]]
+    quota: Mapping[str, Any], usages: Iterable[tuple[Mapping[str, Any], Usage]]
 ) -> dict[str, Any]:
     """Compute ``status``: the hard limits, and the sum over what is in scope.
 
-    ``usages`` are pairs of a pod (None for other objects) and what it uses.
+    ``usages`` are pairs of a pod and what it uses.
     """
     hard = _hard(quota)
     total = dict.fromkeys(hard, ZERO)

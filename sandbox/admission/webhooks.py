@@ -6,23 +6,17 @@ dispatchers; kubernetes-resize.md section 6.
 
 import asyncio
 import base64
-import socket
 import ssl
 import uuid
 from collections.abc import Sequence
 from functools import lru_cache
-from urllib.parse import quote
 
 import aiohttp
 import msgspec
-from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.resolver import ThreadedResolver
 
 from sandbox.admission.request import AdmissionRequest
-from sandbox.admission.service_endpoints import ServiceError, service_address
 from sandbox.admission.webhook_answers import Answer, Reply, failed_call, read_answer
 from sandbox.admission.webhook_rules import Webhook, review
-from sandbox.objects.store import Store
 
 _HEADERS = {
     "Accept": "application/json, */*",
@@ -36,8 +30,7 @@ _LARGEST_ANSWER = 3 * 1024 * 1024  # bytes; as large as a request to the API ser
 class WebhookCaller:
     """Keeps the connections to webhooks; ``close`` when the API server ends."""
 
-    def __init__(self, store: Store, *, minor: int) -> None:
-        self._store = store
+    def __init__(self, *, minor: int) -> None:
         self._minor = minor
         self._session: aiohttp.ClientSession | None = None
 
@@ -50,10 +43,7 @@ class WebhookCaller:
         """
         uid = str(uuid.uuid4())
         body = msgspec.json.encode(review(request, uid, minor=self._minor))
-        try:
-            url = self._url(hook)
-        except ServiceError as error:
-            raise failed_call(hook.name, f"failed to call webhook: {error}") from error
+        url = _url(hook)
         try:
             async with (
                 asyncio.timeout(hook.timeout),
@@ -64,13 +54,10 @@ class WebhookCaller:
                 answer = await response.content.read(_LARGEST_ANSWER)
                 while not response.content.at_eof() and len(answer) < _LARGEST_ANSWER:
                     answer += await response.content.read(_LARGEST_ANSWER - len(answer))
-                content_type = response.headers.get("Content-Type", "")
-                reply = Reply(status=response.status, content_type=content_type, body=answer)
+                reply = Reply(status=response.status, body=answer)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             text = f'failed to call webhook: Post "{url}": {_reason(error)}'
             raise failed_call(hook.name, text) from error
-        if problem := reply.problem:
-            raise failed_call(hook.name, f"failed to call webhook: {problem}")
         return read_answer(hook.name, reply, uid, mutating=mutating)
 
     async def close(self) -> None:
@@ -80,45 +67,21 @@ class WebhookCaller:
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            connector = aiohttp.TCPConnector(
-                resolver=_ServiceResolver(self._store), use_dns_cache=False, keepalive_timeout=30
-            )
+            connector = aiohttp.TCPConnector(keepalive_timeout=30)
             self._session = aiohttp.ClientSession(connector=connector, trust_env=False)
         return self._session
 
-    def _url(self, hook: Webhook) -> str:
-        """Where to post to; the host of a Service is the name that its certificate bears."""
-        query = f"timeout={hook.timeout}s"
-        service = hook.client.get("service")
-        if service is None:
-            url: str = hook.client["url"]
-            return f"{url}{'&' if '?' in url else '?'}{query}"
-        namespace, name = service["namespace"], service["name"]
-        port = service.get("port") or 443
-        service_address(self._store, namespace, name, port)
-        path = quote("/" + (service.get("path") or "").lstrip("/"))
-        return f"https://{name}.{namespace}.svc:{port}{path}?{query}"
 
+def _url(hook: Webhook) -> str:
+    """Return where to post to.
 
-class _ServiceResolver(AbstractResolver):
-    """Finds ``<name>.<namespace>.svc`` among the cluster's Services, the rest by DNS."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._dns = ThreadedResolver()
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        parts = host.split(".")
-        if len(parts) != 3 or parts[2] != "svc":
-            return await self._dns.resolve(host, port, family)
-        target, target_port = service_address(self._store, parts[1], parts[0], port)
-        found = await self._dns.resolve(target, target_port, family)
-        return [{**one, "hostname": host} for one in found]
-
-    async def close(self) -> None:
-        await self._dns.close()
+    Raises:
+        CallError: the webhook names a Service; there are none here.
+    """
+    url = hook.client.get("url")
+    if not url:
+        raise failed_call(hook.name, "failed to call webhook: the sandbox calls URLs only")
+    return f"{url}{'&' if '?' in url else '?'}timeout={hook.timeout}s"
 
 
 @lru_cache(maxsize=64)

@@ -2,17 +2,14 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-import yaml
 
 from sandbox.errors import ApiError
 
 JSON = "application/json"
-YAML = "application/yaml"
-_TEXT_TAG = "tag:yaml.org,2002:str"
 TEXT = "text/plain; charset=utf-8"
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
@@ -31,30 +28,6 @@ def json_answer(value: Any, *, status: int = 200, warnings: Sequence[str] = ()) 
     """``value`` as JSON, and what the client is warned of."""
     headers = warning_headers(warnings)
     return Answer(status=status, body=msgspec.json.encode(value), headers=headers)
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes texts as Go's library does."""
-
-
-def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    """Line by line what has several, in double quotes what would be something else."""
-    style = "|" if "\n" in text else None
-    others = _Dumper.yaml_implicit_resolvers.get(text[:1], ())
-    if text.lower() in ("y", "n") or any(pattern.match(text) for _, pattern in others):
-        style = '"'
-    return dumper.represent_scalar(_TEXT_TAG, text, style=style)
-
-
-_Dumper.add_representer(str, _text_node)
-
-
-def in_yaml(answer: Answer) -> Answer:
-    """The same as YAML, its names in order, if it is JSON."""
-    if answer.content_type != JSON:
-        return answer
-    text = yaml.dump(msgspec.json.decode(answer.body), Dumper=_Dumper, allow_unicode=True)
-    return replace(answer, body=text.encode(), content_type=YAML)
 
 
 def text_answer(text: str, *, status: int = 200) -> Answer:
@@ -88,11 +61,6 @@ def warning_headers(warnings: Sequence[str]) -> list[tuple[str, str]]:
         if not _CONTROL.search(text)
     )
     return [("Warning", f'299 - "{text}"') for text in texts]
-
-
-def warning_of(answer: Answer, text: str) -> Answer:
-    """The answer with one more warning, which comes before its own."""
-    return replace(answer, headers=[*warning_headers([text]), *answer.headers])
 
 
 def raw_headers(answer: Answer) -> list[tuple[bytes, bytes]]:

@@ -1,38 +1,30 @@
-"""Who is calling: bearer tokens and the users behind them."""
+"""Who is calling: bearer tokens and the users behind them. Every user may do everything."""
 
 import secrets
-from collections.abc import Sequence
 
 from sandbox.admission.request import UserInfo
-from sandbox.apiserver.tokens import API_AUDIENCES, ServiceAccountTokens
 from sandbox.errors import unauthorized
 
 ADMIN = "kubernetes-admin"
-ANONYMOUS = UserInfo(username="system:anonymous", groups=("system:unauthenticated",))
 
 
 def user_named(username: str) -> UserInfo:
-    """The user with the groups that its name implies.
-
-    ``system:serviceaccount:<namespace>:<name>`` gets the groups of service accounts,
-    ``system:node:<name>`` that of nodes, the administrator ``system:masters``.
-    """
-    if username == ADMIN:
-        return UserInfo(username=username, groups=("system:masters", "system:authenticated"))
-    if username.startswith("system:node:"):
-        return UserInfo(username=username, groups=("system:nodes", "system:authenticated"))
+    """Return the user with the groups that its name implies, as webhooks see them."""
+    groups: tuple[str, ...] = ()
     parts = username.split(":")
-    if parts[:2] == ["system", "serviceaccount"] and len(parts) == 4:
+    if username == ADMIN:
+        groups = ("system:masters",)
+    elif username.startswith("system:node:"):
+        groups = ("system:nodes",)
+    elif parts[:2] == ["system", "serviceaccount"] and len(parts) == 4:
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{parts[2]}")
-        return UserInfo(username=username, groups=(*groups, "system:authenticated"))
-    return UserInfo(username=username, groups=("system:authenticated",))
+    return UserInfo(username=username, groups=(*groups, "system:authenticated"))
 
 
 class Authenticator:
-    """Knows the tokens, and who comes without one."""
+    """Knows the tokens."""
 
-    def __init__(self, tokens: ServiceAccountTokens) -> None:
-        self._tokens = tokens
+    def __init__(self) -> None:
         self._users: dict[str, UserInfo] = {}
 
     def issue(self, username: str, *, token: str = "") -> str:
@@ -46,25 +38,13 @@ class Authenticator:
         self._users.pop(token, None)
 
     def authenticate(self, authorization: str) -> UserInfo:
-        """The user that an ``Authorization`` header stands for; anonymous without a bearer token.
+        """Return the user that an ``Authorization`` header stands for.
 
         Raises:
-            ApiError: 401, nobody knows the token.
+            ApiError: 401, there is no token, or an unknown one.
         """
         scheme, _, token = authorization.partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
-            return ANONYMOUS
-        user = self.user_of(token.strip())
+        user = self._users.get(token.strip()) if scheme.lower() == "bearer" else None
         if user is None:
             raise unauthorized()
         return user
-
-    def user_of(self, token: str, audiences: Sequence[str] = API_AUDIENCES) -> UserInfo | None:
-        """The user behind a token that is good for one of ``audiences``, or None.
-
-        Tokens that :meth:`issue` gave out are for the API server itself.
-        """
-        user = self._users.get(token)
-        if user is not None and set(audiences) & set(API_AUDIENCES):
-            return user
-        return self._tokens.user_of(token, audiences)

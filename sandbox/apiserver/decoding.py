@@ -1,40 +1,40 @@
-"""From a request's body to an object that is understood."""
+"""From a request's body to an object that is understood.
+
+Bodies are JSON. Unknown fields of built-in kinds are dropped, as without field validation.
+"""
 
 from typing import Any
 
 import msgspec
-import yaml
 
 from sandbox import errors
-from sandbox.apiserver.custom_bodies import check_named_type, check_type, summary
-from sandbox.apiserver.negotiation import PROTOBUF
+from sandbox.apiserver.negotiation import JSON
 from sandbox.apiserver.requests import Place, Request
-from sandbox.objects import byte_fields, crds, defaults, fields, micro_times, structural_schema
+from sandbox.objects import crds, defaults, fields, micro_times, structural_schema
 from sandbox.objects.crds import CustomVersion
-from sandbox.objects.go_decoding import syntax_problem, type_meta_problem
 from sandbox.objects.metadata import tidy, tidy_metadata
 from sandbox.objects.resources import Resource
 from sandbox.objects.shapes import check_metadata, check_shape
 
 Json = dict[str, Any]
 
-_JSON = "application/json"
-_YAML = "application/yaml"
 _COMPLETED = ("", "resize")  # the endpoints through which a spec comes in
+_QUOTED = 30  # bytes of a body that can't be read
 
 
 def read_body(request: Request, resource: Resource) -> Json:
-    """Decode a body, in JSON or YAML; null is an object without anything.
+    """Decode a body; null is an object without anything.
 
     Raises:
         ApiError: 400 for what isn't an object, 415 for another content type.
     """
     try:
         return _decoded(request)
-    except _UnreadableError as error:
+    except ValueError as error:
+        shown = request.body[:_QUOTED].decode(errors="replace")
         raise errors.bad_request(
-            f"the object provided is unrecognized (must be of type {resource.kind}): {error} "
-            f"({summary(request.body)})"
+            f"the object provided is unrecognized (must be of type {resource.kind}): "
+            f"couldn't get version/kind; json parse error: {error} ({shown})"
         ) from error
 
 
@@ -48,66 +48,29 @@ def read_options(request: Request) -> Json:
         return {}
     try:
         return _decoded(request)
-    except _UnreadableError as error:
+    except ValueError as error:
         raise errors.bad_request(str(error)) from error
 
 
-class _UnreadableError(ValueError):
-    """Kind and version can't be read; it says why."""
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(f"couldn't get version/kind; json parse error: {problem}")
-
-
 def _decoded(request: Request) -> Json:
-    if request.content_type not in ("", _JSON, _YAML):
-        # A real server reads it, too; who has sent it shouldn't be told to send it.
-        others = () if request.content_type == PROTOBUF else (PROTOBUF,)
-        raise errors.unsupported_media_type((_JSON, _YAML, *others))
-    try:
-        decoded = (
-            yaml.safe_load(request.body)
-            if request.content_type == _YAML
-            else msgspec.json.decode(request.body)
-        )
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise _UnreadableError(str(error)) from error
-    except msgspec.DecodeError as error:
-        raise _UnreadableError(syntax_problem(request.body) or str(error)) from error
+    if request.content_type not in ("", JSON):
+        raise errors.unsupported_media_type((JSON,))
+    decoded = msgspec.json.decode(request.body)
     if decoded is None:
         return {}
     if not isinstance(decoded, dict):
-        raise _UnreadableError(type_meta_problem(decoded))
-    problem = type_meta_problem(decoded)
-    if problem:
-        raise _UnreadableError(problem)
+        raise ValueError(f"not an object: {type(decoded).__name__}")  # noqa: TRY004 - of a client
     return decoded
 
 
-def read_object(request: Request, resource: Resource) -> Json:
-    """Decode an object that is to be stored; a custom resource must say what it is.
-
-    Raises:
-        ApiError: 400 and 415, as :func:`read_body`; 400 for a custom resource without its kind or
-            its version.
-    """
-    obj = read_body(request, resource)
-    if resource.custom:
-        check_named_type(request.body, obj, resource)
-    return obj
-
-
 def checked_metadata(obj: Json, resource: Resource, place: Place) -> Json:
-    """The metadata of ``obj``, which gets kind, version and namespace where it has none.
-
-    A custom resource keeps the type that it names, for :func:`understand` to look at.
+    """Return the metadata of ``obj``, which gets kind, version and namespace where it has none.
 
     Raises:
         ApiError: 400, one of them is another than the URL's.
     """
-    if not resource.custom:
-        check_type_meta(obj, resource)
-        obj["kind"], obj["apiVersion"] = resource.kind, resource.api_version
+    check_type_meta(obj, resource)
+    obj["kind"], obj["apiVersion"] = resource.kind, resource.api_version
     meta = obj.get("metadata")
     if meta is None:
         meta = obj["metadata"] = {}
@@ -125,35 +88,20 @@ def checked_metadata(obj: Json, resource: Resource, place: Place) -> Json:
 
 
 def check_type_meta(obj: Json, resource: Resource) -> None:
-    """Refuse an object of a built-in kind that says it is of another kind or version.
+    """Refuse an object that says it is of another kind or version.
 
     Raises:
         ApiError: 400.
-
-    Source: ``transformDecodeError``, k8s.io/apiserver pkg/endpoints/handlers/rest.go.
     """
     api_version = obj.get("apiVersion") or resource.api_version
     kind = obj.get("kind") or resource.kind
-    if (api_version, kind) == (resource.api_version, resource.kind):
-        return
-    version = api_version.rpartition("/")[2]
-    known = fields.type_of_kind(fields.kind_key(api_version, kind)) is not None
-    if known and kind == resource.kind:
+    if api_version != resource.api_version:
         raise errors.bad_request(
             f"the API version in the data ({api_version}) does not match the expected API "
             f"version ({resource.api_version})"
         )
-    if known:
-        ours = f"{resource.group.partition('.')[0] or 'core'}.{resource.kind}"
-        text = f"converting ({version}.{kind}) to ({ours}): unknown conversion"
-    else:
-        text = (
-            f'no kind "{kind}" is registered for version "{api_version}" in scheme '
-            '"pkg/runtime/scheme.go:111"'
-        )
-    raise errors.bad_request(
-        f'{kind} in version "{version}" cannot be handled as a {resource.kind}: {text}'
-    )
+    if kind != resource.kind:
+        raise errors.cannot_be_handled(resource, f"it is of kind {kind}")
 
 
 def check_name(meta: Json, place: Place) -> None:
@@ -181,15 +129,16 @@ def drop_unknown(
     old: Json | None,
     *,
     minor: int,
-) -> list[str]:
-    """Remove, in place, the fields that the kind doesn't have; returns where they were.
+) -> None:
+    """Remove, in place, the fields that the kind doesn't have.
 
-    ``old`` is the stored object of a built-in kind: what equals it isn't looked at.
+    ``old`` is the stored object of a built-in kind: what equals it is skipped.
     """
     if custom is None:
-        return fields.drop_unknown(resource, obj, old, minor=minor)
-    in_metadata = fields.drop_unknown_metadata(obj, minor=minor)
-    return in_metadata + sorted(structural_schema.prune(obj, custom.schema))
+        fields.drop_unknown(resource, obj, old, minor=minor)
+        return
+    fields.drop_unknown_metadata(obj, minor=minor)
+    structural_schema.prune(obj, custom.schema)
 
 
 def understand(
@@ -205,10 +154,9 @@ def understand(
     ``completes`` False says that nothing can be missing.
 
     Raises:
-        ApiError: 400, a value can't be read; 422, a custom resource is of another type.
+        ApiError: 400, a value can't be read.
     """
     if custom is not None:
-        check_type(obj, resource)
         tidy_metadata(obj)
         structural_schema.drop_nulls(obj, custom.schema)
         structural_schema.fill_defaults(obj, custom.schema)
@@ -219,7 +167,6 @@ def understand(
         for name in obj.keys() - {"metadata", "status"}:
             _drop_nulls(obj[name])
         defaults.fill(resource, obj)
-    byte_fields.check(resource, obj)
     micro_times.normalize(resource, obj)
     if crds.is_definition(resource):
         crds.fill_defaults(obj)

@@ -8,16 +8,10 @@ from sandbox.apiserver.decoding import read_options
 from sandbox.apiserver.deletion import DeleteOptions, Deletions
 from sandbox.apiserver.requests import Place, Request, dry_run
 from sandbox.apiserver.writes import Written, options_of
-from sandbox.objects.resources import EVENTS, Resource
+from sandbox.objects.resources import Resource
 from sandbox.objects.store import Store, Stored
 
 Json = dict[str, Any]
-
-_CHILDREN_STAY = (
-    "child pods are preserved by default when jobs are deleted; set "
-    "propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this "
-    "warning"
-)
 
 
 class Deletes:
@@ -31,14 +25,12 @@ class Deletes:
     async def one(self, request: Request, resource: Resource, place: Place) -> Written:
         """Delete an object."""
         options, dry = self._options(request)
-        stored = self._store.get(_storing(resource), place.namespace, place.name)
+        stored = self._store.get(resource, place.namespace, place.name)
         if stored is None:
             raise errors.not_found(resource, place.name)
         last, gone = await self._delete(request, resource, stored, options, dry=dry)
-        warns = resource.group_resource == "jobs.batch" and not options.policy
-        warnings = (_CHILDREN_STAY,) if warns else ()
         if not gone or resource.group_resource == "pods":
-            return Written(status=200, object=last, warnings=warnings)
+            return Written(status=200, object=last)
         details = {**errors.details_of(resource, stored.name), "uid": stored.uid}
         return Written(
             status=200,
@@ -49,7 +41,6 @@ class Deletes:
                 "status": "Success",
                 "details": details,
             },
-            warnings=warnings,
         )
 
     async def each(self, request: Request, resource: Resource, items: list[Stored]) -> list[Stored]:
@@ -76,7 +67,6 @@ class Deletes:
         *,
         dry: bool,
     ) -> tuple[Stored | Json, bool]:
-        storing = _storing(resource)
         self._deletions.check(resource, stored, options)
         asked = AdmissionRequest(
             operation=Operation.DELETE,
@@ -84,19 +74,15 @@ class Deletes:
             user=request.user,
             namespace=stored.namespace,
             name=stored.name,
-            old_object=stored.object(storing),
+            old_object=stored.object(resource),
             dry_run=dry,
             options=options_of("DeleteOptions", request),
         )
         await self._admission.mutate(asked)
         await self._admission.validate(asked)
         if dry:
-            return self._deletions.planned(storing, stored, options)
-        current = self._store.get(storing, stored.namespace, stored.name)
+            return self._deletions.planned(resource, stored, options)
+        current = self._store.get(resource, stored.namespace, stored.name)
         if current is None:
             raise errors.not_found(resource, stored.name)
-        return self._deletions.delete(storing, current, options)
-
-
-def _storing(resource: Resource) -> Resource:
-    return EVENTS if resource.stored_as else resource
+        return self._deletions.delete(resource, current, options)

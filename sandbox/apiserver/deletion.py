@@ -14,7 +14,6 @@ from typing import Any
 from common.runtime.clock import Clock
 from sandbox import errors
 from sandbox.objects import crds
-from sandbox.objects.go_decoding import options_problem
 from sandbox.objects.registry import Registry
 from sandbox.objects.resources import NAMESPACES, Resource
 from sandbox.objects.store import Store, Stored
@@ -24,7 +23,6 @@ _REMEMBERED_OWNERS = 1000
 _DEFAULT_GRACE = 30
 _POLICIES = ("", "Foreground", "Background", "Orphan")
 _IMMORTAL = ("default", "kube-public", "kube-system")
-_SCHEME = '"pkg/runtime/scheme.go:111"'
 _FINISHED = ("Succeeded", "Failed")
 # The finalizers of an owner whose dependents are to stay, and of one that goes after them.
 _ORPHAN, _FOREGROUND = "orphan", "foregroundDeletion"
@@ -48,7 +46,6 @@ class DeleteOptions:
         Raises:
             ApiError: 400 or 422, an option isn't understood.
         """
-        _check_body(body)
         given = body or query
         grace, policy = given.get("gracePeriodSeconds"), given.get("propagationPolicy") or ""
         orphans = given.get("orphanDependents")
@@ -73,17 +70,6 @@ class DeleteOptions:
             uid=preconditions.get("uid") or "",
             version=preconditions.get("resourceVersion") or "",
         )
-
-
-def _check_body(body: Mapping[str, Any]) -> None:
-    kind = body.get("kind") or "DeleteOptions"
-    if kind != "DeleteOptions":
-        version = body.get("apiVersion") or ""
-        text = f'no kind "{kind}" is registered for version "{version}" in scheme {_SCHEME}'
-        raise errors.bad_request(text)
-    problem = options_problem(body)
-    if problem:
-        raise errors.bad_request(problem)
 
 
 _BY_COLLECTOR = DeleteOptions(policy="Background")
@@ -255,7 +241,7 @@ class Deletions:
 
     def _remove_instances(self, definition: str) -> None:
         """Take the custom resources with their definition, finalizers or not."""
-        resource = self._registry.stored_as(definition)
+        resource = self._registry.of(definition)
         if resource is not None:
             for item in self._store.list(resource):
                 if self._store.get(resource, item.namespace, item.name) is item:
@@ -267,8 +253,8 @@ class Deletions:
 
     def _dependents(self, uid: str) -> list[tuple[Resource, Stored]]:
         found = []
-        for storage_key, namespace, name in self._store.owned_by(uid):
-            resource = self._registry.stored_as(storage_key)
+        for group_resource, namespace, name in self._store.owned_by(uid):
+            resource = self._registry.of(group_resource)
             dependent = self._store.get(resource, namespace, name) if resource else None
             if resource is not None and dependent is not None:
                 found.append((resource, dependent))

@@ -9,8 +9,7 @@ import msgspec
 
 from common.runtime.clock import Clock
 from sandbox.apiserver.tables import Column, columns_of, definitions, row_of
-from sandbox.errors import bad_request, not_acceptable
-from sandbox.objects.event_versions import to_new
+from sandbox.errors import bad_request
 from sandbox.objects.registry import Registry
 from sandbox.objects.resources import Resource
 from sandbox.objects.store import Stored
@@ -23,7 +22,6 @@ class Form(enum.Enum):
 
     WHOLE = enum.auto()
     METADATA = enum.auto()
-    METADATA_LIST = enum.auto()
     TABLE = enum.auto()  # each row with the metadata of its object
     TABLE_OF_OBJECTS = enum.auto()
     TABLE_ALONE = enum.auto()
@@ -68,20 +66,11 @@ class Presenter:
         self._clock = clock
 
     def one(self, resource: Resource, stored: Stored, form: Form = Form.WHOLE) -> bytes:
-        """One object; as a table it is a table of one row.
-
-        Raises:
-            ApiError: 406, it is no list.
-        """
+        """Write one object; as a table it is a table of one row."""
         if form is Form.WHOLE:
             return _whole(resource, stored)
         if form is Form.METADATA:
             return _encode(_metadata(stored))
-        if form is Form.METADATA_LIST:
-            raise not_acceptable(
-                "you requested PartialObjectMetadataList, but the requested object is not a list "
-                f"(*{_go_type(resource)})"
-            )
         return self._table(resource, [stored], {"resourceVersion": str(stored.version)}, form)
 
     def many(
@@ -91,19 +80,10 @@ class Presenter:
         list_meta: Mapping[str, Any],
         form: Form = Form.WHOLE,
     ) -> bytes:
-        """A list; the items' bytes are joined, not encoded again.
-
-        Raises:
-            ApiError: 406, it is no single object.
-        """
+        """Write a list; the items' bytes are joined, not encoded again."""
         if form.is_table:
             return self._table(resource, items, list_meta, form)
         if form is Form.METADATA:
-            raise not_acceptable(
-                "you requested PartialObjectMetadata, but the requested object is a list "
-                f"(*{_go_type(resource)}List)"
-            )
-        if form is Form.METADATA_LIST:
             listed = [_metadata(item) for item in items]
             kind, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
             return _encode(
@@ -113,8 +93,7 @@ class Presenter:
         if resource.custom:
             bodies = b",".join(_whole(resource, item) for item in items)
         else:
-            renamed = resource.stored_as
-            joined = b",{".join(_renamed(item) if renamed else item.body for item in items)
+            joined = b",{".join(item.body for item in items)
             bodies = b"{" + joined if joined else b""
         return b"".join((head.encode(), _encode(list_meta), b',"items":[', bodies, b"]}"))
 
@@ -153,24 +132,9 @@ def _metadata(stored: Stored) -> dict[str, Any]:
     }
 
 
-def _renamed(stored: Stored) -> bytes:
-    """The body of an Event as ``events.k8s.io`` has it."""
-    return _encode(to_new(msgspec.json.decode(b"{" + stored.body)))[1:]
-
-
-def _go_type(resource: Resource) -> str:
-    """What Go calls the type of a single object."""
-    if resource.custom:
-        return "unstructured.Unstructured"
-    package = resource.group.partition(".")[0] if resource.stored_as == "" else ""
-    return f"{package or 'core'}.{resource.kind}"
-
-
 class _OnlyMetadata(msgspec.Struct):
     metadata: dict[str, Any]
 
 
 def _whole(resource: Resource, stored: Stored) -> bytes:
-    if resource.stored_as:
-        return prefix(resource) + _renamed(stored)
     return prefix(resource) + stored.body

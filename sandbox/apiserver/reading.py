@@ -12,15 +12,11 @@ import msgspec
 from common.errors import Cause
 from sandbox import errors
 from sandbox.apiserver.requests import Request
-from sandbox.objects.byte_fields import broken_at
-from sandbox.objects.go_decoding import syntax_problem
 from sandbox.objects.resources import Resource
 from sandbox.objects.selectors import Selection, select
 from sandbox.objects.store import Store, Stored
 
 _CONTINUE_FORMAT = "meta.k8s.io/v1"
-_STANDARD = str.maketrans("-_", "+/")
-_PADDING = ("", "", "==", "=")  # by what is left over of groups of four
 _FUTURE_WAIT = 3.0  # seconds that a list waits for a version that isn't there yet
 _EXPIRED_PAGE = (
     "The provided continue parameter is too old to display a consistent list result. You can "
@@ -276,26 +272,19 @@ def write_token(version: int, start: str) -> str:
 
 
 def read_token(text: str) -> tuple[int, str]:
-    """The version and the start of a continue token.
+    """Return the version and the start of a continue token.
 
     Raises:
-        ApiError: 400, nobody gave out such a token.
+        ApiError: 400, this server never gave out such a token.
     """
-    start, version, problem = "", 0, ""
-    place = broken_at(text.translate(_STANDARD) + _PADDING[len(text) % 4])
-    if place is not None:
-        problem = f"illegal base64 data at input byte {min(place, len(text) - 1)}"
-    else:
-        raw = urlsafe_b64decode(text + _PADDING[len(text) % 4])
-        try:
-            token = msgspec.json.decode(raw, type=_Token)
-        except msgspec.DecodeError as error:
-            problem = syntax_problem(raw) or str(error)
-        else:
-            start, version, problem = token.start, token.rv, token.problem
+    try:
+        token = msgspec.json.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=_Token)
+        problem = token.problem
+    except ValueError as error:  # also of msgspec and of base64
+        token, problem = _Token(), str(error)
     if problem:
         raise errors.bad_request(f"invalid continue token: continue key is not valid: {problem}")
-    return version, start.strip("/\0")
+    return token.rv, token.start.strip("/\0")
 
 
 def _start(item: Stored, namespace: str) -> str:

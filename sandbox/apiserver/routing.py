@@ -1,14 +1,12 @@
 """Which part of the API server answers a request that isn't a watch."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
 from common.runtime.clock import Clock
 from sandbox import errors
 from sandbox.apiserver import discovery, openapi
-from sandbox.apiserver.access_reviews import AccessReviews
-from sandbox.apiserver.aggregation import Aggregation
 from sandbox.apiserver.answers import (
     Answer,
     json_answer,
@@ -25,15 +23,13 @@ from sandbox.apiserver.requests import Place, Request
 from sandbox.apiserver.subresources import Subresources
 from sandbox.apiserver.writes import Written
 from sandbox.apiserver.writing import Writes
-from sandbox.objects.access_resources import AUTHENTICATION, AUTHORIZATION
 from sandbox.objects.registry import Registry
-from sandbox.objects.resources import EVENTS, Resource
+from sandbox.objects.resources import Resource
 from sandbox.objects.store import Store, Stored
 from sandbox.version import KubernetesVersion
 
 _HEALTH = ("/healthz", "/livez", "/readyz")
 _GROUP_VERSION_PARTS = 2
-_REVIEWS = (AUTHENTICATION, AUTHORIZATION)
 
 
 class Routing:
@@ -48,9 +44,8 @@ class Routing:
         writes: Writes,
         deletes: Deletes,
         subresources: Subresources,
-        reviews: AccessReviews,
         presenter: Presenter,
-        aggregation: Aggregation,
+        mounted: Collection[tuple[str, str]],
         audit: AuditLog,
         version: KubernetesVersion,
         clock: Clock,
@@ -62,9 +57,8 @@ class Routing:
         self._writes = writes
         self._deletes = deletes
         self._subresources = subresources
-        self._reviews = reviews
         self._presenter = presenter
-        self._aggregation = aggregation
+        self._mounted = mounted  # groups and versions that another application serves
         self._audit = audit
         self._version = version
         self._clock = clock
@@ -135,8 +129,8 @@ class Routing:
 
     def _discovery(self, path: str) -> Answer:
         groups = self._registry.group_versions()
-        for group, versions in self._aggregation.group_versions().items():
-            groups[group] = [*groups.get(group, ()), *versions]
+        for group, version in self._mounted:
+            groups.setdefault(group, []).append(version)
         parts = path.strip("/").split("/")
         if parts == ["api"]:
             return json_answer(discovery.core_versions("127.0.0.1"))
@@ -182,10 +176,6 @@ class Routing:
         Raises:
             ApiError: whatever was wrong.
         """
-        if resource.group in _REVIEWS:
-            if verb != "create" or place.name:
-                raise errors.method_not_allowed()
-            return self._reviews.answer(request, resource, place)
         if not place.subresource and verb not in resource.verbs:
             raise errors.method_not_allowed()
         if place.subresource:
@@ -195,14 +185,9 @@ class Routing:
             if place.subresource not in ("status", "resize"):
                 raise errors.method_not_allowed()
         included = request.query.get("includeObject", "")
-        form = negotiate(
-            request.headers.get("accept", ""),
-            included,
-            collection=verb == "list",
-            custom=resource.custom,
-        )
+        form = negotiate(request.headers.get("accept", ""), included)
         if verb == "get":
-            stored = await self._reads.get(request, _storing(resource), place.namespace, place.name)
+            stored = await self._reads.get(request, resource, place.namespace, place.name)
             return Answer(body=self._presenter.one(resource, stored, form))
         if verb == "list":
             page = await self._reads.list(request, resource, place.namespace)
@@ -243,7 +228,3 @@ class Routing:
             obj = {"kind": resource.kind, "apiVersion": resource.api_version, **written.object}
             body = msgspec.json.encode(obj)
         return Answer(status=written.status, body=body, headers=headers)
-
-
-def _storing(resource: Resource) -> Resource:
-    return EVENTS if resource.stored_as else resource

@@ -8,43 +8,32 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from http import HTTPStatus
 from random import Random
 from typing import Any
 
 from common.runtime.clock import Clock
 from sandbox.admission.chain import Admission
-from sandbox.admission.service_accounts import PodAccounts
-from sandbox.apiserver.access_reviews import AccessReviews
-from sandbox.apiserver.aggregation import Aggregation
 from sandbox.apiserver.answers import (
     Answer,
-    in_yaml,
     lowered,
     raw_headers,
     refusal,
     unknown_path,
-    warning_of,
 )
 from sandbox.apiserver.audit import AuditLog, Entry
 from sandbox.apiserver.auth import ADMIN, Authenticator
-from sandbox.apiserver.authorization import Attributes, Authorizer
 from sandbox.apiserver.bootstrap import fill_new_cluster
 from sandbox.apiserver.deletes import Deletes
 from sandbox.apiserver.deletion import Deletions
 from sandbox.apiserver.disturbance import Disturbance, dropper
-from sandbox.apiserver.escalation import Escalation
 from sandbox.apiserver.faults import NOTHING, ApiFaults
-from sandbox.apiserver.forms import Form, Presenter
-from sandbox.apiserver.impersonation import Impersonation
-from sandbox.apiserver.negotiation import negotiate, wants_yaml
-from sandbox.apiserver.pod_logs import PodLogs
+from sandbox.apiserver.forms import Presenter
+from sandbox.apiserver.negotiation import negotiate
 from sandbox.apiserver.reading import Reads
 from sandbox.apiserver.requests import Place, Request, parse_place, parse_query
 from sandbox.apiserver.routing import Routing
 from sandbox.apiserver.subresources import Subresources
 from sandbox.apiserver.switches import Switches
-from sandbox.apiserver.tokens import ServiceAccountTokens
 from sandbox.apiserver.watching import Watch, Watches
 from sandbox.apiserver.writing import Writes
 from sandbox.clocks import ShiftedClock
@@ -61,6 +50,7 @@ from sandbox.version import KubernetesVersion
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+App = Callable[[Any, Any, Any], Awaitable[None]]
 
 _LARGEST_BODY = 3 * 1024 * 1024  # bytes, as a real API server has it
 
@@ -70,8 +60,7 @@ class ApiServer:
 
     ``checks_nodes`` False leaves the node check of resizes out (the plugin
     PodResizeValidator); ``serves_resize`` False makes ``/resize`` a 404, as on a server whose
-    feature gate is off. ``gives_accounts`` True turns the plugin ServiceAccount on: then no pod
-    comes in without an account, so somebody has to make the accounts.
+    feature gate is off. Every user may do everything.
     """
 
     def __init__(
@@ -83,7 +72,6 @@ class ApiServer:
         rng: Random | None = None,
         checks_nodes: bool = True,
         serves_resize: bool = True,
-        gives_accounts: bool = False,
     ) -> None:
         rng = rng or Random()  # noqa: S311 - names and UIDs, no secrets
         clock = ShiftedClock.of(clock)
@@ -93,23 +81,10 @@ class ApiServer:
         self.faults = ApiFaults(clock, rng)
         self._switches = Switches(self.faults, clock)
         self.audit = AuditLog()
-        tokens = ServiceAccountTokens(store, clock, rng)
-        self.authenticator = Authenticator(tokens)
-        self.authorizer = Authorizer(store)
-        self._impersonation = Impersonation(self.authorizer, version.minor)
-        reviews = AccessReviews(
-            store,
-            authenticator=self.authenticator,
-            authorizer=self.authorizer,
-            tokens=tokens,
-            clock=clock,
-        )
+        self.authenticator = Authenticator()
         self.registry = Registry()
-        accounts = PodAccounts(store, rng) if gives_accounts else None
-        self.admission = Admission(
-            store, version, clock, checks_nodes=checks_nodes, accounts=accounts
-        )
-        self._aggregation = Aggregation(store, clock)
+        self.admission = Admission(store, version, clock, checks_nodes=checks_nodes)
+        self._mounted: dict[tuple[str, str], App] = {}  # by group and version
         presenter = Presenter(self.registry, clock)
         deletions = Deletions(store, self.registry, clock)
         writes = Writes(
@@ -117,12 +92,10 @@ class ApiServer:
             self.registry,
             self.admission,
             deletions,
-            escalation=Escalation(self.authorizer),
             version=version,
             clock=clock,
             rng=rng,
         )
-        self._logs = PodLogs(store)
         self._watches = Watches(store, presenter, version=version, rng=rng)
         self._routing = Routing(
             store=store,
@@ -135,12 +108,10 @@ class ApiServer:
                 self.registry,
                 writes=writes,
                 deletions=deletions,
-                reviews=reviews,
                 clock=clock,
             ),
-            reviews=reviews,
             presenter=presenter,
-            aggregation=self._aggregation,
+            mounted=self._mounted.keys(),
             audit=self.audit,
             version=version,
             clock=clock,
@@ -149,54 +120,50 @@ class ApiServer:
         store.subscribe(CUSTOM_RESOURCE_DEFINITIONS, self._definition_changed)
         fill_new_cluster(store, clock, rng)
 
+    def mount(self, group: str, version: str, app: App) -> None:
+        """Let an ASGI application answer the requests of a group version, as a metrics server."""
+        self._mounted[group, version] = app
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise RuntimeError(f"not served: {scope['type']}")
-        headers = lowered(scope["headers"])
         path = scope["raw_path"].decode("latin-1")
         place = parse_place(path)
-        request: Request | None = None
-        verb = ""
         try:
-            request = self._request(scope, path, headers)
-            asked = Attributes.of(request, place)
-            verb = asked.verb
-            user = self._impersonation.user(request.user, headers, asked)
-            request = replace(request, user=user) if user is not request.user else request
-            self.authorizer.check(request.user, asked)
+            request = self._request(scope, path, lowered(scope["headers"]))
             if request.method != "GET":
                 request = replace(request, body=await _body(receive))
         except ApiError as error:
-            if request is not None and place is not None and place.plural:
-                self._note(
-                    request, place, verb, error.code, denied=error.code == HTTPStatus.FORBIDDEN
-                )
             await _answer(send, refusal(error))
             return
         if place is None or not place.plural:
-            await _answer(send, await self._other(request, place))
+            if place is not None and (place.group, place.version) in self._mounted:
+                await self._mounted[place.group, place.version](scope, receive, send)
+                return
+            await _answer(send, await self._other(request))
             return
+        verb = place.verb(request.method, watch=request.flag("watch"))
         effect = self.faults.effect_on(request, place, verb)
+        handle = partial(self._resource, request, place, scope)
         if effect is NOTHING:
-            await self._resource(request, place, receive, send)
+            await handle(receive, send)
             return
         disturbance = Disturbance(effect=effect, place=place, verb=verb, drop=dropper(scope))
-        refused = await disturbance.run(partial(self._resource, request, place), receive, send)
+        refused = await disturbance.run(handle, receive, send)
         if refused is not None:
             self._note(request, place, verb, refused)
 
     async def close(self) -> None:
-        """End the watches, and close the connections to webhooks and aggregated servers."""
+        """End the watches, and close the connections to webhooks."""
         self._watches.stop()
         await self.admission.close()
-        await self._aggregation.close()
 
     def stop_watches(self) -> None:
         """End every watch; what they have queued is still sent."""
         self._watches.stop()
 
     def _request(self, scope: Scope, path: str, headers: Mapping[str, str]) -> Request:
-        """The request without its body, which is read when it is known to be allowed.
+        """Return the request without its body.
 
         Raises:
             ApiError: 401.
@@ -209,61 +176,49 @@ class ApiServer:
             user=self.authenticator.authenticate(headers.get("authorization", "")),
         )
 
-    async def _other(self, request: Request, place: Place | None) -> Answer:
+    async def _other(self, request: Request) -> Answer:
         try:
-            if place is not None:
-                behind = self._aggregation.find(place.group, place.version)
-                if behind is not None:
-                    return await self._aggregation.forward(behind, request)
             return self._switches.answer(request) or await self._routing.other(request)
         except ApiError as error:
             return refusal(error)
 
-    async def _resource(self, request: Request, place: Place, receive: Receive, send: Send) -> None:
-        resource: Resource | None = None
+    async def _resource(
+        self, request: Request, place: Place, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        app = self._mounted.get((place.group, place.version))
+        verb = place.verb(request.method, watch=request.flag("watch"))
+        if app is not None:
+            await app(scope, receive, self._noting(request, place, verb, send))
+            return
         try:
-            watching = request.method == "GET" and request.flag("watch")
-            verb = place.verb(request.method, watch=watching)
-            behind = self._aggregation.find(place.group, place.version)
-            resource = None if behind is not None else self._routing.resource_at(place)
-            if behind is not None:
-                answer = await self._aggregation.forward(behind, request)
-            elif resource is None:
+            resource = self._routing.resource_at(place)
+            if resource is None:
                 answer = unknown_path()
             elif verb == "watch":
                 await self._watch(request, resource, place, receive, send)
-                return
-            elif verb == "get" and await self._logged(request, place, send):
-                self._note(request, place, verb, 200)
                 return
             else:
                 answer = await self._routing.resource(request, resource, place, verb)
         except ApiError as error:
             verb, answer = place.verb(request.method, watch=False), refusal(error)
         self._note(request, place, verb, answer.status)
-        if wants_yaml(request.headers.get("accept", "")):
-            answer = in_yaml(answer)
-        if resource is not None and resource.deprecation:
-            answer = warning_of(answer, resource.deprecation)
         await _answer(send, answer)
 
-    async def _logged(self, request: Request, place: Place, send: Send) -> bool:
-        """Answer with the log of a container that really runs; False if it isn't about one."""
-        return place.subresource == "log" and await self._logs.stream(request, place, send)
+    def _noting(self, request: Request, place: Place, verb: str, send: Send) -> Send:
+        """``send`` that records the call with the status of its answer."""
+
+        async def noting(message: Mapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                self._note(request, place, verb, message["status"])
+            await send(message)
+
+        return noting
 
     async def _watch(
         self, request: Request, resource: Resource, place: Place, receive: Receive, send: Send
     ) -> None:
         included = request.query.get("includeObject", "")
-        form = negotiate(
-            request.headers.get("accept", ""),
-            included,
-            collection=True,
-            watch=True,
-            custom=resource.custom,
-        )
-        if form is Form.METADATA_LIST:  # every event has one object
-            form = Form.METADATA
+        form = negotiate(request.headers.get("accept", ""), included)
         watch = self._watches.open(request, resource, place.namespace, form)
         self._note(request, place, "watch", 200)
         await send(
@@ -283,9 +238,7 @@ class ApiServer:
             watch.close()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def _note(
-        self, request: Request, place: Place, verb: str, code: int, *, denied: bool = False
-    ) -> None:
+    def _note(self, request: Request, place: Place, verb: str, code: int) -> None:
         self.audit.record(
             Entry(
                 time=self.clock.now(),
@@ -298,7 +251,6 @@ class ApiServer:
                 user=request.user.username,
                 user_agent=request.user_agent,
                 code=code,
-                denied=denied,
             )
         )
 

@@ -11,7 +11,7 @@ from sandbox import errors
 from sandbox.apiserver.forms import Form, Presenter
 from sandbox.apiserver.reading import read_version, selection_of, streams_initial_events
 from sandbox.apiserver.requests import Request
-from sandbox.objects.resources import EVENTS, Resource
+from sandbox.objects.resources import Resource
 from sandbox.objects.selectors import Selection
 from sandbox.objects.store import Change, ChangeType, Store, Stored
 from sandbox.version import KubernetesVersion
@@ -138,12 +138,11 @@ class Watches:
         )
         since = read_version(request)
         bookmarks = request.flag("allowWatchBookmarks")
-        storing = EVENTS if resource.stored_as else resource
         first: list[bytes] = []
         if streamed or _begins_with_all(request):
             first = [
                 self._line(ChangeType.ADDED, item, resource, form)
-                for item in self._store.list(storing, namespace)
+                for item in self._store.list(resource, namespace)
                 if selection.matches(item)
             ]
             since = max(since, self._store.version)
@@ -151,7 +150,7 @@ class Watches:
                 first.append(self._bookmark(resource, initial_end=True))
         elif since:
             try:
-                past = self._store.changes_since(storing, since)
+                past = self._store.changes_since(resource, since)
             except errors.ApiError as error:
                 line = _event("ERROR", msgspec.json.encode(error.status_object()))
                 return Watch(seconds=0, first=[line], bookmark=None, over=True)
@@ -166,7 +165,7 @@ class Watches:
                 if line is not None:
                     watch.push(line)
 
-        unsubscribe = self._store.subscribe(storing, receive)
+        unsubscribe = self._store.subscribe(resource, receive)
 
         def close() -> None:
             unsubscribe()

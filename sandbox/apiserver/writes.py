@@ -1,14 +1,12 @@
 """One writing request: what is known about it on its way, and what it leads to."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from sandbox.admission.chain import AdmissionRequest, Operation
 from sandbox.apiserver.requests import Place, Request
-from sandbox.apiserver.strictness import repeated
 from sandbox.objects.metadata import manager_of
-from sandbox.objects.resources import EVENTS, Resource
+from sandbox.objects.resources import Resource
 from sandbox.objects.store import Stored
 
 Json = dict[str, Any]
@@ -31,22 +29,6 @@ class Write:
     resource: Resource
     place: Place
     warnings: list[str] = field(default_factory=list)
-    repeated: Sequence[str] = ()  # what is wrong with the body as a text
-    quote: Callable[[], Json | str] | None = None  # what a refused patch is told of
-
-    @property
-    def storing(self) -> Resource:
-        """The resource under which the objects are stored."""
-        return EVENTS if self.resource.stored_as else self.resource
-
-    @property
-    def field_validation(self) -> str:
-        return self.request.query.get("fieldValidation", "")
-
-    def read_text(self) -> None:
-        """Look for what only the body's text shows, unless nobody wants to know."""
-        if self.field_validation != "Ignore":
-            self.repeated = repeated(self.request.body, self.request.content_type)
 
     @property
     def manager(self) -> str:

@@ -18,17 +18,14 @@ from sandbox.apiserver.decoding import (
     check_name,
     checked_metadata,
     drop_unknown,
-    read_object,
+    read_body,
     understand,
 )
 from sandbox.apiserver.deletion import Deletions
-from sandbox.apiserver.escalation import Escalation
 from sandbox.apiserver.event_expiry import EventExpiry
 from sandbox.apiserver.requests import Place, Request
-from sandbox.apiserver.strictness import check_choice, problems_of, quoted, refuse_or_warn
 from sandbox.apiserver.writes import Write, Written
 from sandbox.objects import crds
-from sandbox.objects.event_versions import to_core, to_new
 from sandbox.objects.metadata import (
     carry_over,
     generated_name,
@@ -39,9 +36,8 @@ from sandbox.objects.metadata import (
 from sandbox.objects.registry import Registry
 from sandbox.objects.resizing import prepare_resize
 from sandbox.objects.resources import NAMESPACES, PODS, Resource
-from sandbox.objects.rules.pod_warnings import object_warnings
 from sandbox.objects.store import Store, Stored
-from sandbox.objects.strategies import prepare_create, prepare_identified, prepare_update
+from sandbox.objects.strategies import prepare_create, prepare_update
 from sandbox.objects.validation import Validation
 from sandbox.patching import ContentType, apply_patch
 from sandbox.version import KubernetesVersion
@@ -63,7 +59,6 @@ class Writes:
         admission: Admission,
         deletions: Deletions,
         *,
-        escalation: Escalation,
         version: KubernetesVersion,
         clock: Clock,
         rng: Random,
@@ -72,7 +67,6 @@ class Writes:
         self._registry = registry
         self._admission = admission
         self._deletions = deletions
-        self._escalation = escalation
         self._expiry = EventExpiry(store, clock)
         self._validation = Validation(registry, version)
         self._version = version
@@ -82,56 +76,49 @@ class Writes:
     async def create(self, request: Request, resource: Resource, place: Place) -> Written:
         """Handle a POST on a collection."""
         write = Write(request=request, resource=resource, place=place)
-        check_choice(write.field_validation, "CreateOptions")
-        body = read_object(request, resource)
-        write.read_text()
-        return await self._create(write, body)
+        return await self._create(write, read_body(request, resource))
 
     async def _create(self, write: Write, obj: Json) -> Written:
-        resource, place, storing = write.resource, write.place, write.storing
+        resource, place = write.resource, write.place
         meta = checked_metadata(obj, resource, place)
         if meta.get("resourceVersion"):
             raise errors.plain("resourceVersion should not be set on objects to be created")
         self._check_namespace(resource, place.namespace)
         obj = self._understood(write, obj, None)
-        prepare_create(storing, obj, self._rng)
+        prepare_create(resource, obj)
         for name in ("uid", "creationTimestamp", "managedFields"):
             obj["metadata"].pop(name, None)
         self._record(write, obj)
         asked = write.asked(Operation.CREATE, obj, None)
         obj = await self._mutated(asked)
         if not obj["metadata"].get("name") and obj["metadata"].get("generateName"):
-            obj["metadata"]["name"] = self._free_name(storing, obj["metadata"])
-        stamp_new(obj, storing, self._clock.now(), self._rng)
-        prepare_identified(storing, obj)
-        self._validation.check_new(storing, obj, group=resource.group)
-        write.warnings += object_warnings(storing, obj)
+            obj["metadata"]["name"] = self._free_name(resource, obj["metadata"])
+        stamp_new(obj, resource, self._clock.now(), self._rng)
+        self._validation.check_new(resource, obj)
         asked.name, asked.object = obj["metadata"]["name"], obj
         await self._admission.validate(asked)
         if write.request.is_dry_run:
-            if self._store.get(storing, place.namespace, asked.name) is not None:
+            if self._store.get(resource, place.namespace, asked.name) is not None:
                 raise errors.already_exists(resource, asked.name)
             del obj["metadata"]["resourceVersion"]
             return write.done(201, obj)
         if crds.is_definition(resource):
             obj["status"] = crds.first_status(obj)
-        stored = self._store.create(storing, obj)
+        stored = self._store.create(resource, obj)
         if crds.is_definition(resource):  # a moment later, which nobody has to wait for
             status = crds.established_status(obj, self._clock.now())
-            self._store.update(storing, {**stored.object(storing), "status": status})
-        self._expiry.written(storing, stored)
-        self._deletions.collect_if_orphaned(storing, stored)
+            self._store.update(resource, {**stored.object(resource), "status": status})
+        self._expiry.written(resource, stored)
+        self._deletions.collect_if_orphaned(resource, stored)
         return write.done(201, stored)
 
     async def replace(self, request: Request, resource: Resource, place: Place) -> Written:
         """Handle a PUT on an object or on its ``/status`` or ``/resize``."""
         write = Write(request=request, resource=resource, place=place)
-        check_choice(write.field_validation, "UpdateOptions")
-        body = read_object(request, resource)
-        write.read_text()
+        body = read_body(request, resource)
         meta = checked_metadata(body, resource, place)
         check_name(meta, place)
-        exists = self._store.get(write.storing, place.namespace, place.name) is not None
+        exists = self._store.get(write.resource, place.namespace, place.name) is not None
         if not exists and resource.created_by_update and not place.subresource:
             meta.pop("resourceVersion", None)
             return await self._create(write, body)
@@ -152,24 +139,16 @@ class Writes:
         """Handle a PATCH on an object or on its ``/status`` or ``/resize``."""
         content_type = request.headers.get("content-type", "")
         write = Write(request=request, resource=resource, place=place)
-        check_choice(write.field_validation, "PatchOptions")
         if request.content_type not in _PATCHES:  # refused before a 404
             apply_patch(content_type, {}, b"{}", resource=resource)
 
-        def patched_from(old: Json) -> Json:
-            return apply_patch(content_type, old, request.body, resource=resource)
-
         def change(old: Json) -> Json:
-            patched = patched_from(old)
-            write.quote = lambda: quoted(request.body, request.content_type, patched_from(old))
-            if not write.repeated:
-                write.read_text()
+            patched = apply_patch(content_type, old, request.body, resource=resource)
             meta = checked_metadata(patched, resource, place)
-            if not resource.custom:
-                check_name(meta, place)
+            check_name(meta, place)
             causes = [
                 errors.field_invalid(f"metadata.{name}", meta.get(name), "field is immutable")
-                for name in ("name", "uid", "uid")  # a real server tells the second one twice
+                for name in ("name", "uid")
                 if meta.get(name) != old["metadata"].get(name)
             ]
             if causes:
@@ -197,24 +176,24 @@ class Writes:
             raise errors.conflict(write.resource, write.place.name) from error
 
     async def _update(self, write: Write, change: Change) -> Written:
-        resource, place, storing = write.resource, write.place, write.storing
-        before = self._store.get(storing, place.namespace, place.name)
+        resource, place = write.resource, write.place
+        before = self._store.get(resource, place.namespace, place.name)
         if before is None:
             raise errors.not_found(resource, place.name)
         old = before.object(resource)
-        new = change(to_new(old) if resource.stored_as else old)
+        new = change(old)
         _check_version(new["metadata"].get("resourceVersion"), before, resource)
         new = self._understood(write, new, old)
         carry_over(old, new)
         if place.subresource != "resize":
-            new = prepare_update(storing, place.subresource, old, new)
+            new = prepare_update(resource, place.subresource, old, new)
         asked = write.asked(Operation.UPDATE, new, old)
         new = await self._mutated(asked)
         if place.subresource == "resize":
             new = prepare_resize(old, new, self._version)
-        elif grows_generation(storing, place.subresource, old, new):
+        elif grows_generation(resource, place.subresource, old, new):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        self._validation.check_changed(storing, place.subresource, old, new, group=resource.group)
+        self._validation.check_changed(resource, place.subresource, old, new)
         asked.object = new
         await self._admission.validate(asked)
         if new == old:
@@ -224,46 +203,30 @@ class Writes:
             return write.done(200, new)
         if crds.is_definition(resource):
             new["status"] = crds.established_status(new, self._clock.now())
-        if self._store.get(storing, place.namespace, place.name) is not before:
+        if self._store.get(resource, place.namespace, place.name) is not before:
             raise _OvertakenError
-        after = self._store.update(storing, new)
-        self._expiry.written(storing, after)
-        self._deletions.finish(storing, after)
+        after = self._store.update(resource, new)
+        self._expiry.written(resource, after)
+        self._deletions.finish(resource, after)
         return write.done(200, after)
 
     async def _mutated(self, asked: AdmissionRequest) -> Json:
         obj = await self._admission.mutate(asked)
         if obj is None:
             raise RuntimeError("admission has lost the object")
-        self._escalation.check(asked)
         return obj
 
     def _understood(self, write: Write, obj: Json, old: Json | None) -> Json:
         custom = self._registry.custom(write.resource)
-        known = None if write.resource.stored_as else old
-        unknown = drop_unknown(obj, write.resource, custom, known, minor=self._version.minor)
-        if write.resource.stored_as:
-            obj = to_core(obj)
+        drop_unknown(obj, write.resource, custom, old, minor=self._version.minor)
         understand(
             obj,
-            write.storing,
+            write.resource,
             custom,
             subresource=write.place.subresource,
-            completes=not _same_pod_spec(write.storing, obj, old),
+            completes=not _same_pod_spec(write.resource, obj, old),
         )
-        if unknown or write.repeated:
-            self._tell_problems(write, unknown)
         return obj
-
-    def _tell_problems(self, write: Write, unknown: list[str]) -> None:
-        """Warn of fields that are unknown or there twice, or refuse them."""
-        in_order = write.quote is not None or write.request.content_type == "application/yaml"
-        problems = problems_of(
-            unknown, write.repeated, in_order=in_order, custom=write.resource.custom
-        )
-        write.warnings += refuse_or_warn(
-            write.resource, write.field_validation, problems, write.quote
-        )
 
     def _check_namespace(self, resource: Resource, name: str) -> None:
         if not resource.namespaced:

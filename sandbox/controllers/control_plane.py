@@ -8,10 +8,20 @@ from typing import Protocol
 from common.kube.client import KubeClient
 from common.kube.events import EventRecorder
 from common.runtime.clock import Clock
-from sandbox.accounts import CONTROLLERS
 from sandbox.controllers import scheduler
 from sandbox.controllers.scheduler import Scheduler
 from sandbox.controllers.service import USER_AGENT, Controllers
+
+CONTROLLERS = (
+    "daemon-set-controller",
+    "deployment-controller",
+    "disruption-controller",
+    "replicaset-controller",
+    "replication-controller",
+    "resourcequota-controller",
+    "statefulset-controller",
+)
+"""The service accounts of kube-system that controllers write as, each with one writer."""
 
 
 class MakeClient(Protocol):

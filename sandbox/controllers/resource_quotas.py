@@ -1,4 +1,4 @@
-"""The quota controller: keeps the status of ResourceQuotas.
+"""The quota controller: keeps the status of ResourceQuotas, as far as pods go.
 
 Admission adds to it at once; this recomputes it, which is how usage ever falls.
 
@@ -6,21 +6,13 @@ Source: k8s.io/kubernetes pkg/controller/resourcequota.
 """
 
 from datetime import timedelta
-from typing import Any
 
 import msgspec
 
-from common.errors import KubeError
-from common.kube.endpoints import Endpoint
-from sandbox.admission.quotas import object_usage, pod_usage, quota_status
+from sandbox.admission.quotas import pod_usage, quota_status
 from sandbox.controllers.actor import Actor
 from sandbox.controllers.scheduler import SCHEDULABLE_PODS
 from sandbox.controllers.view import QUOTAS
-from sandbox.objects.access_resources import ACCESS
-from sandbox.objects.resources import BUILTIN
-from sandbox.objects.rules.policies import COUNTED_PLAINLY
-
-Json = dict[str, Any]
 
 _RESYNC = timedelta(minutes=5).total_seconds()  # for what no watch tells of
 
@@ -38,11 +30,7 @@ class ResourceQuotas:
         now = self._actor.clock.now()
         listing = await self._actor.client.list(SCHEDULABLE_PODS, namespace=namespace)
         pods = [msgspec.to_builtins(pod, str_keys=True) for pod in listing.items]
-        usages: list[tuple[Json | None, Any]] = [(pod, pod_usage(pod, now)) for pod in pods]
-        for resource in _counted(quota):
-            count = await self._count(resource, namespace)
-            usages += [(None, object_usage(resource))] * count
-        status = quota_status(quota, usages)
+        status = quota_status(quota, [(pod, pod_usage(pod, now)) for pod in pods])
         if status != quota.get("status"):
             version = {"resourceVersion": quota["metadata"]["resourceVersion"]}
             gone = set((quota.get("status") or {}).get("hard") or ()) - set(status["hard"])
@@ -52,25 +40,3 @@ class ResourceQuotas:
                 QUOTAS, quota, {"metadata": version, "status": patch}, subresource="status"
             )
         return _RESYNC
-
-    async def _count(self, group_resource: str, namespace: str) -> int:
-        """How many objects of a built-in kind there are; none of a kind that isn't served."""
-        for one in (*BUILTIN, *ACCESS):
-            if one.group_resource == group_resource:
-                endpoint = Endpoint(one.group, one.version, one.plural, one.kind, dict[str, Any])
-                try:
-                    return len((await self._actor.client.list(endpoint, namespace=namespace)).items)
-                except KubeError:
-                    return 0
-        return 0
-
-
-def _counted(quota: Json) -> list[str]:
-    """The resources, pods apart, whose objects the quota counts."""
-    names = set()
-    for name in (quota.get("spec") or {}).get("hard") or ():
-        if name.startswith("count/"):
-            names.add(name.removeprefix("count/"))
-        elif name in COUNTED_PLAINLY:
-            names.add(name)
-    return sorted(names - {"pods"})

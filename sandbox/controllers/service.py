@@ -9,11 +9,8 @@ from common.kube.events import EventRecorder
 from common.runtime.clock import Clock
 from sandbox.controllers.actor import Actor
 from sandbox.controllers.budgets import Budgets
-from sandbox.controllers.claims import Claims
-from sandbox.controllers.cron_jobs import CronJobs
 from sandbox.controllers.daemon_sets import DaemonSets
 from sandbox.controllers.deployments import Deployments
-from sandbox.controllers.jobs import Jobs
 from sandbox.controllers.loop import Loop, Reconcile
 from sandbox.controllers.replica_sets import ReplicaSets
 from sandbox.controllers.resource_quotas import ResourceQuotas
@@ -28,9 +25,8 @@ USER_AGENT = "kube-controller-manager"
 class Controllers:
     """Runs every controller; ``run`` is endless.
 
-    ``client_of`` gives the open client of one of :data:`sandbox.accounts.CONTROLLERS`; its user is
-    ``system:serviceaccount:kube-system:<account>`` and its user agent ``USER_AGENT``. All
-    caches read through ``reader``.
+    ``client_of`` gives the open client of a controller, by the name of its service account in
+    kube-system; its user agent is ``USER_AGENT``. All caches read through ``reader``.
     """
 
     def __init__(
@@ -50,14 +46,11 @@ class Controllers:
             ("ReplicationController", ReplicaSets(plain, REPLICATION_CONTROLLERS).reconcile),
             ("StatefulSet", StatefulSets(self._actor("statefulset-controller")).reconcile),
             ("DaemonSet", daemons.reconcile),
-            ("Job", Jobs(self._actor("job-controller")).reconcile),
-            ("CronJob", CronJobs(self._actor("cronjob-controller")).reconcile),
-            ("PersistentVolumeClaim", Claims(self._actor("pvc-protection-controller")).reconcile),
             ("PodDisruptionBudget", Budgets(self._actor("disruption-controller")).reconcile),
             ("ResourceQuota", ResourceQuotas(self._actor("resourcequota-controller")).reconcile),
         ):
             self._view.on(kind, self._loop(kind, reconcile).add)
-        for kind in ("PersistentVolumeClaim", "PodDisruptionBudget", "ResourceQuota"):
+        for kind in ("PodDisruptionBudget", "ResourceQuota"):
             self._view.on("Pod", self._waker_of_namespace(kind))
         self._view.on("Node", self._wake_daemon_sets)
 

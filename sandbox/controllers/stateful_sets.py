@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Any
 
 from common.api.core import Pod
-from common.errors import ConflictError
 from common.kube.endpoints import STATEFUL_SETS
 from sandbox.controllers.actor import Actor
 from sandbox.controllers.pods import (
@@ -21,7 +20,6 @@ from sandbox.controllers.pods import (
     template_hash,
 )
 from sandbox.controllers.replica_sets import is_available, seconds_to_available
-from sandbox.controllers.view import CLAIMS
 
 Json = dict[str, Any]
 
@@ -51,7 +49,6 @@ class StatefulSets:
         steps = next_steps(owner, view.owned.of(uid), revision, now)
         failure = None
         for ordinal in steps.create:
-            await self._create_claims(owner, ordinal)
             failure = await self._actor.create_pods(owner, [ordinal_pod(owner, ordinal, revision)])
             if failure is not None:
                 break
@@ -63,22 +60,6 @@ class StatefulSets:
         if failure is not None:
             raise failure
         return seconds_to_available(pods, owner["spec"].get("minReadySeconds", 0), now)
-
-    async def _create_claims(self, owner: Json, ordinal: int) -> None:
-        namespace = owner["metadata"]["namespace"]
-        for template in owner["spec"].get("volumeClaimTemplates") or ():
-            body = {
-                "metadata": {
-                    "name": claim_name(template, owner, ordinal),
-                    "namespace": namespace,
-                    "labels": (owner["spec"].get("selector") or {}).get("matchLabels") or {},
-                },
-                "spec": template["spec"],
-            }
-            try:
-                await self._actor.client.create(CLAIMS, body, namespace=namespace)
-            except ConflictError:
-                continue  # it outlived its last pod, as it should
 
 
 def next_steps(owner: Json, pods: Sequence[Pod], revision: str, now: datetime) -> Steps:
@@ -144,13 +125,8 @@ def ordinal_of(pod: Pod, owner: Mapping[str, Any]) -> int:
     return int(number) if number.isdecimal() else -1
 
 
-def claim_name(template: Mapping[str, Any], owner: Mapping[str, Any], ordinal: int) -> str:
-    """The name of the claim that one pod has from one template."""
-    return f"{template['metadata']['name']}-{owner['metadata']['name']}-{ordinal}"
-
-
 def ordinal_pod(owner: Json, ordinal: int, revision: str) -> Json:
-    """The pod with its stable name, host name and claims."""
+    """The pod with its stable name and host name."""
     name = f"{owner['metadata']['name']}-{ordinal}"
     reference = owner_reference(owner, api_version="apps/v1", kind="StatefulSet")
     pod = pod_from_template(
@@ -166,17 +142,6 @@ def ordinal_pod(owner: Json, ordinal: int, revision: str) -> Json:
     pod["spec"]["hostname"] = name
     if owner["spec"].get("serviceName"):
         pod["spec"]["subdomain"] = owner["spec"]["serviceName"]
-    claims = [
-        {
-            "name": template["metadata"]["name"],
-            "persistentVolumeClaim": {"claimName": claim_name(template, owner, ordinal)},
-        }
-        for template in owner["spec"].get("volumeClaimTemplates") or ()
-    ]
-    if claims:
-        replaced = {claim["name"] for claim in claims}
-        kept = [one for one in pod["spec"].get("volumes") or () if one["name"] not in replaced]
-        pod["spec"]["volumes"] = [*claims, *kept]
     return pod
 
 

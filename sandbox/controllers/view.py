@@ -9,10 +9,8 @@ from common.api.core import Pod
 from common.kube.cache import Cache, Change
 from common.kube.client import KubeClient
 from common.kube.endpoints import (
-    CRON_JOBS,
     DAEMON_SETS,
     DEPLOYMENTS,
-    JOBS,
     NODES,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
@@ -25,7 +23,6 @@ Json = dict[str, Any]
 Wake = Callable[[str, str], None]
 
 BUDGETS = Endpoint("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", dict[str, Any])
-CLAIMS = Endpoint("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", dict[str, Any])
 QUOTAS = Endpoint("", "v1", "resourcequotas", "ResourceQuota", dict[str, Any])
 
 _UNCONFIRMED = 60.0  # seconds for which a pod that we made may be missing in the watch
@@ -94,7 +91,7 @@ class OwnedPods:
 
 
 class View:
-    """Caches of pods, workloads, nodes, budgets, claims and quotas; ``run`` is endless.
+    """Caches of pods, workloads, nodes, budgets and quotas; ``run`` is endless.
 
     ``wake`` is called for the owner of a pod or workload that changed, by the owner's kind,
     and for the changed object itself, by its own.
@@ -115,11 +112,8 @@ class View:
                 REPLICA_SETS,
                 STATEFUL_SETS,
                 DAEMON_SETS,
-                JOBS,
-                CRON_JOBS,
                 REPLICATION_CONTROLLERS,
                 BUDGETS,
-                CLAIMS,
                 QUOTAS,
             )
         }

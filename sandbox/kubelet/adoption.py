@@ -8,8 +8,6 @@ from sandbox.kubelet.containers import Kind
 from sandbox.kubelet.pod_lifecycle import Phase, PodRun
 from sandbox.kubelet.pod_resources import WHOLE_POD, qos_class
 
-_KILLED_EXIT = 137
-
 
 def adopt(pod: PodRun, now: datetime) -> bool:
     """Go on where an earlier kubelet left off; False if it hadn't begun."""
@@ -47,8 +45,6 @@ def _take_containers(pod: PodRun, now: datetime) -> None:
         pod.actuated[told.name] = actual
         requests = told.allocated_resources or actual.requests
         allocated[told.name] = ResourceRequirements(requests=requests, limits=actual.limits)
-        if container.local and container.running:  # its process went with the kubelet
-            pod.end(container, now, exit_code=_KILLED_EXIT, reason="ContainerStatusUnknown")
         if container.running or pod.phase is not Phase.RUNNING or container.kind is Kind.INIT:
             continue
         if container.ended is None or pod.runs_again(container, container.ended.exit_code):

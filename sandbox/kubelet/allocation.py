@@ -30,27 +30,6 @@ class Room:
     used_pods: int
 
 
-@dataclass(frozen=True, slots=True)
-class Shortfall:
-    """A resource of which there isn't enough."""
-
-    resource: str
-    requested: int
-    used: int  # by the other pods
-    capacity: int
-
-    @property
-    def missing(self) -> int:
-        return self.requested + self.used - self.capacity
-
-    @property
-    def message(self) -> str:
-        return (
-            f"Node didn't have enough resource: {self.resource}, "
-            f"requested: {self.requested}, used: {self.used}, capacity: {self.capacity}"
-        )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
     """Why there is no room; ``reason`` is the pod's, e.g. ``OutOfcpu``."""
@@ -70,53 +49,33 @@ class ResizeAnswer:
 ADMITTED = ResizeAnswer(answer=Answer.ADMITTED)
 
 
-def shortfalls(total: Totals, room: Room) -> tuple[Shortfall, ...]:
-    """What is missing for a pod that asks for ``total``; nothing where it fits.
+def admit(total: Totals, room: Room) -> Refusal | None:
+    """Decide whether a pod that asks for ``total`` fits; None is yes.
 
-    Exactly full is fine. A resource that the pod doesn't ask for is never missing. Limits are
-    no part of this.
+    Exactly full is fine. A resource that the pod doesn't ask for is never missing, and limits
+    don't count. The first resource that is missing is the one that is named.
     """
-    found = []
-    if room.used_pods + 1 > room.pods:
-        found.append(Shortfall("pods", 1, room.used_pods, room.pods))
     for name, wanted, used, there in (
+        ("pods", 1, room.used_pods, room.pods),
         ("cpu", total.cpu, room.used.cpu, room.allocatable.cpu),
         ("memory", total.memory, room.used.memory, room.allocatable.memory),
     ):
         if wanted > 0 and wanted + used > there:
-            found.append(Shortfall(name, wanted, used, there))
-    return tuple(found)
-
-
-def admit(total: Totals, room: Room) -> Refusal | None:
-    """Decide whether a pod that asks for ``total`` fits; None is yes.
-
-    The first resource that is missing is the one that is named.
-    """
-    for lacking in shortfalls(total, room):
-        return Refusal(reason=f"OutOf{lacking.resource}", message=lacking.message)
+            message = (
+                f"Node didn't have enough resource: {name}, "
+                f"requested: {wanted}, used: {used}, capacity: {there}"
+            )
+            return Refusal(reason=f"OutOf{name}", message=message)
     return None
 
 
-def admit_resize(
-    total: Totals,
-    room: Room,
-    *,
-    minor: int,
-    guaranteed: bool,
-    cpu_changes: bool,
-    static_cpu: bool = False,
-) -> ResizeAnswer:
+def admit_resize(total: Totals, room: Room, *, minor: int) -> ResizeAnswer:
     """Decide on a resize to ``total``, of all containers and resources at once.
 
     A pod that is larger than its node is Infeasible up to Kubernetes 1.35; from 1.36 on the
     API server refuses such a resize, and the kubelet knows only Deferred for it. Where both
-    resources are too large, memory is named. ``static_cpu`` is the CPU manager's policy.
+    resources are too large, memory is named.
     """
-    if static_cpu and guaranteed and (cpu_changes or minor <= 34):
-        policy = 'CPU Manager policy "static"' if minor >= 35 else "CPU Manager static policy"
-        message = f"Resize is infeasible for Guaranteed Pods alongside {policy}"
-        return ResizeAnswer(answer=Answer.INFEASIBLE, message=message)
     if minor <= 35:
         for resource, wanted, there in (
             ("memory", total.memory, room.capacity.memory),
@@ -132,38 +91,6 @@ def admit_resize(
     if refusal is not None:
         return ResizeAnswer(answer=Answer.DEFERRED, message=refusal.message)
     return ADMITTED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
-    """What of a node's configuration stands against resizes."""
-
-    static_memory: bool = False  # the memory manager's policy
-    swap: bool = False  # containers that may swap are not resized in memory
-    windows: bool = False
-    gate_off: bool = False  # an old kubelet without the feature
-
-
-def never(
-    setup: Setup, *, minor: int, guaranteed: bool, memory_changes: bool, swaps: bool
-) -> ResizeAnswer | None:
-    """Why a node will never carry out a resize, whatever its size; None where nothing is.
-
-    ``swaps`` is whether a container that may swap would change its memory request in place.
-
-    Source: pkg/kubelet/allocation/{handlers,features_windows}.go, kubernetes-resize.md 3.1.
-    """
-    message = ""
-    if setup.windows:
-        message = "In-place pod resize is not supported on Windows"
-    elif setup.gate_off:
-        message = "InPlacePodVerticalScaling is disabled"
-    elif setup.static_memory and guaranteed and (memory_changes or minor <= 34):
-        policy = 'Memory Manager policy "Static"' if minor >= 35 else "Memory Manager static policy"
-        message = f"Resize is infeasible for Guaranteed Pods alongside {policy}"
-    elif setup.swap and swaps:
-        message = "In-place resize of containers with swap is not supported."
-    return ResizeAnswer(answer=Answer.INFEASIBLE, message=message) if message else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,7 +61,7 @@ class Container:
     ready_at: datetime | None = None  # None: never
     restart_at: datetime | None = None
     exit_at: datetime | None = None
-    local: bool = False  # a process of this machine; how it fares is told by ``facts``
+    local: bool = False  # a process of this machine; how it fares is observed
     started_up: bool = True  # of a process: its startup probe has succeeded
     answers: bool = True  # of a process: its readiness probe succeeds
     doomed: bool = False  # of a process: it is to end, and may run again

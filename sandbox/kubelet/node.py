@@ -4,7 +4,7 @@ Without I/O. What the shell has to write or to look at again is collected in ``t
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -12,34 +12,23 @@ from common.quantity import Quantity
 from sandbox.kubelet import resizing
 from sandbox.kubelet.adoption import adopt
 from sandbox.kubelet.allocation import (
-    ADMITTED,
     Answer,
-    Refusal,
-    ResizeAnswer,
     Room,
-    Setup,
     Waiting,
     admit,
     admit_resize,
-    never,
-    shortfalls,
     turn,
 )
 from sandbox.kubelet.pod_lifecycle import Phase, PodRun, Simulation
 from sandbox.kubelet.pod_resources import (
     NOTHING,
     Totals,
-    changed,
-    is_critical,
-    may_swap,
     total_requests,
 )
-from sandbox.kubelet.preemption import plan, preempt
-from sandbox.kubelet.wire import NO_RESOURCES, RunnablePod
+from sandbox.kubelet.wire import RunnablePod
 from sandbox.times import rfc3339
 
 _SORTED_FROM = 34  # the minor from which on the retry queue has an order
-_UNEXPECTED = "UnexpectedAdmissionError"
 _DECLARED_FEATURES = (
     "InPlacePodLevelResourcesVerticalScaling",
     "InPlacePodVerticalScalingInitContainers",
@@ -56,8 +45,6 @@ class NodeShape:
     pods: int = 110
     labels: Mapping[str, str] = field(default_factory=dict)
     address: str = "10.0.0.1"
-    static_cpu: bool = False  # the CPU manager's policy
-    setup: Setup = Setup()  # noqa: RUF009 - a value, and frozen
 
     @property
     def all_labels(self) -> Mapping[str, str]:
@@ -132,23 +119,7 @@ class Node:
             self._respond(run, now)
             return
         refusal = admit(total_requests(pod.spec), self.room(run))
-        if refusal is not None and is_critical(pod.spec):
-            problem = self._make_room(run, now)
-            refusal = Refusal(reason=_UNEXPECTED, message=problem) if problem else None
         run.admit(now, refusal, ip=self.shape.address if pod.spec.host_network else new_ip)
-
-    def _make_room(self, pod: PodRun, now: datetime) -> str:
-        """Let other pods go, so that a critical one fits; why that wouldn't help, if it wouldn't.
-
-        A kubelet waits here until they have ended; these are gone at once.
-        """
-        spec = pod.object.spec
-        others = [one for one in self.pods.values() if one is not pod and one.occupies]
-        found = plan(spec, others, shortfalls(total_requests(spec), self.room(pod)))
-        for victim in found.victims:
-            preempt(victim, now)
-            self.touched.add(victim.uid)
-        return found.problem
 
     def _respond(self, pod: PodRun, now: datetime) -> None:
         """The spec may ask for a resize, or may have taken one back."""
@@ -218,39 +189,14 @@ class Node:
         reason = ""
         forced = resizing.forced_answer(pod)
         if forced is None:
-            answer = self._decide(pod, now)
+            answer = admit_resize(
+                total_requests(pod.object.spec), self.room(pod), minor=self.simulation.minor
+            )
         else:
             answer, reason = forced
         resizing.answered(pod, answer, now, reason=reason)
         self.touched.add(pod.uid)
         return answer.answer
-
-    def _decide(self, pod: PodRun, now: datetime) -> ResizeAnswer:
-        changes = {
-            name: changed(pod.allocated.get(name, NO_RESOURCES), wanted)
-            for name, wanted in pod.desired.items()
-        }
-        refused = never(
-            self.shape.setup,
-            minor=self.simulation.minor,
-            guaranteed=pod.qos == "Guaranteed",
-            memory_changes=any("memory" in names for names in changes.values()),
-            swaps=may_swap(pod.object.spec, pod.allocated),
-        )
-        if refused is not None:
-            return refused
-        answer = admit_resize(
-            total_requests(pod.object.spec),
-            self.room(pod),
-            minor=self.simulation.minor,
-            guaranteed=pod.qos == "Guaranteed",
-            cpu_changes=any("cpu" in names for names in changes.values()),
-            static_cpu=self.shape.static_cpu,
-        )
-        if answer.answer is Answer.DEFERRED and is_critical(pod.object.spec):
-            problem = self._make_room(pod, now)
-            return replace(answer, message=problem) if problem else ADMITTED
-        return answer
 
     def _leave_queue(self, pod: PodRun) -> None:
         if pod in self._queue:

@@ -6,7 +6,7 @@ what is to be written is computed from the state by ``sandbox.kubelet.status``.
 """
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -55,7 +55,7 @@ class Simulation:
     epoch: datetime  # when it began
     usage: Sequence[UsageRule] = ()
     faults: Sequence[FaultRule] = ()
-    images: Mapping[str, Sequence[str]] = field(default_factory=dict)  # run as local processes
+    images: Collection[str] = ()  # of containers that run as processes of this machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +83,8 @@ class PodRun:
     ip: str = ""
     started: datetime | None = None  # when the kubelet first saw it
     refusal: Refusal | None = None  # why the node didn't take it
-    preempted: bool = False  # it had to make room for a critical pod
     starts_at: datetime | None = None  # None once everything has been started
-    held: bool = False  # the start waits for a fact: volumes, variables, the end of a process
+    held: bool = False  # the start waits for an observation of a process
     ends_at: datetime | None = None  # of a pod that is being deleted
     ended: bool = False  # the API object can go
     containers: dict[str, Container] = field(default_factory=dict)

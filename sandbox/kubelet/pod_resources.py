@@ -7,13 +7,11 @@ from common.api.base import QuantityJson
 from common.api.core import ResourceRequirements
 from common.quantity import Quantity, parse_milli, parse_value
 from sandbox.kubelet.wire import NO_RESOURCES, ContainerSpec, RunnablePodSpec
-from sandbox.objects.rules.plain import SYSTEM_PRIORITIES
 
 WHOLE_POD = ""
 """The name under which the pod-level block stands beside the containers' names."""
 
 _RESIZABLE = ("cpu", "memory")
-_CRITICAL = SYSTEM_PRIORITIES["system-cluster-critical"]  # the lesser one
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,39 +128,6 @@ def occupied(
     """What a pod counts on its node: what was granted, or what still runs where that is more."""
     granted = total_requests(spec, allocated)
     return granted.highest(total_requests(spec, {**allocated, **running}))
-
-
-def may_swap(spec: RunnablePodSpec, allocated: Mapping[str, ResourceRequirements]) -> bool:
-    """Whether a container that may swap would change its memory request without a restart.
-
-    With ``LimitedSwap``, containers of Burstable pods may swap, if they request memory, less
-    than their limit, and the pod isn't critical. Before or after the change is enough.
-
-    Source: ``disallowResizeForSwappableContainers``, k8s.io/kubernetes
-    pkg/kubelet/allocation/allocation_manager.go, and ``GetContainerSwapBehavior``.
-    """
-    if qos_class(spec) != "Burstable" or is_critical(spec):
-        return False
-    for one in (*spec.containers, *(spec.init_containers or ())):
-        old, new = allocated.get(one.name, one.wanted), one.wanted
-        requests = [amounts(block.requests).get("memory", 0) for block in (old, new)]
-        restarts = any(
-            policy.resource_name == "memory" and policy.restart_policy == "RestartContainer"
-            for policy in one.resize_policy or ()
-        )
-        if requests[0] == requests[1] or restarts:
-            continue
-        limits = [memory_limit(block) for block in (old, new)]
-        if any(
-            request and request != limit for request, limit in zip(requests, limits, strict=True)
-        ):
-            return True
-    return False
-
-
-def is_critical(spec: RunnablePodSpec) -> bool:
-    """Whether the pod has one of the two ``system-…-critical`` priorities."""
-    return (spec.priority or 0) >= _CRITICAL
 
 
 def rounded_up(resources: ResourceRequirements, step: int) -> ResourceRequirements:

@@ -2,12 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
-from contextlib import AsyncExitStack
-from dataclasses import replace
-from datetime import timedelta
-from pathlib import Path
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import Any, NoReturn, Protocol, TypeAlias
 
 import msgspec
 
@@ -24,17 +21,13 @@ from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import EVENTS, LEASES, NODES, Endpoint
 from common.runtime.clock import Clock
 from sandbox.kubelet.addresses import Addresses
-from sandbox.kubelet.endpoint import KubeletEndpoint
 from sandbox.kubelet.events import event
-from sandbox.kubelet.local.pods import Fact, LocalPods
-from sandbox.kubelet.local.site import LOOPBACK, Site
 from sandbox.kubelet.node import Node, NodeShape, node_object, node_status
 from sandbox.kubelet.pod_lifecycle import PodRun, Simulation
 from sandbox.kubelet.status import status_patch
 from sandbox.kubelet.steady import SteadyPlans
 from sandbox.kubelet.usages import NodeUsage, PodUsage, node_usage, pod_usages
 from sandbox.kubelet.wire import RunnablePod
-from sandbox.listener import Listener
 from sandbox.times import micro_time
 from sandbox.work_queue import WorkQueue
 
@@ -50,12 +43,32 @@ _SHORTEST = 0.001  # seconds; a timer may be a little early for the clock
 _PASSING = (UnreachableError, TooManyRequestsError, ServerError)
 
 
+Observation: TypeAlias = Callable[[PodRun, datetime], None]
+"""Something that happened to a container that isn't simulated; it changes the pod's state."""
+OnObservation: TypeAlias = Callable[[str, Observation], None]
+"""Takes the UID of a pod, and what happened to it."""
+
+
+class Processes(Protocol):
+    """What runs the containers that aren't simulated: those whose image the simulation names."""
+
+    addresses: Addresses  # of the pods that have such a container
+
+    def report_to(self, report: OnObservation) -> None:
+        """Take the function that is called with each observation; called once, before others."""
+
+    def follow(self, pod: PodRun) -> None:
+        """Start and end processes so that they are what the pod says."""
+
+    def forget(self, uid: str) -> None:
+        """Kill what still runs of a pod that is gone."""
+
+
 class Kubelets:
     """Registers nodes and runs the pods that are bound to them; ``run`` is endless.
 
-    With a ``site`` they have an HTTPS endpoint, which all nodes share, and containers whose image
-    ``simulation.images`` names run as processes of this machine: until ``run`` ends, and not
-    a moment longer. Without one everything is simulated.
+    Containers whose image ``simulation.images`` names are run by ``processes``; all others are
+    simulated. ``port`` is where the nodes say that the kubelets' own endpoint listens.
     """
 
     def __init__(
@@ -65,12 +78,8 @@ class Kubelets:
         *,
         shapes: Iterable[NodeShape],
         simulation: Simulation,
-        site: Site | None = None,
+        processes: Processes | None = None,
     ) -> None:
-        if site is None:
-            simulation = replace(simulation, images={})
-        else:
-            shapes = [replace(shape, address=LOOPBACK) for shape in shapes]
         self.simulation = simulation
         self.port = _NO_ENDPOINT
         self.nodes = {shape.name: Node(shape, simulation) for shape in shapes}
@@ -83,12 +92,9 @@ class Kubelets:
         self._events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._event_number = 0
         self._addresses = Addresses()
-        self._site = site
-        self._local: LocalPods | None = None
-        if site is not None:
-            self._local = LocalPods(
-                site, client, clock, images=simulation.images, learn=self._learn
-            )
+        self._processes = processes
+        if processes is not None:
+            processes.report_to(self._observed)
         self._began = clock.now()
         self._registered = asyncio.Event()
         self._cache = Cache(
@@ -99,18 +105,7 @@ class Kubelets:
         )
 
     async def run(self) -> NoReturn:
-        """Register the nodes, then follow their pods, for ever."""
-        async with AsyncExitStack() as stack:
-            if self._site is not None and self._local is not None:
-                endpoint = KubeletEndpoint(self, self._clock)
-                listener = Listener(endpoint, tls=self._site.tls)
-                self.port = listener.port
-                await stack.enter_async_context(listener)
-                stack.push_async_callback(self._local.close)
-            await self._run()
-        raise RuntimeError("a kubelet's task ended")
-
-    async def _run(self) -> None:
+        """Register the nodes, then follow their pods until cancelled."""
         async with asyncio.TaskGroup() as group:
             await self._register()
             group.create_task(self._cache.run())
@@ -120,6 +115,7 @@ class Kubelets:
             group.create_task(self._beat())
             group.create_task(self._look_for_the_hungry())
             group.create_task(self._retry_deferred())
+        raise RuntimeError("a kubelet's task ended")
 
     async def wait_ready(self) -> None:
         """Until all nodes are registered and all pods are known."""
@@ -228,25 +224,16 @@ class Kubelets:
 
     def _addresses_of(self, pod: RunnablePod) -> Addresses:
         containers = (*(pod.spec.init_containers or ()), *pod.spec.containers)
-        if self._local and any(one.image_name in self.simulation.images for one in containers):
-            return self._local.addresses
+        if self._processes and any(one.image_name in self.simulation.images for one in containers):
+            return self._processes.addresses
         return self._addresses
 
-    def _learn(self, uid: str, fact: Fact) -> None:
-        """Something has happened to a process."""
+    def _observed(self, uid: str, observation: Observation) -> None:
+        """Change the state of a pod by what happened to a process of it."""
         node = self._homes.get(uid)
         if node is not None and uid in node.pods:
-            fact(node.pods[uid], self._plans.now())
+            observation(node.pods[uid], self._plans.now())
             self._queue.add(uid)
-
-    def log(self, uid: str, container: str, run: int) -> Path | None:
-        """Where a container's log is, after ``run`` restarts; None if there is none."""
-        path = self._local.log(uid, container, run) if self._local is not None else None
-        return path if path is not None and path.exists() else None
-
-    def is_over(self, path: Path) -> bool:
-        """Whether nothing will be written to this log any more."""
-        return self._local is None or self._local.is_over(path)
 
     def _forget(self, uid: str) -> None:
         node = self._homes.pop(uid, None)
@@ -257,8 +244,8 @@ class Kubelets:
         pod = node.pods.get(uid)
         if pod is not None:
             self._addresses_of(pod.object).give_back(pod.ip)
-            if self._local is not None:
-                self._local.forget(uid)
+            if self._processes is not None:
+                self._processes.forget(uid)
         node.forget(uid, self._plans.now())
         self._enqueue(node)
 
@@ -294,8 +281,8 @@ class Kubelets:
         if due is not None:
             delay = max(_SHORTEST, (due - now) / timedelta(seconds=1))
             self._queue.add_later(uid, delay)
-        if self._local is not None and pod.is_local:
-            self._local.follow(pod)
+        if self._processes is not None and pod.is_local:
+            self._processes.follow(pod)
         self._collect(pod, node)
         await self._write(pod, node)
         if pod.ended:

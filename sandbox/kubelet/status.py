@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from common.api.core import ResourceRequirements
-from sandbox.kubelet import conditions, preemption
+from sandbox.kubelet import conditions
 from sandbox.kubelet.containers import Container, Kind
 from sandbox.kubelet.pod_lifecycle import Phase, PodRun
 from sandbox.kubelet.pod_resources import WHOLE_POD, rounded_up
@@ -41,9 +41,6 @@ def _status(pod: PodRun, host_ip: str, now: datetime) -> dict[str, Any]:
         told["conditions"] = [_condition(pod, "PodScheduled", now, "")]
         return told
     told["conditions"] = [*_readiness(pod, now), *_resize_conditions(pod)]
-    if pod.preempted:
-        told["reason"], told["message"] = preemption.REASON, preemption.MESSAGE
-        told["conditions"].append(_disruption(pod, now))
     told["hostIP"] = host_ip
     told["hostIPs"] = [{"ip": host_ip}]
     if pod.ip:
@@ -144,17 +141,6 @@ def _condition(
     if pod.simulation.minor >= _GENERATIONS_FROM:
         condition["observedGeneration"] = pod.generation
     return condition
-
-
-def _disruption(pod: PodRun, now: datetime) -> dict[str, Any]:
-    return _condition(
-        pod,
-        "DisruptionTarget",
-        now,
-        "",
-        message=preemption.MESSAGE,
-        told="TerminationByKubelet",
-    )
 
 
 def _resize_conditions(pod: PodRun) -> list[dict[str, Any]]:

@@ -10,8 +10,6 @@ from typing import Any
 
 from common.quantity import QuantityError
 from sandbox.errors import cannot_be_handled
-from sandbox.objects import network_defaults
-from sandbox.objects.access_resources import RBAC
 from sandbox.objects.pod_resources import (
     canonical_amounts,
     complete_pod_resources,
@@ -22,8 +20,6 @@ from sandbox.objects.resources import Resource
 Json = dict[str, Any]
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
-_MOST_RETRIES = 2**31 - 1
-_TOKEN_SECONDS = 3600
 _LIMIT_RANGE_PARTS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
 
 
@@ -51,13 +47,6 @@ def _pod(pod: Json) -> None:
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
     spec.setdefault("enableServiceLinks", True)
-    if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
-        spec["terminationGracePeriodSeconds"] = 1
-    if spec.get("hostNetwork"):
-        for container in containers_of(pod):
-            for port in container.get("ports") or ():
-                if not port.get("hostPort") and port.get("containerPort"):
-                    port["hostPort"] = port["containerPort"]
     complete_pod_resources(pod)
 
 
@@ -71,26 +60,6 @@ def _pod_spec(holder: Json) -> None:
     spec.setdefault("schedulerName", "default-scheduler")
     for container in containers_of(holder):
         _container(container)
-    for volume in spec.get("volumes") or ():
-        _volume(volume)
-
-
-def _volume(volume: Json) -> None:
-    if not volume.keys() - {"name"}:
-        volume["emptyDir"] = {}
-    for name in ("configMap", "secret", "downwardAPI", "projected"):
-        if volume.get(name) is not None:
-            volume[name].setdefault("defaultMode", 420)
-    if volume.get("hostPath") is not None:
-        volume["hostPath"].setdefault("type", "")
-    sources = [volume, *((volume.get("projected") or {}).get("sources") or ())]
-    for source in sources:
-        token = source.get("serviceAccountToken")
-        if token is not None:
-            token.setdefault("expirationSeconds", _TOKEN_SECONDS)
-        for item in (source.get("downwardAPI") or {}).get("items") or ():
-            if item.get("fieldRef") is not None:
-                item["fieldRef"].setdefault("apiVersion", "v1")
 
 
 def _container(container: Json) -> None:
@@ -101,14 +70,6 @@ def _container(container: Json) -> None:
     tag = container.get("image", "").rpartition("/")[2].partition(":")[2]
     latest = tag in ("", "latest") and "@" not in container.get("image", "")
     container.setdefault("imagePullPolicy", "Always" if latest else "IfNotPresent")
-    for port in container.get("ports") or ():
-        port.setdefault("protocol", "TCP")
-    for variable in container.get("env") or ():
-        source = variable.get("valueFrom") or {}
-        if source.get("fieldRef") is not None:
-            source["fieldRef"].setdefault("apiVersion", "v1")
-        if source.get("resourceFieldRef") is not None:
-            source["resourceFieldRef"].setdefault("divisor", "0")
     for name in _PROBES:
         probe = container.get(name)
         if probe is not None:
@@ -116,11 +77,6 @@ def _container(container: Json) -> None:
                 probe.setdefault(key, value)
             probe.setdefault("successThreshold", 1)
             probe.setdefault("failureThreshold", 3)
-            if probe.get("grpc") is not None:
-                probe["grpc"].setdefault("service", "")
-            if probe.get("httpGet") is not None:
-                probe["httpGet"].setdefault("path", "/")
-                probe["httpGet"].setdefault("scheme", "HTTP")
 
 
 def _template(owner: Json) -> None:
@@ -190,13 +146,6 @@ def _stateful_set(obj: Json) -> None:
         if strategy["type"] == "RollingUpdate":
             rolling.setdefault("partition", 0)
     spec.setdefault("revisionHistoryLimit", 10)
-    if not spec.get("volumeClaimTemplates"):
-        spec.pop("volumeClaimTemplates", None)
-    for claim in spec.get("volumeClaimTemplates") or ():
-        claim.update({"kind": "PersistentVolumeClaim", "apiVersion": "v1"})
-        claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
-        canonical_amounts((claim["spec"].get("resources") or {}).get("requests") or {})
-        claim.setdefault("status", {}).setdefault("phase", "Pending")
     _template(obj)
 
 
@@ -211,37 +160,6 @@ def _daemon_set(obj: Json) -> None:
     _template(obj)
 
 
-def _job(obj: Json) -> None:
-    spec = obj.setdefault("spec", {})
-    if "completions" not in spec and "parallelism" not in spec:
-        spec["completions"] = 1
-    spec.setdefault("parallelism", 1)
-    spec.setdefault("backoffLimit", 6 if "backoffLimitPerIndex" not in spec else _MOST_RETRIES)
-    spec.setdefault("completionMode", "NonIndexed")
-    spec.setdefault("suspend", False)
-    ends = "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed"
-    spec.setdefault("podReplacementPolicy", ends)
-    spec.setdefault("manualSelector", False)
-    _template(obj)
-    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
-    meta = obj.setdefault("metadata", {})
-    if labels and not meta.get("labels"):
-        # The same map: as in a real server, the labels that the pods get later on show here, too.
-        meta["labels"] = labels
-
-
-def _cron_job(obj: Json) -> None:
-    spec = obj.setdefault("spec", {})
-    _chosen(spec, "concurrencyPolicy", "Allow")
-    spec.setdefault("suspend", False)
-    spec.setdefault("successfulJobsHistoryLimit", 3)
-    spec.setdefault("failedJobsHistoryLimit", 1)
-    job = spec.get("jobTemplate")
-    if job is not None:
-        job.setdefault("metadata", {})
-        _template(job)
-
-
 def _namespace(obj: Json) -> None:
     meta = obj.setdefault("metadata", {})
     if meta.get("name"):
@@ -252,12 +170,6 @@ def _namespace(obj: Json) -> None:
     obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
 
 
-def _config_map(obj: Json) -> None:
-    for name in ("data", "binaryData"):
-        if not obj.get(name):
-            obj.pop(name, None)
-
-
 def _secret(obj: Json) -> None:
     obj["type"] = obj.get("type") or "Opaque"
     texts = obj.pop("stringData", None)
@@ -266,12 +178,6 @@ def _secret(obj: Json) -> None:
         data.update({key: b64encode(text.encode()).decode() for key, text in texts.items()})
     if not obj.get("data"):
         obj.pop("data", None)
-
-
-def _claim(obj: Json) -> None:
-    spec = obj.setdefault("spec", {})
-    spec.setdefault("volumeMode", "Filesystem")
-    canonical_amounts((spec.get("resources") or {}).get("requests") or {})
 
 
 def _with_spec(obj: Json) -> None:
@@ -301,18 +207,6 @@ def _quota(obj: Json) -> None:
         canonical_amounts((obj.get("status") or {}).get(part) or {})
 
 
-def _priority_class(obj: Json) -> None:
-    _chosen(obj, "preemptionPolicy", "PreemptLowerPriority")
-
-
-def _binding(obj: Json) -> None:
-    """The API group of the role and of the subjects."""
-    obj.setdefault("roleRef", {}).setdefault("apiGroup", RBAC)
-    for subject in obj.get("subjects") or ():
-        if subject.get("kind") in ("User", "Group"):
-            subject.setdefault("apiGroup", RBAC)
-
-
 def _event(obj: Json) -> None:
     obj.setdefault("eventTime", None)
     obj.setdefault("reportingComponent", "")
@@ -332,31 +226,38 @@ def _node(obj: Json) -> None:
     canonical_amounts(status.get("allocatable") or {})
 
 
+def _mutating_webhooks(obj: Json) -> None:
+    _webhooks(obj)
+    for webhook in obj.get("webhooks") or ():
+        webhook.setdefault("reinvocationPolicy", "Never")
+
+
+def _webhooks(obj: Json) -> None:
+    for webhook in obj.get("webhooks") or ():
+        webhook.setdefault("failurePolicy", "Fail")
+        webhook.setdefault("matchPolicy", "Equivalent")
+        webhook.setdefault("namespaceSelector", {})
+        webhook.setdefault("objectSelector", {})
+        webhook.setdefault("timeoutSeconds", 10)
+        for rule in webhook.get("rules") or ():
+            rule.setdefault("scope", "*")
+
+
 _BY_KIND: Mapping[str, Callable[[Json], None]] = {
-    "ClusterRoleBinding": _binding,
-    "ConfigMap": _config_map,
-    "CronJob": _cron_job,
     "DaemonSet": _daemon_set,
     "Deployment": _deployment,
-    "EndpointSlice": network_defaults.endpoint_slice,
-    "Endpoints": network_defaults.endpoints,
     "Event": _event,
-    "Job": _job,
     "Lease": _with_spec,
     "LimitRange": _limit_range,
-    "MutatingWebhookConfiguration": network_defaults.mutating_webhooks,
+    "MutatingWebhookConfiguration": _mutating_webhooks,
     "Namespace": _namespace,
     "Node": _node,
-    "PersistentVolumeClaim": _claim,
     "Pod": _pod,
-    "PriorityClass": _priority_class,
     "PodDisruptionBudget": _with_spec,
     "ReplicaSet": _replica_set,
     "ReplicationController": _replication_controller,
     "ResourceQuota": _quota,
-    "RoleBinding": _binding,
     "Secret": _secret,
-    "Service": network_defaults.service,
     "StatefulSet": _stateful_set,
-    "ValidatingWebhookConfiguration": network_defaults.validating_webhooks,
+    "ValidatingWebhookConfiguration": _webhooks,
 }

@@ -1,9 +1,9 @@
-"""Which fields the built-in kinds have: what a real server's strict decoding refuses.
+"""Which fields the built-in kinds have; others are never stored.
 
-``fields.json`` is recorded from a real API server by ``tests/conformance/record_fields.py``. It
-names the type of each field: ``string``, ``int32``, ``any``, the name of a type with fields, ``[X``
-for a list and ``{X`` for a map of X. It is read when the first object is checked, and each type
-becomes a :class:`Fields` when the first object brings it.
+``fields.json`` is recorded from a real API server (1.36). It names the type of each field:
+``string``, ``int32``, ``any``, the name of a type with fields, ``[X`` for a list and ``{X`` for a
+map of X. It is read when the first object is checked, and each type becomes a :class:`Fields` when
+the first object brings it.
 
 Source: sigs.k8s.io/json, which k8s.io/apimachinery decodes with: names are case-sensitive, and
 an unknown field counts even when it is null.
@@ -63,31 +63,26 @@ def kind_key(api_version: str, kind: str) -> str:
 
 def drop_unknown(
     resource: Resource, obj: dict[str, Any], old: Mapping[str, Any] | None, *, minor: int
-) -> list[str]:
-    """Remove, in place, what the kind doesn't have; returns the paths in the body's order.
+) -> None:
+    """Remove, in place, what the kind doesn't have.
 
-    ``old`` is the stored object, if any: what equals it isn't looked at. A kind that isn't
-    recorded, and a value of another type than declared, are left as they are.
+    ``old`` is the stored object, if any: what equals it is skipped. A kind that isn't recorded,
+    and a value of another type than declared, are left as they are.
     """
     fields = of_kind(kind_key(resource.api_version, resource.kind), minor)
     if fields is None:
-        return []
+        return
     news = obj if old is None else {k: v for k, v in obj.items() if k not in old or old[k] != v}
-    if _known(news, fields):
-        return []
-    removed: list[str] = []
-    _drop(obj, fields, "", removed)
-    return removed
+    if not _known(news, fields):
+        _drop(obj, fields)
 
 
-def drop_unknown_metadata(obj: dict[str, Any], *, minor: int) -> list[str]:
-    """Remove, in place, unknown metadata of an object of any kind; returns the paths."""
+def drop_unknown_metadata(obj: dict[str, Any], *, minor: int) -> None:
+    """Remove, in place, unknown metadata of an object of any kind."""
     fields = _fields("ObjectMeta", minor)
     meta = obj.get("metadata")
-    removed: list[str] = []
     if not _known(meta, fields):
-        _drop(meta, fields, "metadata.", removed)
-    return removed
+        _drop(meta, fields)
 
 
 @cache
@@ -154,23 +149,12 @@ def items_of(value: Any, form: str) -> Iterable[Any]:
     return (value,)
 
 
-def _drop(value: Any, fields: Fields, path: str, removed: list[str]) -> None:
+def _drop(value: Any, fields: Fields) -> None:
     if not isinstance(value, dict):
         return
-    for name in tuple(value):
-        if name not in fields.names:
-            del value[name]
-            removed.append(path + name)
-            continue
-        below = fields.below.get(name)
-        if below is None:
-            continue
-        item, place = value[name], path + name
-        if below.form == "[" and isinstance(item, list):
-            for index, one in enumerate(item):
-                _drop(one, below.fields, f"{place}[{index}].", removed)
-        elif below.form == "{" and isinstance(item, dict):
-            for key, one in item.items():
-                _drop(one, below.fields, f"{place}.{key}.", removed)
-        elif not below.form:
-            _drop(item, below.fields, f"{place}.", removed)
+    for name in value.keys() - fields.names:
+        del value[name]
+    for name in value.keys() & fields.below.keys():
+        below = fields.below[name]
+        for one in items_of(value[name], below.form):
+            _drop(one, below.fields)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 
-from sandbox.objects.access_resources import ACCESS
 from sandbox.objects.crds import CustomVersion
 from sandbox.objects.resources import BUILTIN, Resource
 
@@ -10,7 +9,7 @@ from sandbox.objects.resources import BUILTIN, Resource
 class Registry:
     """Looks resources up by group, version and plural name."""
 
-    def __init__(self, resources: Iterable[Resource] = (*BUILTIN, *ACCESS)) -> None:
+    def __init__(self, resources: Iterable[Resource] = BUILTIN) -> None:
         self._resources: dict[tuple[str, str, str], Resource] = {}
         self._custom: dict[tuple[str, str, str], CustomVersion] = {}
         for resource in resources:
@@ -24,10 +23,10 @@ class Registry:
         """Schema, columns and scale paths of a custom resource; None for a built-in one."""
         return self._custom.get(_key(resource))
 
-    def stored_as(self, storage_key: str) -> Resource | None:
-        """The resource under whose name objects are stored; any version of it."""
+    def of(self, group_resource: str) -> Resource | None:
+        """Return the resource of this name, ``deployments.apps``; any version of it."""
         for resource in self._resources.values():
-            if resource.group_resource == storage_key:
+            if resource.group_resource == group_resource:
                 return resource
         return None
 
@@ -38,8 +37,8 @@ class Registry:
         """Every resource that has objects of its own, once."""
         seen: set[str] = set()
         for resource in self:
-            if "list" in resource.verbs and resource.storage_key not in seen:
-                seen.add(resource.storage_key)
+            if resource.group_resource not in seen:
+                seen.add(resource.group_resource)
                 yield resource
 
     def group_versions(self) -> dict[str, list[str]]:

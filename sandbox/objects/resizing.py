@@ -11,7 +11,7 @@ from typing import Any, Final
 from common.errors import Cause
 from sandbox.errors import field_forbidden, field_invalid
 from sandbox.objects.pod_resources import is_sidecar, qos_class, resources_of, same_amounts
-from sandbox.objects.rules.pod_specs import pod_causes
+from sandbox.objects.rules.amounts import pod_causes
 from sandbox.objects.taking import take
 from sandbox.version import KubernetesVersion
 

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-REVIEW_VERBS = ("create",)
 NAMESPACE_VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
 
 
@@ -30,13 +29,10 @@ class Resource:
     needs_version: bool = False  # an update without resourceVersion is refused
     created_by_update: bool = False  # a PUT on a missing name creates
     custom: bool = False  # defined by a CustomResourceDefinition
-    deprecation: str = ""  # a warning that every answer about it has
-    stored_as: str = ""  # group resource whose objects these are, if not its own
 
     # Derived, and asked for on every request, so kept:
     group_resource: str = field(init=False, compare=False)  # ``pods``, ``deployments.apps``
     api_version: str = field(init=False, compare=False)  # ``v1``, ``apps/v1``
-    storage_key: str = field(init=False, compare=False)  # what all versions are stored under
 
     def __post_init__(self) -> None:
         if not self.singular:
@@ -45,7 +41,6 @@ class Resource:
         version = f"{self.group}/{self.version}" if self.group else self.version
         object.__setattr__(self, "group_resource", known)
         object.__setattr__(self, "api_version", version)
-        object.__setattr__(self, "storage_key", self.stored_as or known)
 
     @property
     def list_kind(self) -> str:
@@ -110,21 +105,7 @@ EVENTS = Resource(
     ),
     created_by_update=True,
 )
-SERVICES = Resource(
-    plural="services",
-    kind="Service",
-    short_names=("svc",),
-    categories=("all",),
-    subresources=("status",),
-    fields=("spec.clusterIP", "spec.type"),
-)
 SECRETS = Resource(plural="secrets", kind="Secret", fields=("type",))
-SERVICE_ACCOUNTS = Resource(
-    plural="serviceaccounts",
-    kind="ServiceAccount",
-    short_names=("sa",),
-    subresources=("token",),
-)
 LIMIT_RANGES = Resource(
     plural="limitranges",
     kind="LimitRange",
@@ -208,14 +189,6 @@ CUSTOM_RESOURCE_DEFINITIONS = Resource(
     counts_generations=True,
     needs_version=True,
 )
-API_SERVICES = Resource(
-    group="apiregistration.k8s.io",
-    plural="apiservices",
-    kind="APIService",
-    namespaced=False,
-    categories=("api-extensions",),
-    subresources=("status",),
-)
 MUTATING_WEBHOOKS = Resource(
     group="admissionregistration.k8s.io",
     plural="mutatingwebhookconfigurations",
@@ -233,44 +206,16 @@ VALIDATING_WEBHOOKS = Resource(
     counts_generations=True,
 )
 
-PRIORITY_CLASSES = Resource(
-    group="scheduling.k8s.io",
-    plural="priorityclasses",
-    kind="PriorityClass",
-    namespaced=False,
-    short_names=("pc",),
-    counts_generations=True,
-)
 BUILTIN: tuple[Resource, ...] = (
     Resource(plural="configmaps", kind="ConfigMap", short_names=("cm",)),
-    Resource(
-        plural="endpoints",
-        kind="Endpoints",
-        deprecation="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
-        short_names=("ep",),
-        created_by_update=True,
-    ),
     EVENTS,
     LIMIT_RANGES,
     NAMESPACES,
     NODES,
-    Resource(
-        plural="persistentvolumeclaims",
-        kind="PersistentVolumeClaim",
-        short_names=("pvc",),
-        subresources=("status",),
-    ),
     PODS,
     REPLICATION_CONTROLLERS,
     RESOURCE_QUOTAS,
     SECRETS,
-    SERVICE_ACCOUNTS,
-    SERVICES,
-    Resource(
-        group="apps",
-        plural="controllerrevisions",
-        kind="ControllerRevision",
-    ),
     DAEMON_SETS,
     DEPLOYMENTS,
     REPLICA_SETS,
@@ -290,41 +235,11 @@ BUILTIN: tuple[Resource, ...] = (
         kind="Job",
         categories=("all",),
         subresources=("status",),
-        fields=("status.successful",),
         counts_generations=True,
     ),
     POD_DISRUPTION_BUDGETS,
     LEASES,
-    Resource(
-        group="events.k8s.io",
-        plural="events",
-        kind="Event",
-        short_names=("ev",),
-        fields=(
-            "regarding.kind",
-            "regarding.namespace",
-            "regarding.name",
-            "regarding.uid",
-            "regarding.apiVersion",
-            "regarding.resourceVersion",
-            "regarding.fieldPath",
-            "reason",
-            "reportingController",
-            "deprecatedSource",  # not selectable for a real server; keeps the core order
-            "type",
-        ),
-        created_by_update=True,
-        stored_as="events",
-    ),
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
     CUSTOM_RESOURCE_DEFINITIONS,
-    API_SERVICES,
-    Resource(
-        group="discovery.k8s.io",
-        plural="endpointslices",
-        kind="EndpointSlice",
-        counts_generations=True,
-    ),
-    PRIORITY_CLASSES,
 )

@@ -9,11 +9,9 @@ from typing import Any, Final
 
 Schema = Mapping[str, Any]
 
-EMBEDDED: Final = "x-kubernetes-embedded-resource"
 INT_OR_STRING: Final = "x-kubernetes-int-or-string"
 LIST_KEYS: Final = "x-kubernetes-list-map-keys"
 LIST_TYPE: Final = "x-kubernetes-list-type"
-MAP_TYPE: Final = "x-kubernetes-map-type"
 PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
 RULES: Final = "x-kubernetes-validations"
 

@@ -1,363 +1,236 @@
-"""What is wrong with a value under an OpenAPI schema, as a real API server tells it.
+"""What is wrong with a value under the schema of a custom resource, as a real API server says it.
 
-Every rule is looked at, also when the type is wrong already; where none of several alternatives
-fits, the problems of the one that got furthest are told. What an update leaves as it was is let
-be (ratcheting). Source: k8s.io/kube-openapi pkg/validation/validate, k8s.io/apiextensions-apiserver
-pkg/apiserver/validation/{validation,ratcheting,formats}.go.
+The keywords are those that our own definitions use. What an update leaves as it was is not
+refused (ratcheting). Of rules in CEL one form is evaluated,
+``self.type == 'Factor' ? has(self.factor) : !has(self.factor)``; others are taken as kept.
+Source: k8s.io/kube-openapi pkg/validation/validate, k8s.io/apiextensions-apiserver
+pkg/apiserver/validation/{validation,ratcheting}.go.
 """
 
-import operator
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Any, Final
 
 from common.errors import Cause
 from sandbox.errors import (
+    field_duplicate,
     field_invalid,
     field_not_supported,
     field_required,
     field_type_invalid,
     shown,
 )
-from sandbox.objects.go_patterns import compiled
-from sandbox.objects.rules.text_formats import FORMATS, Format
-from sandbox.objects.schema_keywords import (
-    INT_OR_STRING,
-    LIST_KEYS,
-    LIST_TYPE,
-    Schema,
-)
+from sandbox.objects.schema_keywords import INT_OR_STRING, LIST_KEYS, LIST_TYPE, RULES, Schema
 
 ABSENT: Any = object()  # instead of an old value: there is none
-_TYPES: Mapping[type, tuple[str, str]] = {  # of Python: in JSON, and the format that Go infers
-    bool: ("boolean", ""),
-    int: ("integer", "int64"),
-    float: ("number", "float64"),
-    str: ("string", ""),
-    list: ("array", ""),
-    dict: ("object", ""),
+
+_TYPES: Final[Mapping[type, str]] = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
 }
-_LIMITS = (
-    ("minimum", "exclusiveMinimum", "greater", operator.lt),
-    ("maximum", "exclusiveMaximum", "less", operator.gt),
+_FIELD: Final = r"self\.(\w+)"
+_RULE: Final = re.compile(
+    rf"{_FIELD}\s*==\s*'([^']*)'\s*\?\s*has\({_FIELD}\)\s*:\s*!\s*has\({_FIELD}\)"
 )
-_BOUNDS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
-_NUMBER_FORMATS = {"integer": ("int32", "int64"), "number": ("float", "double")}
+_BLOCKING: Final = frozenset(
+    {
+        "FieldValueNotSupported",
+        "FieldValueRequired",
+        "FieldValueTooLong",
+        "FieldValueTypeInvalid",
+    }
+)
 
 
-def violations(value: Any, schema: Schema, *, old: Any = ABSENT, place: str = "") -> list[Cause]:
-    """Every rule that ``value`` breaks, other than rules in CEL.
+def check(
+    value: Mapping[str, Any],
+    schema: Schema,
+    *,
+    nil: str,
+    old: Mapping[str, Any] | None = None,
+    part: str = "",
+) -> list[Cause]:
+    """Return every rule that the object ``value`` breaks, in the order of the schema.
 
-    ``old`` is what the value was before an update: what equals it isn't wrong. ``place`` is where
-    the value is in its object; the sentences tell the way from there, the causes' fields the
-    whole way.
+    ``old`` is what it was before an update. ``part`` is ``status`` when only that was written.
+    Rules in CEL count only when the shape is right; otherwise a last cause says that they were
+    skipped, and writes the missing value as ``nil`` (it differs between minors).
     """
-    problems: list[Cause] = []
-    _check(value, schema, "", old, problems)
+    before: Any = ABSENT if old is None else old
+    if part:
+        below = schema.get("properties", {}).get(part, {})
+        was = ABSENT if old is None else old.get(part, ABSENT)
+        causes = [
+            Cause(
+                reason=one.reason,
+                message=one.message,
+                field=part if one.field == "<nil>" else f"{part}.{one.field}",
+            )
+            for one in (_violations(value[part], below, was) if part in value else ())
+        ]
+    else:
+        causes = _violations(value, schema, before)
+    if not _has_rules(schema):
+        return causes
+    if any(cause.reason in _BLOCKING for cause in causes):
+        text = (
+            "some validation rules were not checked because the object was invalid; "
+            "correct the existing errors to complete validation"
+        )
+        message = f"Invalid value: {nil}: {text}"
+        return [*causes, Cause(reason="FieldValueInvalid", message=message, field="<nil>")]
+    return [*causes, *_rule_violations(value, schema, "", before)]
+
+
+def _violations(value: Any, schema: Schema, old: Any) -> list[Cause]:
+    causes = dict.fromkeys(_check(value, schema, "", old))
     return [
-        Cause(reason=one.reason, message=one.message, field=_at(place, one.field))
-        for one in dict.fromkeys(problems)
+        Cause(
+            reason=one.reason, message=one.message, field=(one.field or "").lstrip(".") or "<nil>"
+        )
+        for one in causes
     ]
 
 
-def unchanged(old: Any, new: Any) -> bool:
-    """Whether both are the same, also in their types: 1 is neither 1.0 nor true."""
+def _check(value: Any, schema: Schema, path: str, old: Any) -> Iterator[Cause]:
+    if old is not ABSENT and _same(old, value):
+        return
+    if value is None and schema.get("nullable"):
+        return
+    yield from _type_causes(value, schema, path)
+    if isinstance(value, str):
+        yield from _text_causes(value, schema, path)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield from _number_causes(value, schema, path)
+    elif isinstance(value, list):
+        yield from _list_causes(value, schema, path, old)
+    if "enum" in schema and value not in schema["enum"]:
+        yield field_not_supported(path, value, schema["enum"])
+    if isinstance(value, dict):
+        yield from _map_causes(value, schema, path, old)
+
+
+def _same(old: Any, new: Any) -> bool:
+    """Whether both are equal, also in their types: 1 is neither 1.0 nor true."""
     if type(old) is not type(new):
         return False
     if isinstance(new, dict):
-        return old.keys() == new.keys() and all(unchanged(old[name], new[name]) for name in new)
+        return old.keys() == new.keys() and all(_same(old[name], new[name]) for name in new)
     if isinstance(new, list):
-        return len(old) == len(new) and all(map(unchanged, old, new))
+        return len(old) == len(new) and all(map(_same, old, new))
     return bool(old == new)
 
 
-def _at(place: str, path: str) -> str:
-    path = path.removeprefix(".")
-    return f"{place}.{path}" if place and path else place or path or "<nil>"
+def _type_causes(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
+    wanted: tuple[str, ...] = ("integer", "string") if schema.get(INT_OR_STRING) else ()
+    if schema.get("type"):
+        wanted = (schema["type"],)
+    if not wanted:
+        return
+    actual = "null" if value is None else _TYPES[type(value)]
+    whole = isinstance(value, float) and value.is_integer() and "integer" in wanted
+    if actual not in wanted and not whole and not (actual == "integer" and "number" in wanted):
+        text = f"{path} in body must be of type {','.join(wanted)}: {shown(actual)}"
+        yield field_type_invalid(path, actual, text)
 
 
-def _check(value: Any, schema: Schema, path: str, old: Any, problems: list[Cause]) -> int:
-    """Add what is wrong to ``problems``; returns how many checks went well, roughly."""
-    before = len(problems)
-    wanted = _wanted(schema)
-    good = _in_type(value, schema, wanted, path, problems)
-    if value is not None:
-        good += _in_alternatives(value, schema, path, old, problems)
-        if isinstance(value, str):
-            good += _in_text(value, schema, wanted.format, path, problems)
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            good += _in_number(value, schema, wanted, path, problems)
-        elif isinstance(value, list):
-            good += _in_list(value, schema, path, old, problems)
-    if "enum" in schema:
-        _in_enum(value, schema["enum"], path, problems)
-    if isinstance(value, dict):
-        good += _in_map(value, schema, path, old, problems)
-    if len(problems) > before and old is not ABSENT and unchanged(old, value):
-        del problems[before:]
-    return good if value is None else good + 2
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
 
 
-class _Wanted(NamedTuple):
-    types: tuple[str, ...]  # any of these; none: every type
-    format: str  # empty unless it is one that goes with the type
-
-
-def _wanted(schema: Schema) -> _Wanted:
-    if schema.get(INT_OR_STRING):
-        types: tuple[str, ...] = ("integer", "string")
-    else:
-        types = (schema["type"],) if schema.get("type") else ()
-    form = str(schema.get("format") or "")
-    if form:
-        only = types[0] if len(types) == 1 else ""
-        if only in ("", "string"):
-            known = form.replace("-", "") in FORMATS
-        else:
-            known = form in _NUMBER_FORMATS.get(only, ())
-        if not known:
-            form = ""
-    return _Wanted(types, form)
-
-
-def _in_type(value: Any, schema: Schema, wanted: _Wanted, path: str, problems: list[Cause]) -> int:
-    types, form = wanted
-    if value is None:
-        if types and not schema.get("nullable"):
-            problems.append(_type_problem(path, ",".join(types), "null"))
-            return 0
-        return 1
-    if not types and not form:
-        return 0
-    actual, inferred = _TYPES[type(value)]
-    whole = isinstance(value, float) and value.is_integer() and "integer" in types
-    fits = actual in types or whole or (actual == "integer" and "number" in types)
-    if isinstance(value, str | list):
-        if form and not {"integer", "number"} & {*types}:
-            return 2
-    elif form and not fits and inferred != form:
-        problems.append(_type_problem(path, form, inferred))
-        return 1
-    if not fits:
-        problems.append(_type_problem(path, ",".join(types), actual))
-        return 1
-    return 2
-
-
-def _type_problem(path: str, wanted: str, actual: str) -> Cause:
-    text = f"{path} in body must be of type {wanted}: {shown(actual)}"
-    return field_type_invalid(path, actual, text)
-
-
-def _in_alternatives(value: Any, schema: Schema, path: str, old: Any, problems: list[Cause]) -> int:
-    good = 2
-    if schema.get("anyOf"):
-        good += _in_any_of(value, schema["anyOf"], path, old, problems)
-    if schema.get("oneOf"):
-        good += _in_one_of(value, schema["oneOf"], path, old, problems)
-    if schema.get("allOf"):
-        good += _in_all_of(value, schema["allOf"], path, old, problems)
-    if "not" in schema:
-        refused: list[Cause] = []
-        _check(value, schema["not"], path, old, refused)
-        if not refused:
-            problems.append(_general(f"{shown(path)} must not validate the schema (not)"))
-    return good
-
-
-def _in_any_of(
-    value: Any, options: Sequence[Schema], path: str, old: Any, problems: list[Cause]
-) -> int:
-    best: tuple[int, list[Cause]] | None = None
-    for option in options:
-        wrong: list[Cause] = []
-        good = _check(value, option, path, old, wrong)
-        if not wrong:
-            return good
-        if best is None or good > best[0]:
-            best = good, wrong
-    problems.append(_general(f"{shown(path)} must validate at least one schema (anyOf)"))
-    if best is None:
-        return 0
-    problems += best[1]
-    return best[0]
-
-
-def _in_one_of(
-    value: Any, options: Sequence[Schema], path: str, old: Any, problems: list[Cause]
-) -> int:
-    best: tuple[int, list[Cause]] | None = None
-    fitting: list[int] = []
-    for option in options:
-        wrong: list[Cause] = []
-        good = _check(value, option, path, old, wrong)
-        if not wrong:
-            fitting.append(good)
-        elif not fitting and (best is None or good > best[0]):
-            best = good, wrong
-    if len(fitting) == 1:
-        return fitting[0]
-    found = f"Found {len(fitting)} valid alternatives" if fitting else "Found none valid"
-    text = f"{shown(path)} must validate one and only one schema (oneOf). {found}"
-    problems.append(_general(text))
-    if fitting or best is None:
-        return 0
-    problems += best[1]
-    return best[0]
-
-
-def _in_all_of(
-    value: Any, options: Sequence[Schema], path: str, old: Any, problems: list[Cause]
-) -> int:
-    good = failing = 0
-    for option in options:
-        before = len(problems)
-        good += _check(value, option, path, old, problems)
-        failing += len(problems) > before
-    if failing:
-        more = ". None validated" if failing == len(options) else ""
-        problems.append(_general(f"{shown(path)} must validate all the schemas (allOf){more}"))
-    return good
-
-
-def _general(text: str) -> Cause:
-    """A problem that real servers tell without a place."""
-    return field_invalid("", "", text)
-
-
-def _in_text(value: str, schema: Schema, form: str, path: str, problems: list[Cause]) -> int:
-    problem = next(_text_problems(value, schema, path), None)
-    if problem is not None:
-        problems.append(problem)
-    check: Format | None = FORMATS.get(form.replace("-", "")) if form else None
-    if check is None:
-        return 1
-    if not check(value):
-        text = f"{path} in body must be of type {form}: {shown(value)}"
-        problems.append(field_type_invalid(path, value, text))
-    return 2
-
-
-def _text_problems(value: str, schema: Schema, path: str) -> Iterator[Cause]:
-    size = len(value)
-    if size > schema.get("maxLength", size):
-        most = schema["maxLength"]
+def _text_causes(value: str, schema: Schema, path: str) -> Iterator[Cause]:
+    size, most = len(value), schema.get("maxLength")
+    if most is not None and size > most:
         message = f"Too long: may not be more than {most} byte{'' if most == 1 else 's'}"
         yield Cause(reason="FieldValueTooLong", message=message, field=path)
     if size < schema.get("minLength", 0):
         text = f"{path} in body should be at least {schema['minLength']} chars long"
         yield field_invalid(path, value, text)
-    if schema.get("pattern") and compiled(schema["pattern"]).search(value) is None:
+    if schema.get("pattern") and _compiled(schema["pattern"]).search(value) is None:
         yield field_invalid(path, value, f"{path} in body should match '{schema['pattern']}'")
 
 
-def _in_number(
-    value: float, schema: Schema, wanted: _Wanted, path: str, problems: list[Cause]
-) -> int:
-    types, form = wanted
-    if types == ("integer",):
-        low, high = _BOUNDS[form or "int64"]
-        if not (low <= value <= high and float(value).is_integer()):
-            kind = f"with format {form}" if form else "(default format)"
-            text = f"Checked value must be of type integer {kind} in {path}"
-            problems.append(_general(text))
-    factor = schema.get("multipleOf")
-    if factor is not None and not _is_multiple(value, factor):
-        text = f"{path} in body should be a multiple of {_number(factor)}"
-        problems.append(field_invalid(path, value, text))
-    for keyword, exclusive, side, is_beyond in _LIMITS:
-        limit = _bound(value, schema.get(keyword))
-        if limit is None:
-            continue
-        strictly = bool(schema.get(exclusive))
-        if is_beyond(value, limit) or (strictly and value == limit):
-            than = "than" if strictly else "than or equal to"
-            text = f"{path} in body should be {side} {than} {_number(limit)}"
-            problems.append(field_invalid(path, value, text))
-    return 2
+def _number_causes(value: float, schema: Schema, path: str) -> Iterator[Cause]:
+    least, most = schema.get("minimum"), schema.get("maximum")
+    if least is not None and value < least:
+        text = f"{path} in body should be greater than or equal to {least:g}"
+        yield field_invalid(path, value, text)
+    if most is not None and value > most:
+        text = f"{path} in body should be less than or equal to {most:g}"
+        yield field_invalid(path, value, text)
 
 
-def _is_multiple(value: float, factor: float) -> bool:
-    if isinstance(value, int):
-        return value % (int(factor) or 1) == 0
-    return float(1 / factor * value if factor < 1 else value / factor).is_integer()
+def _list_causes(value: Sequence[Any], schema: Schema, path: str, old: Any) -> Iterator[Cause]:
+    items, keys = schema.get("items"), schema.get(LIST_KEYS, ())
+    were = old if isinstance(old, list) else []
+    seen = []
+    for index, item in enumerate(value):
+        place = f"{path}[{index}]"
+        identity = {key: item.get(key) for key in keys} if isinstance(item, dict) else item
+        before = ABSENT
+        if schema.get(LIST_TYPE) == "map" and isinstance(item, dict):
+            same = (one for one in were if {key: one.get(key) for key in keys} == identity)
+            before = next(same, ABSENT)
+        if items is not None:
+            yield from _check(item, items, place, before)
+        if schema.get(LIST_TYPE) in ("map", "set") and identity in seen:
+            yield field_duplicate(place, identity)
+        seen.append(identity)
 
 
-def _bound(value: float, bound: float | None) -> float | None:
-    """A bound as it is compared: for an integer, Go forgets the fraction."""
-    return int(bound) if bound is not None and isinstance(value, int) else bound
-
-
-def _number(value: float) -> str:
-    """A bound as Go writes it: 5 for 5.0."""
-    return str(int(value)) if float(value).is_integer() else shown(value)
-
-
-def _in_list(
-    value: Sequence[Any], schema: Schema, path: str, old: Any, problems: list[Cause]
-) -> int:
-    good, size, items = 2, len(value), schema.get("items")
-    if items is not None:
-        for index, item in enumerate(value):
-            before = _old_item(old, item, schema)
-            good += _check(item, items, f"{path}[{index}]", before, problems)
-    if size < schema.get("minItems", 0):
-        text = f"{path} in body should have at least {schema['minItems']} items"
-        problems.append(field_invalid(path, size, text))
-    if size > schema.get("maxItems", size):
-        problems.append(_too_many(path, size, schema["maxItems"]))
-    return good
-
-
-def _old_item(old: Any, item: Any, schema: Schema) -> Any:
-    """What an entry was: only lists that are maps tell which one it was."""
-    keys = schema.get(LIST_KEYS, ())
-    if schema.get(LIST_TYPE) != "map" or not isinstance(item, dict):
-        return ABSENT
-    for one in old if isinstance(old, list) else ():
-        if isinstance(one, dict) and all(one.get(key) == item.get(key) for key in keys):
-            return one
-    return ABSENT
-
-
-def _in_enum(value: Any, options: Sequence[Any], path: str, problems: list[Cause]) -> None:
-    if any(
-        one == value and isinstance(one, bool) == isinstance(value, bool)
-        for one in options
-        if one is not None
-    ):
-        return
-    values = [one if isinstance(one, str) else shown(one) for one in options]
-    problems.append(field_not_supported(path, value, values))
-
-
-def _in_map(
-    value: Mapping[str, Any], schema: Schema, path: str, old: Any, problems: list[Cause]
-) -> int:
-    good, size = 1, len(value)
-    if size < schema.get("minProperties", 0):
-        text = f"{path} in body should have at least {schema['minProperties']} properties"
-        problems.append(field_invalid(path, size, text))
-    if size > schema.get("maxProperties", size):
-        problems.append(_too_many(path, size, schema["maxProperties"]))
+def _map_causes(value: Mapping[str, Any], schema: Schema, path: str, old: Any) -> Iterator[Cause]:
     properties, additional = schema.get("properties", {}), schema.get("additionalProperties")
     were = old if isinstance(old, dict) else {}
     for name, item in value.items():
-        if name in properties:
-            below = f"{path}.{name}" if path else name
-            good += _check(item, properties[name], below, were.get(name, ABSENT), problems)
-        elif isinstance(additional, Mapping):
-            below = f"{path}.{name}"
-            good += _check(item, additional, below, were.get(name, ABSENT), problems)
-        elif additional is False:
-            problems.append(
-                field_invalid(path, name, f"{path}.{name} in body is a forbidden property")
-            )
-    problems += [
-        field_required(f"{path}.{name}") for name in schema.get("required", ()) if name not in value
-    ]
-    return good
+        below = properties.get(name, additional)
+        if isinstance(below, Mapping):
+            place = f"{path}.{name}" if path or name not in properties else name
+            yield from _check(item, below, place, were.get(name, ABSENT))
+    for name in schema.get("required", ()):
+        if name not in value:
+            yield field_required(f"{path}.{name}")
 
 
-def _too_many(path: str, size: int, most: int) -> Cause:
-    message = f"Too many: {size}: must have at most {most} item{'' if most == 1 else 's'}"
-    return Cause(reason="FieldValueTooMany", message=message, field=path)
+def _rule_violations(value: Any, schema: Schema, path: str, old: Any) -> Iterator[Cause]:
+    if old is not ABSENT and _same(old, value):
+        return
+    for rule in schema.get(RULES, ()):
+        if _is_broken(rule.get("rule", ""), value):
+            message = rule.get("message") or f"failed rule: {rule['rule']}"
+            yield field_invalid(path, value if isinstance(value, str | int) else "object", message)
+    if isinstance(value, dict):
+        properties, additional = schema.get("properties", {}), schema.get("additionalProperties")
+        were = old if isinstance(old, dict) else {}
+        for name, item in value.items():
+            below = properties.get(name, additional)
+            if isinstance(below, Mapping):
+                place = f"{path}.{name}" if path else name
+                yield from _rule_violations(item, below, place, were.get(name, ABSENT))
+    elif isinstance(value, list) and "items" in schema:
+        for index, item in enumerate(value):
+            yield from _rule_violations(item, schema["items"], f"{path}[{index}]", ABSENT)
+
+
+def _is_broken(rule: str, value: Any) -> bool:
+    """Whether ``value`` breaks ``rule``; False for a rule of an unknown form."""
+    match = _RULE.fullmatch(rule.strip())
+    if match is None or not isinstance(value, dict):
+        return False
+    decider, wanted, present, absent = match.groups()
+    if decider not in value or present != absent:
+        return False
+    return (value[decider] == wanted) is not (present in value)
+
+
+def _has_rules(schema: Schema) -> bool:
+    if schema.get(RULES):
+        return True
+    below = [*schema.get("properties", {}).values(), schema.get("additionalProperties")]
+    below.append(schema.get("items"))
+    return any(isinstance(item, Mapping) and _has_rules(item) for item in below)

@@ -12,9 +12,8 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from sandbox.errors import cannot_be_handled
-from sandbox.objects import fields, null_texts
-from sandbox.objects.go_decoding import NUMBERS_OR_TEXTS, type_problem
-from sandbox.objects.resources import EVENTS, Resource
+from sandbox.objects import fields
+from sandbox.objects.resources import Resource
 from sandbox.objects.schema_keywords import LIST_KEYS, LIST_TYPE, RULES
 
 _METADATA: Final = "ObjectMeta"
@@ -29,6 +28,9 @@ _SCALARS: Final[Mapping[str, Any]] = {
     "string": str,
     "time": str,
 }
+_NUMBERS_OR_TEXTS: Final = frozenset(
+    {"maxSurge", "maxUnavailable", "minAvailable", "port", "targetPort"}
+)
 _AMOUNTS: Final = dict[str, str | int | float]
 # Everything is optional for Go's decoder. These are not, as others here rely on them; a real server
 # leaves that to rules, or to nobody.
@@ -37,15 +39,9 @@ _NEEDED: Final[Mapping[str, frozenset[str]]] = {
     "CustomResourceColumnDefinition": frozenset({"jsonPath", "name", "type"}),
     "CustomResourceDefinitionVersion": frozenset({"name", "served", "storage"}),
     "CustomResourceSubresourceScale": frozenset({"specReplicasPath", "statusReplicasPath"}),
-    "Endpoint": frozenset({"addresses"}),
-    "EndpointAddress": frozenset({"ip"}),
     "LabelSelectorRequirement": frozenset({"key", "operator"}),
     "NodeAddress": frozenset({"address", "type"}),
     "SelectableField": frozenset({"jsonPath"}),
-    "ServicePort": frozenset({"port"}),
-    "apiregistration.v1.ServiceReference": frozenset({"name", "namespace"}),
-    "core.v1.EndpointPort": frozenset({"port"}),
-    "discovery.v1.EndpointPort": frozenset({"port"}),
 }
 
 
@@ -83,26 +79,18 @@ class _Schema(msgspec.Struct, rename="camel", kw_only=True):
 def check_shape(resource: Resource, obj: Mapping[str, Any]) -> None:
     """Check the types of all fields of a built-in kind, ``metadata`` aside.
 
-    Nulls in maps and lists of texts become empty texts, in place, as for Go's decoder.
-
     Raises:
         ApiError: 400 with the place of the first value that has another type.
     """
     if resource.custom:
         return
-    # Events are stored in their core form, whichever they came in.
-    version = EVENTS.api_version if resource.kind == EVENTS.kind else resource.api_version
-    type_ = fields.type_of_kind(fields.kind_key(version, resource.kind))
+    type_ = fields.type_of_kind(fields.kind_key(resource.api_version, resource.kind))
     if type_ is None:
         return
     try:
         msgspec.convert(obj, _kind(type_))
     except msgspec.ValidationError as error:
-        if null_texts.fill(obj, type_):
-            check_shape(resource, obj)
-            return
-        text = type_problem(obj, resource.api_version, resource.kind) or str(error)
-        raise cannot_be_handled(resource, text) from error
+        raise cannot_be_handled(resource, str(error)) from error
 
 
 def check_metadata(resource: Resource, meta: Any) -> None:
@@ -114,11 +102,7 @@ def check_metadata(resource: Resource, meta: Any) -> None:
     try:
         msgspec.convert(meta, _shape(_METADATA))
     except msgspec.ValidationError as error:
-        if null_texts.fill(meta, _METADATA):
-            check_metadata(resource, meta)
-            return
-        told = type_problem({"metadata": meta}, resource.api_version, resource.kind)
-        raise cannot_be_handled(resource, told or f"metadata: {error}") from error
+        raise cannot_be_handled(resource, f"metadata: {error}") from error
 
 
 @cache
@@ -154,7 +138,7 @@ def _class(name: str, wanted: Iterable[str]) -> type[msgspec.Struct]:
 def _type(field: str, held: str) -> Any:
     if held == "{any":
         return _AMOUNTS
-    if held == "any" and field in NUMBERS_OR_TEXTS:
+    if held == "any" and field in _NUMBERS_OR_TEXTS:
         return int | str
     if held.startswith("["):
         return list[_type(field, held[1:])]  # type: ignore[misc]  # a type that is made at run time

@@ -206,10 +206,8 @@ class Store:
         return last
 
     def owned_by(self, uid: str) -> Sequence[tuple[str, str, str]]:
-        """Storage key, namespace and name of everything that names ``uid`` as an owner."""
-        return [
-            (storage_key, *_split(key)) for storage_key, key in sorted(self._owned.get(uid, ()))
-        ]
+        """Group resource, namespace and name of everything that names ``uid`` as an owner."""
+        return [(resource, *_split(key)) for resource, key in sorted(self._owned.get(uid, ()))]
 
     def changes_since(self, resource: Resource, version: int) -> Iterator[Change]:
         """The changes after ``version``, oldest first.
@@ -248,10 +246,10 @@ class Store:
         self._restarted = self._version
 
     def _table(self, resource: Resource) -> _Table:
-        table = self._tables.get(resource.storage_key)
+        table = self._tables.get(resource.group_resource)
         if table is None:
             table = _Table(self._history, self._compacted)
-            self._tables[resource.storage_key] = table
+            self._tables[resource.group_resource] = table
         return table
 
     def _stored(self, resource: Resource, obj: dict[str, Any]) -> Stored:
@@ -277,13 +275,13 @@ class Store:
 
     def _own(self, resource: Resource, key: str, stored: Stored) -> None:
         for uid in stored.owners:
-            self._owned.setdefault(uid, set()).add((resource.storage_key, key))
+            self._owned.setdefault(uid, set()).add((resource.group_resource, key))
 
     def _disown(self, resource: Resource, key: str, stored: Stored) -> None:
         for uid in stored.owners:
             owned = self._owned.get(uid)
             if owned is not None:
-                owned.discard((resource.storage_key, key))
+                owned.discard((resource.group_resource, key))
                 if not owned:
                     del self._owned[uid]
 
@@ -309,7 +307,6 @@ _COMPUTED: Mapping[str, Callable[[dict[str, Any]], str]] = {
     "spec.unschedulable": lambda obj: _text((obj.get("spec") or {}).get("unschedulable", False)),
     "spec.hostNetwork": lambda obj: _text((obj.get("spec") or {}).get("hostNetwork", False)),
     "status.replicas": lambda obj: _text((obj.get("status") or {}).get("replicas", 0)),
-    "status.successful": lambda obj: _text((obj.get("status") or {}).get("succeeded", 0)),
 }
 
 

@@ -62,27 +62,21 @@ _KINDS: Mapping[tuple[str, str], Fields] = {
             "resourceClaimStatuses": MergedList("name"),
         },
     },
-    ("", "PodTemplate"): {"template": _TEMPLATE},
     ("", "ReplicationController"): _TEMPLATE_OWNER,
     ("", "Node"): {
         "spec": {"podCIDRs": MergedList()},
         "status": {**_CONDITIONS, "addresses": MergedList("type")},
     },
-    ("", "Service"): {"spec": {"ports": MergedList("port")}, "status": _CONDITIONS},
-    ("", "ServiceAccount"): {"secrets": MergedList("name")},
     ("", "Namespace"): {"status": _CONDITIONS},
-    ("", "PersistentVolumeClaim"): {"status": _CONDITIONS},
     ("apps", "Deployment"): _TEMPLATE_OWNER,
     ("apps", "ReplicaSet"): _TEMPLATE_OWNER,
     ("apps", "StatefulSet"): _TEMPLATE_OWNER,
     ("apps", "DaemonSet"): _TEMPLATE_OWNER,
     ("batch", "Job"): _TEMPLATE_OWNER,
     ("batch", "CronJob"): {"spec": {"jobTemplate": {"metadata": _META, **_TEMPLATE_OWNER}}},
-    ("autoscaling", "HorizontalPodAutoscaler"): {"status": _CONDITIONS},
     ("policy", "PodDisruptionBudget"): {"spec": {"selector": Replaced()}, "status": _CONDITIONS},
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _WEBHOOKS,
     ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _WEBHOOKS,
-    ("apiregistration.k8s.io", "APIService"): {"status": _CONDITIONS},
 }
 
 

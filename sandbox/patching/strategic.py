@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from sandbox.objects.go_text import go_text
+from sandbox.errors import shown
 from sandbox.patching.merge_keys import Fields, MergedList, Replaced
 
 _PATCH: Final = "$patch"
@@ -249,10 +249,10 @@ def _map(item: object) -> dict[str, Any]:
 def _merge_value(item: dict[str, Any], key: str) -> Any:
     if not isinstance(item.get(key), str | int):
         raise StrategicPatchError(
-            f"map: {go_text(item)} does not contain declared merge key: {key}", status=500
+            f"map: {shown(item)} does not contain declared merge key: {key}", status=500
         )
     return item[key]
 
 
 def _unknown_directive(patch: dict[str, Any]) -> StrategicPatchError:
-    return StrategicPatchError(f"unknown patch type found in: {go_text(patch)}", status=422)
+    return StrategicPatchError(f"unknown patch type found in: {shown(patch)}", status=422)

@@ -3,62 +3,36 @@
 import inspect
 import signal
 from collections.abc import AsyncIterator, Generator, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from e2e import abreast
-from e2e.clusters import (
-    CONTROL_PLANE,
-    METRICS_PORT,
-    SANDBOX,
-    WEBHOOK_PORT,
-    Kept,
-    why_no_port,
-)
-from e2e.world import Case, World
-from e2e.worlds import Worlds, installed
+from e2e.clusters import WEBHOOK_PORT, Kept, why_no_port
+from e2e.world import Case, World, case_of, installed
 
 _HERE = Path(__file__).parent
 _TIMEOUT = 180  # seconds, for a case with the start of the cluster before it
 _FAILED = pytest.StashKey[bool]()
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--cluster",
-        choices=(CONTROL_PLANE, SANDBOX),
-        default=CONTROL_PLANE,
-        help="what the end-to-end suite runs on",
-    )
-
-
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "only_on(cluster, reason): a case that the other cluster can't run, and why"
-    )
     config.addinivalue_line("markers", "last: a case about the whole run")
-    config.addinivalue_line(
-        "markers", "kubernetes(version): on the sandbox, a case for a cluster of that version"
-    )
     config.addinivalue_line(
         "markers", "abreast: a case that leaves the components alone, and runs beside others"
     )
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One loop for all: the cluster's kubelets run on it, so it must never stand still."""
-    cluster = config.getoption("--cluster", default=CONTROL_PLANE)
     for item in items:
         if _HERE not in item.path.parents:
             continue
         if inspect.iscoroutinefunction(getattr(item, "function", None)):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
         item.add_marker(pytest.mark.timeout(_TIMEOUT))
-        for mark in item.iter_markers("only_on"):
-            if mark.args[0] != cluster:
-                item.add_marker(pytest.mark.skip(reason=mark.kwargs["reason"]))
         marks = {mark.name for mark in item.iter_markers()}
         if isinstance(item, pytest.Function) and "abreast" in marks and "skip" not in marks:
             abreast.put_off(item)
@@ -98,16 +72,12 @@ def ends_in_order() -> Iterator[None]:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def world(
-    pytestconfig: pytest.Config,
-    tmp_path_factory: pytest.TempPathFactory,
-    ends_in_order: None,
+    tmp_path_factory: pytest.TempPathFactory, ends_in_order: None
 ) -> AsyncIterator[World]:
-    for port in (WEBHOOK_PORT, METRICS_PORT):
-        if reason := why_no_port(port):
-            pytest.exit(reason, returncode=2)
-    kind: str = pytestconfig.getoption("--cluster", default=CONTROL_PLANE)
-    folder: Path = tmp_path_factory.mktemp(kind)
-    kept = Kept(lambda: installed(kind, folder))
+    if reason := why_no_port(WEBHOOK_PORT):
+        pytest.exit(reason, returncode=2)
+    folder: Path = tmp_path_factory.mktemp("controlplane")
+    kept = Kept(lambda: installed(folder))
     try:
         yield await kept.entered()
     finally:
@@ -115,29 +85,21 @@ async def world(
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def worlds(world: World, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Worlds]:
-    made = Worlds(world, tmp_path_factory.mktemp)
-    yield made
-    await made.leave_others()
-
-
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def begun(worlds: Worlds, request: pytest.FixtureRequest) -> AsyncIterator[None]:
+async def begun(world: World, request: pytest.FixtureRequest) -> AsyncIterator[None]:
     """The cases that run beside others, until they have ended."""
-    async with abreast.begun(request.session.items, worlds.case):
+    async with abreast.begun(request.session.items, partial(case_of, world)):
         yield
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def case(
-    worlds: Worlds, begun: None, request: pytest.FixtureRequest
+    world: World, begun: None, request: pytest.FixtureRequest
 ) -> AsyncIterator[Case | None]:
     """A namespace for a case; None for one that was begun before and has its own."""
     if abreast.is_put_off(request.node):
         yield None
         return
-    await worlds.leave_others()
-    async with worlds.case(request.node) as made:
+    async with case_of(world, request.node) as made:
         yield made
         if request.node.stash.get(_FAILED, False):
             print(await made.world.describe(made.namespace))  # noqa: T201 - shown when a test fails

@@ -16,14 +16,13 @@ RECOMMENDER = "vpa-recommender"
 UPDATER = "vpa-updater"
 ADMISSION = "vpa-admission-controller"
 CERTIFICATES = "vpa-certs"  # a CronJob: no process to wait for, but an account of ours
-METRICS_SERVER = "metrics-server"
 COMPONENTS = (RECOMMENDER, UPDATER, ADMISSION)
 ACCOUNTS = (*COMPONENTS, CERTIFICATES)
 OPS_PORTS = {RECOMMENDER: 8942, UPDATER: 8943, ADMISSION: 8944}
 
 
 class Installation:
-    """The three components and the metrics server, as Deployments."""
+    """The three components, as Deployments."""
 
     def __init__(self, kubectl: Kubectl, overlay: Path = OVERLAY) -> None:
         self._kubectl = kubectl
@@ -44,7 +43,7 @@ class Installation:
 
     async def ready(self, *names: str) -> None:
         """Wait until the Deployments, all of ours unless some are named, are rolled out."""
-        for name in names or (METRICS_SERVER, *COMPONENTS):
+        for name in names or COMPONENTS:
             await self._kubectl(
                 "rollout", "status", f"deployment/{name}", "--timeout=60s", namespace=SYSTEM
             )

@@ -8,7 +8,6 @@ import yaml
 
 from common.kube.client import PatchType
 from common.kube.endpoints import PODS, STATEFUL_SETS, VPAS
-from e2e.clusters import SANDBOX
 from e2e.installation import ADMISSION, UPDATER
 from e2e.pods import LARGE, Object, requests, restarts
 from e2e.world import BY_HAND, QUOTAS, Case
@@ -21,7 +20,6 @@ _TOO_MUCH = {"cpu": "20", "memory": "256Mi"}  # of nodes with 16 CPUs
 _MORE = {"cpu": "24", "memory": "256Mi"}
 _STATE = "kubelet.sandbox/resize"
 # What is new in Kubernetes 1.36: the API server refuses what its node can never hold.
-_OLDER = pytest.mark.kubernetes("1.35")
 
 
 @pytest.mark.abreast
@@ -111,7 +109,6 @@ async def test_a_kubelet_that_failed_has_success_with_the_same_resize(case: Case
     assert not case.evictions()
 
 
-@_OLDER
 @pytest.mark.abreast
 async def test_infeasible_waits(case: Case) -> None:
     """AEP-8818: a resize that the kubelet calls infeasible leaves the pod running as it is."""
@@ -125,13 +122,12 @@ async def test_infeasible_waits(case: Case) -> None:
         assert status["resources"]["requests"] == _SMALL
 
 
-@_OLDER
 @pytest.mark.abreast
 async def test_status_infeasible_is_stored(case: Case) -> None:
     """AEP-8818: what the spec asks for is remembered, and the pod is passed over because of it.
 
-    On the sandbox Kubernetes 1.35 says so by itself. A real 1.36 refuses what is too much for a
-    node before its kubelet sees it, so there the kubelet says it on purpose.
+    Kubernetes 1.36 refuses what is too much for a node before its kubelet sees it, so the kubelet
+    says it on purpose.
     """
     before = await _infeasible_in_the_status(case)
     await _remembered(case, len(before))
@@ -173,7 +169,6 @@ async def test_retry_when_lowered_after_node_capacity(case: Case) -> None:
     assert not case.evictions()
 
 
-@_OLDER
 @pytest.mark.abreast
 async def test_retry_when_lowered_after_status_infeasible(case: Case) -> None:
     """AEP-8818: the same where the kubelet still says Infeasible about what was sent before."""
@@ -328,10 +323,7 @@ def _pending(pod: Object) -> bool:
 
 async def _infeasible_in_the_status(case: Case) -> set[str]:
     """Pods whose kubelet has called their resize infeasible; their uids."""
-    if case.world.kind == SANDBOX:
-        before = await _advised(case, _TOO_MUCH)
-    else:
-        before = await _advised(case, _FITTING, annotations={_STATE: "infeasible"})
+    before = await _advised(case, _FITTING, annotations={_STATE: "infeasible"})
     await _told(case, "PodResizePending", reason="Infeasible")
     return before
 

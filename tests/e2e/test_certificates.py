@@ -8,14 +8,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-import pytest
 from cryptography import x509
 
 from certs import authority
 from common.errors import KubeError
 from common.kube import ca_bundle
 from common.kube.endpoints import DEPLOYMENTS, MUTATING_WEBHOOKS, PODS, SECRETS
-from e2e.clusters import CONTROL_PLANE, WEBHOOK_PORT
+from e2e.clusters import WEBHOOK_PORT
 from e2e.installation import ADMISSION, CERTIFICATES, SYSTEM
 from e2e.pods import LARGE, Object, requests
 from e2e.world import Case, World
@@ -94,8 +93,7 @@ async def pods_all_along(case: Case, app: str) -> AsyncIterator[Creation]:
 async def run_now(case: Case, step: str, *arguments: str) -> None:
     """Run the CronJob's Job now, with more arguments, and wait until it has succeeded.
 
-    kubectl prints the Job instead of sending it: so arguments can be added, and the sandbox,
-    which takes no protobuf, takes it too.
+    kubectl prints the Job instead of sending it, so that arguments can be added.
     """
     world, name = case.world, f"{CERTIFICATES}-{step}-{case.namespace[-6:]}"
     words = ("create", "job", name, f"--from={_CRON_JOB}", "--dry-run=client", "-o", "json")
@@ -186,7 +184,6 @@ async def test_a_deleted_secret_is_filled_again_and_no_pod_is_left_unpatched(cas
     assert creation.left_alone == []
 
 
-@pytest.mark.only_on(CONTROL_PLANE, reason="kubectl sends this Job as protobuf")
 async def test_a_run_that_finds_nothing_due_changes_nothing(case: Case) -> None:
     """The command is that of docs/operations.md."""
     world, name = case.world, f"{CERTIFICATES}-first-{case.namespace[-6:]}"

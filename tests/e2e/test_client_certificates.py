@@ -19,7 +19,7 @@ from common.kube.endpoints import DEPLOYMENTS, PODS, SECRETS, VPAS
 from common.runtime.clock import SystemClock
 from controlplane.cluster import ControlPlane
 from controlplane.files import WEBHOOK_CLIENT, WEBHOOK_CLIENT_CA, Files
-from e2e.clusters import CONTROL_PLANE, WEBHOOK_HOST, WEBHOOK_PORT
+from e2e.clusters import WEBHOOK_HOST, WEBHOOK_PORT
 from e2e.installation import ADMISSION, SYSTEM
 from e2e.pods import LARGE, Object, requests
 from e2e.world import BY_HAND, Case, World
@@ -27,18 +27,10 @@ from sandbox.tls import Authority
 from webhook_client import Connection
 from workloads import autoscaler
 
-pytestmark = pytest.mark.only_on(
-    CONTROL_PLANE, reason="the sandbox's API server shows webhooks no certificate"
-)
 _SMALL = {"cpu": "100m", "memory": "256Mi"}
 _REVIEWS = "vpa_admission_controller_reviews_total"
 _FAILED_OPEN = 'apiserver_admission_webhook_fail_open_count{name="vpa.k8s.io"'
 _REFUSED = (403, b"no client certificate\n")
-
-
-def _plane(world: World) -> ControlPlane:
-    assert isinstance(world.cluster, ControlPlane)
-    return world.cluster
 
 
 def _pair(files: Files) -> tuple[Path, Path]:
@@ -61,7 +53,7 @@ async def _required(case: Case) -> AsyncIterator[None]:
     """
     world, name = case.world, f"{case.namespace[-6:]}-clients"
     own = (await _members(world))["caCert.pem"]
-    authorities = own + _plane(world).files.certificate(WEBHOOK_CLIENT_CA).read_bytes()
+    authorities = own + world.cluster.files.certificate(WEBHOOK_CLIENT_CA).read_bytes()
     data = {"authorities.pem": base64.b64encode(authorities).decode()}
     secret = {"metadata": {"name": name}, "type": "Opaque", "data": data}
     pod = "/spec/template/spec"
@@ -131,7 +123,7 @@ async def _why_refused(case: Case) -> str:
 
 async def _failed_open(world: World) -> float:
     """How many calls of the webhook failed, and were ignored."""
-    metrics = (await _plane(world).metrics_text()).splitlines()
+    metrics = (await world.cluster.metrics_text()).splitlines()
     return sum(float(line.rpartition(" ")[2]) for line in metrics if line.startswith(_FAILED_OPEN))
 
 
@@ -170,7 +162,7 @@ async def test_a_caller_without_a_certificate_of_the_authority_is_refused(
 
     assert (await answer(None))[0] == 200, "no certificate is required by default"
     async with _required(case):
-        assert (await answer(_pair(_plane(world).files)))[0] == 200
+        assert (await answer(_pair(world.cluster.files)))[0] == 200
         assert await answer(None) == _REFUSED
         assert await world.total(ADMISSION, _REVIEWS, outcome="refused") == 1
         for which in (
@@ -202,7 +194,7 @@ async def test_pods_are_created_unchanged_while_the_api_server_shows_no_certific
     world, pod = case.world, await _advised(case)
     async with _required(case):
         await _becomes_patched(case, pod)
-        async with _showing_nothing(_plane(world)):
+        async with _showing_nothing(world.cluster):
 
             async def unchanged() -> bool:
                 return requests(await case.create(PODS, pod)) == LARGE

@@ -16,13 +16,11 @@ from common.kube.endpoints import NAMESPACES, Endpoint
 from controlplane import binaries
 from controlplane.cluster import ControlPlane, running_control_plane
 from controlplane.processes import ProcessEndedError
-from e2e.clusters import CONTROL_PLANE
 from sandbox.scenario import Scenario, parse_scenario
 
 READY_WITHIN = 20.0  # seconds
 GONE_WITHIN = 10.0  # seconds
 CONFIG_MAPS = Endpoint("", "v1", "configmaps", "ConfigMap", dict[str, Any])
-pytestmark = pytest.mark.only_on(CONTROL_PLANE, reason="it is about the real control plane itself")
 SCENARIO = parse_scenario("nodes: [{count: 2}]\nnamespaces: [shop]")
 
 

@@ -14,7 +14,6 @@ import pytest
 from common.errors import KubeError
 from common.kube.client import PatchType
 from common.kube.endpoints import MUTATING_WEBHOOKS, PODS, VPAS
-from e2e.clusters import CONTROL_PLANE
 from e2e.installation import ADMISSION, COMPONENTS, RECOMMENDER, SYSTEM, UPDATER
 from e2e.pods import Object, is_ready, template
 from e2e.processes import memory
@@ -254,7 +253,6 @@ def _told(what: str, figures: Mapping[str, float], unit: str) -> str:
 
 
 @pytest.mark.timeout(300)  # seconds; some thirty intervals, with the start of the cluster
-@pytest.mark.only_on(CONTROL_PLANE, reason="the sandbox has no matchConditions")
 async def test_three_hundred_hostile_vpas_cost_the_others_nothing(case: Case) -> None:
     """Recommendations come within two intervals, and memory stays within 1.3 times the former."""
     world = case.world

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 import pytest_asyncio
 import yaml
 
@@ -22,7 +21,6 @@ from common.api.meta import LabelSelector
 from common.flags import read_flags
 from common.kube.endpoints import NAMESPACES, PODS, Endpoint
 from common.labels import from_label_selector
-from e2e.clusters import CONTROL_PLANE
 from e2e.installation import (
     ADMISSION,
     CERTIFICATES,
@@ -43,7 +41,6 @@ _LABEL = {"vpa-metrics": "allowed"}
 _POLICIES: Endpoint[Object] = Endpoint(
     "networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", dict[str, Any]
 )
-_NEEDS_POLICIES = pytest.mark.only_on(CONTROL_PLANE, reason="the sandbox has no NetworkPolicies")
 
 
 def _selects(selector: Object, labels: Mapping[str, str]) -> bool:
@@ -127,7 +124,6 @@ async def policies(world: World) -> AsyncIterator[list[Object]]:
         await kubectl("delete", "networkpolicy", "--all", namespace=SYSTEM)
 
 
-@_NEEDS_POLICIES
 async def test_the_api_server_stores_the_policies_as_they_are_written(
     world: World, policies: list[Object]
 ) -> None:
@@ -141,7 +137,6 @@ async def test_the_api_server_stores_the_policies_as_they_are_written(
     assert [line for line in again if not line.endswith(" unchanged")] == []
 
 
-@_NEEDS_POLICIES
 async def test_each_port_of_a_component_is_let_in_to_and_no_other(
     case: Case, policies: list[Object]
 ) -> None:
@@ -160,7 +155,6 @@ async def test_each_port_of_a_component_is_let_in_to_and_no_other(
         print(f"{name}: ports {sorted(listens)}, for everybody {sorted(webhook)}")  # noqa: T201 - figures for who runs this
 
 
-@_NEEDS_POLICIES
 async def test_each_policy_selects_the_pods_of_its_components_and_no_others(
     world: World, policies: list[Object]
 ) -> None:

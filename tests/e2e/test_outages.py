@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from e2e.clusters import Cluster
+from controlplane.cluster import ControlPlane
 from e2e.installation import COMPONENTS, UPDATER
 from e2e.pods import LARGE
 from e2e.world import Case
@@ -14,16 +14,16 @@ from e2e.world import Case
 _PATIENCE = 80  # seconds
 
 
-async def _dies(cluster: Cluster) -> None:
+async def _dies(cluster: ControlPlane) -> None:
     await cluster.restart_api_server()
 
 
-async def _is_away(cluster: Cluster) -> None:
+async def _is_away(cluster: ControlPlane) -> None:
     await cluster.stop_api_server()
     await cluster.start_api_server()
 
 
-async def _forgets(cluster: Cluster) -> None:
+async def _forgets(cluster: ControlPlane) -> None:
     await cluster.forget_history()
 
 
@@ -36,7 +36,7 @@ async def _forgets(cluster: Cluster) -> None:
     ],
 )
 async def test_work_goes_on_and_nobody_restarts_when(
-    case: Case, trouble: Callable[[Cluster], Awaitable[None]]
+    case: Case, trouble: Callable[[ControlPlane], Awaitable[None]]
 ) -> None:
     world = case.world
     await case.deploy("web", replicas=4, requests=LARGE)

@@ -11,7 +11,6 @@ import pytest
 
 from common.errors import InvalidError
 from common.kube.endpoints import DEPLOYMENTS, PODS, Endpoint
-from e2e.clusters import CONTROL_PLANE
 from e2e.installation import SYSTEM, UPDATER, Installation
 from e2e.pods import Object, is_ready, requests, template
 from e2e.world import BY_HAND, LIMIT_RANGES, QUOTAS, Case, World
@@ -36,9 +35,6 @@ _BINDINGS: Endpoint[Object] = Endpoint(
     "ValidatingAdmissionPolicyBinding",
     dict[str, Any],
     namespaced=False,
-)
-_NEEDS_POLICIES = pytest.mark.only_on(
-    CONTROL_PLANE, reason="the sandbox has no ValidatingAdmissionPolicies"
 )
 
 
@@ -185,7 +181,6 @@ async def _create(case: Case, *, dry_run: bool) -> str:
     return printed
 
 
-@_NEEDS_POLICIES
 async def test_the_account_of_the_updater_creates_pods_in_a_dry_run_only(case: Case) -> None:
     world = case.world
     assert "forbidden" in await _create(case, dry_run=True)
@@ -240,7 +235,6 @@ def _policy(namespace: str) -> tuple[Object, Object]:
     return policy, binding
 
 
-@_NEEDS_POLICIES
 async def test_a_policy_of_a_third_party_holds_the_eviction(case: Case) -> None:
     world = case.world
     policy, binding = _policy(case.namespace)
@@ -277,7 +271,6 @@ async def test_a_policy_of_a_third_party_holds_the_eviction(case: Case) -> None:
         assert all(requests(pod) == _LARGER for pod in pods)
 
 
-@_NEEDS_POLICIES
 async def test_replacements_that_fit_are_tried_and_their_pods_evicted(case: Case) -> None:
     """Our webhook patches them in the dry run, too, or the first one would not be evicted.
 
@@ -293,7 +286,6 @@ async def test_replacements_that_fit_are_tried_and_their_pods_evicted(case: Case
         assert 403 in codes
 
 
-@_NEEDS_POLICIES
 async def test_a_webhook_that_leaves_a_pod_as_it_is_holds_the_eviction(case: Case) -> None:
     """Whatever the reason is, the replacement would be as small as the pod that goes."""
     world = case.world

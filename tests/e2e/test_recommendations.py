@@ -8,7 +8,7 @@ import pytest
 from common.kube.client import PatchType
 from common.kube.endpoints import CHECKPOINTS, DEPLOYMENTS, VPAS
 from common.quantity import parse_milli, parse_value
-from e2e.installation import METRICS_SERVER, RECOMMENDER
+from e2e.installation import RECOMMENDER
 from e2e.pods import Object
 from e2e.world import Case
 
@@ -30,7 +30,7 @@ async def test_a_recommendation_appears_for_what_pods_use(case: Case) -> None:
 
 
 async def test_x125_containers_without_usage_get_no_recommendation(case: Case) -> None:
-    async with case.world.installation.without(METRICS_SERVER):
+    async with case.world.cluster.without_metrics():
         await case.autoscale("web", "Off")
         await case.deploy("web")
         told = await case.tells("web", NoSamples="True", RecommendationProvided="False")

@@ -2,10 +2,15 @@
 
 import asyncio
 import contextlib
+import os
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, TypeVar
+
+import pytest
 
 from common.errors import KubeError, NotFoundError
 from common.kube.client import KubeClient, PatchType
@@ -19,11 +24,11 @@ from common.kube.endpoints import (
     VPAS,
     Endpoint,
 )
-from e2e.clusters import Cluster
+from controlplane.cluster import ControlPlane
+from e2e.clusters import running
 from e2e.installation import (
     ACCOUNTS,
     COMPONENTS,
-    METRICS_SERVER,
     OPS_PORTS,
     SYSTEM,
     Installation,
@@ -53,8 +58,7 @@ _LOOK_EVERY = 0.2  # seconds
 class World:
     """The cluster with our components in it."""
 
-    kind: str
-    cluster: Cluster
+    cluster: ControlPlane
     client: KubeClient
     kubectl: Kubectl
     installation: Installation
@@ -163,7 +167,7 @@ class World:
             (SYSTEM, ["get", "events"]),
             *(
                 (SYSTEM, ["logs", f"--selector=app={name}", "--tail=60", "--prefix"])
-                for name in (*ACCOUNTS, METRICS_SERVER)
+                for name in ACCOUNTS
             ),
         ]
         told = []
@@ -393,3 +397,29 @@ async def own_namespace(world: World, name: str) -> AsyncIterator[Case]:
         world.note_calls()
         # It takes a real cluster ten seconds, and nobody else knows the name: no need to wait.
         await world.client.delete(NAMESPACES, name)
+
+
+@contextlib.asynccontextmanager
+async def case_of(world: World, item: pytest.Item) -> AsyncIterator[Case]:
+    """A namespace for an item."""
+    name = re.sub("[^a-z0-9]+", "-", item.name.removeprefix("test_").lower())
+    async with own_namespace(world, f"{name[:50].strip('-')}-{os.urandom(3).hex()}") as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def installed(folder: Path) -> AsyncIterator[World]:
+    """A cluster with our components in it, which are ready."""
+    async with running(folder / "cluster") as cluster:
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.touch(mode=0o600)
+        kubeconfig.write_text(cluster.kubeconfig)
+        kubectl = Kubectl(kubeconfig)
+        async with cluster.client("e2e") as client:
+            made = World(cluster, client, kubectl, Installation(kubectl))
+            try:
+                await made.installation.install()
+            except BaseException:
+                print(await made.describe("default"))  # noqa: T201 - shown when a test fails
+                raise
+            yield made

@@ -171,7 +171,7 @@ def test_a_pod_level_request_stays_above_the_minimum_for_pods(world: World) -> N
 
 def refusals(pod: Json) -> list[str]:
     """What the API server says about the pod's own resources and those of its containers."""
-    found = [*pod_level_causes(pod["spec"], "spec", frozenset())]
+    found = [*pod_level_causes(pod["spec"], "spec")]
     return [f"{cause.field}: {cause.message}" for cause in found]
 
 

@@ -12,13 +12,11 @@ from common.quantity import Quantity
 from common.resources import in_order
 from sandbox.errors import (
     field_duplicate,
-    field_forbidden,
     field_invalid,
-    field_not_found,
     field_not_supported,
     field_required,
 )
-from sandbox.objects.pod_resources import pod_requests, resources_of
+from sandbox.objects.pod_resources import is_sidecar, pod_requests, resources_of
 from sandbox.objects.rules.metadata import key_causes
 from sandbox.objects.rules.numbers import NOT_NEGATIVE
 from sandbox.version import KubernetesVersion
@@ -31,23 +29,20 @@ _POD_LEVEL: Final = ("cpu", "hugepages-", "memory")
 _RESIZE_POLICIES: Final = ("NotRequired", "RestartContainer")
 
 
-def container_resource_causes(
-    container: Json,
-    path: str,
-    version: KubernetesVersion,
-    *,
-    never: bool,
-    claims: frozenset[str],
-) -> Iterator[Cause]:
-    """What is wrong with the amounts, the claims and the resize policies of a container.
-
-    ``never`` says that its pod never restarts it, ``claims`` which claims the pod has.
-    """
-    yield from amounts_causes(container, f"{path}.resources")
-    yield from _holder_claim_causes(container, claims, path)
-    policies = container.get("resizePolicy")
-    if policies:
-        yield from _policy_causes(policies, f"{path}.resizePolicy", version, never=never)
+def pod_causes(pod: Json, version: KubernetesVersion) -> Iterator[Cause]:
+    """Every rule about amounts and resize policies that a pod breaks, created or changed."""
+    spec = pod.get("spec") or {}
+    if not spec.get("containers"):
+        yield field_required("spec.containers")
+    never = spec.get("restartPolicy") == "Never"
+    for kind in ("containers", "initContainers"):
+        for index, one in enumerate(spec.get(kind) or ()):
+            path, policies = f"spec.{kind}[{index}]", one.get("resizePolicy") or ()
+            yield from amounts_causes(one, f"{path}.resources")
+            yield from _policy_causes(policies, f"{path}.resizePolicy", version, never=never)
+            if kind == "initContainers" and not is_sidecar(one) and version.minor >= 36:
+                yield from _init_policy_causes(policies, path)
+    yield from pod_level_causes(spec, "spec")
 
 
 def amounts_causes(holder: Json, path: str) -> Iterator[Cause]:
@@ -77,17 +72,10 @@ def amounts_causes(holder: Json, path: str) -> Iterator[Cause]:
                 str(requested),
                 f"must be less than or equal to {name} limit of {limit}",
             )
-    yield from _huge_page_causes({**limits, **requests}, path)
-
-
-def _huge_page_causes(amounts: Json, path: str) -> Iterator[Cause]:
-    huge = any(name.startswith("hugepages-") for name in amounts)
-    if huge and not any(name in _RESIZABLE for name in amounts):
-        yield field_forbidden(path, "HugePages require cpu or memory")
 
 
 def _amount_causes(name: str, amount: Quantity, path: str) -> Iterator[Cause]:
-    if "/" not in name and name not in _STANDARD and not name.startswith("hugepages-"):
+    if "/" not in name and name not in _STANDARD:
         text = "must be a standard resource type or fully qualified"
         yield field_invalid(path, name, text)
         yield field_invalid(path, name, "must be a standard resource for containers")
@@ -109,26 +97,7 @@ def _is_extended(name: str) -> bool:
 
 def _overcommits(name: str) -> bool:
     """Whether a request may be lower than the limit: not for extended resources."""
-    return "/" not in name and not name.startswith("hugepages-")
-
-
-def _claim_causes(wanted: Any, claims: frozenset[str], path: str) -> Iterator[Cause]:
-    seen: set[str] = set()
-    for index, one in enumerate(wanted):
-        place, name = f"{path}[{index}]", one.get("name") or ""
-        if not name:
-            yield field_required(place)
-            continue
-        request = one.get("request") or ""
-        key = f"{name}/{request}" if request else name
-        if name in seen or key in seen:
-            yield field_duplicate(place, name if name in seen else key)
-        seen.add(key)
-        if name not in claims:
-            known = f": {', '.join(sorted(claims))}" if claims else " which is empty"
-            yield field_not_found(
-                place, name, f"must be one of the names in pod.spec.resourceClaims{known}"
-            )
+    return "/" not in name
 
 
 def _policy_causes(
@@ -159,7 +128,7 @@ def _policy_causes(
             )
 
 
-def init_policy_causes(policies: Any, path: str) -> Iterator[Cause]:
+def _init_policy_causes(policies: Any, path: str) -> Iterator[Cause]:
     """An init container that ends has nothing to restart; ``path`` is the container's."""
     for index, policy in enumerate(policies):
         if policy.get("restartPolicy") == "RestartContainer":
@@ -170,26 +139,16 @@ def init_policy_causes(policies: Any, path: str) -> Iterator[Cause]:
             )
 
 
-def _holder_claim_causes(holder: Json, claims: frozenset[str], path: str) -> Iterator[Cause]:
-    wanted = (holder.get("resources") or {}).get("claims")
-    if wanted:
-        yield from _claim_causes(wanted, claims, f"{path}.resources.claims")
-
-
-def pod_level_causes(spec: Json, path: str, claims: frozenset[str]) -> Iterator[Cause]:
+def pod_level_causes(spec: Json, path: str) -> Iterator[Cause]:
     """What is wrong with the amounts of a pod as a whole, if it has any."""
     if not spec.get("resources"):
         return
-    if spec["resources"].get("claims") is not None:
-        text = "claims may not be set for Resources at pod-level"
-        yield field_forbidden(f"{path}.resources.claims", text)
     for part in ("limits", "requests"):
         for name in in_order(resources_of(spec, part)):
-            if name not in _RESIZABLE and not name.startswith("hugepages-"):
+            if name not in _RESIZABLE:
                 where = f"{path}.resources.{part}[{name}]"
                 yield field_not_supported(where, name, _POD_LEVEL)
     yield from amounts_causes(spec, f"{path}.resources")
-    yield from _holder_claim_causes(spec, claims, path)
     requests = resources_of(spec, "requests")
     inside = pod_requests({"spec": {**spec, "resources": None}})
     for name in in_order(requests):

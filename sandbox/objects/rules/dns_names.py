@@ -11,18 +11,12 @@ from typing import Final
 _PART: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _LABEL: Final = re.compile(_PART)
 _SUBDOMAIN: Final = re.compile(rf"{_PART}(\.{_PART})*")
-_OLD_LABEL: Final = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?")
 _LONGEST_LABEL: Final = 63
 _LONGEST_SUBDOMAIN: Final = 253
 _LABEL_RULE: Final = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and "
     "must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used "
     f"for validation is '{_PART}')"
-)
-_OLD_LABEL_RULE: Final = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an "
-    "alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', "
-    f"regex used for validation is '{_OLD_LABEL.pattern}')"
 )
 _SUBDOMAIN_RULE: Final = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
@@ -37,14 +31,6 @@ def label_problems(name: str) -> Iterator[str]:
         yield f"must be no more than {_LONGEST_LABEL} characters"
     if _LABEL.fullmatch(name) is None:
         yield "must not contain dots" if _SUBDOMAIN.fullmatch(name) else _LABEL_RULE
-
-
-def old_label_problems(name: str) -> Iterator[str]:
-    """Why a name is no label of RFC 1035, which begins with a letter (``IsDNS1035Label``)."""
-    if len(name) > _LONGEST_LABEL:
-        yield f"must be no more than {_LONGEST_LABEL} characters"
-    if _OLD_LABEL.fullmatch(name) is None:
-        yield _OLD_LABEL_RULE
 
 
 def segment_problems(name: str) -> Iterator[str]:

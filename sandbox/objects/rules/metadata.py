@@ -15,7 +15,6 @@ from sandbox.objects.rules.dns_names import subdomain_problems
 from sandbox.objects.rules.numbers import negative_causes
 
 _CHECKED = ("labels", "annotations", "ownerReferences", "finalizers")
-_LOOKED_AT_AGAIN = frozenset({"ConfigMap", "Pod", "Secret"})  # by the rules of new objects
 _STANDARD_FINALIZERS = frozenset({"foregroundDeletion", "kubernetes", "orphan"})
 _NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _LONGEST = 63
@@ -43,23 +42,17 @@ def metadata_causes(meta: Mapping[str, Any], *, custom: bool) -> Iterator[Cause]
 
 
 def changed_metadata_causes(
-    old: Mapping[str, Any], new: Mapping[str, Any], *, kind: str, custom: bool
+    old: Mapping[str, Any], new: Mapping[str, Any], *, custom: bool
 ) -> Iterator[Cause]:
-    """Every such rule that a change breaks, as often as a real server tells it.
-
-    It looks at the metadata twice for any kind, and again by the rules of the kind.
-    """
+    """Every such rule that a change breaks."""
     if old == new or all(old.get(name) == new.get(name) for name in _CHECKED):
         return
-    shared = list(_shared_causes(new))
     finalizers = new.get("finalizers") or ()
-    named = list(_finalizer_causes(finalizers))
-    standard = [] if custom else list(_standard_finalizer_causes(finalizers))
-    late = list(_late_finalizer_causes(old, finalizers))
-    yield from (*shared, *named, *late, *shared)
-    yield from (*late, *shared, *standard)
-    if kind in _LOOKED_AT_AGAIN and not custom:
-        yield from (*shared, *named, *standard)
+    yield from _shared_causes(new)
+    yield from _finalizer_causes(finalizers)
+    yield from _late_finalizer_causes(old, finalizers)
+    if not custom:
+        yield from _standard_finalizer_causes(finalizers)
 
 
 def _late_finalizer_causes(old: Mapping[str, Any], finalizers: Sequence[str]) -> Iterator[Cause]:
@@ -129,13 +122,6 @@ def _standard_causes(finalizer: str, path: str) -> Iterator[Cause]:
     if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
         text = "name is neither a standard finalizer name nor is it fully qualified"
         yield field_invalid(path, finalizer, text)
-
-
-def namespace_causes(namespace: Mapping[str, Any]) -> Iterator[Cause]:
-    """The finalizers of a namespace that stand in its spec."""
-    for one in (namespace.get("spec") or {}).get("finalizers") or ():
-        yield from key_causes(one, "spec.finalizers")
-        yield from _standard_causes(one, "spec.finalizers")
 
 
 def label_causes(labels: Mapping[str, str] | None, path: str) -> Iterator[Cause]:

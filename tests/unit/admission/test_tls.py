@@ -15,8 +15,8 @@ from certificates import write_pair
 from certs import authority
 from common.errors import ConfigError
 from common.runtime.clock import SystemClock
+from controlplane.containers.folders import File, write_volume
 from sandbox import virtual_time
-from sandbox.kubelet.local.folders import File, write_volume
 
 NOW = SystemClock().now()  # the handshake's own clock can't be set
 KEYS = [authority.rsa_key() for _ in range(4)]

@@ -8,7 +8,6 @@ from common.flags import declared, read_flags, show
 from controlplane.settings import Settings as ControlPlaneSettings
 from demo.settings import Settings as DemoSettings
 from recommender.settings import Settings as RecommenderSettings
-from sandbox.metrics_server.settings import Settings as MetricsServerSettings
 from sandbox.settings import Settings as SandboxSettings
 from updater.settings import Settings as UpdaterSettings
 
@@ -18,7 +17,6 @@ PROGRAMS = {
     "admission": AdmissionSettings,
     "certs": CertsSettings,
     "sandbox": SandboxSettings,
-    "sandbox.metrics_server": MetricsServerSettings,
     "controlplane": ControlPlaneSettings,
     "demo": DemoSettings,
 }

@@ -9,7 +9,6 @@ from common.api.core import PodCondition, PodStatus
 from common.api.meta import ObjectMeta
 from sandbox.controllers.actor import status_changes
 from sandbox.controllers.daemon_sets import daemon_steps
-from sandbox.controllers.jobs import job_state
 from sandbox.controllers.pods import OwnedPod, OwnedPodSpec, template_hash, to_delete
 from sandbox.controllers.replica_sets import replica_set_status, seconds_to_available
 from sandbox.controllers.stateful_sets import Steps, next_steps, ordinal_pod
@@ -124,18 +123,10 @@ def test_stateful_sets(name: str, pods: list[OwnedPod], spec: Any, want: Any) ->
     assert names(next_steps(owner, pods, "new", NOW)) == want
 
 
-def test_a_pod_of_a_stateful_set_keeps_name_and_claims() -> None:
-    spec = {
-        **OWNER["spec"],
-        "serviceName": "db",
-        "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {}}],
-    }
-    made = ordinal_pod({**OWNER, "spec": spec}, 1, "new")
+def test_a_pod_of_a_stateful_set_keeps_its_name() -> None:
+    made = ordinal_pod(OWNER, 1, "new")
     assert made["metadata"]["name"] == made["spec"]["hostname"] == "db-1"
     assert made["metadata"]["labels"]["apps.kubernetes.io/pod-index"] == "1"
-    assert made["spec"]["volumes"] == [
-        {"name": "data", "persistentVolumeClaim": {"claimName": "data-db-1"}}
-    ]
 
 
 DAEMONS = [
@@ -211,36 +202,6 @@ def test_a_waiting_daemon_pod_belongs_to_the_node_that_it_names() -> None:
         status=PodStatus(phase="Pending"),
     )
     assert daemon_steps(OWNER, ["a", "b"], [waiting], "new", NOW).create_on == ("b",)
-
-
-JOBS = [
-    ("starts", [], {"completions": 3, "parallelism": 2}, (2, "")),
-    ("goes on", ["Succeeded", "Running"], {"completions": 3, "parallelism": 2}, (1, "")),
-    ("the last one", ["Succeeded"] * 2, {"completions": 3, "parallelism": 2}, (1, "")),
-    ("done", ["Succeeded"] * 3, {"completions": 3, "parallelism": 2}, (0, "CompletionsReached")),
-    ("a failed one is replaced", ["Failed"], {"completions": 1, "backoffLimit": 1}, (1, "")),
-    (
-        "too many failed",
-        ["Failed"] * 2,
-        {"completions": 1, "backoffLimit": 1},
-        (0, "BackoffLimitExceeded"),
-    ),
-    ("suspended", [], {"completions": 1, "suspend": True}, (0, "")),
-    ("one of a work queue is done", ["Succeeded", "Running"], {"parallelism": 2}, (0, "")),
-    (
-        "a work queue is done",
-        ["Succeeded", "Succeeded"],
-        {"parallelism": 2},
-        (0, "CompletionsReached"),
-    ),
-]
-
-
-@pytest.mark.parametrize(("name", "phases", "spec", "want"), JOBS, ids=[case[0] for case in JOBS])
-def test_jobs(name: str, phases: list[str], spec: Any, want: tuple[int, str]) -> None:
-    pods = [pod(f"p-{i}", phase=phase) for i, phase in enumerate(phases)]
-    state = job_state({"spec": spec}, pods, NOW)
-    assert (state.missing, state.over) == want
 
 
 def test_pods_that_are_missed_least() -> None:

@@ -10,7 +10,7 @@ from sandbox.objects.crds import fill_defaults as fill_crd
 from sandbox.objects.defaults import fill
 from sandbox.objects.resources import BUILTIN
 
-KINDS = {resource.kind: resource for resource in BUILTIN if not resource.stored_as}
+KINDS = {resource.kind: resource for resource in BUILTIN}
 TEMPLATE: dict[str, Any] = {
     "metadata": {"labels": {"a": "b"}},
     "spec": {"containers": [{"name": "c", "image": "i"}]},
@@ -41,30 +41,6 @@ def test_images_without_a_version_are_always_pulled(image: str, want: str) -> No
     assert pod["spec"]["containers"][0]["imagePullPolicy"] == want
 
 
-def test_probes_ports_variables_and_volumes() -> None:
-    container = {
-        "name": "c",
-        "image": "i",
-        "ports": [{"containerPort": 80}],
-        "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}],
-        "livenessProbe": {"httpGet": {"port": 80}, "periodSeconds": 3},
-    }
-    volumes = [{"name": "v", "configMap": {"name": "m"}}, {"name": "e", "emptyDir": {}}]
-    spec = filled("Pod", {"spec": {"containers": [container], "volumes": volumes}})["spec"]
-    [complete] = spec["containers"]
-    assert complete["ports"][0]["protocol"] == "TCP"
-    assert complete["env"][0]["valueFrom"]["fieldRef"]["apiVersion"] == "v1"
-    assert complete["livenessProbe"] == {
-        "httpGet": {"port": 80, "path": "/", "scheme": "HTTP"},
-        "timeoutSeconds": 1,
-        "periodSeconds": 3,
-        "successThreshold": 1,
-        "failureThreshold": 3,
-    }
-    assert spec["volumes"][0]["configMap"]["defaultMode"] == 420
-    assert spec["volumes"][1]["emptyDir"] == {}
-
-
 @pytest.mark.parametrize(
     ("kind", "given", "path", "want"),
     [
@@ -79,9 +55,6 @@ def test_probes_ports_variables_and_volumes() -> None:
         ("DaemonSet", {}, "updateStrategy.rollingUpdate.maxUnavailable", 1),
         ("DaemonSet", {"updateStrategy": {"type": "OnDelete"}}, "updateStrategy.type", "OnDelete"),
         ("ReplicationController", {}, "selector", {"a": "b"}),
-        ("Job", {}, "completions", 1),
-        ("Job", {"parallelism": 3}, "completions", None),
-        ("Job", {}, "backoffLimit", 6),
     ],
 )
 def test_workloads(kind: str, given: dict[str, Any], path: str, want: Any) -> None:
@@ -93,19 +66,9 @@ def test_workloads(kind: str, given: dict[str, Any], path: str, want: Any) -> No
 
 def test_templates_are_completed_but_get_no_requests_from_limits() -> None:
     template = {"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "0.5"}}}]}}
-    spec = filled("CronJob", {"spec": {"jobTemplate": {"spec": {"template": template}}}})["spec"]
-    assert spec["concurrencyPolicy"] == "Allow"
-    pod = spec["jobTemplate"]["spec"]["template"]["spec"]
+    pod = filled("Deployment", {"spec": {"template": template}})["spec"]["template"]["spec"]
     assert pod["restartPolicy"] == "Always"
     assert pod["containers"][0]["resources"] == {"limits": {"cpu": "500m"}}
-
-
-def test_services_of_other_names_have_no_traffic_policy() -> None:
-    inside = filled("Service", {"spec": {"ports": [{"port": 80}]}})["spec"]
-    assert (inside["type"], inside["internalTrafficPolicy"]) == ("ClusterIP", "Cluster")
-    assert inside["ports"] == [{"port": 80, "protocol": "TCP", "targetPort": 80}]
-    outside = filled("Service", {"spec": {"type": "ExternalName"}})["spec"]
-    assert "internalTrafficPolicy" not in outside
 
 
 @pytest.mark.parametrize(
@@ -138,13 +101,12 @@ def test_limit_ranges_of_containers(item: dict[str, Any], want: dict[str, Any]) 
 def test_webhooks_get_their_policies() -> None:
     hook = {
         "name": "w",
-        "clientConfig": {"service": {"name": "s", "namespace": "n"}},
+        "clientConfig": {"url": "https://localhost"},
         "rules": [{"operations": ["CREATE"]}],
     }
     [complete] = filled("MutatingWebhookConfiguration", {"webhooks": [hook]})["webhooks"]
     assert (complete["failurePolicy"], complete["timeoutSeconds"]) == ("Fail", 10)
     assert complete["reinvocationPolicy"] == "Never"
-    assert complete["clientConfig"]["service"]["port"] == 443
     assert complete["rules"][0]["scope"] == "*"
     hook = {"name": "v", "clientConfig": {"url": "https://localhost"}}
     [other] = filled("ValidatingWebhookConfiguration", {"webhooks": [hook]})["webhooks"]

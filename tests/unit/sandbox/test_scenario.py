@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from common.errors import ConfigError
-from sandbox.kubelet.allocation import Setup
 from sandbox.kubelet.faults import NEVER, ResizeFault
 from sandbox.kubelet.pod_resources import Totals
 from sandbox.kubelet.usage import Constant
@@ -20,14 +19,10 @@ FULL = """
 kubernetes-version: "1.33"
 seed: 3
 nodes:
-  - {name: big, count: 2, cpu: 8, memory: 32Gi, pods: 20, labels: {zone: a}, cpu-manager: static}
+  - {name: big, count: 2, cpu: 8, memory: 32Gi, pods: 20, labels: {zone: a}}
   - cpu: 500m
     memory: 1Gi
     reserved: {cpu: 100m, memory: 256Mi}
-    memory-manager: static
-    swap: true
-    resize: false
-    labels: {kubernetes.io/os: windows}
 namespaces: [shop, demo]
 timing: {start-delay: 250ms, retry-deferred: 3}
 metrics: {window: 30s}
@@ -59,11 +54,9 @@ def test_every_field_is_read() -> None:
     assert [shape.name for shape in scenario.nodes] == ["big-0", "big-1", "node-0"]
     assert len({shape.address for shape in scenario.nodes}) == 3
     big, _, small = scenario.nodes
-    assert (big.capacity, big.pods, big.static_cpu) == (Totals(8000, 32 * GIB), 20, True)
+    assert (big.capacity, big.pods) == (Totals(8000, 32 * GIB), 20)
     assert big.all_labels["zone"] == "a"
     assert small.allocatable == Totals(400, GIB * 3 // 4)
-    assert big.setup == Setup()
-    assert small.setup == Setup(static_memory=True, swap=True, windows=True, gate_off=True)
     assert scenario.serves_resize is False
     (api_fault,) = scenario.api_faults
     assert (api_fault.calls.resource, api_fault.effect.refuse) == ("pods/eviction", 429)

@@ -361,7 +361,7 @@ def test_pod_level_resources(case: Stanza) -> None:
         assert found == Refusal(Check.POD_LEVEL, case.want)
     as_json = {"spec": msgspec.to_builtins(spec)}
     complete_pod_resources(as_json)
-    causes = list(pod_level_causes(as_json["spec"], "spec", frozenset()))
+    causes = list(pod_level_causes(as_json["spec"], "spec"))
     assert bool(causes) is bool(case.want), "as the API server judges"
 
 
@@ -596,7 +596,7 @@ def is_refused(replacement: Json, limit_ranges: list[Json]) -> bool:
         for name, limit in parse_quantities(resources.get("limits")).items():
             if requests[name] > limit:
                 return True
-    if any(pod_level_causes(spec, "spec", frozenset())):
+    if any(pod_level_causes(spec, "spec")):
         return True
     return any(broken_bounds(replacement, limit_range) for limit_range in limit_ranges)
 

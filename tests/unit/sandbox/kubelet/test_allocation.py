@@ -92,9 +92,6 @@ class Resize:
     message: str = ""
     minor: int = 36
     room: Room = EMPTY
-    guaranteed: bool = False
-    cpu_changes: bool = True
-    static_cpu: bool = False
 
 
 TOO_MUCH = "Node didn't have enough capacity: {}, requested: {}, capacity: {}"
@@ -136,52 +133,12 @@ RESIZES = [
         answer=Answer.DEFERRED,
         message="Node didn't have enough resource: cpu, requested: 4001, used: 0, capacity: 4000",
     ),
-    Resize(
-        id="static CPU manager, Guaranteed",
-        total=Totals(2000, 1),
-        guaranteed=True,
-        static_cpu=True,
-        answer=Answer.INFEASIBLE,
-        message='Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"',
-    ),
-    Resize(
-        id="static CPU manager, 1.34, memory only",
-        total=Totals(2000, 1),
-        guaranteed=True,
-        static_cpu=True,
-        cpu_changes=False,
-        minor=34,
-        answer=Answer.INFEASIBLE,
-        message="Resize is infeasible for Guaranteed Pods alongside CPU Manager static policy",
-    ),
-    Resize(
-        id="static CPU manager, 1.35, memory only",
-        total=Totals(2000, 1),
-        guaranteed=True,
-        static_cpu=True,
-        cpu_changes=False,
-        minor=35,
-        answer=Answer.ADMITTED,
-    ),
-    Resize(
-        id="static CPU manager, Burstable",
-        total=Totals(2000, 1),
-        static_cpu=True,
-        answer=Answer.ADMITTED,
-    ),
 ]
 
 
 @pytest.mark.parametrize("case", RESIZES, ids=lambda case: case.id)
 def test_admit_resize(case: Resize) -> None:
-    found = admit_resize(
-        case.total,
-        case.room,
-        minor=case.minor,
-        guaranteed=case.guaranteed,
-        cpu_changes=case.cpu_changes,
-        static_cpu=case.static_cpu,
-    )
+    found = admit_resize(case.total, case.room, minor=case.minor)
     assert (found.answer, found.message) == (case.answer, case.message)
 
 

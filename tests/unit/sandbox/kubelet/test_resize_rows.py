@@ -1,6 +1,6 @@
 """Resizes, row by row: kubernetes-resize.md sections 0, 3 and 4 on the simulated kubelet."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from kubelet_driver import BEGIN, MIB, Kubelet, merged, pod
-from sandbox.kubelet.allocation import Setup, Waiting, turn
+from sandbox.kubelet.allocation import Waiting, turn
 from sandbox.kubelet.pod_resources import Totals
 from sandbox.kubelet.usage import Constant, Ramp, Runs
 from sandbox.kubelet.wire import RunnablePod
@@ -22,107 +22,7 @@ def started(kubelet: Kubelet, name: str = "web", **keywords: Any) -> None:
     kubelet.wait(2)
 
 
-# 3.1: what is never carried out
-
-
-@dataclass(frozen=True, kw_only=True)
-class Never:
-    id: str
-    setup: Setup
-    change: dict[str, Any]
-    want: str  # "" is: carried out
-    before: dict[str, Any]
-    minor: int = 36
-
-
-_STATIC = Setup(static_memory=True)
-_SWAP = Setup(swap=True)
 _POLICY = [("memory", "RestartContainer")]
-_MORE = {"memory": "120Mi", "limits": {"cpu": "100m", "memory": "120Mi"}}
-_FASTER = {"cpu": "200m", "limits": {"cpu": "200m", "memory": "100Mi"}}
-_SWAPS = "In-place resize of containers with swap is not supported."
-_STATIC_35 = 'Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"'
-_STATIC_34 = "Resize is infeasible for Guaranteed Pods alongside Memory Manager static policy"
-
-NEVER = [
-    Never(
-        id="static memory manager, Guaranteed, memory",
-        setup=_STATIC,
-        before=GUARANTEED,
-        change=_MORE,
-        want=_STATIC_35,
-    ),
-    Never(
-        id="static memory manager, Guaranteed, cpu only",
-        setup=_STATIC,
-        before=GUARANTEED,
-        change=_FASTER,
-        want="",
-    ),
-    Never(
-        id="static memory manager, Guaranteed, cpu only, 1.34",
-        setup=_STATIC,
-        before=GUARANTEED,
-        change=_FASTER,
-        want=_STATIC_34,
-        minor=34,
-    ),
-    Never(
-        id="static memory manager, Burstable",
-        setup=_STATIC,
-        before={},
-        change={"memory": "120Mi"},
-        want="",
-    ),
-    Never(
-        id="swap, memory request", setup=_SWAP, before={}, change={"memory": "120Mi"}, want=_SWAPS
-    ),
-    Never(id="swap, cpu only", setup=_SWAP, before={}, change={"cpu": "200m"}, want=""),
-    Never(id="swap, Guaranteed", setup=_SWAP, before=GUARANTEED, change=_MORE, want=""),
-    Never(
-        id="swap, memory restarts the container",
-        setup=_SWAP,
-        before={"policy": _POLICY},
-        change={"memory": "120Mi", "policy": _POLICY},
-        want="",
-    ),
-    Never(
-        id="swap, a critical pod",
-        setup=_SWAP,
-        before={"priority": 2_000_000_000},
-        change={"memory": "120Mi", "priority": 2_000_000_000},
-        want="",
-    ),
-    Never(
-        id="Windows",
-        setup=Setup(windows=True),
-        before={},
-        change={"cpu": "200m"},
-        want="In-place pod resize is not supported on Windows",
-    ),
-    Never(
-        id="gate off, 1.33",
-        setup=Setup(gate_off=True),
-        before={},
-        change={"cpu": "200m"},
-        want="InPlacePodVerticalScaling is disabled",
-        minor=33,
-    ),
-]
-
-
-@pytest.mark.parametrize("case", NEVER, ids=lambda case: case.id)
-def test_infeasible_whatever_the_size(case: Never) -> None:
-    kubelet = Kubelet(minor=case.minor, setup=case.setup)
-    started(kubelet, **case.before)
-    kubelet.post(**case.change)
-    if not case.want:
-        assert kubelet.resize() == [("PodResizeInProgress", "")]
-        return
-    assert kubelet.resize() == [("PodResizePending", "Infeasible")]
-    assert kubelet.conditions()["PodResizePending"]["message"] == case.want
-    kubelet.node.retry(kubelet.now)
-    assert kubelet.node.waiting == ()  # not tried again until the spec changes
 
 
 # 3.1: the two conditions

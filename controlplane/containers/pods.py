@@ -1,0 +1,339 @@
+"""Makes processes follow the pods of the kubelets: the shell around the state machine."""
+
+import asyncio
+import logging
+import os
+import shutil
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from common.errors import KubeError
+from common.kube.client import KubeClient
+from common.runtime.clock import Clock
+from controlplane.containers import logs, observations
+from controlplane.containers.command import argv
+from controlplane.containers.folders import inside
+from controlplane.containers.observations import ProbeKind
+from controlplane.containers.probes import run_probes
+from controlplane.containers.process import Command, Process
+from controlplane.containers.site import LOOPBACK, Place, Site, network_of
+from controlplane.containers.sources import Data, Reference, Sources
+from controlplane.containers.variables import VariableError, environment, references
+from controlplane.containers.volumes import TOKEN_FOLDER, VolumeError, Volumes
+from sandbox.kubelet.addresses import Addresses
+from sandbox.kubelet.containers import Container
+from sandbox.kubelet.pod_lifecycle import PodRun
+from sandbox.kubelet.service import Observation, OnObservation
+from sandbox.kubelet.wire import ContainerSpec, RunnablePod
+
+logger = logging.getLogger(__name__)
+
+_REFRESH = 1.0  # seconds between two looks at Secrets, ConfigMaps and tokens
+_USUAL_GRACE = 30
+_CANNOT_RUN = 128
+
+
+class LocalPods:
+    """The processes of all pods that have some; ``close`` kills what is left."""
+
+    def __init__(
+        self,
+        site: Site,
+        client: KubeClient,
+        clock: Clock,
+        *,
+        images: Mapping[str, Sequence[str]],
+    ) -> None:
+        self._images = images
+        self._report: OnObservation = _unreported
+        self.addresses = Addresses(network_of(os.getpid()))
+        self._site = site
+        self._client = client
+        self._clock = clock
+        self._pods: dict[str, _LocalPod] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def report_to(self, report: OnObservation) -> None:
+        """Take the function that is called with each observation."""
+        self._report = report
+
+    def follow(self, pod: PodRun) -> None:
+        """Start and end processes so that they are what the pod says."""
+        local = self._pods.get(pod.uid)
+        if local is None:
+            if pod.refusal is not None or pod.ended or not pod.ip or pod.phase.is_terminal:
+                return
+            local = self._pods[pod.uid] = _LocalPod(
+                pod,
+                site=self._site,
+                client=self._client,
+                clock=self._clock,
+                images=self._images,
+                report=self._report,
+            )
+            self._spawn(local.keep_up())
+        for container in pod.containers.values():
+            if container.local:
+                task = local.follow(pod, container)
+                if task is not None:
+                    self._spawn(task)
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone: whatever still runs is killed, and its volumes go."""
+        local = self._pods.pop(uid, None)
+        if local is not None:
+            local.close()
+            self._spawn(local.remove())
+
+    def log(self, uid: str, container: str, restarts: int) -> Path:
+        """The log of one run; the file needn't exist."""
+        return _log(self._site.folder, uid, container, restarts)
+
+    def is_over(self, log: Path) -> bool:
+        """Whether the run that writes this log has ended."""
+        return not any(local.writes(log) for local in self._pods.values())
+
+    async def close(self) -> None:
+        """Kill all processes, and wait until they are gone."""
+        for local in self._pods.values():
+            local.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _spawn(self, work: "asyncio._CoroutineLike[None]") -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("a container's task failed", exc_info=task.exception())
+
+
+def _unreported(uid: str, observation: Observation) -> None:
+    raise RuntimeError(f"no kubelet follows pod {uid}: {observation!r}")
+
+
+class _Run:
+    """One run of a container, from its plan to its exit."""
+
+    def __init__(self, container_id: str, log: Path, process: Process) -> None:
+        self.container_id = container_id
+        self.log = log
+        self.process = process
+        self.over = asyncio.Event()
+
+
+class _LocalPod:
+    def __init__(
+        self,
+        pod: PodRun,
+        *,
+        site: Site,
+        client: KubeClient,
+        clock: Clock,
+        images: Mapping[str, Sequence[str]],
+        report: OnObservation,
+    ) -> None:
+        self._uid = pod.uid
+        self._folder = site.folder / "pods" / pod.uid
+        self._site = site
+        self._images = images
+        self._clock = clock
+        self._report = partial(report, pod.uid)
+        self._place = Place(kubeconfig=self._folder, root=self._folder, ip=pod.ip, host_ip=LOOPBACK)
+        self._sources = Sources(client=client, namespace=pod.object.metadata.namespace)
+        self._volumes = Volumes(
+            pod=pod.object,
+            place=self._place,
+            folder=self._folder / "volumes",
+            client=client,
+            clock=clock,
+            sources=self._sources,
+        )
+        self._variables: dict[str, dict[str, str]] = {}  # by container; as they were last read
+        self._problems: dict[str, str] = {}  # what their variables lack, by container
+        self._runs: dict[str, _Run] = {}
+        self._ready = asyncio.Event()  # the volumes are there
+        self._over = asyncio.Event()
+
+    async def keep_up(self) -> None:
+        """Write the volumes and read the variables, again and again until the pod is gone."""
+        problem = ""
+        while not self._over.is_set():
+            try:
+                await self._volumes.write()
+                await self._read_variables()
+            except (VolumeError, KubeError) as error:
+                if str(error) != problem:
+                    problem = str(error)
+                    self._report(partial(observations.unprepared, problem=problem))
+            else:
+                problem = ""
+                if not self._ready.is_set():
+                    self._ready.set()
+                    self._report(observations.prepared)
+            try:
+                async with asyncio.timeout(_REFRESH):
+                    await self._over.wait()
+            except TimeoutError:
+                continue
+
+    async def _read_variables(self) -> None:
+        """Look at what variables come from; a container whose variables lack something waits."""
+        pod = self._volumes.pod
+        specs = (*(pod.spec.init_containers or ()), *pod.spec.containers)
+        objects: dict[Reference, Data | None] = {}
+        for spec in specs:
+            for reference in references(spec):
+                if reference not in objects:
+                    objects[reference] = await self._sources.find(reference)
+            problem = ""
+            try:
+                self._variables[spec.name] = environment(pod, spec, self._place, objects)
+            except VariableError as error:
+                problem = str(error)
+            if spec.image_name in self._images and problem != self._problems.get(spec.name, ""):
+                self._problems[spec.name] = problem
+                self._report(partial(observations.configured, name=spec.name, problem=problem))
+
+    def follow(self, pod: PodRun, container: Container) -> "asyncio._CoroutineLike[None] | None":
+        """Make one container's process what the state machine says; a task, if one is to begin."""
+        self._volumes.pod = pod.object
+        run = self._runs.get(container.name)
+        wanted = container.container_id if container.running else ""
+        if run is not None and (
+            run.container_id != wanted or container.doomed or pod.deleting or pod.phase.is_terminal
+        ):
+            run.process.stop(_grace(pod, container))
+        if not wanted or (run is not None and run.container_id == wanted) or pod.deleting:
+            return None
+        log = _log(self._site.folder, self._uid, container.name, container.restarts)
+        new = self._runs[container.name] = _Run(wanted, log, Process(self._clock))
+        return self._run(new, pod.object, container.spec, before=run)
+
+    def writes(self, log: Path) -> bool:
+        """Whether a run that isn't over writes this log."""
+        return any(run.log == log and not run.over.is_set() for run in self._runs.values())
+
+    async def _run(
+        self,
+        run: _Run,
+        pod: RunnablePod,
+        container: ContainerSpec,
+        *,
+        before: _Run | None,
+    ) -> None:
+        told = partial(observations.exited, name=container.name, container_id=run.container_id)
+        try:
+            if before is not None:
+                await before.over.wait()
+            await self._ready.wait()
+            env = self._variables[container.name]
+            command = await asyncio.to_thread(self._command, pod, container, run.log, env)
+            code = await run.process.run(
+                command, beside=lambda: self._probe(container, run.container_id)
+            )
+        except OSError as error:
+            run.log.parent.mkdir(parents=True, exist_ok=True)
+            await asyncio.to_thread(logs.complain, run.log, str(error), self._clock)
+            self._report(partial(told, exit_code=_CANNOT_RUN, reason="StartError"))
+        else:
+            self._report(partial(told, exit_code=code))
+        finally:
+            run.over.set()
+
+    def _command(
+        self, pod: RunnablePod, container: ContainerSpec, log: Path, env: dict[str, str]
+    ) -> Command:
+        folder = self._folder / "containers" / container.name
+        root = folder / "root"
+        token = ""
+        for mount in container.volume_mounts or ():
+            target = inside(root, mount.mount_path)
+            source = self._volumes.path(mount.name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if not target.is_symlink():
+                target.symlink_to(source / mount.sub_path if mount.sub_path else source)
+            if mount.mount_path.rstrip("/") == TOKEN_FOLDER:
+                token = str(target / "token")
+        root.mkdir(parents=True, exist_ok=True)
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.write_bytes(_kubeconfig(self._site, token))
+        place = Place(
+            kubeconfig=kubeconfig, root=root, ip=self._place.ip, host_ip=self._place.host_ip
+        )
+        log.parent.mkdir(parents=True, exist_ok=True)
+        words = self._images[container.image_name]
+        return Command(argv=argv(words, pod, container, place, env), env=env, folder=root, log=log)
+
+    async def _probe(self, container: ContainerSpec, container_id: str) -> None:
+        def report(kind: ProbeKind, success: bool, message: str) -> None:  # noqa: FBT001 - a Report
+            self._report(
+                partial(
+                    observations.probed,
+                    name=container.name,
+                    container_id=container_id,
+                    kind=kind,
+                    success=success,
+                    message=message,
+                )
+            )
+
+        await run_probes(container, self._place.ip, report)
+
+    def close(self) -> None:
+        """Kill what still runs."""
+        self._over.set()
+        for run in self._runs.values():
+            run.process.kill()
+
+    async def remove(self) -> None:
+        """Remove what lies on the disk, except for logs."""
+        for run in list(self._runs.values()):
+            await run.over.wait()
+        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+
+
+def _grace(pod: PodRun, container: Container) -> float:
+    """Seconds between SIGTERM and SIGKILL."""
+    if container.ended is not None and container.ended.reason == "OOMKilled":
+        return 0
+    meta, spec = pod.object.metadata, pod.object.spec
+    if pod.deleting and meta.deletion_grace_period_seconds is not None:
+        return meta.deletion_grace_period_seconds
+    usual = spec.termination_grace_period_seconds
+    return _USUAL_GRACE if usual is None else usual
+
+
+def _log(folder: Path, uid: str, container: str, restarts: int) -> Path:
+    return folder / "logs" / uid / container / f"{restarts}.log"
+
+
+def _kubeconfig(site: Site, token: str) -> bytes:
+    """A kubeconfig; JSON is YAML, too. Without a token nobody in particular is meant."""
+    user = {"tokenFile": token} if token else {}
+    return msgspec.json.encode(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [
+                {
+                    "name": "cluster",
+                    "cluster": {
+                        "server": site.server,
+                        "certificate-authority-data": b64encode(site.authority.encode()).decode(),
+                    },
+                }
+            ],
+            "users": [{"name": "pod", "user": user}],
+            "contexts": [{"name": "pod", "context": {"cluster": "cluster", "user": "pod"}}],
+            "current-context": "pod",
+        }
+    )

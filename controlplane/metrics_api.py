@@ -1,0 +1,73 @@
+"""How the API server finds the metrics server that runs in this process."""
+
+import contextlib
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from common.kube.client import KubeClient, PatchType
+from common.kube.endpoints import Endpoint
+from sandbox.kubelet.metrics_server import GROUP, VERSION
+
+_NAMESPACE = "kube-system"
+_SERVICE = "metrics-server"
+METRICS_HOST = f"{_SERVICE}.{_NAMESPACE}.svc"  # the name that its certificate must carry
+_CLOSED_PORT = 1
+_SERVICES = Endpoint("", "v1", "services", "Service", dict[str, Any])
+_API_SERVICES = Endpoint(
+    "apiregistration.k8s.io", "v1", "apiservices", "APIService", dict[str, Any], namespaced=False
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsApi:
+    """A metrics server that listens on ``port`` of this machine."""
+
+    port: int
+    authority: str  # PEM, of its certificate
+
+    async def announce(self, client: KubeClient) -> None:
+        """Create the Service and the APIService.
+
+        An ExternalName Service has no target port: the port that is dialled is the APIService's.
+        """
+        await client.create(
+            _SERVICES,
+            {
+                "metadata": {"name": _SERVICE},
+                "spec": {"type": "ExternalName", "externalName": "localhost"},
+            },
+            namespace=_NAMESPACE,
+        )
+        await client.create(
+            _API_SERVICES,
+            {
+                "metadata": {"name": f"{VERSION}.{GROUP}"},
+                "spec": {
+                    "group": GROUP,
+                    "version": VERSION,
+                    "groupPriorityMinimum": 100,
+                    "versionPriority": 100,
+                    "service": {"namespace": _NAMESPACE, "name": _SERVICE, "port": self.port},
+                    "caBundle": b64encode(self.authority.encode()).decode(),
+                },
+            },
+        )
+
+    @contextlib.asynccontextmanager
+    async def away(self, client: KubeClient) -> AsyncIterator[None]:
+        """Let the API server find nothing there while the context is entered."""
+        await self._dial(client, _CLOSED_PORT)
+        try:
+            yield
+        finally:
+            await self._dial(client, self.port)
+
+    async def _dial(self, client: KubeClient, port: int) -> None:
+        await client.patch(
+            _API_SERVICES,
+            f"{VERSION}.{GROUP}",
+            {"spec": {"service": {"port": port}}},
+            patch_type=PatchType.MERGE,
+        )
