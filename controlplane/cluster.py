@@ -172,7 +172,7 @@ async def running_control_plane(
             kubelet_client,
             clock,
             shapes=[replace(shape, address=LOOPBACK) for shape in scenario.nodes],
-            simulation=simulation_of(scenario, version, clock, images=images),
+            simulation=simulation_of(scenario, version, images=images),
             processes=pods,
         )
         tls = written.kubelets.server_context()

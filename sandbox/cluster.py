@@ -153,7 +153,7 @@ async def running_cluster(
             await stack.enter_async_context(access.client("kubelet", user="system:node:sandbox")),
             clock,
             shapes=scenario.nodes,
-            simulation=simulation_of(scenario, scenario.version, clock),
+            simulation=simulation_of(scenario, scenario.version),
         )
         metrics_server = MetricsServer(kubelets, clock, window=scenario.metrics_window)
         cluster = Cluster(access.serving, access.trusted, api, kubelets, metrics_server)

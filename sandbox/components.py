@@ -8,7 +8,6 @@ from typing import NoReturn
 from common.errors import ConflictError
 from common.kube.client import KubeClient
 from common.kube.endpoints import NAMESPACES
-from common.runtime.clock import Clock
 from sandbox.kubelet.pod_lifecycle import Simulation
 from sandbox.scenario import Scenario
 from sandbox.version import KubernetesVersion
@@ -17,11 +16,7 @@ Component = Callable[[], Awaitable[None]]
 
 
 def simulation_of(
-    scenario: Scenario,
-    version: KubernetesVersion,
-    clock: Clock,
-    *,
-    images: Collection[str] = (),
+    scenario: Scenario, version: KubernetesVersion, *, images: Collection[str] = ()
 ) -> Simulation:
     """Return what the kubelets of a scenario simulate, on an API server of this version.
 
@@ -30,7 +25,6 @@ def simulation_of(
     return Simulation(
         minor=version.minor,
         timing=scenario.timing,
-        epoch=clock.now(),
         usage=scenario.usage,
         faults=scenario.faults,
         images=images,

@@ -42,8 +42,3 @@ class KubernetesVersion:
     def git_version(self) -> str:
         """As ``/version`` reports it; the suffix says what it really is."""
         return f"v1.{self.minor}.0+sandbox"
-
-    @property
-    def serves_watch_list(self) -> bool:
-        """Whether ``sendInitialEvents`` is accepted (gate WatchList, on from 1.34)."""
-        return self.minor >= 34

@@ -40,7 +40,6 @@ class Kubelet:
         simulation = Simulation(
             minor=minor,
             timing=TIMING,
-            epoch=BEGIN,
             usage=(UsageRule(match=ANYWHERE, memory=memory),),
         )
         shape = NodeShape(name="n", capacity=Totals(cpu, 1000 * MIB), pods=pods)

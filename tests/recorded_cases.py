@@ -52,11 +52,6 @@ class Recorded:
         return "dryRun" in parse_qs(urlsplit(self.raw["request"]["path"]).query)
 
     @property
-    def is_of_another_user(self) -> bool:
-        """Whether somebody else than the administrator asks, with a token of his own."""
-        return "Authorization" in self.raw["request"].get("headers", {})
-
-    @property
     def content_type(self) -> str:
         return str(self.raw["request"].get("contentType", ""))
 

@@ -30,7 +30,7 @@ from sandbox.clocks import ShiftedClock
 from sandbox.cluster import Access
 from sandbox.kubelet.metrics_server import GROUP, VERSION, MetricsServer
 from sandbox.kubelet.usage import Usage
-from sandbox.kubelet.usages import NodeUsage, PodUsage
+from sandbox.kubelet.usages import PodUsage
 from sandbox.listener import Listener
 from sandbox.objects.resources import DEPLOYMENTS, PODS, REPLICA_SETS, Resource
 from sandbox.objects.store import Store, Stored
@@ -85,9 +85,6 @@ class Used:
             containers = {name: self._town.usage(one.name, name) for name in CONTAINERS}
             for pod in one.pods:
                 yield PodUsage(namespace=NAMESPACE, name=pod, labels={}, containers=containers)
-
-    def node_usages(self, *, window: float) -> Iterable[NodeUsage]:
-        return ()
 
 
 @dataclass

@@ -139,7 +139,9 @@ class Admission:
             check_shape(request.resource, after)
             defaults.fill(request.resource, after)
         except ApiError as error:
-            raise internal(error.message) from error
+            # Without the words about the kind that a client would read of its own body.
+            told = error.message.partition(f" cannot be handled as a {request.resource.kind}: ")
+            raise internal(told[2] or error.message) from error
         request.object = after
         return after != before
 

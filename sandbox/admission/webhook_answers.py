@@ -84,10 +84,13 @@ def _operations(webhook: str, response: Mapping[str, Any], *, mutating: bool) ->
     patch, kind = response.get("patch"), response.get("patchType")
     if not mutating:
         if patch or kind is not None:
-            raise _invalid(webhook, "validating webhook may not return a patch")
+            text = f"validating webhook may not return response.{'patch' if patch else 'patchType'}"
+            raise _invalid(webhook, text)
         return ()
-    if bool(patch) != (kind is not None):
-        raise _invalid(webhook, "response.patch and response.patchType must come together")
+    if patch and kind is None:
+        raise _invalid(webhook, "webhook returned response.patch but not response.patchType")
+    if kind is not None and not patch:
+        raise _invalid(webhook, "webhook returned response.patchType but not response.patch")
     if not patch:
         return ()
     if kind != "JSONPatch":

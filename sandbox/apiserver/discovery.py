@@ -15,15 +15,9 @@ _SUBRESOURCES: Mapping[str, Mapping[str, Any]] = {
         "group": "autoscaling",
         "version": "v1",
         "kind": "Scale",
-        "verbs": ["get", "patch", "update"],
+        "verbs": ["get"],
     },
     "status": {"verbs": ["get", "patch", "update"]},
-    "token": {
-        "group": "authentication.k8s.io",
-        "version": "v1",
-        "kind": "TokenRequest",
-        "verbs": ["create"],
-    },
 }
 
 

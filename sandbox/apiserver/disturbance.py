@@ -26,7 +26,6 @@ _FLOW_CONTROL = (
     ("X-Kubernetes-Pf-Prioritylevel-Uid", "00000000-0000-4000-8000-000000000002"),
 )
 _BOOKMARK = b'{"type":"BOOKMARK"'
-_INITIAL_END = b"k8s.io/initial-events-end"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +197,7 @@ def _stream(effect: Effect, send: Send, over: asyncio.Event) -> Send:
 def _lines(effect: Effect, body: bytes) -> Iterator[bytes]:
     for line in body.splitlines(keepends=True):
         bookmark = line.startswith(_BOOKMARK)
-        if bookmark and effect.watch_bookmarks is False and _INITIAL_END not in line:
+        if bookmark and effect.watch_bookmarks is False:
             continue
         yield line
         if effect.watch_duplicates and not bookmark:

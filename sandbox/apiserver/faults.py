@@ -81,7 +81,7 @@ class Effect:
     watch_delay: float | None = None  # events come in bundles, this much later
     watch_pause: float | None = None  # between two events
     watch_duplicates: bool | None = None  # every event comes twice
-    watch_bookmarks: bool | None = None  # False: none, but for the end of a streaming list
+    watch_bookmarks: bool | None = None  # False: none, at all
     watch_end: float | None = None  # the watch ends properly after this time
     watch_cut: float | None = None  # its connection breaks after this time
 
@@ -149,17 +149,6 @@ class ApiFault:
         section.close()
         return found
 
-    def as_json(self) -> dict[str, Any]:
-        """The rule as :meth:`parse` reads it."""
-        told: dict[str, Any] = {"match": _told(self.calls), "share": self.share}
-        if self.count is not None:
-            told["count"] = self.count
-        if self.begin:
-            told["from"] = self.begin
-        if self.end != ENDLESS:
-            told["until"] = self.end
-        return told | _told(self.effect)
-
 
 @dataclass(slots=True, eq=False)
 class _Rule:
@@ -210,14 +199,9 @@ class ApiFaults:
                 effect = effect.or_else(rule.fault.effect)
         return effect
 
-    def as_json(self) -> list[dict[str, Any]]:
-        """The rules, each with the number of its ``hits``."""
-        return [{**rule.fault.as_json(), "hits": rule.hits} for rule in self._rules]
-
-
-def _told(value: Calls | Effect) -> dict[str, Any]:
-    pairs = ((_dashed(one.name), getattr(value, one.name)) for one in fields(value))
-    return {name: told for name, told in pairs if told not in ("", None)}
+    def hits(self, fault: ApiFault) -> int:
+        """Return how often a rule that was added has hit."""
+        return next(rule.hits for rule in self._rules if rule.fault is fault)
 
 
 def _dashed(name: str) -> str:

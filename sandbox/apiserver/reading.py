@@ -25,9 +25,6 @@ _EXPIRED_PAGE = (
     "inconsistent list - objects that were created, modified, or deleted between the time the "
     "first chunk was returned and now may show up in the list."
 )
-_EXACT, _NOT_OLDER = "Exact", "NotOlderThan"
-_MATCH = "resourceVersionMatch"
-_STREAM = "sendInitialEvents"
 
 
 class _Token(msgspec.Struct):
@@ -89,7 +86,6 @@ class Reads:
         limit = max(request.number("limit") or 0, 0)
         request.number("timeoutSeconds")
         version_text = request.query.get("resourceVersion", "")
-        _check_list_options(request)
         token = request.query.get("continue", "")
         if token:
             at, after = read_token(token)
@@ -100,12 +96,9 @@ class Reads:
             return self._page(resource, selection, limit, at=at, after=after)
         version = _listed_version(version_text)
         await self._reach(version)
-        exact = request.query.get(_MATCH) == _EXACT
         if version_text == "0":
             limit = 0  # from the watch cache, which knows no pages
-        return self._page(
-            resource, selection, limit, at=version if exact else self._store.version, after=""
-        )
+        return self._page(resource, selection, limit, at=self._store.version, after="")
 
     async def _reach(self, version: int) -> None:
         """Wait for a version a little.
@@ -191,74 +184,6 @@ def _no_version(text: str) -> str:
         f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": '
         "invalid syntax"
     )
-
-
-def _check_list_options(request: Request) -> None:
-    """Check what a list asks of its version.
-
-    Raises:
-        ApiError: 422.
-
-    Source: ``ValidateListOptions``, k8s.io/apimachinery
-    pkg/apis/meta/internalversion/validation/validation.go.
-    """
-    match, version = request.query.get(_MATCH, ""), request.query.get("resourceVersion", "")
-    causes = []
-    if match:
-        if not version:
-            text = f"{_MATCH} is forbidden unless resourceVersion is provided"
-            causes.append(errors.field_forbidden(_MATCH, text))
-        causes += _match_with_continue(request)
-        if match not in (_EXACT, _NOT_OLDER):
-            causes.append(errors.field_not_supported(_MATCH, match, (_EXACT, _NOT_OLDER, "")))
-        if match == _EXACT and version == "0":
-            text = f'{_MATCH} "exact" is forbidden for resourceVersion "0"'
-            causes.append(errors.field_forbidden(_MATCH, text))
-    if _STREAM in request.query:
-        causes.append(errors.field_forbidden(_STREAM, f"{_STREAM} is forbidden for list"))
-    _refuse(causes)
-
-
-def streams_initial_events(request: Request, *, serves_watch_list: bool) -> bool:
-    """Whether a watch is a streaming list; ``serves_watch_list`` is about the server.
-
-    Raises:
-        ApiError: 422, its options don't go together.
-
-    Source: ``validateWatchOptions``, as for :func:`_check_list_options`.
-    """
-    match, asked = request.query.get(_MATCH, ""), _STREAM in request.query
-    version = request.query.get("resourceVersion", "")
-    if serves_watch_list and not asked and not match and version in ("", "0"):
-        match, asked = _NOT_OLDER, True  # as older clients always had it (SetListOptionsDefaults)
-    causes = []
-    if asked:
-        if match != _NOT_OLDER:
-            text = f"{_STREAM} requires setting {_MATCH} to {_NOT_OLDER}"
-            causes.append(errors.field_forbidden(_MATCH, text))
-        if not serves_watch_list:
-            text = f"{_STREAM} is forbidden for watch unless the WatchList feature gate is enabled"
-            causes.append(errors.field_forbidden(_STREAM, text))
-    if match:
-        if not asked:
-            text = f"{_MATCH} is forbidden for watch unless {_STREAM} is provided"
-            causes.append(errors.field_forbidden(_MATCH, text))
-        if match != _NOT_OLDER:
-            causes.append(errors.field_not_supported(_MATCH, match, (_NOT_OLDER,)))
-        causes += _match_with_continue(request)
-    _refuse(causes)
-    return asked and (_STREAM not in request.query or request.flag(_STREAM))
-
-
-def _match_with_continue(request: Request) -> list[Cause]:
-    if not request.query.get("continue"):
-        return []
-    return [errors.field_forbidden(_MATCH, f"{_MATCH} is forbidden when continue is provided")]
-
-
-def _refuse(causes: Sequence[Cause]) -> None:
-    if causes:
-        raise errors.invalid("ListOptions", "", causes, group="meta.k8s.io")
 
 
 def write_token(version: int, start: str) -> str:

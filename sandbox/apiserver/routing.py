@@ -90,22 +90,17 @@ class Routing:
         """Whether no CRD and nobody behind this server serves the group."""
         return any(one.group == group and not one.custom for one in self._registry)
 
-    async def other(self, request: Request) -> Answer:
+    def other(self, request: Request) -> Answer:
         """Answer a request that isn't about a resource.
 
         Raises:
             ApiError: 405.
         """
         path = request.path.rstrip("/") or "/"
-        if request.method not in ("GET", "HEAD", "DELETE"):
-            raise errors.method_not_allowed()
-        if path == "/sandbox/history" and request.method == "DELETE":
-            self._store.compact()
-            return json_answer({"compacted": self._store.version})
-        if request.method == "DELETE":
+        if request.method not in ("GET", "HEAD"):
             raise errors.method_not_allowed()
         if path in _HEALTH:
-            return self._health(path, request)
+            return text_answer("ok")
         if path == "/version":
             return json_answer(discovery.version_info(self._version))
         if path == "/sandbox/audit":
@@ -113,11 +108,6 @@ class Routing:
         if path.startswith("/openapi/v3"):
             return self._openapi(path)
         return self._discovery(path)
-
-    def _health(self, path: str, request: Request) -> Answer:
-        if "verbose" in request.query:
-            return text_answer(f"[+]ping ok\n[+]store ok\n{path[1:]} check passed\n")
-        return text_answer("ok")
 
     def _audited(self, query: Mapping[str, str]) -> Answer:
         try:

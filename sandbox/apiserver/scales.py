@@ -7,7 +7,7 @@ pkg/registry/customresource/etcd.go.
 from collections.abc import Mapping
 from typing import Any
 
-from sandbox.errors import field_invalid, internal, invalid
+from sandbox.errors import internal
 from sandbox.objects.crds import CustomVersion, ScalePaths
 from sandbox.objects.json_paths import find
 from sandbox.objects.label_selectors import selector_of
@@ -56,24 +56,3 @@ def _selector_text(obj: Mapping[str, Any], selector: Mapping[str, Any] | None) -
     if obj.get("kind") == "ReplicationController":
         return ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
     return str(selector_of(selector))
-
-
-def with_replicas(
-    obj: dict[str, Any], scale: Mapping[str, Any], paths: ScalePaths
-) -> dict[str, Any]:
-    """``obj`` with the replicas that the Scale asks for; changed in place.
-
-    Raises:
-        ApiError: 422, the number is negative.
-    """
-    replicas = (scale.get("spec") or {}).get("replicas") or 0
-    if replicas < 0:
-        cause = field_invalid("spec.replicas", replicas, "must be greater than or equal to 0")
-        name = obj["metadata"]["name"]
-        raise invalid(SCALE.kind, name, [cause], group=SCALE.group)
-    *parents, last = paths.spec_replicas.strip(".").split(".")
-    holder = obj
-    for parent in parents:
-        holder = holder.setdefault(parent, {})
-    holder[last] = replicas
-    return obj

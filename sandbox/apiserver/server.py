@@ -33,7 +33,6 @@ from sandbox.apiserver.reading import Reads
 from sandbox.apiserver.requests import Place, Request, parse_place, parse_query
 from sandbox.apiserver.routing import Routing
 from sandbox.apiserver.subresources import Subresources
-from sandbox.apiserver.switches import Switches
 from sandbox.apiserver.watching import Watch, Watches
 from sandbox.apiserver.writing import Writes
 from sandbox.clocks import ShiftedClock
@@ -79,7 +78,6 @@ class ApiServer:
         self.version = version
         self.clock = clock
         self.faults = ApiFaults(clock, rng)
-        self._switches = Switches(self.faults, clock)
         self.audit = AuditLog()
         self.authenticator = Authenticator()
         self.registry = Registry()
@@ -140,7 +138,7 @@ class ApiServer:
             if place is not None and (place.group, place.version) in self._mounted:
                 await self._mounted[place.group, place.version](scope, receive, send)
                 return
-            await _answer(send, await self._other(request))
+            await _answer(send, self._other(request))
             return
         verb = place.verb(request.method, watch=request.flag("watch"))
         effect = self.faults.effect_on(request, place, verb)
@@ -176,9 +174,9 @@ class ApiServer:
             user=self.authenticator.authenticate(headers.get("authorization", "")),
         )
 
-    async def _other(self, request: Request) -> Answer:
+    def _other(self, request: Request) -> Answer:
         try:
-            return self._switches.answer(request) or await self._routing.other(request)
+            return self._routing.other(request)
         except ApiError as error:
             return refusal(error)
 

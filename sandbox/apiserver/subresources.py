@@ -10,16 +10,15 @@ from common.runtime.clock import Clock
 from sandbox import errors
 from sandbox.admission.eviction import evict
 from sandbox.apiserver.answers import Answer, json_answer, text_answer
-from sandbox.apiserver.decoding import check_name, check_type_meta, checked_metadata, read_body
+from sandbox.apiserver.decoding import check_type_meta, read_body
 from sandbox.apiserver.deletion import DeleteOptions, Deletions
 from sandbox.apiserver.requests import Place, Request
-from sandbox.apiserver.scales import SCALE, paths_of, scale_of, with_replicas
+from sandbox.apiserver.scales import paths_of, scale_of
 from sandbox.apiserver.writes import Written
 from sandbox.apiserver.writing import Writes
 from sandbox.objects.registry import Registry
 from sandbox.objects.resources import PODS, Resource
 from sandbox.objects.store import Store
-from sandbox.patching import apply_patch
 from sandbox.times import rfc3339
 
 Json = dict[str, Any]
@@ -53,7 +52,7 @@ class Subresources:
     ) -> Answer | None:
         """Answer, or None when the subresource is served as the object itself is."""
         if place.subresource == "scale":
-            return await self._scale(request, resource, place, verb)
+            return self._scale(resource, place, verb)
         if place.subresource == "log" and verb == "get":
             return self._log(place)
         if place.subresource in ("binding", "eviction") and verb == "create":
@@ -61,7 +60,7 @@ class Subresources:
             return await answers[place.subresource](request, place)
         return None
 
-    async def _scale(self, request: Request, resource: Resource, place: Place, verb: str) -> Answer:
+    def _scale(self, resource: Resource, place: Place, verb: str) -> Answer:
         custom = self._registry.custom(resource)
         paths = paths_of(custom)
         if verb == "get":
@@ -69,30 +68,7 @@ class Subresources:
             if stored is None:
                 raise errors.not_found(resource, place.name)
             return json_answer(scale_of(stored.object(resource), paths, custom=custom is not None))
-        if verb not in ("update", "patch"):
-            raise errors.method_not_allowed()
-
-        given = read_body(request, SCALE) if verb == "update" else {}
-        content_type = request.headers.get("content-type", "")
-
-        def change(old: Json) -> Json:
-            wanted = given
-            if verb == "patch":
-                current = scale_of(old, paths, custom=custom is not None)
-                wanted = apply_patch(content_type, current, request.body, resource=SCALE)
-            check_name(checked_metadata(wanted, SCALE, place), place)
-            changed = with_replicas(_copied(old), wanted, paths)
-            version = (wanted.get("metadata") or {}).get("resourceVersion")
-            if version:
-                changed["metadata"]["resourceVersion"] = version
-            return changed
-
-        target = replace(place, subresource="")
-        written = await self._writes.change(request, resource, target, change)
-        obj = _object_of(written, resource)
-        return json_answer(
-            scale_of(obj, paths, custom=custom is not None), warnings=written.warnings
-        )
+        raise errors.method_not_allowed()
 
     async def _bind(self, request: Request, place: Place) -> Answer:
         """Give a pod its node.
@@ -117,7 +93,7 @@ class Subresources:
         obstacle = _obstacle(pod)
         if obstacle:
             raise errors.conflict(_BINDINGS, place.name, f"pod {place.name} {obstacle}")
-        pod["spec"]["nodeName"] = target["name"]
+        pod["spec"]["nodeName"] = target.get("name", "")
         _set_scheduled(pod, rfc3339(self._clock.now()))
         if not request.is_dry_run:
             self._store.update(PODS, pod)

@@ -9,7 +9,7 @@ import msgspec
 
 from sandbox import errors
 from sandbox.apiserver.forms import Form, Presenter
-from sandbox.apiserver.reading import read_version, selection_of, streams_initial_events
+from sandbox.apiserver.reading import read_version, selection_of
 from sandbox.apiserver.requests import Request
 from sandbox.objects.resources import Resource
 from sandbox.objects.selectors import Selection
@@ -18,10 +18,8 @@ from sandbox.version import KubernetesVersion
 
 BOOKMARK_INTERVAL = 60.0  # seconds
 _LAST_BOOKMARK = 2.0  # seconds before the end
-_LOOK = 0.5  # seconds; a real server looks once a second who has no bookmark yet
 _SHORTEST = 1800  # seconds; a watch without timeoutSeconds lives up to twice as long
 _BACKLOG = 32 * 1024 * 1024  # bytes that a slow client may be behind before it is cut off
-_INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
 
 class Watch:
@@ -33,7 +31,6 @@ class Watch:
         seconds: float,
         first: list[bytes],
         bookmark: Callable[[], bytes] | None,
-        confirmed: bool = True,
         close: Callable[[], None] = lambda: None,
         over: bool = False,
     ) -> None:
@@ -41,7 +38,6 @@ class Watch:
         self._lines = first
         self._queued = 0  # bytes that came since the last chunk
         self._bookmark = bookmark
-        self._confirmed = confirmed
         self._over = over
         self._awake = asyncio.Event()
         self.close = close
@@ -65,7 +61,7 @@ class Watch:
         bookmark_at = end
         if self._bookmark is not None:
             now = loop.time()
-            bookmark_at = _next_bookmark(now, end) if self._confirmed else now + _LOOK
+            bookmark_at = _next_bookmark(now, end)
         while True:
             if self._lines:
                 chunk = b"".join(self._lines)
@@ -94,12 +90,6 @@ def _next_bookmark(now: float, end: float) -> float:
     """
     at = min(now + BOOKMARK_INTERVAL, end - _LAST_BOOKMARK)
     return at if at > now else end
-
-
-def _begins_with_all(request: Request) -> bool:
-    """Whether a watch that is no streaming list is told what there is, too."""
-    version = request.query.get("resourceVersion", "")
-    return version in ("", "0") and "sendInitialEvents" not in request.query
 
 
 class Watches:
@@ -133,21 +123,16 @@ class Watches:
         selection = selection_of(request, resource, namespace)
         request.number("limit")
         seconds = request.number("timeoutSeconds") or _SHORTEST + self._rng.randrange(_SHORTEST)
-        streamed = streams_initial_events(
-            request, serves_watch_list=self._version.serves_watch_list
-        )
         since = read_version(request)
         bookmarks = request.flag("allowWatchBookmarks")
         first: list[bytes] = []
-        if streamed or _begins_with_all(request):
+        if request.query.get("resourceVersion", "") in ("", "0"):
             first = [
                 self._line(ChangeType.ADDED, item, resource, form)
                 for item in self._store.list(resource, namespace)
                 if selection.matches(item)
             ]
             since = max(since, self._store.version)
-            if streamed and bookmarks:
-                first.append(self._bookmark(resource, initial_end=True))
         elif since:
             try:
                 past = self._store.changes_since(resource, since)
@@ -175,7 +160,6 @@ class Watches:
             seconds=seconds,
             first=first,
             bookmark=(lambda: self._bookmark(resource)) if bookmarks else None,
-            confirmed=not streamed,
             close=close,
             over=self._stopped,
         )
@@ -204,10 +188,8 @@ class Watches:
             self._last_line = _event(type_, self._presenter.one(resource, stored, form))
         return self._last_line
 
-    def _bookmark(self, resource: Resource, *, initial_end: bool = False) -> bytes:
+    def _bookmark(self, resource: Resource) -> bytes:
         meta: dict[str, object] = {"resourceVersion": str(self._store.version)}
-        if initial_end:
-            meta["annotations"] = _INITIAL_END
         body = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta}
         return _event("BOOKMARK", msgspec.json.encode(body))
 

@@ -37,7 +37,7 @@ from sandbox.objects.registry import Registry
 from sandbox.objects.resizing import prepare_resize
 from sandbox.objects.resources import NAMESPACES, PODS, Resource
 from sandbox.objects.store import Store, Stored
-from sandbox.objects.strategies import prepare_create, prepare_update
+from sandbox.objects.strategies import prepare_create, prepare_identified, prepare_update
 from sandbox.objects.validation import Validation
 from sandbox.patching import ContentType, apply_patch
 from sandbox.version import KubernetesVersion
@@ -94,6 +94,7 @@ class Writes:
         if not obj["metadata"].get("name") and obj["metadata"].get("generateName"):
             obj["metadata"]["name"] = self._free_name(resource, obj["metadata"])
         stamp_new(obj, resource, self._clock.now(), self._rng)
+        prepare_identified(resource, obj)
         self._validation.check_new(resource, obj)
         asked.name, asked.object = obj["metadata"]["name"], obj
         await self._admission.validate(asked)

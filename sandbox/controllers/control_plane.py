@@ -16,6 +16,7 @@ CONTROLLERS = (
     "daemon-set-controller",
     "deployment-controller",
     "disruption-controller",
+    "job-controller",
     "replicaset-controller",
     "replication-controller",
     "resourcequota-controller",

@@ -1,14 +1,14 @@
 """Which nodes a pod may run on, and whether there is room: the scheduler's filters.
 
-Node selectors, required node affinity, taints, ``unschedulable`` and resources are looked at;
-preferences, topology and affinity between pods are not.
+Node selectors, the names of nodes that pods of a DaemonSet ask for, ``unschedulable``, readiness
+and resources count; other taints, affinities, preferences and topology don't.
 
 Source: k8s.io/kubernetes pkg/scheduler/framework/plugins; k8s.io/component-helpers
 scheduling/corev1.
 """
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +27,6 @@ class Obstacle(enum.StrEnum):
 
     UNSCHEDULABLE = "node(s) were unschedulable"
     NOT_READY = "node(s) had untolerated taint {node.kubernetes.io/not-ready: }"
-    TAINT = "node(s) had untolerated taint(s)"
     AFFINITY = "node(s) didn't match Pod's node affinity/selector"
     PODS = "Too many pods"
     CPU = "Insufficient cpu"
@@ -117,39 +116,24 @@ class Ledger:
 
 
 def node_obstacle(spec: Json, node: Json) -> Obstacle | None:
-    """Why a pod with this spec may not run on ``node``, room aside."""
-    tolerations = spec.get("tolerations") or ()
-    for taint in taints_of(node):
-        if not any(tolerates(toleration, taint) for toleration in tolerations):
-            if taint["key"] == _UNSCHEDULABLE:
-                return Obstacle.UNSCHEDULABLE
-            return Obstacle.NOT_READY if taint["key"] == _NOT_READY else Obstacle.TAINT
+    """Return why a pod with this spec may not run on ``node``, room aside."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    unready = any(one["type"] == "Ready" and one["status"] != "True" for one in conditions)
+    for key, holds, obstacle in (
+        (_UNSCHEDULABLE, (node.get("spec") or {}).get("unschedulable"), Obstacle.UNSCHEDULABLE),
+        (_NOT_READY, unready, Obstacle.NOT_READY),
+    ):
+        if holds and not any(_tolerates(one, key) for one in spec.get("tolerations") or ()):
+            return obstacle
     return None if _matches(spec, node) else Obstacle.AFFINITY
 
 
-def taints_of(node: Json) -> list[Json]:
-    """The taints that keep pods away, with those that the node's state implies."""
-    spec = node.get("spec") or {}
-    taints = [
-        one for one in spec.get("taints") or () if one.get("effect") in ("NoSchedule", "NoExecute")
-    ]
-    if spec.get("unschedulable"):
-        taints.append({"key": _UNSCHEDULABLE, "effect": "NoSchedule"})
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    if any(one["type"] == "Ready" and one["status"] != "True" for one in conditions):
-        taints.append({"key": _NOT_READY, "effect": "NoSchedule"})
-    return taints
-
-
-def tolerates(toleration: Json, taint: Json) -> bool:
-    """Whether one toleration makes one taint harmless."""
-    if toleration.get("effect") not in (None, "", taint["effect"]):
+def _tolerates(toleration: Json, key: str) -> bool:
+    """Whether a toleration makes a taint of this key, with the effect NoSchedule, harmless."""
+    effect, wanted = toleration.get("effect"), toleration.get("key")
+    if effect not in (None, "", "NoSchedule"):
         return False
-    key = toleration.get("key")
-    if toleration.get("operator") == "Exists":
-        return key in (None, "", taint["key"])
-    same_value = toleration.get("value", "") == taint.get("value", "")
-    return bool(key == taint["key"] and same_value)
+    return wanted == key or (toleration.get("operator") == "Exists" and not wanted)
 
 
 def _matches(spec: Json, node: Json) -> bool:
@@ -157,42 +141,10 @@ def _matches(spec: Json, node: Json) -> bool:
     if not (spec.get("nodeSelector") or {}).items() <= labels.items():
         return False
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-    if required is None:
-        return True
-    name = {"metadata.name": node["metadata"]["name"]}
-    return any(
-        bool(term.get("matchExpressions") or term.get("matchFields"))
-        and _all(term.get("matchExpressions"), labels)
-        and _all(term.get("matchFields"), name)
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    fields = [
+        field
         for term in required.get("nodeSelectorTerms") or ()
-    )
-
-
-def _all(requirements: Iterable[Json] | None, values: Mapping[str, str]) -> bool:
-    return all(_fulfils(one, values.get(one["key"])) for one in requirements or ())
-
-
-def _fulfils(requirement: Json, value: str | None) -> bool:
-    operator = requirement["operator"]
-    wanted: Sequence[str] = requirement.get("values") or ()
-    match operator:
-        case "In":
-            return value in wanted
-        case "NotIn":
-            return value not in wanted
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt":
-            if value is None or not all(map(_is_integer, (value, *wanted))) or not wanted:
-                return False
-            difference = int(value) - int(wanted[0])
-            return difference > 0 if operator == "Gt" else difference < 0
-        case _:
-            return False
-
-
-def _is_integer(text: str) -> bool:
-    return text.removeprefix("-").isdecimal()
+        for field in term.get("matchFields") or ()
+    ]
+    return not fields or any(node["metadata"]["name"] in field["values"] for field in fields)

@@ -11,6 +11,7 @@ from sandbox.controllers.actor import Actor
 from sandbox.controllers.budgets import Budgets
 from sandbox.controllers.daemon_sets import DaemonSets
 from sandbox.controllers.deployments import Deployments
+from sandbox.controllers.jobs import Jobs
 from sandbox.controllers.loop import Loop, Reconcile
 from sandbox.controllers.replica_sets import ReplicaSets
 from sandbox.controllers.resource_quotas import ResourceQuotas
@@ -46,6 +47,7 @@ class Controllers:
             ("ReplicationController", ReplicaSets(plain, REPLICATION_CONTROLLERS).reconcile),
             ("StatefulSet", StatefulSets(self._actor("statefulset-controller")).reconcile),
             ("DaemonSet", daemons.reconcile),
+            ("Job", Jobs(self._actor("job-controller")).reconcile),
             ("PodDisruptionBudget", Budgets(self._actor("disruption-controller")).reconcile),
             ("ResourceQuota", ResourceQuotas(self._actor("resourcequota-controller")).reconcile),
         ):

@@ -11,6 +11,7 @@ from common.kube.client import KubeClient
 from common.kube.endpoints import (
     DAEMON_SETS,
     DEPLOYMENTS,
+    JOBS,
     NODES,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
@@ -112,6 +113,7 @@ class View:
                 REPLICA_SETS,
                 STATEFUL_SETS,
                 DAEMON_SETS,
+                JOBS,
                 REPLICATION_CONTROLLERS,
                 BUDGETS,
                 QUOTAS,

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from common.api.core import ContainerState
 from sandbox.kubelet.timing import Timing
 from sandbox.kubelet.usage import Load
-from sandbox.kubelet.wire import ContainerSpec, RunnableStatus
+from sandbox.kubelet.wire import ContainerSpec
 from sandbox.times import rfc3339
 
 CONFIG_ERROR = "CreateContainerConfigError"
@@ -161,33 +160,3 @@ class Container:
         """Count a restart; the run that ended becomes the last one."""
         self.last = self.ended or self.last
         self.restarts += 1
-
-    def adopt(self, status: RunnableStatus) -> None:
-        """Go on where an earlier kubelet left off."""
-        state = status.state or ContainerState()
-        self.restarts = status.restart_count
-        self.container_id = status.container_id
-        waits = state.running is None and state.terminated is None  # for the run after the last
-        self.last = _ended(
-            status.last_state or ContainerState(), status.container_id if waits else ""
-        )
-        self.waiting = None
-        if state.running is not None and state.running.started_at is not None:
-            self.started = self.ready_at = state.running.started_at
-        else:
-            self.ended = _ended(state, status.container_id)
-            if self.ended is None:
-                self.waiting = ("ContainerCreating", "")
-
-
-def _ended(state: ContainerState, container_id: str) -> Ended | None:
-    told = state.terminated
-    if told is None or told.finished_at is None:
-        return None
-    return Ended(
-        exit_code=told.exit_code,
-        reason=told.reason,
-        started=told.started_at or told.finished_at,
-        finished=told.finished_at,
-        container_id=container_id,
-    )

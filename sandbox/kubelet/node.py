@@ -10,7 +10,6 @@ from typing import Any
 
 from common.quantity import Quantity
 from sandbox.kubelet import resizing
-from sandbox.kubelet.adoption import adopt
 from sandbox.kubelet.allocation import (
     Answer,
     Room,
@@ -115,7 +114,7 @@ class Node:
         run.observe(pod)
         self.pods[run.uid] = run
         self.touched.add(run.uid)
-        if run.deleting or adopt(run, now):
+        if run.deleting:
             self._respond(run, now)
             return
         refusal = admit(total_requests(pod.spec), self.room(run))

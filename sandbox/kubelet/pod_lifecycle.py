@@ -52,7 +52,6 @@ class Simulation:
 
     minor: int  # of the kubelets: 36 is 1.36
     timing: Timing
-    epoch: datetime  # when it began
     usage: Sequence[UsageRule] = ()
     faults: Sequence[FaultRule] = ()
     images: Collection[str] = ()  # of containers that run as processes of this machine
@@ -140,7 +139,6 @@ class PodRun:
             age=(now - (container.started or now)) / timedelta(seconds=1),
             run=container.restarts,
             replica=f"{meta.namespace}/{meta.name}/{container.name}",
-            elapsed=(now - self.simulation.epoch) / timedelta(seconds=1),
         )
 
     def memory_demand(self, container: Container, now: datetime) -> int:

@@ -26,7 +26,7 @@ from sandbox.kubelet.node import Node, NodeShape, node_object, node_status
 from sandbox.kubelet.pod_lifecycle import PodRun, Simulation
 from sandbox.kubelet.status import status_patch
 from sandbox.kubelet.steady import SteadyPlans
-from sandbox.kubelet.usages import NodeUsage, PodUsage, node_usage, pod_usages
+from sandbox.kubelet.usages import PodUsage, pod_usages
 from sandbox.kubelet.wire import RunnablePod
 from sandbox.times import micro_time
 from sandbox.work_queue import WorkQueue
@@ -368,10 +368,3 @@ class Kubelets:
         now = self._clock.now()
         for node in self.nodes.values():
             yield from pod_usages(node, now=now, window=window)
-
-    def node_usages(self, *, window: float) -> Iterator[NodeUsage]:
-        """What the nodes used over the last ``window`` seconds."""
-        now = self._clock.now()
-        for node in self.nodes.values():
-            if not node.frozen:
-                yield node_usage(node, now=now, window=window)

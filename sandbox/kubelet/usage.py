@@ -10,17 +10,14 @@ Models are described by small mappings (:func:`parse_model`)::
     daily:    {low: 100m, high: 900m, period: 24h, peak-at: 14h}   a sine over the time of day
     ramp:     {from: 50m, to: 2, over: 10m, after: 1m}             since the container's start
     leak:     {from: 60Mi, rate: 2Mi, every: 1s, after: 30s, until: 300Mi}
-    spikes:   {base: 50m, peak: 1, every: 10m, lasting: 30s, after: 5m}
-    recorded: {values: [10m, 20m, 15m], every: 1m, repeat: true}   since the simulation began
     runs:     [{leak: ...}, 240Mi]       one per run of the container; the last one repeats
-    sum:      [100m, {spikes: ...}]
 
 and ``noise: 0.1`` beside any of them varies it by up to ten percent, every ten seconds.
 """
 
 import math
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -40,12 +37,9 @@ class Moment(NamedTuple):
     age: float  # seconds since the container's present run started
     run: int = 0  # how often it was restarted before
     replica: str = ""  # namespace/pod/container: the same model differs between replicas
-    elapsed: float = 0.0  # seconds since the simulation began
 
     def earlier(self, seconds: float) -> "Moment":
-        return self._replace(
-            now=self.now - seconds, age=self.age - seconds, elapsed=self.elapsed - seconds
-        )
+        return self._replace(now=self.now - seconds, age=self.age - seconds)
 
 
 class Model(Protocol):
@@ -111,45 +105,6 @@ class Ramp:
         return self.start + (self.end - self.start) * share
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spikes:
-    """``base``, and for ``lasting`` seconds ``height``, again and again."""
-
-    base: float
-    height: float
-    every: float  # seconds from one spike to the next
-    lasting: float  # seconds
-    after: float  # seconds from the container's start to the first spike
-
-    @property
-    def peak(self) -> float:
-        return max(self.base, self.height)
-
-    def at(self, moment: Moment) -> float:
-        since = moment.age - self.after
-        inside = since >= 0 and since % self.every < self.lasting
-        return self.height if inside else self.base
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
-    """A series from the simulation's beginning; replicas share it, as they share their users."""
-
-    values: Sequence[float]
-    every: float  # seconds from one value to the next
-    repeat: bool = True  # else the last value stays
-
-    @property
-    def peak(self) -> float:
-        return max(self.values)
-
-    def at(self, moment: Moment) -> float:
-        index = max(0, int(moment.elapsed // self.every))
-        if self.repeat:
-            return self.values[index % len(self.values)]
-        return self.values[min(index, len(self.values) - 1)]
-
-
 @dataclass(frozen=True, slots=True)
 class Runs:
     """A model per run of the container; the last one serves all later runs."""
@@ -162,20 +117,6 @@ class Runs:
 
     def at(self, moment: Moment) -> float:
         return self.models[min(moment.run, len(self.models) - 1)].at(moment)
-
-
-@dataclass(frozen=True, slots=True)
-class Sum:
-    """Several demands at once."""
-
-    models: tuple[Model, ...]
-
-    @property
-    def peak(self) -> float:
-        return sum(model.peak for model in self.models)
-
-    def at(self, moment: Moment) -> float:
-        return sum(model.at(moment) for model in self.models)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,12 +208,12 @@ def parse_model(
     model: Model
     if kind == "constant":
         model = Constant(section.take(kind, convert))
-    elif kind in _LISTS:
+    elif kind == "runs":
         parse = partial(parse_model, amount=amount, seed=seed)
         models = tuple(parse(item, field=path) for item, path in section.items(kind))
         if not models:
             raise ConfigError(f"{section.field(kind)}: empty")
-        model = _LISTS[kind](models)
+        model = Runs(models)
     else:
         inner = section.section(kind)
         model = _SHAPES[kind](inner, convert)
@@ -310,32 +251,6 @@ def _leak(section: Section, convert: Callable[[object], float]) -> Model:
     return Ramp(start=start, end=until, after=after, over=max(until - start, 1.0) / rate)
 
 
-def _spikes(section: Section, convert: Callable[[object], float]) -> Model:
-    return Spikes(
-        base=section.take("base", convert),
-        height=section.take("peak", convert),
-        every=section.take("every", _positive),
-        lasting=section.take("lasting", _positive),
-        after=section.take("after", description.seconds, 0.0),
-    )
-
-
-def _recorded(section: Section, convert: Callable[[object], float]) -> Model:
-    values = []
-    for item, path in section.items("values"):
-        try:
-            values.append(convert(item))
-        except ValueError as error:
-            raise ConfigError(f"{path}: {error}") from error
-    if not values:
-        raise ConfigError(f"{section.field('values')}: empty")
-    return Recorded(
-        values=tuple(values),
-        every=section.take("every", _positive, 60.0),
-        repeat=section.take("repeat", description.truth, default=True),
-    )
-
-
 def _positive(value: object) -> float:
     """A duration in seconds that time can be divided by."""
     seconds = description.seconds(value)
@@ -348,8 +263,5 @@ _SHAPES: Mapping[str, Callable[[Section, Callable[[object], float]], Model]] = {
     "daily": _daily,
     "ramp": _ramp,
     "leak": _leak,
-    "spikes": _spikes,
-    "recorded": _recorded,
 }
-_LISTS: Mapping[str, Callable[[tuple[Model, ...]], Model]] = {"runs": Runs, "sum": Sum}
-_KINDS = ("constant", *_SHAPES, *_LISTS)
+_KINDS = ("constant", *_SHAPES, "runs")

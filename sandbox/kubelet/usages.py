@@ -2,21 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from sandbox.kubelet.containers import Container, Kind
 from sandbox.kubelet.node import Node
 from sandbox.kubelet.pod_lifecycle import PodRun
 from sandbox.kubelet.pod_resources import cpu_limit, memory_limit
 from sandbox.kubelet.usage import Usage, throttled
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """When usage was measured, and over which time before."""
-
-    at: datetime
-    window: timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,17 +19,6 @@ class PodUsage:
     name: str
     labels: Mapping[str, str]
     containers: Mapping[str, Usage]
-    taken: Taken | None = None  # None: with the sample that it is part of
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeUsage:
-    """What the pods of a node used together."""
-
-    name: str
-    labels: Mapping[str, str]
-    usage: Usage
-    taken: Taken | None = None
 
 
 def pod_usages(node: Node, *, now: datetime, window: float) -> Iterator[PodUsage]:
@@ -60,21 +41,6 @@ def pod_usages(node: Node, *, now: datetime, window: float) -> Iterator[PodUsage
                     one.name: container_usage(pod, one, node, now, window) for one in running
                 },
             )
-
-
-def node_usage(node: Node, *, now: datetime, window: float) -> NodeUsage:
-    """Everything that runs on the node, however young."""
-    usages = [
-        container_usage(pod, container, node, now, window)
-        for pod in node.running
-        for container in pod.containers.values()
-        if container.running
-    ]
-    total = Usage(
-        cpu_millicores=sum(usage.cpu_millicores for usage in usages),
-        memory_bytes=sum(usage.memory_bytes for usage in usages),
-    )
-    return NodeUsage(name=node.name, labels=node.shape.all_labels, usage=total)
 
 
 def container_usage(

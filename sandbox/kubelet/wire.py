@@ -1,16 +1,11 @@
 """What a kubelet reads of a pod."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
-
-import msgspec
 
 from common.api.base import QuantityJson, Wire
 from common.api.core import (
     ContainerResizePolicy,
-    ContainerStatus,
-    PodCondition,
     ResourceRequirements,
 )
 from common.api.meta import ObjectMeta
@@ -154,31 +149,10 @@ class RunnablePodSpec(Wire, frozen=True, kw_only=True):
     termination_grace_period_seconds: int | None = None
 
 
-class RunnableStatus(ContainerStatus, frozen=True, kw_only=True):
-    """What an earlier kubelet reported of a container."""
-
-    container_id: str = msgspec.field(default="", name="containerID")
-
-
 class RunnableMeta(ObjectMeta, frozen=True, kw_only=True):
     """``metadata`` with the deletion that is under way."""
 
     deletion_grace_period_seconds: int | None = None
-
-
-class RunnablePodStatus(Wire, frozen=True, kw_only=True):
-    """``status`` of a pod; read when a kubelet takes over pods that already run."""
-
-    phase: str = ""
-    reason: str = ""
-    message: str = ""
-    pod_ip: str = msgspec.field(default="", name="podIP")
-    start_time: datetime | None = None
-    conditions: tuple[PodCondition, ...] | None = None
-    container_statuses: tuple[RunnableStatus, ...] | None = None
-    init_container_statuses: tuple[RunnableStatus, ...] | None = None
-    resources: ResourceRequirements | None = None  # of the whole pod
-    allocated_resources: Mapping[str, QuantityJson] | None = None
 
 
 class RunnablePod(Wire, frozen=True, kw_only=True):
@@ -186,7 +160,6 @@ class RunnablePod(Wire, frozen=True, kw_only=True):
 
     metadata: RunnableMeta
     spec: RunnablePodSpec = RunnablePodSpec()
-    status: RunnablePodStatus = RunnablePodStatus()
 
 
 def resources_json(resources: ResourceRequirements) -> dict[str, dict[str, QuantityJson]]:

@@ -160,6 +160,13 @@ def _daemon_set(obj: Json) -> None:
     _template(obj)
 
 
+def _job(obj: Json) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("completions", 1)
+    spec.setdefault("parallelism", 1)
+    _template(obj)
+
+
 def _namespace(obj: Json) -> None:
     meta = obj.setdefault("metadata", {})
     if meta.get("name"):
@@ -247,6 +254,7 @@ _BY_KIND: Mapping[str, Callable[[Json], None]] = {
     "DaemonSet": _daemon_set,
     "Deployment": _deployment,
     "Event": _event,
+    "Job": _job,
     "Lease": _with_spec,
     "LimitRange": _limit_range,
     "MutatingWebhookConfiguration": _mutating_webhooks,

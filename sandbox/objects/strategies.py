@@ -49,11 +49,22 @@ def prepare_create(resource: Resource, obj: dict[str, Any]) -> None:
     if key == "pods":
         _default_account(obj)
         _tolerate_node_trouble(obj["spec"])
+        obj["spec"].setdefault("priority", 0)  # there are no priority classes
+        obj["spec"].setdefault("preemptionPolicy", "PreemptLowerPriority")
         obj["status"] = {"phase": "Pending", "qosClass": str(qos_class(obj))}
     elif key == "namespaces":
         obj["status"] = {"phase": "Active"}
     elif not resource.custom and resource.has_status:
         obj.setdefault("status", dict(_FIRST_STATUS.get(key, {})))
+
+
+def prepare_identified(resource: Resource, obj: dict[str, Any]) -> None:
+    """Let a new Job select the pods of its template by its own UID, in place."""
+    if resource.group_resource == "jobs.batch":
+        key, uid = "batch.kubernetes.io/controller-uid", obj["metadata"]["uid"]
+        template = obj["spec"].setdefault("template", {})
+        template.setdefault("metadata", {}).setdefault("labels", {})[key] = uid
+        obj["spec"]["selector"] = {"matchLabels": {key: uid}}
 
 
 def _default_account(pod: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """The rules that an object must keep before it is stored.
 
-Built-in kinds: names, labels, owners, finalizers, and the amounts of pods; custom resources: their
-schema. Everything else of built-in kinds is stored as it is. What a resize may do is in
+Built-in kinds: names, labels, owners, finalizers, the amounts of pods, and what controllers of
+workloads rely on; custom resources: their schema. Everything else of built-in kinds is stored as it is. What a resize may do is in
 :mod:`sandbox.objects.resizing`. Source: k8s.io/kubernetes pkg/apis/*/validation.
 """
 
@@ -9,19 +9,34 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from common.errors import Cause
-from sandbox.errors import field_invalid, field_required, fields_invalid, invalid
+from sandbox.errors import (
+    field_forbidden,
+    field_invalid,
+    field_required,
+    fields_invalid,
+    invalid,
+)
 from sandbox.objects import schema_validation
+from sandbox.objects.label_selectors import selector_of
 from sandbox.objects.registry import Registry
-from sandbox.objects.resizing import resize_causes
+from sandbox.objects.resizing import resize_causes, same_spec
 from sandbox.objects.resources import EVENTS, LEASES, PODS, Resource
 from sandbox.objects.rules.amounts import pod_causes
 from sandbox.objects.rules.dns_names import label_problems, segment_problems, subdomain_problems
 from sandbox.objects.rules.metadata import changed_metadata_causes, metadata_causes
 from sandbox.objects.rules.numbers import negative_causes
+from sandbox.objects.taking import take
 from sandbox.version import KubernetesVersion
 
 Json = Mapping[str, Any]
 
+_WORKLOADS = frozenset({"DaemonSet", "Deployment", "Job", "ReplicaSet", "StatefulSet"})
+_POD_UPDATES = (
+    "pod updates may not change fields other than `spec.containers[*].image`,"
+    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` "
+    "(only additions to existing tolerations),`spec.terminationGracePeriodSeconds` "
+    "(allow it to be set to 1 if it was previously negative)"
+)
 _HOST_NAMES = frozenset({"Namespace", "Service", "StatefulSet"})  # names that hosts get
 
 
@@ -49,6 +64,8 @@ class Validation:
             causes += pod_causes(obj, self._version)
         elif resource is LEASES:
             causes += _lease_causes(obj)
+        elif resource.kind in _WORKLOADS:
+            causes += _workload_causes(obj)
         if causes:
             raise invalid(resource.kind, name, causes, group=resource.group)
 
@@ -66,9 +83,11 @@ class Validation:
         elif resource is PODS and subresource == "resize":
             causes += resize_causes(old, new, self._version)
         elif resource is PODS and not subresource and old.get("spec") != new.get("spec"):
-            causes += pod_causes(new, self._version)
+            causes += [*pod_causes(new, self._version), *_pod_update_causes(old, new)]
         elif resource is LEASES:
             causes += _lease_causes(new)
+        elif resource.kind in _WORKLOADS:
+            causes += _workload_causes(new)
         if causes:
             raise invalid(resource.kind, new["metadata"]["name"], causes, group=resource.group)
 
@@ -92,9 +111,38 @@ def _name_causes(resource: Resource, name: str) -> Iterator[Cause]:
     yield from fields_invalid("metadata.name", name, problems(name))
 
 
+def _pod_update_causes(old: Json, new: Json) -> Iterator[Cause]:
+    """Images, tolerations, scheduling gates and the deadline may change, nothing else."""
+    allowed, wanted = dict(old["spec"]), new["spec"]
+    for kind in ("containers", "initContainers"):
+        before, after = old["spec"].get(kind) or (), wanted.get(kind) or ()
+        if before and len(before) == len(after):
+            allowed[kind] = [
+                {**one, "image": other.get("image")}
+                for one, other in zip(before, after, strict=True)
+            ]
+    take(allowed, wanted, "activeDeadlineSeconds", "tolerations", "schedulingGates")
+    if not same_spec(allowed, wanted):
+        yield field_forbidden("spec", _POD_UPDATES)
+
+
 def _lease_causes(lease: Json) -> Iterator[Cause]:
     spec = lease.get("spec") or {}
     seconds = spec.get("leaseDurationSeconds")
     if seconds is not None and seconds <= 0:
         yield field_invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0")
     yield from negative_causes(spec, "spec", "leaseTransitions")
+
+
+def _workload_causes(workload: Json) -> Iterator[Cause]:
+    """A workload has a selector, and a template with containers and the selected labels."""
+    spec = workload.get("spec") or {}
+    selector, template = spec.get("selector"), spec.get("template") or {}
+    if not selector:
+        yield field_required("spec.selector")
+    if not (template.get("spec") or {}).get("containers"):
+        yield field_required("spec.template.spec.containers")
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    if selector and not selector_of(selector).matches(labels):
+        text = "`selector` does not match template `labels`"
+        yield field_invalid("spec.template.metadata.labels", labels, text)

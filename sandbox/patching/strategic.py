@@ -1,11 +1,14 @@
-"""Strategic merge patches: merge keys, directives and the order of merged lists.
+"""Strategic merge patches: merge keys, ``$patch`` and the order of merged lists.
+
+Other directives, which ``kubectl apply`` sends, are left out: what they add is the order of lists
+and keys that go.
 
 Follows ``StrategicMergeMapPatchUsingLookupPatchMeta`` of
 k8s.io/apimachinery/pkg/util/strategicpatch, as an API server runs it (parallel lists are
 merged, unmatched nulls are ignored).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -13,9 +16,6 @@ from sandbox.errors import shown
 from sandbox.patching.merge_keys import Fields, MergedList, Replaced
 
 _PATCH: Final = "$patch"
-_RETAIN_KEYS: Final = "$retainKeys"
-_DELETE_FROM: Final = "$deleteFromPrimitiveList/"
-_SET_ORDER: Final = "$setElementOrder/"
 _PLAIN: Final[Fields] = {}
 
 
@@ -35,11 +35,8 @@ def strategic_merge(original: dict[str, Any], patch: dict[str, Any], fields: Fie
     """
     if _PATCH in patch:
         return _whole_map(patch)
-    _retain_keys(original, patch)
-    _merge_ordered_lists(original, patch, fields)
     for name, value in patch.items():
-        if name.startswith(_DELETE_FROM):
-            _delete_from(original, name.removeprefix(_DELETE_FROM), value)
+        if name.startswith("$"):
             continue
         if value is None:
             original.pop(name, None)
@@ -100,44 +97,6 @@ def _merge_lists(original: list[Any], patch: list[Any], rule: object) -> list[An
     return _ordered(merged, changes, before, identify)
 
 
-def _merge_ordered_lists(original: dict[str, Any], patch: dict[str, Any], fields: Fields) -> None:
-    """Merge the lists for which the patch says in which order their items shall be."""
-    for directive in [name for name in patch if name.startswith(_SET_ORDER)]:
-        order = patch.pop(directive)
-        name = directive.removeprefix(_SET_ORDER)
-        rule = fields.get(name)
-        key = rule.key if isinstance(rule, MergedList) else ""
-        current, changes = original.get(name), patch.pop(name, None)
-        if not isinstance(order, list) or not isinstance(changes, list | None):
-            raise StrategicPatchError(
-                f"the {directive} directive needs a list beside a list", status=400
-            )
-        identify = partial(_value_of, key) if key else _itself
-        _check_order(changes or (), order, identify, name)
-        if current is None:
-            if changes is None:
-                continue
-            current = []
-        merged = current if changes is None else _merge_lists(list(current), changes, rule)
-        original[name] = _ordered(merged, order, current, identify)
-
-
-def _check_order(
-    changes: Iterable[Any], order: Sequence[Any], identify: Callable[[Any], Any], name: str
-) -> None:
-    """Every item of the patch must appear in the order list, in the same sequence."""
-    rest = iter([identify(item) for item in order])
-    for item in changes:
-        if isinstance(item, dict) and _PATCH in item:
-            continue
-        if identify(item) not in rest:
-            raise StrategicPatchError(
-                f"The order in patch list:\n{changes}\n doesn't match "
-                f"{_SET_ORDER}{name} list:\n{list(order)}\n",
-                status=400,
-            )
-
-
 def _ordered(
     merged: Sequence[Any],
     patch: Sequence[Any],
@@ -175,30 +134,6 @@ def _places(items: Sequence[Any], identify: Callable[[Any], Any]) -> dict[Any, i
     return places
 
 
-def _retain_keys(original: dict[str, Any], patch: dict[str, Any]) -> None:
-    """Drop what ``$retainKeys`` doesn't name: how one volume source replaces another."""
-    if _RETAIN_KEYS not in patch:
-        return
-    keys = patch.pop(_RETAIN_KEYS)
-    set_fields = (
-        name
-        for name, value in patch.items()
-        if value is not None and not name.startswith((_DELETE_FROM, _SET_ORDER))
-    )
-    if not isinstance(keys, list) or not all(name in keys for name in set_fields):
-        raise StrategicPatchError("invalid patch format of retainKeys", status=400)
-    for name in [name for name in original if name not in keys]:
-        del original[name]
-
-
-def _delete_from(original: dict[str, Any], name: str, values: object) -> None:
-    if not isinstance(values, list):
-        raise StrategicPatchError("invalid patch format of primitive list", status=400)
-    current = original.get(name)
-    if isinstance(current, list):
-        original[name] = [item for item in current if item not in values]
-
-
 def _whole_map(patch: dict[str, Any]) -> dict[str, Any]:
     directive = patch[_PATCH]
     if directive == "delete":
@@ -217,7 +152,7 @@ def _clean(value: Any) -> Any:
         return {
             name: _clean(inner)
             for name, inner in value.items()
-            if inner is not None and not _is_directive(name)
+            if inner is not None and not name.startswith("$")
         }
     if isinstance(value, list):
         return [
@@ -226,10 +161,6 @@ def _clean(value: Any) -> Any:
             if not (isinstance(item, dict) and item.get(_PATCH) in ("delete", "replace"))
         ]
     return value
-
-
-def _is_directive(name: str) -> bool:
-    return name in (_PATCH, _RETAIN_KEYS) or name.startswith((_DELETE_FROM, _SET_ORDER))
 
 
 def _itself(item: Any) -> Any:

@@ -43,8 +43,7 @@ class Disturbance:
 
     @property
     def hits(self) -> int:
-        rows, mine = self.faults.as_json(), self.rule.as_json().items()
-        return next(int(row["hits"]) for row in rows if row.items() >= mine)
+        return self.faults.hits(self.rule)
 
 
 def disturb(it: World, effect: Effect, *, user: str = FORMER, **calls: str) -> Disturbance:

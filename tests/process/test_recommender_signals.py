@@ -56,8 +56,9 @@ CYCLE = (
 async def stopped_in(it: World, phase: Phase, seconds: float, process: Process) -> None:
     """Send SIGTERM while a call of the phase is under way; the process ends in order, in time."""
     faults = it.cluster.api.faults
-    undo = faults.add(phase.slow(seconds))
-    await it.until(lambda: faults.as_json()[-1]["hits"] > 0)
+    fault = phase.slow(seconds)
+    undo = faults.add(fault)
+    await it.until(lambda: faults.hits(fault) > 0)
     undo()  # the next replica's calls take no longer than usual
     code, took = await process.stop()
     assert (phase.name, code) == (phase.name, 0)
@@ -136,8 +137,9 @@ async def test_in_the_cycle_at_hand_checkpoints_are_still_written(tmp_path: Path
             await deploy(it.client, name)
         process = await it.start("recommender")
         await it.until(lambda: len(it.calls(CHECKPOINTS.resource, "patch")) >= 2)
-        undo = it.cluster.api.faults.add(CYCLE[0].slow(SLOW))
-        await it.until(lambda: it.cluster.api.faults.as_json()[-1]["hits"] > 0)
+        fault = CYCLE[0].slow(SLOW)
+        undo = it.cluster.api.faults.add(fault)
+        await it.until(lambda: it.cluster.api.faults.hits(fault) > 0)
         before = len(it.cluster.audit())
         code, _ = await process.stop()
         undo()
@@ -153,10 +155,11 @@ async def test_before_the_first_cycle_it_goes_and_has_written_nothing(
 ) -> None:
     async with world(tmp_path) as it:
         await deploy(it.client, "small")
-        undo = it.cluster.api.faults.add(phase.slow(HANGING))
+        fault = phase.slow(HANGING)
+        undo = it.cluster.api.faults.add(fault)
         process = await it.start("recommender", *ELECTED)
         await process.logged("became the leader")
-        await it.until(lambda: it.cluster.api.faults.as_json()[-1]["hits"] > 0)
+        await it.until(lambda: it.cluster.api.faults.hits(fault) > 0)
         undo()
         await stopped_at_once(process)
         writes = ("create", "patch", "update", "delete")

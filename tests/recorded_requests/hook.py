@@ -38,7 +38,6 @@ REPLIES: dict[str, dict[str, Any]] = {
     "label": _patched(_LABEL),
     "cpu": _patched(_CPU),
     "bad-path": _patched({"op": "replace", "path": "/spec/nothing/here", "value": 1}),
-    "bad-object": _patched({"op": "replace", "path": "/spec/containers", "value": "none"}),
     "no-patch-type": {"allowed": True, "patch": _patched(_LABEL)["patch"]},
     "other-patch-type": {**_patched(_LABEL), "patchType": "MergePatch"},
     "audit": {"allowed": True, "auditAnnotations": {"a": "b"}},
@@ -50,15 +49,11 @@ async def answer(name: str, asked: Asked) -> Response:
     review = msgspec.json.decode(await asked.body())
     if name == "error":
         return Response(status_code=500, content=b"broken")
-    if name == "no-json":
-        return Response(content=b"hello", media_type="text/plain")
     uid = "other" if name == "other-uid" else review["request"]["uid"]
     reply = {"uid": uid, **REPLIES.get(name, {"allowed": True})}
     body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": reply}
     if name == "no-response":
         del body["response"]
-    if name == "other-version":
-        body["apiVersion"] = "admission.k8s.io/v2"
     return Response(content=msgspec.json.encode(body), media_type="application/json")
 
 

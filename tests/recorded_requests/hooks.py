@@ -39,31 +39,9 @@ def hooks() -> list[Case]:
         request = hook("mutating", "allow", **fields)
         return case(f"hook-configuration-{case_name}", request)
 
-    kinds = [*REPLIES, "error", "no-json", "other-uid", "no-response", "other-version"]
+    kinds = [*REPLIES, "other-uid", "no-response"]
     return [
         configured("defaults"),
-        configured("no-side-effects", sideEffects="Some"),
-        configured("no-versions", admissionReviewVersions=[]),
-        configured("bad-timeout", timeoutSeconds=31),
-        configured("bad-failure-policy", failurePolicy="Perhaps"),
-        configured("bad-name", name="hook"),
-        configured("http", clientConfig={"url": "http://127.0.0.1/x"}),
-        configured(
-            "url-and-service",
-            clientConfig={"url": "https://127.0.0.1/x", "service": {"name": "a", "namespace": "b"}},
-        ),
-        configured("nowhere", clientConfig={}),
-        configured(
-            "bad-operation",
-            rules=[
-                {
-                    "apiGroups": [""],
-                    "apiVersions": ["v1"],
-                    "operations": ["READ"],
-                    "resources": ["pods"],
-                }
-            ],
-        ),
         configured(
             "bad-bundle",
             clientConfig={"url": "https://127.0.0.1/x", "caBundle": "bm90IGEgY2VydGlmaWNhdGU="},

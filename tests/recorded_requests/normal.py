@@ -34,7 +34,8 @@ _AGE = re.compile(r"^\d+(ms|s|m)$")  # in a table
 def normal(body: Any, versions: Iterable[str] = ()) -> Any:
     """A copy without identities, times, ports and generated names."""
     known = sorted({version for version in versions if len(version) > 1}, key=len, reverse=True)
-    versions_in_text = re.compile(rf"\b({'|'.join(known)})\b") if known else None
+    # The number of an RFC may be that of a version.
+    versions_in_text = re.compile(rf"(?<!RFC )\b({'|'.join(known)})\b") if known else None
     return _normal(body, versions_in_text)
 
 

@@ -1,7 +1,6 @@
 """Reading: lists, pages, watches, tables, bare metadata, discovery."""
 
 from recorded_requests.case import (
-    APPS,
     MAPS,
     NS,
     PODS,
@@ -13,7 +12,6 @@ from recorded_requests.case import (
     patch,
     pod,
     post,
-    workload,
 )
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -41,7 +39,6 @@ def lists() -> list[Case]:
         listed("limit-zero", f"{OURS}&limit=0"),
         listed("limit-text", "limit=x"),
         listed("limit-negative", f"{OURS}&limit=-1"),
-        listed("bad-continue", "continue=abc&limit=2"),
         listed("label", "labelSelector=n%3Da"),
         listed("label-not", f"{OURS},n!%3Da"),
         listed("label-in", "labelSelector=n%20in%20(a,b)"),
@@ -57,9 +54,6 @@ def lists() -> list[Case]:
         listed("field-broken", "fieldSelector=metadata.name"),
         listed("version-zero", f"{OURS}&resourceVersion=0"),
         listed("version-text", "resourceVersion=x"),
-        listed("version-match-alone", "resourceVersionMatch=Exact"),
-        listed("version-match-exact-zero", "resourceVersion=0&resourceVersionMatch=Exact"),
-        listed("version-match-unknown", "resourceVersion=1&resourceVersionMatch=Perhaps"),
         listed(
             "version-match-exact", f"{OURS}&resourceVersion={{version}}&resourceVersionMatch=Exact"
         ),
@@ -67,8 +61,6 @@ def lists() -> list[Case]:
             "version-match-not-older",
             f"{OURS}&resourceVersion={{version}}&resourceVersionMatch=NotOlderThan",
         ),
-        listed("continue-with-version", "limit=1&continue=abc&resourceVersion=5"),
-        listed("initial-events-without-watch", "sendInitialEvents=true"),
         case(
             "list-pods-field-node",
             get(f"{PODS}?fieldSelector=spec.nodeName%3Dx"),
@@ -100,9 +92,6 @@ def lists() -> list[Case]:
         case("post-collection-unknown", post(f"{NS}/unicorns", named("u"))),
         case("post-missing-namespace", post("/api/v1/namespaces/{ns}-not/configmaps", named("x"))),
         case("patch-collection", patch(MAPS, {})),
-        case("get-not-acceptable", get(MAPS, accept="text/html")),
-        case("get-yaml", get(f"{MAPS}/x", accept="application/yaml")),
-        case("post-content-type", post(MAPS, b"x", content_type="text/plain")),
         case("get-nothing", get("/nothing")),
         case("get-api-nothing", get("/api/v1/nothing")),
     ]
@@ -119,22 +108,8 @@ def watches() -> list[Case]:
         watched("from-zero", f"{second}&{OURS}&resourceVersion=0"),
         watched("nothing-new", f"{second}&{OURS}&resourceVersion={{version}}"),
         watched(
-            "initial-events",
-            f"{second}&{OURS}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
-        ),
-        watched(
             "initial-events-without-bookmarks",
             f"{second}&{OURS}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
-        ),
-        watched("initial-events-without-match", f"{second}&sendInitialEvents=true"),
-        watched("initial-events-false-without-match", f"{second}&sendInitialEvents=false"),
-        watched(
-            "initial-events-exact",
-            f"{second}&sendInitialEvents=true&resourceVersionMatch=Exact&resourceVersion=1",
-        ),
-        watched(
-            "match-without-initial-events",
-            f"{second}&resourceVersionMatch=NotOlderThan&resourceVersion=0",
         ),
         watched("version-text", f"{second}&resourceVersion=x"),
         watched("broken-selector", f"{second}&labelSelector=a%20is%20b"),
@@ -143,11 +118,6 @@ def watches() -> list[Case]:
         case(
             "watch-one",
             get(f"{MAPS}?{second}&resourceVersion=0&fieldSelector=metadata.name%3Db"),
-            before=THREE,
-        ),
-        case(
-            "watch-table",
-            get(f"{MAPS}?{second}&resourceVersion=0&fieldSelector=metadata.name%3Db", accept=TABLE),
             before=THREE,
         ),
         case(
@@ -165,62 +135,12 @@ def forms() -> list[Case]:
     def tables(name: str, path: str, *before: Request) -> Case:
         return case(f"table-{name}", get(path, accept=TABLE), before=before)
 
-    idle = workload("w", replicas=0)
-    stateful = workload("w", replicas=0, serviceName="s")
     return [
-        tables("config-maps", f"{MAPS}?{OURS}", *THREE),
-        tables("config-map", f"{MAPS}/a", *THREE),
-        tables("pods", PODS, post(PODS, pod())),
-        tables("pods-empty", PODS),
         tables("missing", f"{PODS}/p"),
-        tables(
-            "deployments",
-            f"{APPS}/deployments?dryRun=All",
-            post(f"{APPS}/deployments", idle),
-            # Its controller has numbered the revision by then.
-            get(f"{APPS}/deployments/w", until=("status.observedGeneration", 1)),
-        ),
-        tables("replicasets", f"{APPS}/replicasets", post(f"{APPS}/replicasets", idle)),
-        tables("statefulsets", f"{APPS}/statefulsets", post(f"{APPS}/statefulsets", stateful)),
-        tables(
-            "services",
-            f"{NS}/services",
-            post(
-                f"{NS}/services",
-                named("s", spec={"type": "ExternalName", "externalName": "x.example.com"}),
-            ),
-        ),
-        tables("secrets", f"{NS}/secrets", post(f"{NS}/secrets", named("s"))),
-        tables("service-accounts", f"{NS}/serviceaccounts"),
-        tables(
-            "limit-ranges",
-            f"{NS}/limitranges",
-            post(f"{NS}/limitranges", named("l", spec={"limits": []})),
-        ),
-        tables(
-            "leases",
-            "/apis/coordination.k8s.io/v1/namespaces/{ns}/leases",
-            post(
-                "/apis/coordination.k8s.io/v1/namespaces/{ns}/leases",
-                named("l", spec={"holderIdentity": "me"}),
-            ),
-        ),
-        tables("namespace", "/api/v1/namespaces/{ns}"),
-        tables("events", f"{NS}/events"),
-        tables("jobs", "/apis/batch/v1/namespaces/{ns}/jobs"),
-        tables("cron-jobs", "/apis/batch/v1/namespaces/{ns}/cronjobs"),
-        tables("without-objects", f"{MAPS}?{OURS}&includeObject=None", *THREE),
-        tables("with-objects", f"{MAPS}?{OURS}&includeObject=Object", *THREE),
         tables("bad-include", f"{MAPS}?includeObject=Some", *THREE),
         case("bare-list", get(f"{MAPS}?{OURS}", accept=BARE_LIST), before=THREE),
         case("bare-one", get(f"{MAPS}/a", accept=BARE), before=THREE),
-        case("bare-list-as-one", get(f"{MAPS}?{OURS}", accept=BARE), before=THREE),
         case("bare-or-json", get(f"{MAPS}/a", accept=f"{BARE},application/json"), before=THREE),
-        case(
-            "bare-unknown",
-            get(f"{MAPS}/a", accept="application/json;as=Poem;v=v1;g=meta.k8s.io"),
-            before=THREE,
-        ),
     ]
 
 

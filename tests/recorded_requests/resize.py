@@ -3,7 +3,6 @@
 from typing import Any
 
 from recorded_requests.case import (
-    APPLY,
     JSON_PATCH,
     MERGE,
     NS,
@@ -145,24 +144,13 @@ def forms() -> list[Case]:
             JSON_PATCH,
         ),
         sent("json-patch-remove", [{"op": "remove", "path": CPU_PATH}], JSON_PATCH),
-        sent("json-patch-no-list", {"op": "remove"}, JSON_PATCH),
         sent("json-patch-unknown-operation", [{"op": "jump", "path": CPU_PATH}], JSON_PATCH),
-        sent("json-patch-unreadable", b"[{", JSON_PATCH),
         sent("json-patch-empty", [], JSON_PATCH),
         sent("merge-partial", {"spec": {"containers": [{"name": "app"}]}}, MERGE),
         sent("merge-whole", whole, MERGE),
-        sent("merge-unreadable", b"{", MERGE),
-        sent("merge-list", [], MERGE),
-        sent("strategic-unreadable", b"{", STRATEGIC),
-        sent("strategic-unknown-container", resources(cpu("200m"), "other"), STRATEGIC),
-        sent("strategic-bad-quantity", resources(cpu("many")), STRATEGIC),
         sent("strategic-number", resources({"requests": {"cpu": 1}}), STRATEGIC),
-        sent("other-content-type", b"x", "text/plain"),
-        sent("json-content-type", resources(cpu("200m")), "application/json"),
-        sent("apply-without-manager", resources(cpu("200m")), APPLY),
         sent("wrong-name", {"metadata": {"name": "q"}}, STRATEGIC),
         sent("wrong-namespace", {"metadata": {"namespace": "q"}}, STRATEGIC),
-        sent("wrong-uid", {"metadata": {"uid": "other"}}, STRATEGIC),
         sent("stale-version", {"metadata": {"resourceVersion": "1"}}, STRATEGIC),
         sent("bad-version", {"metadata": {"resourceVersion": "x"}}, STRATEGIC),
         sent("labels-are-dropped", {"metadata": {"labels": {"a": "b"}}}, STRATEGIC),
@@ -170,7 +158,6 @@ def forms() -> list[Case]:
             "image-is-dropped", {"spec": {"containers": [{"name": "app", "image": "j"}]}}, STRATEGIC
         ),
         sent("status-is-dropped", {"status": {"phase": "Failed"}}, STRATEGIC),
-        sent("unknown-field", {"spec": {"colour": "red"}}, STRATEGIC),
         sent("dry-run-wrong", resources(cpu("200m")), STRATEGIC, query="?dryRun=Some"),
         case("resize-get", get(RESIZE), before=placed()),
         case("resize-get-not-found", get(RESIZE)),
@@ -205,7 +192,6 @@ def values() -> list[Case]:
     limits: dict[str, Any] = {
         "negative": cpu("-1"),
         "zero": cpu("0"),
-        "empty": cpu(""),
         "above-limit": cpu("2"),
         "limit-below-request": {"limits": {"cpu": "50m"}},
         "memory-above-limit": {"requests": {"memory": "1Gi"}},
@@ -222,7 +208,6 @@ def values() -> list[Case]:
         "memory-limit-up": {"limits": {"memory": "512Mi"}},
         "cpu-limit-down": {"limits": {"cpu": "500m"}},
         "to-guaranteed": {"requests": {"cpu": "1", "memory": "256Mi"}},
-        "claims": {"claims": [{"name": "c"}]},
     }
     return [
         *(resized(f"cpu-{name}", cpu(value)) for name, value in accepted.items()),

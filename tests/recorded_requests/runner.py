@@ -114,7 +114,7 @@ class Runner:
         )
         for request in (*_NAMESPACE, *case.before):
             status, _, body = await self._send(request, progress)
-            wanted = (request in _NAMESPACE and status == 409) or request.until is not None
+            wanted = (request in _NAMESPACE and status in (404, 409)) or request.until is not None
             if status >= 300 and not wanted:
                 raise RuntimeError(f"{case.name}: {request.method} {request.path}: {body}")
         answers = []

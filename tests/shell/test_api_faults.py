@@ -92,42 +92,6 @@ async def test_a_write_may_have_been_done_all_the_same() -> None:
         assert (await api("POST", GOLDEN, pod())).json["reason"] == "AlreadyExists"
 
 
-async def test_faults_are_turned_over_the_wire() -> None:
-    async with api_server() as api:
-        body = {"items": [{"match": {"resource": "pods"}, "refuse": 503, "count": 1}]}
-        assert (await api("PUT", "/sandbox/faults", body)).status == 200
-        assert [(await api("GET", GOLDEN)).status for _ in range(2)] == [503, 200]
-        (told,) = (await api.read("/sandbox/faults"))["items"]
-        assert told["hits"] == 1
-        assert (await api("DELETE", "/sandbox/faults")).json == {"items": []}
-        assert (await api("PATCH", "/sandbox/faults", {})).status == 405
-
-
-async def test_rules_that_were_read_can_be_written_again() -> None:
-    async with api_server() as api:
-        body = {"items": [{"match": {"verb": "list"}, "share": 0.5, "until": "2m", "delay": "0s"}]}
-        await api("PUT", "/sandbox/faults", body)
-        told = await api.read("/sandbox/faults")
-        assert (await api("PUT", "/sandbox/faults", told)).status == 200
-        assert await api.read("/sandbox/faults") == told
-
-
-@pytest.mark.parametrize(
-    ("path", "body", "want"),
-    [
-        ("/sandbox/faults", {"items": [{"refuse": 7}]}, "items[0].refuse: not one of"),
-        ("/sandbox/faults", {"rules": []}, "rules: unknown field"),
-        ("/sandbox/faults", b"{", "Input data was truncated"),
-        ("/sandbox/clock", {"ahead": "soon"}, "ahead: not a duration"),
-    ],
-)
-async def test_nonsense_over_the_wire_is_named(path: str, body: Any, want: str) -> None:
-    async with api_server() as api:
-        answer = await api("PUT", path, body)
-        assert (answer.status, answer.json["reason"]) == (400, "BadRequest")
-        assert answer.json["message"].startswith(want)
-
-
 # On the wire
 
 
@@ -243,18 +207,6 @@ def test_the_connection_of_a_watch_breaks() -> None:
     in_cluster(test, scenario=SCENARIO)
 
 
-async def test_bookmarks_stop_but_for_the_end_of_a_streaming_list() -> None:
-    async with api_server() as api:
-        await api.make(GOLDEN, pod())
-        api.server.faults.add(rule(match={"verb": "watch"}, watch_bookmarks=False))
-        query = (
-            "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
-            "&allowWatchBookmarks=true&timeoutSeconds=1"
-        )
-        answer = await api("GET", f"{GOLDEN}?{query}")
-        assert [line["type"] for line in answer.lines] == ["ADDED", "BOOKMARK"]
-
-
 # Restarts
 
 
@@ -323,16 +275,6 @@ def test_a_jump_of_the_clock_shows_in_what_is_stamped() -> None:
         assert made["metadata"]["creationTimestamp"].startswith(expected.strftime("%Y-%m-%dT%H:"))
 
     in_cluster(test, scenario=SCENARIO)
-
-
-async def test_the_clock_is_turned_over_the_wire() -> None:
-    async with api_server() as api:
-        answer = await api("PUT", "/sandbox/clock", {"ahead": "-1h"})
-        assert answer.json == {"now": "2026-11-21T07:25:00.000000Z", "ahead": "-3600s"}
-        made = await api.make(GOLDEN, pod())
-        assert made["metadata"]["creationTimestamp"] == "2026-11-21T07:25:00Z"
-        assert (await api("DELETE", "/sandbox/clock")).json["ahead"] == "0s"
-        assert (await api("GET", "/sandbox/clock")).json["now"] == "2026-11-21T08:25:00.000000Z"
 
 
 # A server without resizes

@@ -12,7 +12,7 @@ from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import DAEMON_SETS, DEPLOYMENTS, PODS, REPLICA_SETS, STATEFUL_SETS
 from common.kube.endpoints import EVENTS as EVENT_OBJECTS
 from sandbox.cluster import Cluster
-from sandbox.controllers.view import BUDGETS, CLAIMS, QUOTAS
+from sandbox.controllers.view import BUDGETS, QUOTAS
 from virtual_cluster import in_cluster
 
 Json = dict[str, Any]
@@ -185,7 +185,6 @@ def test_scaling_and_deleting_a_deployment() -> None:
                 {"spec": {"replicas": count}},
                 patch_type=PatchType.MERGE,
                 namespace="shop",
-                subresource="scale",
             )
             await ready(client, "web", count)
         await client.delete(DEPLOYMENTS, "web", namespace="shop")
@@ -320,39 +319,6 @@ def test_a_quota_counts_and_refuses() -> None:
             return used == {"requests.cpu": "0", "pods": "0"}
 
         await until(freed, within=MINUTES)
-
-    in_cluster(test, scenario=SCENARIO)
-
-
-def test_a_claim_stays_as_long_as_a_pod_uses_it() -> None:
-    async def test(cluster: Cluster, client: KubeClient) -> None:
-        claim = {
-            "metadata": {"name": "disk"},
-            "spec": {
-                "accessModes": ["ReadWriteOnce"],
-                "resources": {"requests": {"storage": "1Gi"}},
-            },
-        }
-        volume = {"name": "disk", "persistentVolumeClaim": {"claimName": "disk"}}
-        container = {"name": "app", "image": "shop:1"}
-        pod = {"metadata": {"name": "p"}, "spec": {"containers": [container], "volumes": [volume]}}
-        await make(client, CLAIMS, claim)
-        await make(client, PODS, pod)
-
-        async def running() -> bool:
-            return (await status(client, PODS, "p")).get("phase") == "Running"
-
-        await until(running, within=MINUTES)
-        await client.delete(CLAIMS, "disk", namespace="shop")
-        await asyncio.sleep(60)
-        claims = (await client.list(CLAIMS, namespace="shop")).items
-        assert claims[0]["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
-        await client.delete(PODS, "p", namespace="shop")
-
-        async def gone() -> bool:
-            return not (await client.list(CLAIMS, namespace="shop")).items
-
-        await until(gone, within=MINUTES)
 
     in_cluster(test, scenario=SCENARIO)
 

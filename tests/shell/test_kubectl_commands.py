@@ -17,9 +17,7 @@ import pytest
 
 from common.runtime.clock import SystemClock
 from sandbox.apiserver.server import ApiServer, serve
-from sandbox.cluster import running_cluster
 from sandbox.objects.store import Store
-from sandbox.scenario import parse_scenario
 from sandbox.version import KubernetesVersion
 from sandbox_client import CRDS
 
@@ -129,11 +127,6 @@ kind: Node
 metadata: {name: node-1, labels: {kubernetes.io/os: linux}}
 status: {capacity: {cpu: 4, memory: 8Gi}}
 """
-QUICK_CLUSTER = """
-metrics: {window: 1s}
-timing: {start-delay: 100ms}
-usage: [{cpu: 30m, memory: 60Mi}]
-"""
 STATUS = {
     "status": {
         "phase": "Running",
@@ -159,20 +152,6 @@ async def test_apply_creates_changes_and_leaves_alone(kubectl: Kubectl) -> None:
     larger = DEPLOYMENT.replace("replicas: 2", "replicas: 3")
     assert await kubectl("apply", "-f", "-", stdin=larger) == "deployment.apps/web configured\n"
     assert (await kubectl.rows("deploy"))[1][:2] == ["web", "0/3"]
-
-
-async def test_apply_validates_custom_resources(kubectl: Kubectl) -> None:
-    await kubectl("apply", "-f", str(CRDS))
-    await kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=5s")
-    await kubectl("apply", "-f", "-", stdin=VPA)
-    code, said = await kubectl.run(
-        "apply", "-f", "-", stdin=VPA.replace("minReplicas", "minReplica")
-    )
-    assert code == 1
-    assert 'unknown field "spec.updatePolicy.minReplica"' in said
-    code, said = await kubectl.run("apply", "-f", "-", stdin=VPA.replace("InPlace", "Sometimes"))
-    assert code == 1
-    assert 'Unsupported value: "Sometimes"' in said
 
 
 async def test_get_shows_the_columns_of_a_vpa(kubectl: Kubectl) -> None:
@@ -276,105 +255,3 @@ async def test_patch_refuses_resources_and_resizes_beside(kubectl: Kubectl) -> N
     assert resized == "pod/web-1 patched\n"
     path = "jsonpath={.spec.containers[0].resources.requests.cpu}"
     assert await kubectl("get", "pod", "web-1", "-o", path) == "200m"
-
-
-async def test_scale_label_and_delete(kubectl: Kubectl) -> None:
-    await kubectl("apply", "-f", "-", stdin=DEPLOYMENT)
-    assert await kubectl("scale", "deploy", "web", "--replicas=5") == "deployment.apps/web scaled\n"
-    assert await kubectl("label", "deploy", "web", "a=b") == "deployment.apps/web labeled\n"
-    assert len(await kubectl.rows("deploy", "-l", "a=b")) == 2
-    assert (await kubectl.rows("deploy", "--no-headers"))[0][1] == "0/5"
-    deleted = await kubectl("delete", "-f", "-", stdin=DEPLOYMENT)
-    assert deleted.startswith('deployment.apps "web" deleted')
-    assert (await kubectl("get", "deploy")).strip() == "No resources found in default namespace."
-
-
-async def test_our_own_manifests_apply_and_change_nothing_the_second_time(
-    kubectl: Kubectl,
-) -> None:
-    deploy = CRDS.parent
-    for folder in (deploy / "crd", deploy / "rbac"):
-        await kubectl("apply", "-f", str(folder))
-        again = (await kubectl("apply", "-f", str(folder))).splitlines()
-        assert again
-        assert all(line.endswith(" unchanged") for line in again), again
-
-
-async def test_every_resource_is_known_to_kubectl(kubectl: Kubectl) -> None:
-    listed = (await kubectl("api-resources", "--no-headers", "-o", "name")).split()
-    served = {
-        resource.group_resource for resource in kubectl.server.registry if not resource.stored_as
-    }
-    assert served <= set(listed)
-    assert (await kubectl.rows("ns", "--no-headers"))[0][:2] == ["default", "Active"]
-
-
-async def test_top_shows_what_a_whole_cluster_uses(tmp_path: Path) -> None:
-    async with running_cluster(parse_scenario(QUICK_CLUSTER)) as cluster:
-        (tmp_path / "kubeconfig").write_text(cluster.kubeconfig)
-        kubectl = Kubectl(folder=tmp_path, server=cluster.api)
-        await kubectl("apply", "-f", "-", stdin=DEPLOYMENT)
-        await kubectl("rollout", "status", "deploy/web", "--timeout=20s")
-        used: list[list[str]] = []
-        # The first window in which a pod ran shows a part of its usage, or none.
-        async with asyncio.timeout(30):
-            while used != [["30m", "60Mi"]] * 2:
-                code, said = await kubectl.run("top", "pods", "--no-headers")
-                used = [] if code else [line.split()[1:] for line in said.splitlines()]
-        assert "node" in await kubectl("top", "nodes")
-
-
-async def test_dry_runs_and_diffs_tell_what_would_change(kubectl: Kubectl) -> None:
-    dry = ("apply", "--dry-run=server", "-f", "-")
-    assert await kubectl(*dry, stdin=DEPLOYMENT) == "deployment.apps/web created (server dry run)\n"
-    code, said = await kubectl.run("diff", "-f", "-", stdin=DEPLOYMENT)
-    assert (code, "+  progressDeadlineSeconds: 600\n" in said) == (1, True)
-    await kubectl("apply", "-f", "-", stdin=DEPLOYMENT)
-    assert await kubectl.run("diff", "-f", "-", stdin=DEPLOYMENT) == (0, "")
-    newer = DEPLOYMENT.replace("web:1", "web:2")
-    code, said = await kubectl.run("diff", "-f", "-", stdin=newer)
-    changed = [line for line in said.splitlines() if line[:2] in ("+ ", "- ")]
-    assert [line.split() for line in changed] == [
-        ["-", "generation:", "1"],
-        ["+", "generation:", "2"],
-        ["-", "-", "image:", "registry.example/web:1"],
-        ["+", "-", "image:", "registry.example/web:2"],
-    ]
-    assert "configured (server dry run)" in await kubectl(*dry, stdin=newer)
-
-
-async def test_apply_refuses_misspelled_fields_of_built_in_kinds(kubectl: Kubectl) -> None:
-    misspelled = DEPLOYMENT.replace("image:", "imag: x, image:")
-    problem = 'unknown field "spec.template.spec.containers[0].imag"'
-    code, said = await kubectl.run("apply", "-f", "-", stdin=misspelled)
-    assert code == 1
-    assert f"strict decoding error: {problem}" in said
-    said = await kubectl("apply", "--validate=warn", "-f", "-", stdin=misspelled)
-    assert said == f"Warning: {problem}\ndeployment.apps/web created\n"
-
-
-async def test_server_side_apply_is_told_to_be_missing(kubectl: Kubectl) -> None:
-    code, said = await kubectl.run("apply", "--server-side", "-f", "-", stdin=DEPLOYMENT)
-    assert code == 1
-    assert said.startswith("error: Server-side apply not available on the server: ")
-
-
-async def test_rollouts_are_followed_restarted_and_undone(tmp_path: Path) -> None:
-    async with running_cluster(parse_scenario(QUICK_CLUSTER)) as cluster:
-        (tmp_path / "kubeconfig").write_text(cluster.kubeconfig)
-        kubectl = Kubectl(folder=tmp_path, server=cluster.api)
-        await kubectl("apply", "-f", "-", stdin=DEPLOYMENT)
-        follow = ("rollout", "status", "deploy/web", "--timeout=20s")
-        done = 'deployment "web" successfully rolled out'
-        assert (await kubectl(*follow)).splitlines()[-1] == done
-        assert (
-            await kubectl("rollout", "restart", "deploy/web") == "deployment.apps/web restarted\n"
-        )
-        assert (await kubectl(*follow)).splitlines()[-1] == done
-        history = (await kubectl("rollout", "history", "deploy/web")).split()
-        assert history[-4:] == ["1", "<none>", "2", "<none>"]
-        assert await kubectl("rollout", "undo", "deploy/web") == (
-            "deployment.apps/web rolled back\n"
-        )
-        history = (await kubectl("rollout", "history", "deploy/web")).split()
-        assert history[-4:] == ["2", "<none>", "3", "<none>"]

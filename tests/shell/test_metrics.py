@@ -14,7 +14,7 @@ from common.runtime.clock import SystemClock
 from sandbox import virtual_time
 from sandbox.kubelet.metrics_server import MetricsServer
 from sandbox.kubelet.usage import Usage
-from sandbox.kubelet.usages import NodeUsage, PodUsage
+from sandbox.kubelet.usages import PodUsage
 from sandbox.listener import Listener
 from sandbox.tls import make_credentials
 from sandbox.virtual_time import EPOCH, VirtualClock
@@ -25,9 +25,6 @@ SMALL = Usage(cpu_millicores=30, memory_bytes=60 * 1024 * 1024)
 class Source:
     def pod_usages(self, *, window: float) -> Iterable[PodUsage]:
         return [PodUsage(namespace="shop", name="web", labels={}, containers={"app": SMALL})]
-
-    def node_usages(self, *, window: float) -> Iterable[NodeUsage]:
-        return []
 
 
 def test_our_client_reads_what_kubelets_tell() -> None:
@@ -55,7 +52,7 @@ def test_somebody_else_is_not_trusted() -> None:
             stranger = client_context(ca_data=theirs.authority)
             connection = Connection(listener.url, ssl_context=stranger)
             async with KubeClient(connection, user_agent="test", qps=0, burst=0) as client:
-                await client.get(POD_METRICS, "web", namespace="shop", retry=False)
+                await client.list(POD_METRICS, namespace="shop")
 
     with pytest.raises(KubeError, match="certificate verify failed"):
         virtual_time.run(main)

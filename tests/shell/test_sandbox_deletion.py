@@ -90,7 +90,6 @@ async def test_nobody_holds_an_object_that_is_being_deleted(api: Api) -> None:
 @pytest.mark.parametrize(
     ("body", "want"),
     [
-        pytest.param({"kind": "Pod", "apiVersion": "v1"}, 400, id="another kind"),
         pytest.param({"gracePeriodSeconds": "x"}, 400, id="another type"),
         pytest.param({"dryRun": ["Some"]}, 422, id="another dry run"),
     ],

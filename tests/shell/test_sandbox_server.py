@@ -1,23 +1,20 @@
 """The API server as it is served: TLS, kubeconfig, tokens, subresources, aggregated APIs."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 
 from common.errors import ForbiddenError, KubeError, NotFoundError, UnauthorizedError
 from common.kube.client import KubeClient
 from common.kube.config import load
-from common.kube.endpoints import DEPLOYMENTS, PODS
+from common.kube.endpoints import PODS
 from common.runtime.clock import SystemClock
 from sandbox.apiserver.server import ApiServer, Serving, serve
-from sandbox.listener import Listener
 from sandbox.objects.store import Store
 from sandbox.tls import make_credentials
 from sandbox.version import KubernetesVersion
-from sandbox_client import Api, api_server, pod
+from sandbox_client import api_server, pod
 
 
 @pytest.fixture
@@ -87,8 +84,6 @@ async def test_a_binding_gives_a_pod_its_node_once() -> None:
         other = {**body, "metadata": {"name": "no"}}
         assert (await api("POST", f"{DEFAULT_PODS}/no/binding", other)).status == 404
         assert (await api("POST", f"{DEFAULT_PODS}/no/binding", body)).status == 400
-        nowhere = {"metadata": {"name": "web"}, "target": {"kind": "Pod"}}
-        assert (await api("POST", f"{DEFAULT_PODS}/web/binding", nowhere)).status == 500
 
 
 async def test_an_eviction_deletes_the_pod() -> None:
@@ -103,28 +98,6 @@ async def test_an_eviction_deletes_the_pod() -> None:
         assert (await api("GET", f"{DEFAULT_PODS}/web/eviction")).status == 405
 
 
-async def test_scaling_by_put_and_by_patch() -> None:
-    async with api_server() as api:
-        template = {
-            "metadata": {"labels": {"app": "web"}},
-            "spec": {"containers": [{"name": "app", "image": "i"}]},
-        }
-        spec = {"selector": {"matchLabels": {"app": "web"}}, "template": template}
-        path = DEPLOYMENTS.collection("golden")
-        await api.make(path, {"metadata": {"name": "web"}, "spec": spec})
-        patched = await api.merge(f"{path}/web/scale", {"spec": {"replicas": 3}})
-        assert (patched.json["kind"], patched.json["spec"]) == ("Scale", {"replicas": 3})
-        scale = patched.json
-        scale["spec"]["replicas"] = 0
-        assert (await api("PUT", f"{path}/web/scale", scale)).json["spec"] == {}
-        late = await api("PUT", f"{path}/web/scale", scale)
-        assert (late.status, late.json["reason"]) == (409, "Conflict")
-        bad = await api.merge(f"{path}/web/scale", {"spec": {"replicas": -1}})
-        assert bad.status == 422
-        found = await api.read(f"{path}/web")
-        assert (found["spec"]["replicas"], found["metadata"]["generation"]) == (0, 3)
-
-
 async def test_logs_say_that_nothing_runs() -> None:
     async with api_server() as api:
         await api.make("/api/v1/nodes", {"metadata": {"name": "n1"}})
@@ -133,107 +106,6 @@ async def test_logs_say_that_nothing_runs() -> None:
         await api.merge(f"{DEFAULT_PODS}/web/status", {"status": status})
         text = (await api("GET", f"{DEFAULT_PODS}/web/log")).body.decode()
         assert text == 'app: simulated container, restarts 0, state {"running":{}}\n'
-        assert (await api("GET", f"{DEFAULT_PODS}/web/log?container=no")).status == 400
-
-
-async def test_a_pod_without_a_node_has_no_logs() -> None:
-    async with api_server() as api:
-        await api.make(DEFAULT_PODS, pod())
-        assert (await api("GET", f"{DEFAULT_PODS}/web/log")).status == 204
-
-
-async def test_definitions_that_can_not_be_served_are_refused() -> None:
-    async with api_server() as api:
-        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        version = {"name": "v1", "served": True, "storage": True}
-        good: dict[str, Any] = {
-            "group": "example.test",
-            "scope": "Namespaced",
-            "names": {"plural": "things", "kind": "Thing"},
-            "versions": [{**version, "schema": {"openAPIV3Schema": {"type": "object"}}}],
-        }
-        pattern = {"type": "object", "properties": {"a": {"pattern": "("}}}
-        columns = [{"name": "A", "type": "string", "jsonPath": "..a"}]
-        schema = good["versions"][0]["schema"]
-        for wrong in (
-            {"scope": ""},
-            {"names": {"plural": "others", "kind": "Thing"}},
-            {"versions": [version]},
-            {"versions": [{**version, "schema": {"openAPIV3Schema": {"type": "string"}}}]},
-            {"versions": [{**version, "schema": {"openAPIV3Schema": pattern}}]},
-            {"versions": [{**good["versions"][0], "storage": False}]},
-            {"versions": [{**version, "schema": schema, "additionalPrinterColumns": columns}]},
-            {"conversion": {"strategy": "Webhook"}},
-        ):
-            body = {"metadata": {"name": "things.example.test"}, "spec": {**good, **wrong}}
-            assert (await api("POST", path, body)).status == 422, wrong
-        made = await api.make(path, {"metadata": {"name": "things.example.test"}, "spec": good})
-        assert made["status"]["conditions"] is None  # nobody has looked at it yet
-        found = await api.read(f"{path}/things.example.test")
-        conditions = {one["type"]: one["status"] for one in found["status"]["conditions"]}
-        assert conditions == {"NamesAccepted": "True", "Established": "True"}
-        assert (await api.read("/apis/example.test/v1/things"))["items"] == []
-
-
-class Metrics:
-    """An aggregated server that answers with what it was asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[Mapping[str, str]] = []
-
-    async def __call__(self, scope: Any, _receive: Any, send: Any) -> None:
-        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-        self.asked.append({**headers, "path": scope["path"], "query": str(scope["query_string"])})
-        body = msgspec.json.encode({"kind": "APIResourceList", "path": scope["path"]})
-        start = {"type": "http.response.start", "status": 200}
-        await send({**start, "headers": [(b"content-type", b"application/json")]})
-        await send({"type": "http.response.body", "body": body})
-
-
-async def register(api: Api, port: int, **trust: Any) -> None:
-    await api.make(
-        "/api/v1/namespaces/golden/services",
-        {"metadata": {"name": "m"}, "spec": {"type": "ExternalName", "externalName": "localhost"}},
-    )
-    spec = {
-        "group": "metrics.k8s.io",
-        "version": "v1beta1",
-        "service": {"namespace": "golden", "name": "m", "port": port},
-        **trust,
-    }
-    body = {"metadata": {"name": "v1beta1.metrics.k8s.io"}, "spec": spec}
-    await api.make("/apis/apiregistration.k8s.io/v1/apiservices", body)
-
-
-async def available(api: Api) -> str:
-    path = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io"
-    condition = (await api.read(path))["status"]["conditions"][0]
-    return str(condition["status"])
-
-
-async def test_an_aggregated_api_is_passed_on() -> None:
-    metrics = Metrics()
-    tls = make_credentials(SystemClock().now(), names=("m.golden.svc",)).server_context()
-    async with api_server() as api, Listener(metrics, tls=tls) as listener:
-        await register(api, listener.port, insecureSkipTLSVerify=True)
-        groups = [one["name"] for one in (await api.read("/apis"))["groups"]]
-        assert "metrics.k8s.io" in groups
-        path = "/apis/metrics.k8s.io/v1beta1"
-        assert (await api.read(path))["path"] == path
-        pods = await api.read(f"{path}/namespaces/golden/pods?labelSelector=a%3Db")
-        assert pods["path"] == f"{path}/namespaces/golden/pods"
-        assert metrics.asked[-1]["x-remote-user"] == "kubernetes-admin"
-        assert metrics.asked[-1]["query"] == str(b"labelSelector=a%3Db")
-        assert await available(api) == "True"
-
-
-async def test_an_aggregated_api_that_is_not_trusted_or_away_is_unavailable() -> None:
-    tls = make_credentials(SystemClock().now()).server_context()
-    async with api_server() as api, Listener(Metrics(), tls=tls) as listener:
-        await register(api, listener.port)  # no authority that knows the certificate
-        answer = await api("GET", "/apis/metrics.k8s.io/v1beta1/pods")
-        assert (answer.status, answer.json["reason"]) == (503, "ServiceUnavailable")
-        assert await available(api) == "False"
 
 
 async def test_errors_keep_their_class_over_the_wire(serving: Serving, tmp_path: Path) -> None:

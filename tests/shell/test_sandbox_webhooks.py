@@ -24,7 +24,6 @@ from sandbox.objects.resources import (
     MUTATING_WEBHOOKS,
     NAMESPACES,
     PODS,
-    SERVICES,
     VALIDATING_WEBHOOKS,
     Resource,
 )
@@ -42,7 +41,6 @@ OUT_OF_SCOPE = {
     "webhook-reinvocation-rounds": "two webhooks, checked below",
     "webhook-resize": "a resize through the whole server",
     "webhook-mutates-resize": "a resize through the whole server",
-    "webhook-by-service": "checked below",
     "webhook-warnings": "checked below",
 }
 
@@ -220,33 +218,6 @@ async def test_the_request_on_the_wire(bundle: Bundle, tmp_path: Path) -> None:
         assert hook.paths == [case.raw["review"]["path"]]
         for name in ("User-Agent", "Accept", "Content-Type", "Accept-Encoding"):
             assert hook.headers[0][name] == case.raw["review"]["headers"][name]
-
-
-async def test_a_service_is_called_by_its_name(bundle: Bundle, tmp_path: Path) -> None:
-    async with serving(allow, bundle, tmp_path) as hook:
-        service = {
-            "namespace": "kube-system",
-            "name": "hook",
-            "path": "/hook",
-            "port": hook.port,
-        }
-        one = webhook(hook, bundle, failurePolicy="Fail")
-        one["clientConfig"] = {**one["clientConfig"], "service": service}
-        del one["clientConfig"]["url"]
-        store = store_with(one)
-        with pytest.raises(ApiError, match='failed to call webhook: service "hook" not found'):
-            await admit(store, creation(POD))
-        store.create(
-            SERVICES,
-            {
-                "metadata": {"name": "hook", "namespace": "kube-system"},
-                "spec": {"type": "ExternalName", "externalName": "localhost"},
-            },
-        )
-        await admit(store, creation(POD))
-        [case] = recorded("review-by-service")
-        assert hook.paths == [case.raw["review"]["path"]]
-        assert hook.headers[0]["Host"] == f"hook.kube-system.svc:{hook.port}"
 
 
 async def test_warnings_are_collected(bundle: Bundle, tmp_path: Path) -> None:

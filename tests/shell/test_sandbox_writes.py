@@ -112,12 +112,6 @@ async def test_metadata_of_another_shape_is_a_bad_request(api: Api, meta: Any) -
     assert refused(await api("POST", CONFIG_MAPS, body)) == (400, "BadRequest")
 
 
-async def test_yaml_is_as_good_as_json(api: Api) -> None:
-    text = b"metadata:\n  name: x\ndata:\n  a: b\n"
-    answer = await api("POST", CONFIG_MAPS, text, content_type="application/yaml")
-    assert (answer.status, answer.json["data"]) == (201, {"a": "b"})
-
-
 async def test_generations_count_changes_of_the_spec(api: Api) -> None:
     made = await api.make(DEPLOYMENTS, deployment())
     assert (made["metadata"]["generation"], made["spec"]["replicas"]) == (1, 1)
@@ -207,17 +201,6 @@ async def test_a_server_without_the_gate_knows_no_resize() -> None:
         assert "pods/status" in names
 
 
-async def test_selectors_of_workloads_are_immutable(api: Api) -> None:
-    await api.make(DEPLOYMENTS, deployment())
-    changed = {"spec": {"selector": {"matchLabels": {"app": "other"}}}}
-    answer = await api.merge(f"{DEPLOYMENTS}/web", changed)
-    fields = [cause["field"] for cause in answer.json["details"]["causes"]]
-    assert fields == ["spec.template.metadata.labels", "spec.selector"]
-    unmatched = deployment()
-    unmatched["spec"]["selector"] = {"matchLabels": {"app": "other"}}
-    assert refused(await api("POST", DEPLOYMENTS, unmatched)) == (422, "Invalid")
-
-
 async def test_dry_runs_store_nothing(api: Api) -> None:
     before = api.store.version
     made = await api("POST", f"{PODS}?dryRun=All", pod())
@@ -271,30 +254,6 @@ async def test_events_are_forgotten_after_an_hour(api: Api) -> None:
     await api.make(path, event("new"))
     items = (await api.read(path))["items"]
     assert [one["metadata"]["name"] for one in items] == ["new", "repeated"]
-
-
-async def test_both_generations_of_events_are_one_store(api: Api) -> None:
-    new = "/apis/events.k8s.io/v1/namespaces/golden/events"
-    body = {
-        "metadata": {"name": "e"},
-        "regarding": {"namespace": "golden", "name": "p"},
-        "note": "hello",
-        "type": "Normal",
-        "reason": "Evicted",
-        "action": "Evict",
-        "reportingController": "example.com/c",
-        "reportingInstance": "c-0",
-        "eventTime": "2026-01-01T00:00:00.000000Z",
-    }
-    await api.make(new, body)
-    core = await api.read("/api/v1/namespaces/golden/events/e")
-    assert (core["message"], core["involvedObject"]["name"]) == ("hello", "p")
-    chosen = await api.read(f"{new}?fieldSelector=regarding.name=p")
-    assert [one["note"] for one in chosen["items"]] == ["hello"]
-    refused = await api.merge(f"{new}/e", {"note": "again"})
-    assert (refused.status, refused.json["details"]["causes"][0]["field"]) == (422, "message")
-    patched = await api.merge("/api/v1/namespaces/golden/events/e", {"message": "again"})
-    assert patched.json["message"] == "again"
 
 
 async def test_secrets_take_texts(api: Api) -> None:

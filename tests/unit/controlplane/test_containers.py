@@ -152,9 +152,7 @@ def test_a_probe_may_name_a_port() -> None:
 
 
 def running(*, restart_policy: str = "Always") -> PodRun:
-    simulation = Simulation(
-        minor=36, timing=Timing(), epoch=NOW, images={CONTAINER.image_name: ["true"]}
-    )
+    simulation = Simulation(minor=36, timing=Timing(), images={CONTAINER.image_name: ["true"]})
     run = PodRun(object=pod(restart_policy=restart_policy), simulation=simulation)
     run.observe(run.object)
     run.admit(NOW, None, ip="127.64.0.10")

@@ -158,7 +158,7 @@ class Run:
     """A pod whose containers are processes, and the clock that its kubelet goes by."""
 
     def __init__(self, *, init: tuple[dict[str, Any], ...] = (), problem: str = LACKS) -> None:
-        simulation = Simulation(minor=36, timing=Timing(), epoch=NOW, images={"shop": ["true"]})
+        simulation = Simulation(minor=36, timing=Timing(), images={"shop": ["true"]})
         spec = msgspec.convert(pod("web", generation=1, init=init), RunnablePod)
         self.now = NOW
         self.pod = PodRun(object=spec, simulation=simulation)

@@ -41,23 +41,6 @@ STRATEGIC = [
         want=containers("b", "a"),
     ),
     Case(
-        id="$setElementOrder decides the order; what only the server has stays before what it led",
-        before=containers("a", "b", "c"),
-        patch={
-            "spec": {
-                "$setElementOrder/containers": [{"name": "c"}, {"name": "a"}, {"name": "d"}],
-                "containers": [{"name": "d", "image": "i"}],
-            }
-        },
-        want=containers("b", "c", "a", "d"),
-    ),
-    Case(
-        id="$setElementOrder alone reorders",
-        before=containers("a", "b"),
-        patch={"spec": {"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]}},
-        want=containers("b", "a"),
-    ),
-    Case(
         id="$patch: delete removes an item",
         before=containers("a", "b"),
         patch={"spec": {"containers": [{"name": "a", "$patch": "delete"}]}},
@@ -94,12 +77,6 @@ STRATEGIC = [
         want={"metadata": {"finalizers": ["a", "b", "c"]}},
     ),
     Case(
-        id="$deleteFromPrimitiveList takes out of a set",
-        before={"metadata": {"finalizers": ["a", "b"]}},
-        patch={"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"]}},
-        want={"metadata": {"finalizers": ["b"]}},
-    ),
-    Case(
         id="owners are found by uid",
         before={"metadata": {"ownerReferences": [{"uid": "1", "name": "x"}]}},
         patch={"metadata": {"ownerReferences": [{"uid": "1", "controller": True}]}},
@@ -122,18 +99,6 @@ STRATEGIC = [
         before={"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "x"}]}},
         patch={"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
         want={"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "x"}]}},
-    ),
-    Case(
-        id="$retainKeys drops the other volume source",
-        before={"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}},
-        patch={
-            "spec": {
-                "volumes": [
-                    {"name": "v", "$retainKeys": ["name", "hostPath"], "hostPath": {"path": "/"}}
-                ]
-            }
-        },
-        want={"spec": {"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}},
     ),
     Case(
         id="a Deployment's template merges like a pod",
@@ -251,12 +216,6 @@ REFUSED = [
         id="strategic, unknown directive",
         code=422,
         body=b'{"spec":{"$patch":"twist"}}',
-        kind=ContentType.STRATEGIC,
-    ),
-    Refused(
-        id="strategic, order that is not the list's",
-        code=400,
-        body=b'{"spec":{"$setElementOrder/containers":[{"name":"a"}],"containers":[{"name":"b"}]}}',
         kind=ContentType.STRATEGIC,
     ),
     Refused(

@@ -1,4 +1,4 @@
-"""Where pods may go: selectors, affinity, taints and room."""
+"""Where pods may go: selectors, readiness and room."""
 
 from collections import Counter
 from typing import Any
@@ -24,32 +24,15 @@ def affinity(*terms: dict[str, Any]) -> dict[str, Any]:
     return {"affinity": {"nodeAffinity": required}}
 
 
-def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
-    return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
-
-
-TAINTED = node(spec={"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]})
 CORDONED = node(spec={"unschedulable": True})
-NOT_READY = node(status={"conditions": [{"type": "Ready", "status": "Unknown"}]})
+NOT_READY_KEY = "node.kubernetes.io/not-ready"
+LATER = {"operator": "Exists", "effect": "NoExecute"}
+UNREADY = node(status={"conditions": [{"type": "Ready", "status": "Unknown"}]})
 
 CASES: list[tuple[str, dict[str, Any], dict[str, Any], Obstacle | None]] = [
     ("anything goes anywhere", {}, node(), None),
     ("selected", {"nodeSelector": {"zone": "a"}}, node(), None),
     ("not selected", {"nodeSelector": {"zone": "b"}}, node(), Obstacle.AFFINITY),
-    ("In", affinity(expression("zone", "In", "a", "b")), node(), None),
-    ("NotIn", affinity(expression("zone", "NotIn", "a")), node(), Obstacle.AFFINITY),
-    ("Exists", affinity(expression("zone", "Exists")), node(), None),
-    ("DoesNotExist", affinity(expression("zone", "DoesNotExist")), node(), Obstacle.AFFINITY),
-    ("Gt", affinity(expression("size", "Gt", "7")), node(), None),
-    ("not Gt", affinity(expression("size", "Gt", "8")), node(), Obstacle.AFFINITY),
-    ("Lt", affinity(expression("size", "Lt", "9")), node(), None),
-    (
-        "one of two terms",
-        affinity(expression("zone", "In", "b"), expression("zone", "Exists")),
-        node(),
-        None,
-    ),
-    ("an empty term selects nothing", affinity({}), node(), Obstacle.AFFINITY),
     (
         "by name",
         affinity({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}),
@@ -62,18 +45,20 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], Obstacle | None]] = [
         node(),
         Obstacle.AFFINITY,
     ),
-    ("tainted", {}, TAINTED, Obstacle.TAINT),
-    ("tolerated", {"tolerations": [{"key": "gpu", "operator": "Exists"}]}, TAINTED, None),
-    ("tolerated by value", {"tolerations": [{"key": "gpu", "value": "yes"}]}, TAINTED, None),
-    ("another value", {"tolerations": [{"key": "gpu", "value": "no"}]}, TAINTED, Obstacle.TAINT),
+    ("cordoned", {}, CORDONED, Obstacle.UNSCHEDULABLE),
+    ("not ready", {}, UNREADY, Obstacle.NOT_READY),
+    (
+        "tolerated",
+        {"tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]},
+        UNREADY,
+        None,
+    ),
     (
         "another effect",
         {"tolerations": [{"operator": "Exists", "effect": "NoExecute"}]},
-        TAINTED,
-        Obstacle.TAINT,
+        CORDONED,
+        Obstacle.UNSCHEDULABLE,
     ),
-    ("cordoned", {}, CORDONED, Obstacle.UNSCHEDULABLE),
-    ("not ready", {}, NOT_READY, Obstacle.NOT_READY),
     ("everything tolerated", {"tolerations": [{"operator": "Exists"}]}, CORDONED, None),
 ]
 

@@ -20,8 +20,8 @@ def model(raw: Any, *, seed: int = 0) -> Any:
     return parse_model(raw, amount=milli, field="cpu", seed=seed)
 
 
-def at(*, now: float = 0.0, age: float = 0.0, run: int = 0, elapsed: float = 0.0) -> Moment:
-    return Moment(now=now, age=age, run=run, replica="shop/web-0/app", elapsed=elapsed)
+def at(*, now: float = 0.0, age: float = 0.0, run: int = 0) -> Moment:
+    return Moment(now=now, age=age, run=run, replica="shop/web-0/app")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +35,7 @@ class Case:
 DAILY = {"daily": {"low": "100m", "high": "900m", "period": "24h", "peak-at": "14h"}}
 RAMP = {"ramp": {"from": "100m", "to": "300m", "after": "10s", "over": "20s"}}
 LEAK = {"leak": {"from": "100m", "rate": "10m", "every": "1s", "after": "5s", "until": "200m"}}
-SPIKES = {"spikes": {"base": "50m", "peak": "1", "every": "1m", "lasting": "10s", "after": "30s"}}
-RECORDED = {"recorded": {"values": ["10m", "20m", "30m"], "every": "1m"}}
-ONCE = {"recorded": {"values": ["10m", "20m", "30m"], "every": "1m", "repeat": False}}
 RUNS = {"runs": ["10m", {"constant": "20m"}]}
-SUM = {"sum": ["100m", RUNS]}
 
 CASES = [
     Case(id="constant", raw="250m", moment=at(now=5), want=250),
@@ -55,19 +51,9 @@ CASES = [
     Case(id="leak before it begins", raw=LEAK, moment=at(age=5), want=100),
     Case(id="leak after three seconds", raw=LEAK, moment=at(age=8), want=130),
     Case(id="leak stops", raw=LEAK, moment=at(age=9999), want=200),
-    Case(id="before the first spike", raw=SPIKES, moment=at(age=29.9), want=50),
-    Case(id="spike begins", raw=SPIKES, moment=at(age=30), want=1000),
-    Case(id="spike still there", raw=SPIKES, moment=at(age=39.9), want=1000),
-    Case(id="spike over", raw=SPIKES, moment=at(age=40), want=50),
-    Case(id="next spike", raw=SPIKES, moment=at(age=90), want=1000),
-    Case(id="recorded first", raw=RECORDED, moment=at(elapsed=59.9), want=10),
-    Case(id="recorded second", raw=RECORDED, moment=at(elapsed=60), want=20),
-    Case(id="recorded again", raw=RECORDED, moment=at(elapsed=180), want=10),
-    Case(id="recorded once", raw=ONCE, moment=at(elapsed=9999), want=30),
     Case(id="first run", raw=RUNS, moment=at(run=0), want=10),
     Case(id="second run", raw=RUNS, moment=at(run=1), want=20),
     Case(id="later runs are like the last", raw=RUNS, moment=at(run=7), want=20),
-    Case(id="sum", raw=SUM, moment=at(run=1), want=120),
 ]
 
 
@@ -172,12 +158,6 @@ BAD = [
         id="a leak that falls",
         raw={"leak": {"from": 2, "rate": 1, "until": 1}},
         want="cpu.leak: a leak rises",
-    ),
-    Bad(id="nothing recorded", raw={"recorded": {}}, want="cpu.recorded.values: empty"),
-    Bad(
-        id="recorded nonsense",
-        raw={"recorded": {"values": [1, "x"]}},
-        want="cpu.recorded.values[1]: ",
     ),
     Bad(id="no runs", raw={"runs": []}, want="cpu.runs: empty"),
     Bad(id="nested", raw={"runs": [1, {"ramp": 3}]}, want="cpu.runs[1].ramp: not a mapping"),

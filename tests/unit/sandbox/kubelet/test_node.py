@@ -2,12 +2,11 @@
 
 import itertools
 from collections.abc import Iterator
-from datetime import timedelta
 
 import msgspec
 import pytest
 
-from kubelet_driver import MIB, Kubelet, merged, pod
+from kubelet_driver import MIB, Kubelet, pod
 from sandbox.kubelet.usage import Constant, Ramp, Runs
 from sandbox.kubelet.wire import RunnablePod
 
@@ -417,22 +416,3 @@ def test_a_frozen_kubelet_does_nothing_until_it_is_back() -> None:
     kubelet.node.thaw(kubelet.now)
     kubelet.wait(1)
     assert kubelet.container()["resources"]["requests"]["cpu"] == "300m"
-
-
-def test_a_restarted_kubelet_goes_on_where_it_was() -> None:
-    kubelet = Kubelet()
-    kubelet.post(limits={"memory": "300Mi"})
-    kubelet.wait(2)
-    status = merged(kubelet.status())
-    raw = pod("web", generation=2, cpu="2", limits={"memory": "300Mi"})
-    later = Kubelet()
-    later.now = kubelet.now + timedelta(minutes=5)
-    told = msgspec.convert({**raw, "status": status}, RunnablePod, strict=False)
-    later.node.observe(told, later.now, new_ip="10.244.7.7")
-    later.settle()
-    assert later.status()["podIP"] == "10.244.0.9"
-    assert later.status()["startTime"] == status["startTime"]
-    container = later.container()
-    assert container["containerID"] == kubelet.container()["containerID"]
-    assert container["resources"]["limits"] == {"memory": "300Mi"}
-    assert later.resize() == [("PodResizePending", "Deferred")]

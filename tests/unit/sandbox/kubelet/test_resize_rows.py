@@ -4,14 +4,12 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-import msgspec
 import pytest
 
-from kubelet_driver import BEGIN, MIB, Kubelet, merged, pod
+from kubelet_driver import BEGIN, MIB, Kubelet
 from sandbox.kubelet.allocation import Waiting, turn
 from sandbox.kubelet.pod_resources import Totals
 from sandbox.kubelet.usage import Constant, Ramp, Runs
-from sandbox.kubelet.wire import RunnablePod
 
 GUARANTEED = {"limits": {"cpu": "100m", "memory": "100Mi"}}
 BOTH = [("PodResizePending", "Deferred"), ("PodResizeInProgress", "")]
@@ -308,29 +306,6 @@ def test_a_crash_loop_is_resized_with_its_next_run() -> None:
     assert kubelet.container()["allocatedResources"]["cpu"] == "300m"
     kubelet.wait(60)
     assert kubelet.container()["resources"]["requests"]["cpu"] == "300m"
-
-
-@pytest.mark.parametrize("fault", ["deferred", "infeasible", "stuck"])
-def test_a_restarted_kubelet_keeps_conditions_and_allocation(fault: str) -> None:
-    keywords: dict[str, Any] = {"annotations": {"resize": fault}}
-    kubelet = Kubelet()
-    started(kubelet, **keywords)
-    kubelet.post(cpu="300m", **keywords)
-    kubelet.wait(1)
-    before = kubelet.conditions()
-    status = merged(kubelet.status())
-    later = Kubelet()
-    later.now = kubelet.now + timedelta(minutes=5)
-    raw = {**pod("web", generation=2, cpu="300m", **keywords), "status": status}
-    told = msgspec.convert(raw, RunnablePod, strict=False)
-    later.node.observe(told, later.now, new_ip="")
-    later.settle()
-    assert later.resize() == kubelet.resize()
-    (kind, _) = later.resize()[0]
-    for field in ("lastTransitionTime", "observedGeneration"):
-        assert later.conditions()[kind][field] == before[kind][field]
-    granted = kubelet.container()["allocatedResources"]
-    assert later.container()["allocatedResources"] == granted
 
 
 @pytest.mark.parametrize(("minor", "want"), [(35, "Infeasible"), (36, "Deferred")])
