@@ -6,7 +6,6 @@ by ``code``, ``reason`` and the causes, people read ``message``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -121,27 +120,13 @@ def conflict(resource: Resource, name: str, text: str = "") -> ApiError:
 
 def precondition_failed(resource: Resource, namespace: str, name: str, text: str) -> ApiError:
     """409: the object has another UID or version than the request is about."""
-    prefix = _PREFIXES.get(resource.group_resource, resource.plural)
-    key = "/".join(filter(None, ("/registry", prefix, namespace, name)))
+    key = "/".join(filter(None, ("/registry", resource.plural, namespace, name)))
     return conflict(
         resource,
         name,
         f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, "
         f"AdditionalErrorMsg: Precondition failed: {text}",
     )
-
-
-# Where a real server keeps objects in etcd, if not under the name of their resource.
-_PREFIXES: Mapping[str, str] = {
-    "apiservices.apiregistration.k8s.io": "apiregistration.k8s.io/apiservices",
-    "customresourcedefinitions.apiextensions.k8s.io": (
-        "apiextensions.k8s.io/customresourcedefinitions"
-    ),
-    "endpoints": "services/endpoints",
-    "nodes": "minions",
-    "replicationcontrollers": "controllers",
-    "services": "services/specs",
-}
 
 
 def plain(text: str) -> ApiError:
@@ -261,11 +246,6 @@ def internal(text: str) -> ApiError:
     )
 
 
-def unavailable(text: str) -> ApiError:
-    """503, for an aggregated API whose server doesn't answer."""
-    return ApiError(HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailable", text)
-
-
 def field_forbidden(field: str, text: str) -> Cause:
     """The field may not be set, or not be changed."""
     return Cause(reason="FieldValueForbidden", message=f"Forbidden: {text}", field=field)
@@ -282,11 +262,6 @@ def field_invalid(field: str, value: object, text: str) -> Cause:
 def fields_invalid(field: str, value: object, texts: Iterable[str]) -> Iterator[Cause]:
     """The same value once for each rule that it breaks."""
     return (field_invalid(field, value, text) for text in texts)
-
-
-def field_immutable(field: str, value: object) -> Cause:
-    """The value is another one than before, and may not be."""
-    return field_invalid(field, value, "field is immutable")
 
 
 def field_type_invalid(field: str, value: object, text: str) -> Cause:
@@ -314,29 +289,10 @@ def field_not_supported(field: str, value: object, supported: Iterable[object]) 
     )
 
 
-def field_not_found(field: str, value: object, text: str = "") -> Cause:
-    """What is named isn't there."""
-    message = f"Not found: {shown(value)}"
-    return Cause(
-        reason="FieldValueNotFound",
-        message=f"{message}: {text}" if text else message,
-        field=field,
-    )
-
-
 def field_duplicate(field: str, value: object) -> Cause:
     """Two list entries have the same key."""
     return Cause(
         reason="FieldValueDuplicate", message=f"Duplicate value: {shown(value)}", field=field
-    )
-
-
-def field_too_long(field: str, most: int) -> Cause:
-    """The value has more than ``most`` bytes; it isn't shown."""
-    return Cause(
-        reason="FieldValueTooLong",
-        message=f"Too long: may not be more than {most} bytes",
-        field=field,
     )
 
 

@@ -31,7 +31,6 @@ from sandbox.objects.resources import (
     VALIDATING_WEBHOOKS,
     Resource,
 )
-from sandbox.objects.shapes import check_shape
 from sandbox.objects.store import Store
 from sandbox.patching import OperationError, apply_operations, copied
 from sandbox.version import KubernetesVersion
@@ -136,7 +135,6 @@ class Admission:
         if not isinstance(after, dict):
             raise internal(f'admission webhook "{hook.name}" replaced the object by something else')
         try:
-            check_shape(request.resource, after)
             defaults.fill(request.resource, after)
         except ApiError as error:
             # Without the words about the kind that a client would read of its own body.

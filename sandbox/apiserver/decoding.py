@@ -1,6 +1,7 @@
 """From a request's body to an object that is understood.
 
-Bodies are JSON. Unknown fields of built-in kinds are dropped, as without field validation.
+Bodies are JSON. The fields of built-in kinds are stored as they come, unknown ones included, and
+their types are those that clients send: only metadata are checked.
 """
 
 from typing import Any
@@ -10,16 +11,38 @@ import msgspec
 from sandbox import errors
 from sandbox.apiserver.negotiation import JSON
 from sandbox.apiserver.requests import Place, Request
-from sandbox.objects import crds, defaults, fields, micro_times, structural_schema
+from sandbox.objects import crds, defaults, micro_times, structural_schema
 from sandbox.objects.crds import CustomVersion
 from sandbox.objects.metadata import tidy, tidy_metadata
 from sandbox.objects.resources import Resource
-from sandbox.objects.shapes import check_metadata, check_shape
 
 Json = dict[str, Any]
 
 _COMPLETED = ("", "resize")  # the endpoints through which a spec comes in
 _QUOTED = 30  # bytes of a body that can't be read
+
+
+class _Owner(msgspec.Struct, rename="camel"):
+    """The types of an owner reference."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    """The types of what the server reads of metadata."""
+
+    name: str | None = None
+    generate_name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    finalizers: list[str] | None = None
+    owner_references: list[_Owner] | None = None
 
 
 def read_body(request: Request, resource: Resource) -> Json:
@@ -74,7 +97,10 @@ def checked_metadata(obj: Json, resource: Resource, place: Place) -> Json:
     meta = obj.get("metadata")
     if meta is None:
         meta = obj["metadata"] = {}
-    check_metadata(resource, meta)
+    try:
+        msgspec.convert(meta, _Metadata)
+    except msgspec.ValidationError as error:
+        raise errors.cannot_be_handled(resource, f"metadata: {error}") from error
     namespace = meta.get("namespace")
     if namespace and namespace != place.namespace:
         raise errors.bad_request(
@@ -122,25 +148,6 @@ def check_name(meta: Json, place: Place) -> None:
         )
 
 
-def drop_unknown(
-    obj: Json,
-    resource: Resource,
-    custom: CustomVersion | None,
-    old: Json | None,
-    *,
-    minor: int,
-) -> None:
-    """Remove, in place, the fields that the kind doesn't have.
-
-    ``old`` is the stored object of a built-in kind: what equals it is skipped.
-    """
-    if custom is None:
-        fields.drop_unknown(resource, obj, old, minor=minor)
-        return
-    fields.drop_unknown_metadata(obj, minor=minor)
-    structural_schema.prune(obj, custom.schema)
-
-
 def understand(
     obj: Json,
     resource: Resource,
@@ -157,12 +164,12 @@ def understand(
         ApiError: 400, a value can't be read.
     """
     if custom is not None:
+        structural_schema.prune(obj, custom.schema)
         tidy_metadata(obj)
         structural_schema.drop_nulls(obj, custom.schema)
         structural_schema.fill_defaults(obj, custom.schema)
         return
     tidy(obj)
-    check_shape(resource, obj)
     if completes and subresource in _COMPLETED:
         for name in obj.keys() - {"metadata", "status"}:
             _drop_nulls(obj[name])

@@ -1,8 +1,7 @@
 """How objects go: grace, finalizers, owners, namespaces.
 
 The garbage collector and the namespace controller of a real cluster are part of the API
-server here: what an object owned goes with it, at once, so that ``Foreground`` waits for
-nobody; ``Orphan`` leaves the dependents without the reference.
+server here: what an object owned goes with it, at once, whatever the propagation policy.
 """
 
 from collections import deque
@@ -21,13 +20,8 @@ from sandbox.times import rfc3339
 
 _REMEMBERED_OWNERS = 1000
 _DEFAULT_GRACE = 30
-_POLICIES = ("", "Foreground", "Background", "Orphan")
 _IMMORTAL = ("default", "kube-public", "kube-system")
 _FINISHED = ("Succeeded", "Failed")
-# The finalizers of an owner whose dependents are to stay, and of one that goes after them.
-_ORPHAN, _FOREGROUND = "orphan", "foregroundDeletion"
-_COLLECTOR = frozenset({_ORPHAN, _FOREGROUND})
-_KEEPING = frozenset({"jobs.batch", "replicationcontrollers"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +29,6 @@ class DeleteOptions:
     """What a DELETE may ask for; ``grace`` is in seconds, and one where it was negative."""
 
     grace: int | None = None
-    policy: str = ""
     uid: str = ""
     version: str = ""
 
@@ -44,21 +37,10 @@ class DeleteOptions:
         """Read the body, or the query of a request that has none.
 
         Raises:
-            ApiError: 400 or 422, an option isn't understood.
+            ApiError: 400, an option can't be read.
         """
-        given = body or query
-        grace, policy = given.get("gracePeriodSeconds"), given.get("propagationPolicy") or ""
-        orphans = given.get("orphanDependents")
-        if isinstance(orphans, str):
-            orphans = orphans.lower() not in ("false", "0")
+        grace = (body or query).get("gracePeriodSeconds")
         preconditions = body.get("preconditions") or {}
-        if policy not in _POLICIES:
-            cause = errors.field_not_supported("propagationPolicy", policy, (*_POLICIES[1:], "nil"))
-            raise errors.invalid("DeleteOptions", "", [cause], group="meta.k8s.io")
-        if policy and orphans is not None:
-            text = "orphanDependents and deletionPropagation cannot be both set"
-            cause = errors.field_invalid("propagationPolicy", policy, text)
-            raise errors.invalid("DeleteOptions", "", [cause], group="meta.k8s.io")
         try:
             seconds = None if grace in (None, "") else int(str(grace))
         except ValueError as error:
@@ -66,18 +48,12 @@ class DeleteOptions:
             raise errors.bad_request(text) from error
         return cls(
             grace=1 if seconds is not None and seconds < 0 else seconds,
-            policy=policy if orphans is None else "Orphan" if orphans else "Background",
             uid=preconditions.get("uid") or "",
             version=preconditions.get("resourceVersion") or "",
         )
 
 
-_BY_COLLECTOR = DeleteOptions(policy="Background")
-
-
-def keeps_dependents(resource: Resource) -> bool:
-    """Whether what an object owned stays, unless somebody asks for another policy."""
-    return resource.group_resource in _KEEPING
+_BY_COLLECTOR = DeleteOptions()
 
 
 class Deletions:
@@ -129,9 +105,7 @@ class Deletions:
                 meta["deletionTimestamp"] = rfc3339(self._clock.now())
                 obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
             return obj, False
-        finalizers = self._finalizers(resource, meta.get("finalizers") or [], options)
-        if finalizers:
-            meta["finalizers"] = finalizers
+        finalizers = meta.get("finalizers") or []
         left = meta.get("deletionGracePeriodSeconds", 0)
         if "deletionTimestamp" not in meta:
             if resource.group_resource == "pods":
@@ -149,43 +123,14 @@ class Deletions:
     ) -> tuple[Stored, bool]:
         """Begin or finish the deletion; returns the last state, and whether it is gone."""
         if resource == NAMESPACES:
-            if options.policy == "Orphan":
-                self._orphan(stored)
             return self._delete_namespace(stored, options), False
         obj, gone = self.planned(resource, stored, options)
         marked = stored
         if obj != stored.object(resource):
             marked = self._store.update(resource, obj)
-        if not _COLLECTOR.isdisjoint(obj["metadata"].get("finalizers") or ()):
-            self._release(resource, marked)
-        elif gone:
+        if gone:
             self.remove(resource, marked)
         return marked, gone
-
-    def _finalizers(self, resource: Resource, held: list[str], options: DeleteOptions) -> list[str]:
-        """What must happen before the object goes: what others wait for, and the collector."""
-        policy = options.policy
-        if not policy and _COLLECTOR.isdisjoint(held) and keeps_dependents(resource):
-            policy = "Orphan"
-        wanted = {"Orphan": _ORPHAN, "Foreground": _FOREGROUND}.get(policy)
-        if policy:
-            held = [one for one in held if one not in _COLLECTOR]
-        return [*held, wanted] if wanted else held
-
-    def _release(self, resource: Resource, stored: Stored) -> None:
-        """Do with the dependents what the garbage collector does, and then let the owner go."""
-        obj = stored.object(resource)
-        finalizers = obj["metadata"]["finalizers"]
-        if _ORPHAN in finalizers:
-            self._orphan(stored)
-        else:
-            self._collect(stored.uid)
-        left = [one for one in finalizers if one not in _COLLECTOR]
-        if left:
-            obj["metadata"]["finalizers"] = left
-        else:
-            del obj["metadata"]["finalizers"]
-        self.finish(resource, self._store.update(resource, obj))
 
     def finish(self, resource: Resource, stored: Stored) -> bool:
         """Remove an object whose last finalizer is gone; called after every update of one."""
@@ -246,10 +191,6 @@ class Deletions:
             for item in self._store.list(resource):
                 if self._store.get(resource, item.namespace, item.name) is item:
                     self.remove(resource, item)
-
-    def _orphan(self, stored: Stored) -> None:
-        for resource, dependent in self._dependents(stored.uid):
-            self._disown(resource, dependent, stored.uid)
 
     def _dependents(self, uid: str) -> list[tuple[Resource, Stored]]:
         found = []

@@ -9,7 +9,6 @@ import msgspec
 
 from common.runtime.clock import Clock
 from sandbox.apiserver.tables import Column, columns_of, definitions, row_of
-from sandbox.errors import bad_request
 from sandbox.objects.registry import Registry
 from sandbox.objects.resources import Resource
 from sandbox.objects.store import Stored
@@ -23,34 +22,6 @@ class Form(enum.Enum):
     WHOLE = enum.auto()
     METADATA = enum.auto()
     TABLE = enum.auto()  # each row with the metadata of its object
-    TABLE_OF_OBJECTS = enum.auto()
-    TABLE_ALONE = enum.auto()
-
-    @property
-    def is_table(self) -> bool:
-        return self in _TABLES.values()
-
-
-_TABLES = {
-    "": Form.TABLE,
-    "Metadata": Form.TABLE,
-    "Object": Form.TABLE_OF_OBJECTS,
-    "None": Form.TABLE_ALONE,
-}
-
-
-def table_form(included: str) -> Form:
-    """The table whose rows have this beside their cells.
-
-    Raises:
-        ApiError: 400, rows can't include that.
-    """
-    if included not in _TABLES:
-        raise bad_request(
-            f'Unable to convert to Table as requested: includeObject: Invalid value: "{included}": '
-            "must be 'Metadata', 'Object', 'None', or empty"
-        )
-    return _TABLES[included]
 
 
 def prefix(resource: Resource) -> bytes:
@@ -71,7 +42,7 @@ class Presenter:
             return _whole(resource, stored)
         if form is Form.METADATA:
             return _encode(_metadata(stored))
-        return self._table(resource, [stored], {"resourceVersion": str(stored.version)}, form)
+        return self._table(resource, [stored], {"resourceVersion": str(stored.version)})
 
     def many(
         self,
@@ -81,8 +52,8 @@ class Presenter:
         form: Form = Form.WHOLE,
     ) -> bytes:
         """Write a list; the items' bytes are joined, not encoded again."""
-        if form.is_table:
-            return self._table(resource, items, list_meta, form)
+        if form is Form.TABLE:
+            return self._table(resource, items, list_meta)
         if form is Form.METADATA:
             listed = [_metadata(item) for item in items]
             kind, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
@@ -98,7 +69,7 @@ class Presenter:
         return b"".join((head.encode(), _encode(list_meta), b',"items":[', bodies, b"]}"))
 
     def _table(
-        self, resource: Resource, items: Iterable[Stored], list_meta: Mapping[str, Any], form: Form
+        self, resource: Resource, items: Iterable[Stored], list_meta: Mapping[str, Any]
     ) -> bytes:
         columns = columns_of(resource, self._registry.custom(resource))
         now = self._clock.now()
@@ -108,20 +79,16 @@ class Presenter:
                 "apiVersion": "meta.k8s.io/v1",
                 "metadata": list_meta,
                 "columnDefinitions": definitions(columns),
-                "rows": [_row(resource, item, columns, now, form) for item in items],
+                "rows": [_row(resource, item, columns, now) for item in items],
             }
         )
 
 
 def _row(
-    resource: Resource, stored: Stored, columns: Sequence[Column], now: datetime, form: Form
+    resource: Resource, stored: Stored, columns: Sequence[Column], now: datetime
 ) -> dict[str, Any]:
-    included: dict[str, Any] | msgspec.Raw | None = None
-    if form is Form.TABLE:
-        included = _metadata(stored)
-    elif form is Form.TABLE_OF_OBJECTS:
-        included = msgspec.Raw(_whole(resource, stored))
-    return {"cells": row_of(stored.object(resource), columns, now), "object": included}
+    cells = row_of(stored.object(resource), columns, now)
+    return {"cells": cells, "object": _metadata(stored)}
 
 
 def _metadata(stored: Stored) -> dict[str, Any]:

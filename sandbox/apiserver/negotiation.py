@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from sandbox.apiserver.forms import Form, table_form
+from sandbox.apiserver.forms import Form
 from sandbox.errors import not_acceptable
 
 JSON: Final = "application/json"
@@ -17,13 +17,11 @@ _AS: Final[Mapping[str, Form]] = {
 }
 
 
-def negotiate(accept: str, included: str = "") -> Form:
+def negotiate(accept: str) -> Form:
     """Return the first form of the header that can be served; nothing means whole objects.
 
-    ``included`` says what each row of a table has beside its cells.
-
     Raises:
-        ApiError: 406, there is none; 400, rows can't include that.
+        ApiError: 406, there is none.
     """
     for offer in accept.split(",") if accept else ():
         media, *raw = (part.strip() for part in offer.split(";"))
@@ -34,7 +32,7 @@ def negotiate(accept: str, included: str = "") -> Form:
             return Form.WHOLE
         form = _AS.get(parameters["as"])
         if form is not None and (parameters.get("g"), parameters.get("v")) == _GROUP:
-            return table_form(included) if form is Form.TABLE else form
+            return form
     if accept:
         raise not_acceptable(f"only the following media types are accepted: {JSON}")
     return Form.WHOLE

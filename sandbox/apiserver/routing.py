@@ -174,8 +174,7 @@ class Routing:
                 return answer
             if place.subresource not in ("status", "resize"):
                 raise errors.method_not_allowed()
-        included = request.query.get("includeObject", "")
-        form = negotiate(request.headers.get("accept", ""), included)
+        form = negotiate(request.headers.get("accept", ""))
         if verb == "get":
             stored = await self._reads.get(request, resource, place.namespace, place.name)
             return Answer(body=self._presenter.one(resource, stored, form))

@@ -215,8 +215,7 @@ class ApiServer:
     async def _watch(
         self, request: Request, resource: Resource, place: Place, receive: Receive, send: Send
     ) -> None:
-        included = request.query.get("includeObject", "")
-        form = negotiate(request.headers.get("accept", ""), included)
+        form = negotiate(request.headers.get("accept", ""))
         watch = self._watches.open(request, resource, place.namespace, form)
         self._note(request, place, "watch", 200)
         await send(

@@ -14,7 +14,6 @@ from sandbox.apiserver.decoding import check_type_meta, read_body
 from sandbox.apiserver.deletion import DeleteOptions, Deletions
 from sandbox.apiserver.requests import Place, Request
 from sandbox.apiserver.scales import paths_of, scale_of
-from sandbox.apiserver.writes import Written
 from sandbox.apiserver.writing import Writes
 from sandbox.objects.registry import Registry
 from sandbox.objects.resources import PODS, Resource
@@ -159,12 +158,3 @@ def _set_scheduled(pod: Json, now: str) -> None:
 
 def _success(code: int) -> Json:
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code}
-
-
-def _copied(obj: Json) -> Json:
-    copied: Json = msgspec.json.decode(msgspec.json.encode(obj))
-    return copied
-
-
-def _object_of(written: Written, resource: Resource) -> Json:
-    return written.object if isinstance(written.object, dict) else written.object.object(resource)

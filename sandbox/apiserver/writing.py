@@ -17,7 +17,6 @@ from sandbox.admission.chain import Admission, AdmissionRequest, Operation
 from sandbox.apiserver.decoding import (
     check_name,
     checked_metadata,
-    drop_unknown,
     read_body,
     understand,
 )
@@ -219,7 +218,6 @@ class Writes:
 
     def _understood(self, write: Write, obj: Json, old: Json | None) -> Json:
         custom = self._registry.custom(write.resource)
-        drop_unknown(obj, write.resource, custom, old, minor=self._version.minor)
         understand(
             obj,
             write.resource,

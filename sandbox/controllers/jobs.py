@@ -49,8 +49,9 @@ class Jobs:
 def missing_pods(spec: Json, pods: Sequence[Pod]) -> int:
     """Return how many pods are to be made."""
     active = sum(is_active(pod) for pod in pods)
-    left = spec.get("completions", 1) - _succeeded(pods)
-    return max(min(spec.get("parallelism", 1), left) - active, 0)
+    left: int = spec.get("completions", 1) - _succeeded(pods)
+    wanted: int = min(spec.get("parallelism", 1), left)
+    return max(wanted - active, 0)
 
 
 def job_status(job: Json, pods: Sequence[Pod], now: datetime) -> Json:

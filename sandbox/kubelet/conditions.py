@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from common.api.core import PodCondition
 from sandbox.times import rfc3339
 
 PENDING = "PodResizePending"
@@ -74,16 +73,4 @@ def in_progress(
         probed=now,
         since=since,
         generation=generation if old is None else old.generation,
-    )
-
-
-def adopted(condition: PodCondition, now: datetime) -> ResizeCondition:
-    """What an earlier kubelet wrote."""
-    return ResizeCondition(
-        type=condition.type,
-        reason=condition.reason,
-        message=condition.message,
-        probed=now,
-        since=condition.last_transition_time or now,
-        generation=condition.observed_generation,
     )

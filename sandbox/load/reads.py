@@ -134,52 +134,27 @@ class Reads:
     ) -> None:
         """Events as they come, until the client has gone or its time is up.
 
-        Without a version, or with ``sendInitialEvents``, what is there comes first.
-
         Raises:
             RefusedError: the selector isn't known here, or the version is too old.
         """
         _check_selectors(asked)
-        initial = asked.query.get("sendInitialEvents") == "true"
         since = asked.number("resourceVersion")
-        position = self._position(collection, since, initial=initial or not since)
+        try:
+            position = collection.changes.after(since)
+        except TooOldError as error:
+            raise RefusedError(410, f"too old resource version: {since}") from error
         headers = [(b"content-type", b"application/json")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         seconds = asked.number("timeoutSeconds") or _WATCH_SECONDS
         gone = asyncio.ensure_future(_until_gone(receive))
         try:
             async with asyncio.timeout(seconds):
-                if initial or not since:
-                    await self._send_initial(collection, asked, send, mark=initial)
                 await self._follow(collection, asked, send, position, gone)
         except TimeoutError:
             pass
         finally:
             gone.cancel()
         await send({"type": "http.response.body", "body": b""})
-
-    def _position(self, collection: Collection, since: int, *, initial: bool) -> int:
-        if initial:
-            return collection.changes.end
-        try:
-            return collection.changes.after(since)
-        except TooOldError as error:
-            raise RefusedError(410, f"too old resource version: {since}") from error
-
-    async def _send_initial(
-        self, collection: Collection, asked: Asked, send: Send, *, mark: bool
-    ) -> None:
-        version = self._version()
-        numbers = collection.numbers(asked.namespace)
-        for start in range(0, len(numbers), _EVENTS_AT_ONCE):
-            body = b"".join(
-                _event("ADDED", _shown(collection.render(number), asked))
-                for number in numbers[start : start + _EVENTS_AT_ONCE]
-                if collection.is_there(number)
-            )
-            await _send_some(send, body)
-        if mark:
-            await _send_some(send, _bookmark(collection, version, initial_end=True))
 
     async def _follow(
         self,
@@ -255,10 +230,8 @@ def _event(type: str, body: bytes) -> bytes:
     return b'{"type":"%b","object":%b}\n' % (type.encode(), body)
 
 
-def _bookmark(collection: Collection, version: int, *, initial_end: bool = False) -> bytes:
+def _bookmark(collection: Collection, version: int) -> bytes:
     metadata: dict[str, Any] = {"resourceVersion": str(version), "creationTimestamp": None}
-    if initial_end:
-        metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
     shown = {
         "kind": collection.kind,
         "apiVersion": collection.api_version,

@@ -1,8 +1,9 @@
 """The rules that an object must keep before it is stored.
 
 Built-in kinds: names, labels, owners, finalizers, the amounts of pods, and what controllers of
-workloads rely on; custom resources: their schema. Everything else of built-in kinds is stored as it is. What a resize may do is in
-:mod:`sandbox.objects.resizing`. Source: k8s.io/kubernetes pkg/apis/*/validation.
+workloads rely on; custom resources: their schema. Everything else of built-in kinds is stored as
+it is. What a resize may do is in :mod:`sandbox.objects.resizing`. Source: k8s.io/kubernetes
+pkg/apis/*/validation.
 """
 
 from collections.abc import Iterator, Mapping

@@ -251,11 +251,6 @@ def deletions() -> list[Case]:
             before=[post(PODS, pod(meta={"finalizers": ["example.com/a"]}))],
         ),
         case(
-            "pod-delete-bad-propagation",
-            delete(POD, {"propagationPolicy": "Sideways"}),
-            before=made,
-        ),
-        case(
             "pod-delete-collection",
             delete(f"{PODS}?labelSelector=a%3Db"),
             get(f"{POD}"),

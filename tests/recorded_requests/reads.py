@@ -137,7 +137,6 @@ def forms() -> list[Case]:
 
     return [
         tables("missing", f"{PODS}/p"),
-        tables("bad-include", f"{MAPS}?includeObject=Some", *THREE),
         case("bare-list", get(f"{MAPS}?{OURS}", accept=BARE_LIST), before=THREE),
         case("bare-one", get(f"{MAPS}/a", accept=BARE), before=THREE),
         case("bare-or-json", get(f"{MAPS}/a", accept=f"{BARE},application/json"), before=THREE),

@@ -132,42 +132,7 @@ async def test_what_an_object_owned_goes_with_it(api: Api) -> None:
     assert left["metadata"]["ownerReferences"] == [owner_of(other)]
 
 
-async def test_orphans_stay_without_the_reference(api: Api) -> None:
-    top = await api.make(CONFIG_MAPS, config_map("top"))
-    await api.make(CONFIG_MAPS, config_map("leaf", ownerReferences=[owner_of(top)]))
-    await api("DELETE", f"{CONFIG_MAPS}/top?propagationPolicy=Orphan")
-    left = await api.read(f"{CONFIG_MAPS}/leaf")
-    assert "ownerReferences" not in left["metadata"]
-    bad = await api("DELETE", f"{CONFIG_MAPS}/leaf?propagationPolicy=Sideways")
-    assert bad.status == 422
-
-
 JOBS = "/apis/batch/v1/namespaces/golden/jobs"
-
-
-@pytest.mark.parametrize(
-    ("options", "left"),
-    [
-        pytest.param(None, ["web"], id="by default"),
-        pytest.param({"propagationPolicy": "Orphan"}, ["web"], id="orphaned"),
-        pytest.param({"orphanDependents": True}, ["web"], id="orphaned in the old way"),
-        pytest.param({"orphanDependents": False}, [], id="not orphaned in the old way"),
-        pytest.param({"propagationPolicy": "Background"}, [], id="in the background"),
-        pytest.param({"propagationPolicy": "Foreground"}, [], id="in the foreground"),
-    ],
-)
-async def test_the_pods_of_a_job_stay_unless_they_are_to_go(
-    api: Api, options: dict[str, Any] | None, left: list[str]
-) -> None:
-    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
-    job = await api.make(JOBS, {"metadata": {"name": "j"}, "spec": {"template": template}})
-    owner = {**owner_of(job), "apiVersion": "batch/v1", "kind": "Job"}
-    made = pod(node="")
-    made["metadata"]["ownerReferences"] = [owner]
-    await api.make(PODS, made)
-    assert (await api("DELETE", f"{JOBS}/j", options)).status == 200
-    assert (await api("GET", f"{JOBS}/j")).status == 404
-    assert await names(api, PODS) == left
 
 
 async def test_the_query_of_a_deletion_counts_only_without_a_body(api: Api) -> None:

@@ -167,21 +167,6 @@ async def test_a_watch_brings_what_happened_since_its_version() -> None:
     assert [event["type"] for event in seen] == ["DELETED", "ADDED"] * 3
 
 
-async def test_a_streaming_list_is_everything_and_then_a_bookmark() -> None:
-    call = calling()
-    query = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
-    async with call.watching(f"/api/v1/pods?{query}&allowWatchBookmarks=true") as events:
-        seen = [await events.get() for _ in range(241)]
-        pod = msgspec.convert(seen[5]["object"], LivePod)
-        await call("POST", path_of(pod, "eviction"))
-        assert (await events.get())["type"] == "DELETED"
-    assert {event["type"] for event in seen[:-1]} == {"ADDED"}
-    assert seen[-1]["type"] == "BOOKMARK"
-    metadata = seen[-1]["object"]["metadata"]
-    assert metadata["annotations"] == {"k8s.io/initial-events-end": "true"}
-    assert metadata["resourceVersion"] == "1000"
-
-
 async def test_what_was_forgotten_is_gone_for_those_who_are_too_far_behind() -> None:
     changes: Changes[int] = Changes(kept=3)
     for version in range(1, 6):
