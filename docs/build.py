@@ -48,7 +48,7 @@ from admission.metrics import AskedGauge
 from common.features import FeatureGates
 from common.flags import ACCEPTED_WITHOUT_EFFECT, declared, show
 from common.runtime.settings import CommonSettings, LeaderElectionSettings
-from recommender.collectors import BatchHistogram, PlainCounter
+from recommender.metric_types import BatchHistogram, PlainCounter
 from recommender.model.oom_outcome import OomOutcome
 from updater.decision import Reason
 

@@ -26,30 +26,30 @@ from common.runtime.service import (
     unless_stopped,
 )
 from recommender import debugging
-from recommender.checkpoint_loading import CheckpointLoading
-from recommender.checkpoint_schedule import Schedule
-from recommender.checkpointing import Checkpointing
-from recommender.cycle import Recommender
-from recommender.explanation import Explanation, Unexplained
-from recommender.history import PastLoader
-from recommender.ingestion import Ingestion
+from recommender.checkpoints.garbage_collection import CheckpointGarbage
+from recommender.checkpoints.loading import CheckpointLoading
+from recommender.checkpoints.schedule import Schedule
+from recommender.checkpoints.store import CheckpointStore
+from recommender.checkpoints.writing import Checkpointing
 from recommender.metrics import Metrics
+from recommender.model.backfill import Began
 from recommender.model.keys import VpaKey
-from recommender.model.past import Began
 from recommender.model.sidecars import Sidecars
 from recommender.model.usage import Usage
-from recommender.oom_learning import OomLearning
-from recommender.publishing import Publisher, Routine
+from recommender.publish.explanation import Explanation, Unexplained
+from recommender.publish.publisher import Publisher, Routine
+from recommender.publish.status_store import StatusStore
+from recommender.run import Recommender
 from recommender.settings import Settings
-from recommender.sources.checkpoint_garbage import CheckpointGarbage
-from recommender.sources.checkpoint_store import CheckpointStore
 from recommender.sources.cluster import PodLoader, VpaLoader
 from recommender.sources.external_metrics import ExternalMetrics
-from recommender.sources.fetched import UsageSource
-from recommender.sources.followed import Followed
+from recommender.sources.fetch_result import UsageSource
+from recommender.sources.informers import Followed
 from recommender.sources.metrics_server import MetricsServer
+from recommender.sources.oom_ingestion import OomLearning
 from recommender.sources.prometheus import Prometheus, Server, read_token
-from recommender.sources.status_store import StatusStore
+from recommender.sources.prometheus_backfill import PastLoader
+from recommender.sources.usage_ingestion import Ingestion
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from common.api.autoscaling import UpdateMode
 from common.runtime.object_errors import ObjectErrors
-from recommender.collectors import PlainCounter
+from recommender.metric_types import PlainCounter
 from recommender.model.oom_outcome import OomOutcome
 from recommender.quality import Quality
 

@@ -8,10 +8,10 @@ from common.flags import boolean, flag, number, positive_duration, whole
 from common.quantity import ZERO, Quantity, parse_unsigned
 from common.resources import CPU, MEMORY
 from common.runtime.settings import CommonSettings, LeaderElectionSettings, debug_flag
+from recommender.estimate.estimation import Estimation, Percentiles
+from recommender.estimate.post_processing import Publication
 from recommender.history_settings import HistorySettings
 from recommender.model.aggregates import AggregationRules, HalfLives
-from recommender.post_processing import Publication
-from recommender.recommend import Estimation, Percentiles
 
 _DAY = timedelta(hours=24)
 _MIN_CHECKPOINTS = 10

@@ -19,10 +19,10 @@ from common.kube.endpoints import CHECKPOINTS, VPAS
 from common.runtime.clock import Clock
 from common.runtime.service import every
 from recommender.__main__ import assemble
-from recommender.cycle import Recommender
 from recommender.metrics import Metrics
+from recommender.run import Recommender
 from recommender.settings import Settings
-from recommender.sources.followed import Followed
+from recommender.sources.informers import Followed
 from rolling_town import ACCOUNT, MEBI, Town
 from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
 from sandbox.kubelet.metrics_server import MetricsServer, UsageSource

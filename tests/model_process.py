@@ -19,24 +19,24 @@ from common.kube.client import KubeClient
 from common.kube.connection import Connection
 from common.kube.watch import EventType, WatchEvent
 from common.labels import NOTHING, from_map
-from recommender.checkpoint_schedule import Schedule
-from recommender.checkpoints import decode, encode
-from recommender.ingestion import Ingestion
-from recommender.instants import instant
+from recommender.checkpoints.codec import decode, encode
+from recommender.checkpoints.schedule import Schedule
 from recommender.metrics import Metrics
+from recommender.model.aggregate_compaction import retire
 from recommender.model.aggregates import Aggregates, AggregationRules, HalfLives
 from recommender.model.expiry import collect
 from recommender.model.keys import VpaKey
 from recommender.model.oom_outcome import OomOutcome
-from recommender.model.retirement import retire
 from recommender.model.running import Left, Resuming, running_windows
+from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
-from recommender.oom_learning import OomLearning
+from recommender.sources.cached_pod import FollowedPod
 from recommender.sources.cluster import PodLoader
-from recommender.sources.facts import container_rule
-from recommender.sources.fetched import Answer, Fetched
-from recommender.sources.followed import Followed
-from recommender.sources.followed_pod import FollowedPod
+from recommender.sources.conversion import container_rule
+from recommender.sources.fetch_result import Answer, Fetched
+from recommender.sources.informers import Followed
+from recommender.sources.oom_ingestion import OomLearning
+from recommender.sources.usage_ingestion import Ingestion
 
 
 @dataclass
@@ -117,7 +117,7 @@ class Process:
         self.usage.put_autoscaler(key, matching, rules)
 
     async def cycle(self, metrics: Sequence[Mapping[str, Any]]) -> None:
-        """As in ``recommender.cycle``, without what is read and written elsewhere."""
+        """As in ``recommender.run``, without what is read and written elsewhere."""
         self._source.metrics = msgspec.convert(metrics, list[PodMetrics])
         pods = self.followed.pods.snapshot
         self._ooms.of_replaced(self.learnt_until)

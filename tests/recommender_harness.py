@@ -11,10 +11,10 @@ from common.kube import endpoints
 from common.kube.transport import no_check
 from fake_api import FakeApi, Reply, listing, named
 from recommender.__main__ import assemble
-from recommender.cycle import Recommender
 from recommender.metrics import Metrics
+from recommender.run import Recommender
 from recommender.settings import Settings
-from recommender.sources.followed import Followed
+from recommender.sources.informers import Followed
 
 FOLLOWED = (
     *(endpoints.DEPLOYMENTS, endpoints.REPLICA_SETS, endpoints.STATEFUL_SETS),

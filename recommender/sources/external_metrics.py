@@ -20,10 +20,10 @@ from common.api.metrics import (
 )
 from common.errors import DecodeError, KubeError
 from common.kube.client import KubeClient
+from recommender.concurrency import spread
 from recommender.model.keys import PodKey
 from recommender.model.usage import Usage
-from recommender.sources.fetched import OK, Answer, Fetched
-from recommender.workers import spread
+from recommender.sources.fetch_result import OK, Answer, Fetched
 
 _ROOT = "/apis/external.metrics.k8s.io/v1beta1"
 _HOPELESS = 100  # questions without a single answer: whoever serves the metrics is down

@@ -18,13 +18,13 @@ from common.kube.endpoints import POD_METRICS
 from common.kube.pages import Undecoded
 from common.quantity import QuantityError, parse_milli, parse_value
 from common.resources import CPU, MEMORY
-from recommender.clock_tolerance import MARGIN, tolerated
-from recommender.instants import NEVER, instant, span
+from recommender.concurrency import spread
+from recommender.model.clock_tolerance import MARGIN, tolerated
+from recommender.model.column_table import Ints
 from recommender.model.keys import PodKey
 from recommender.model.pods import TrackedPod
-from recommender.rows import Ints
-from recommender.sources.fetched import OK, Answer, Fetched
-from recommender.workers import spread
+from recommender.model.timestamps import NEVER, instant, span
+from recommender.sources.fetch_result import OK, Answer, Fetched
 
 _RESOURCE = f"{POD_METRICS.resource}.{POD_METRICS.group}"  # tells it from the pods themselves
 

@@ -15,7 +15,7 @@ from common.flags import (
 )
 from common.quantity import Quantity, parse_unsigned
 from golden_data import Differences
-from recommender.collectors import BatchHistogram, PlainCounter
+from recommender.metric_types import BatchHistogram, PlainCounter
 from recommender.metrics import Metrics
 from recommender.settings import Settings
 from reference_lists import of_component

@@ -18,9 +18,9 @@ from common.api.autoscaling import CheckpointStatus, HistogramCheckpoint
 from model_stream import Stream
 from plain_histogram import EPSILON, ZERO, Histogram
 from plain_model import Aggregate
-from recommender.histograms import Histograms
-from recommender.instants import moment
+from recommender.model.histograms import Histograms
 from recommender.model.keys import VpaKey
+from recommender.model.timestamps import moment
 
 STREAMS = int(os.environ.get("MODEL_STREAMS", "24"))
 PARTS = 4

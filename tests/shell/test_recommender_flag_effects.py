@@ -10,9 +10,9 @@ import pytest
 from common.features import FeatureGates
 from common.flags import declared, read_flags
 from fake_api import FakeApi, listing
-from recommender.explanation import Explained, Explanation
+from recommender.estimate.trace import Amount, Cause
+from recommender.publish.explanation import Explained, Explanation
 from recommender.settings import Settings
-from recommender.trail import Amount, Cause
 from recommender_harness import (
     CHECKPOINTS,
     METRICS,

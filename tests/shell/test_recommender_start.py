@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from common.kube import endpoints
 from fake_api import FakeApi, Reply
 from recommender.__main__ import assemble
-from recommender.cycle import Recommender
 from recommender.metrics import Metrics
+from recommender.run import Recommender
 from recommender.settings import Settings
-from recommender.sources.followed import Followed
+from recommender.sources.informers import Followed
 from recommender_harness import CHECKPOINTS, START, FixedClock, prepare
 
 NEVER_ENDS = Reply(chunks=[b'{"metadata":'], hold=True)

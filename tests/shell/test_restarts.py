@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from common.quantity import parse_milli, parse_value
-from recommender import buckets
+from recommender.model import buckets
 from restarted_process import Shop, shop
 from restarted_town import Restart
 

@@ -21,7 +21,7 @@ WHERE_NAMES_COME_FROM = {
     "certs/store.py": "four constants, in the folder of a flag",
     "common/kube/config.py": "a flag, the kubeconfig, and where a pod has its service account",
     "common/kube/connection.py": "the same",
-    "recommender/buckets.py": "a constant",
+    "recommender/model/buckets.py": "a constant",
     "recommender/sources/prometheus.py": "a flag",
 }
 

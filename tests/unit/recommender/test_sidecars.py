@@ -8,16 +8,16 @@ import pytest
 
 from builders import container
 from common.labels import from_map
-from recommender.histograms import Saved
-from recommender.instants import instant, span
+from recommender.estimate.estimation import Estimation, considered, recommend
 from recommender.model.aggregates import History
+from recommender.model.histograms import Saved
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.pods import PodFacts
 from recommender.model.sidecars import Sidecars
+from recommender.model.timestamps import instant, span
 from recommender.model.usage import Usage
-from recommender.recommend import Estimation, considered, recommend
-from recommender.sources.facts import pod_facts, request_sources
-from recommender.sources.followed_pod import FollowedPod, FollowedPodWithSidecars
+from recommender.sources.cached_pod import FollowedPod, FollowedPodWithSidecars
+from recommender.sources.conversion import pod_facts, request_sources
 from sidecars import pod_with_init, sidecar
 
 NOW = instant(datetime(2026, 1, 10, tzinfo=UTC))
