@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from admission import workers
-from admission.settings import Settings
+from admission.settings import AdmissionSettings
 from common.flags import read_flags
 from common.runtime import logs, service
 from common.runtime.clock import SystemClock
@@ -14,7 +14,7 @@ _DEFAULT_NAMESPACE = "kube-system"
 
 
 async def _main(argv: Sequence[str]) -> None:
-    settings = read_flags(Settings, argv, program=workers.PROGRAM, environ=os.environ)
+    settings = read_flags(AdmissionSettings, argv, program=workers.PROGRAM, environ=os.environ)
     logs.configure(settings.verbosity, settings.logging_format)
     worker = workers.Worker.of(os.environ)
     if settings.workers > 1 and worker is None:

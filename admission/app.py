@@ -20,7 +20,7 @@ from typing import Any
 from admission import autoscalers, review, vpa_decoding
 from admission.autoscalers import VpaVerdict
 from admission.field_errors import undecodable
-from admission.metrics import Metrics, Outcome, Step
+from admission.metrics import AdmissionMetrics, Outcome, Step
 from admission.patch_log import log_patched
 from admission.pod_reviews import Cluster, LookupFailedError, Match, Policy, Verdict, judge
 from admission.remembered import PatchMemory
@@ -28,7 +28,7 @@ from admission.review import AdmissionRequest, Subject
 from admission.vpa_decoding import BadQuantityError
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.errors import DecodeError
-from common.recommendation.trail import Trail
+from common.recommendation.decision_trace import DecisionTrace
 
 __all__ = ["LookupFailedError", "Match", "Policy", "Webhook"]
 
@@ -68,7 +68,7 @@ class Webhook:
         self,
         cluster: Cluster,
         policy: Policy,
-        metrics: Metrics,
+        metrics: AdmissionMetrics,
         *,
         callers_need_certificate: bool = False,
     ) -> None:
@@ -162,7 +162,7 @@ class Webhook:
         log_patched(request, verdict)
         return self._allowed(request, verdict.patches), verdict.outcome
 
-    async def judge(self, request: AdmissionRequest, trail: Trail | None = None) -> Verdict:
+    async def judge(self, request: AdmissionRequest, trail: DecisionTrace | None = None) -> Verdict:
         """What becomes of the pod of a request; ``trail`` is told how each number came about."""
         return await judge(request, self._cluster, self._policy, memory=self._memory, trail=trail)
 

@@ -15,7 +15,7 @@ from datetime import datetime
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
-from admission.metrics import Metrics
+from admission.metrics import AdmissionMetrics
 from common.runtime.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class Expiry:
         serving: Callable[[], x509.Certificate],
         authority_file: Callable[[], bytes],
         clock: Clock,
-        metrics: Metrics,
+        metrics: AdmissionMetrics,
     ) -> None:
         """``authority_file`` is the CA file's content; an unreadable one is empty."""
         self._clock = clock

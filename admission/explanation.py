@@ -18,10 +18,10 @@ from common.api.base import QuantityJson, Wire
 from common.api.core import Pod
 from common.patches import Operation, pointer
 from common.recommendation.actual import actual_resources
+from common.recommendation.decision_trace import WHOLE_POD, Amount, DecisionTrace
 from common.recommendation.pod_level import POD_LEVEL_PATH
 from common.recommendation.policy import container_policy
 from common.recommendation.scaled_containers import scaled_containers, scaled_specs
-from common.recommendation.trail import WHOLE_POD, Amount, Trail
 from common.target.controlling import can_control_pods, has_startup_boost
 from common.target.owners import Controller, controller_of
 
@@ -108,7 +108,7 @@ class Explanation(Wire, frozen=True, kw_only=True):
     patch: tuple[Operation, ...]
 
 
-def explain(verdict: Verdict, trail: Trail, *, namespace: str, name: str) -> Explanation:
+def explain(verdict: Verdict, trail: DecisionTrace, *, namespace: str, name: str) -> Explanation:
     """Take a verdict apart; ``trail`` is the one that was filled on the way to it.
 
     ``namespace`` and ``name`` are the pod's.
@@ -213,7 +213,7 @@ def _fate(candidate: Candidate, match: Match, pod: Pod) -> tuple[Fate, str]:
     return Fate.OLDER_WINS, f"{chosen} is older, or as old and sorts first"
 
 
-def _containers(pod: Pod, verdict: Verdict, trail: Trail) -> tuple[ContainerWay, ...]:
+def _containers(pod: Pod, verdict: Verdict, trail: DecisionTrace) -> tuple[ContainerWay, ...]:
     vpa = None if verdict.match is None else verdict.match.vpa
     if vpa is None:
         return ()
@@ -231,7 +231,7 @@ def _containers(pod: Pod, verdict: Verdict, trail: Trail) -> tuple[ContainerWay,
     return tuple(found)
 
 
-def _pod_level(pod: Pod, verdict: Verdict, trail: Trail) -> PodLevelWay | None:
+def _pod_level(pod: Pod, verdict: Verdict, trail: DecisionTrace) -> PodLevelWay | None:
     present = pod.spec.resources
     if present is None or verdict.match is None or verdict.match.vpa is None:
         return None
@@ -263,7 +263,7 @@ def _container(
 
 
 def _numbers(
-    name: str, at: str | None, trail: Trail, values: Mapping[str, Any]
+    name: str, at: str | None, trail: DecisionTrace, values: Mapping[str, Any]
 ) -> Iterable[Number]:
     ways: dict[tuple[Amount, str], list[Stage]] = {}
     for step in trail.of(name):

@@ -128,7 +128,7 @@ class AskedGauge:
         yield family
 
 
-class Metrics:
+class AdmissionMetrics:
     """The metrics of one process."""
 
     def __init__(

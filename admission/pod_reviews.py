@@ -23,9 +23,9 @@ from common.features import FeatureGates
 from common.labels import Selector
 from common.patches import Operation
 from common.quantity import ZERO, Quantity
+from common.recommendation.decision_trace import DecisionTrace
 from common.recommendation.pod_level import PodLevelMode, Unfit
 from common.recommendation.scaled_containers import scaled_specs
-from common.recommendation.trail import Trail
 from common.target.owners import Controller
 
 # No node runs so many. A body may hold 200,000, and their patch would hold up all other pods.
@@ -127,7 +127,7 @@ async def judge(
     policy: Policy,
     *,
     memory: PatchMemory,
-    trail: Trail | None = None,
+    trail: DecisionTrace | None = None,
 ) -> Verdict:
     """Decide about the pod of a request; ``trail`` is told how each number came about.
 

@@ -22,10 +22,10 @@ from common.patches import Operation, add, pointer
 from common.quantity import Quantity
 from common.recommendation.admitted_resources import AdmittedResources, admitted_resources
 from common.recommendation.container_resources import WantedResources
+from common.recommendation.decision_trace import DecisionTrace
 from common.recommendation.pod_level import POD_LEVEL_PATH, PodLevelMode, Unfit
 from common.recommendation.policy import container_policy, is_off
 from common.recommendation.scaled_containers import scaled_containers, scaled_specs
-from common.recommendation.trail import Trail
 from common.resources import ResourceQuantities, in_order
 
 
@@ -52,7 +52,7 @@ def pod_patch(
     features: FeatureGates,
     most_boost: Quantity,
     pod_level: PodLevelMode = PodLevelMode.KEEP,
-    trail: Trail | None = None,
+    trail: DecisionTrace | None = None,
 ) -> PodPatch:
     """The JSON patch that gives a pod what its VPA wants, in the reference's order.
 

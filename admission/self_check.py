@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from admission.app import OUTCOME_HEADER, SELF_CHECK_PATH
-from admission.metrics import Metrics, Outcome
+from admission.metrics import AdmissionMetrics, Outcome
 from common.errors import VpaError
 
 logger = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ class Caller:
 class SelfCheck:
     """Runs checks, remembers what they are worth, and tells when that changes."""
 
-    def __init__(self, caller: Caller, conditions: Conditions, metrics: Metrics) -> None:
+    def __init__(self, caller: Caller, conditions: Conditions, metrics: AdmissionMetrics) -> None:
         """``conditions`` are what has to hold before it is worth asking, by name."""
         self._caller = caller
         self._conditions = conditions

@@ -21,9 +21,9 @@ from admission import debugging, tls, webhook
 from admission.app import LARGEST_BODY, Policy, Webhook
 from admission.cluster import CachedCluster
 from admission.expiry import Expiry
-from admission.metrics import Metrics, Registries
+from admission.metrics import AdmissionMetrics, Registries
 from admission.self_check import Caller, SelfCheck
-from admission.settings import Settings
+from admission.settings import AdmissionSettings
 from admission.workers import PROGRAM, Worker
 from common.kube import config
 from common.kube.client import KubeClient
@@ -46,7 +46,7 @@ _LEFT_TO_OTHERS_SECONDS = 5.0
 
 
 async def serve(
-    settings: Settings, clock: Clock, *, namespace: str, worker: Worker | None = None
+    settings: AdmissionSettings, clock: Clock, *, namespace: str, worker: Worker | None = None
 ) -> None:
     """Run the admission controller until a signal; ``namespace`` is the one it lives in.
 
@@ -73,7 +73,7 @@ async def serve(
     ) as client:
         cluster = CachedCluster(client, namespace=settings.vpa_object_namespace)
         registries = Registries.alone() if worker is None else Registries.shared(worker.number)
-        metrics = Metrics(registries.counted, asked=registries.shown)
+        metrics = AdmissionMetrics(registries.counted, asked=registries.shown)
         reviews = Webhook(
             cluster,
             _policy(settings),
@@ -102,7 +102,7 @@ async def serve(
 class _Duties:
     """What one process does for all of an installation: who is told of the webhook, and what."""
 
-    settings: Settings
+    settings: AdmissionSettings
     clock: Clock
     namespace: str
     client: KubeClient
@@ -110,7 +110,7 @@ class _Duties:
     pair: tls.KeyPair
 
     def all(
-        self, reviews: Webhook, port: int, metrics: Metrics, registries: Registries
+        self, reviews: Webhook, port: int, metrics: AdmissionMetrics, registries: Registries
     ) -> list[service.Background]:
         """The background tasks.
 
@@ -185,7 +185,7 @@ async def _answer_again(cluster: CachedCluster, server: WebServer) -> None:
     await server.run()
 
 
-def _policy(settings: Settings) -> Policy:
+def _policy(settings: AdmissionSettings) -> Policy:
     return Policy(
         features=settings.feature_gates,
         most_boost=settings.max_allowed_cpu_boost,
@@ -195,11 +195,11 @@ def _policy(settings: Settings) -> Policy:
 
 
 def _webhook_server(
-    settings: Settings,
+    settings: AdmissionSettings,
     reviews: Webhook,
     context: ssl.SSLContext,
     worker: Worker | None,
-    metrics: Metrics,
+    metrics: AdmissionMetrics,
 ) -> WebServer:
     def own_context(_config: Any, _default: Any) -> ssl.SSLContext:
         return context
@@ -214,7 +214,7 @@ def _webhook_server(
     )
 
 
-def _caller(settings: Settings, chosen: webhook.Registration, port: int) -> Caller:
+def _caller(settings: AdmissionSettings, chosen: webhook.Registration, port: int) -> Caller:
     """Who asks for a self-check, and what it may trust."""
     file = Path(settings.client_ca_file)
     at_start = _content(file)

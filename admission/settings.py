@@ -14,7 +14,7 @@ _LONGEST_TIMEOUT = 30  # seconds; API servers take no more
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(CommonSettings):
+class AdmissionSettings(CommonSettings):
     """The webhook that right-sizes pods as they are created, and validates VPA objects.
 
     Names and defaults are upstream's: pkg/admission-controller/main.go and config.go;

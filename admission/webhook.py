@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from admission import registered
 from admission.registered import Insistence
 from admission.review import VPA_GROUP
-from admission.settings import Settings
+from admission.settings import AdmissionSettings
 from common.errors import ConflictError, DecodeError, KubeError, NotFoundError
 from common.kube import ca_bundle
 from common.kube.ca_bundle import CONFIGURATION_NAME, WEBHOOK_NAME
@@ -54,7 +54,7 @@ class Registration:
         return f"{self.service}.{self.namespace}.svc"
 
 
-def registration(settings: Settings, *, namespace: str) -> Registration:
+def registration(settings: AdmissionSettings, *, namespace: str) -> Registration:
     """What the flags say; ``namespace`` is the one that we live in.
 
     Labels that can't be read are left out, all of them, and logged.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from certs import authority, store
-from certs.settings import Settings
+from certs.settings import CertsSettings
 from certs.trust import NoTrust, Trust, WebhookTrust
 from common.errors import ConfigError, KubeError
 from common.flags import read_flags
@@ -19,7 +19,7 @@ from common.runtime.clock import Clock, SystemClock
 PROGRAM = "vpa-certs"
 
 
-async def ensure(settings: Settings, clock: Clock) -> None:
+async def ensure(settings: CertsSettings, clock: Clock) -> None:
     """Write what is missing, and renew what is due.
 
     Raises:
@@ -52,7 +52,7 @@ async def ensure(settings: Settings, clock: Clock) -> None:
 
 
 async def _main(argv: Sequence[str]) -> None:
-    settings = read_flags(Settings, argv, program=PROGRAM, environ=os.environ)
+    settings = read_flags(CertsSettings, argv, program=PROGRAM, environ=os.environ)
     logs.configure(settings.verbosity, settings.logging_format)
     await ensure(settings, SystemClock())
 

@@ -19,7 +19,7 @@ _MOST_DAYS = 1_000_000  # the reference's certificates live for 100,000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(LoggingSettings, ClientSettings):
+class CertsSettings(LoggingSettings, ClientSettings):
     """Makes the webhook's CA and serving certificate, and renews them in time.
 
     They go into a Secret, into a directory, or into both; a good pair is kept until two fifths

@@ -67,10 +67,10 @@ COMPONENTS: Mapping[str, str] = {
     "admission": "admission-controller",
 }
 PROGRAMS: Mapping[str, type] = {
-    "recommender": recommender.settings.Settings,
-    "updater": updater.settings.Settings,
-    "admission": admission.settings.Settings,
-    "certs": certs.settings.Settings,
+    "recommender": recommender.settings.RecommenderSettings,
+    "updater": updater.settings.UpdaterSettings,
+    "admission": admission.settings.AdmissionSettings,
+    "certs": certs.settings.CertsSettings,
     "sandbox": sandbox.settings.Settings,
     "sandbox.metrics_server": sandbox.metrics_server.settings.Settings,
     "controlplane": controlplane.settings.Settings,
@@ -167,10 +167,10 @@ class Exposed:
 def registries() -> dict[str, CollectorRegistry]:
     """A fresh registry of each component."""
     updating, admitting = CollectorRegistry(), CollectorRegistry()
-    updater.metrics.Metrics(updating)
-    admission.metrics.Metrics(admitting)
+    updater.metrics.UpdaterMetrics(updating)
+    admission.metrics.AdmissionMetrics(admitting)
     return {
-        "recommender": recommender.metrics.Metrics().registry,
+        "recommender": recommender.metrics.RecommenderMetrics().registry,
         "updater": updating,
         "admission": admitting,
     }

@@ -42,7 +42,7 @@ VpaLabels = tuple[str, bool, bool, bool]
 """Update mode, has a recommendation, matches pods, has an unsupported configuration."""
 
 
-class Metrics:
+class RecommenderMetrics:
     """All of the recommender's metrics, in a registry of its own."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from common.runtime.clock import Clock, SetBack
 from common.runtime.service import Background
 from recommender.checkpoints.loading import CheckpointLoading
 from recommender.checkpoints.writing import Checkpointing
-from recommender.metrics import Metrics
+from recommender.metrics import RecommenderMetrics
 from recommender.model.aggregate_compaction import retire
 from recommender.model.expiry import collecting, expire_loaded
 from recommender.model.history_changes import keep_former
@@ -24,9 +24,9 @@ from recommender.model.usage import Usage
 from recommender.publish.explanation import Explanation, Unexplained, explanation
 from recommender.publish.publisher import Publisher
 from recommender.sources.cluster import LoadedVpa, PodLoader, VpaLoader
-from recommender.sources.informers import Followed
+from recommender.sources.informers import Informers
 from recommender.sources.oom_ingestion import OomLearning
-from recommender.sources.prometheus_backfill import PastLoader
+from recommender.sources.prometheus_backfill import PrometheusBackfill
 from recommender.sources.usage_ingestion import Ingestion
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Recommender:
 
     def __init__(
         self,
-        followed: Followed,
+        followed: Informers,
         usage: Usage,
         *,
         pods: PodLoader,
@@ -53,9 +53,9 @@ class Recommender:
         loading: CheckpointLoading,
         checkpointing: Checkpointing,
         publisher: Publisher,
-        past: PastLoader | None,
+        past: PrometheusBackfill | None,
         turn: asyncio.Lock,
-        metrics: Metrics,
+        metrics: RecommenderMetrics,
         clock: Clock,
     ) -> None:
         self._followed = followed

@@ -18,7 +18,7 @@ _MIN_CHECKPOINTS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(CommonSettings, LeaderElectionSettings, HistorySettings):
+class RecommenderSettings(CommonSettings, LeaderElectionSettings, HistorySettings):
     """The recommender: watches what containers use and writes what they should request.
 
     Names and defaults are upstream's: pkg/recommender/config/config.go; recommender.md 14.

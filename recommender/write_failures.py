@@ -11,7 +11,7 @@ from common.errors import (
     NotLeadingError,
     UnreachableError,
 )
-from recommender.metrics import Metrics
+from recommender.metrics import RecommenderMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class Refusals:
     A missing permission refuses every write of every cycle; the metric counts those.
     """
 
-    def __init__(self, what: str, metrics: Metrics) -> None:
+    def __init__(self, what: str, metrics: RecommenderMetrics) -> None:
         """``what`` was not written: ``status`` or ``checkpoint``, also the metric's label."""
         self._what = what
         self._metrics = metrics

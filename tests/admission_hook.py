@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from admission.app import Policy, Webhook
 from admission.cluster import CachedCluster
-from admission.metrics import Metrics
+from admission.metrics import AdmissionMetrics
 from certs.authority import Bundle
 from common.features import FeatureGates
 from common.kube.client import KubeClient
@@ -36,7 +36,7 @@ class AdmissionHook:
     @classmethod
     def of(cls, client: KubeClient) -> "AdmissionHook":
         cluster, policy = CachedCluster(client), Policy(features=FeatureGates())
-        return cls(cluster, policy, Webhook(cluster, policy, Metrics(CollectorRegistry())))
+        return cls(cluster, policy, Webhook(cluster, policy, AdmissionMetrics(CollectorRegistry())))
 
     async def handle(self, request: web.Request) -> web.Response:
         body = await request.read()

@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY
 import admission.serving
 import recommender.__main__
 import updater.__main__
-from admission.settings import Settings as AdmissionSettings
+from admission.settings import AdmissionSettings
 from certificates import new_bundle
 from certs.store import Directory
 from common.errors import NotFoundError
@@ -21,10 +21,10 @@ from common.kube.client import KubeClient
 from common.kube.endpoints import MUTATING_WEBHOOKS
 from common.runtime.clock import SystemClock
 from component import LOOPBACK, free_port, http_get
-from recommender.settings import Settings as RecommenderSettings
+from recommender.settings import RecommenderSettings
 from sandbox.cluster import Cluster
 from sandbox.virtual_time import VirtualClock
-from updater.settings import Settings as UpdaterSettings
+from updater.settings import UpdaterSettings
 
 NAMES = ("recommender", "updater", "admission")
 _NONE: Mapping[str, Any] = {}

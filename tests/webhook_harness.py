@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 import asgi
 from admission.app import Match, Policy, Webhook
-from admission.metrics import Metrics
+from admission.metrics import AdmissionMetrics
 from common.api.core import LimitRangeSpec
 from common.api.meta import ObjectMeta
 from common.features import FeatureGates
@@ -55,7 +55,7 @@ class Harness:
             most_boost=self.most_boost,
             lookup_deadline=self.lookup_deadline,
         )
-        self.metrics = Metrics(self.registry)
+        self.metrics = AdmissionMetrics(self.registry)
         self.app = Webhook(self.cluster, policy, self.metrics)
 
     async def post(

@@ -61,7 +61,7 @@ class PassFigures:
         self.vpas_evicted[key] += 0
 
 
-class Metrics:
+class UpdaterMetrics:
     """All of the updater's metrics, in one registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:

@@ -15,7 +15,7 @@ from updater.work import Rules
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(CommonSettings, LeaderElectionSettings):
+class UpdaterSettings(CommonSettings, LeaderElectionSettings):
     """The updater: brings running pods to their recommended resources.
 
     Names and defaults are upstream's: pkg/updater/config/config.go; updater.md 12.3.

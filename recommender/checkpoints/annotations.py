@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from common.api.autoscaling import CheckpointStatus
 from common.errors import DecodeError
 from common.patches import Operation, add, pointer, remove
-from recommender.checkpoints.codec import running_windows
+from recommender.checkpoints import running_windows
 from recommender.checkpoints.running_windows import NONE
 from recommender.checkpoints.stored import StoredCheckpoint, name_of
 

@@ -16,7 +16,7 @@ from recommender.checkpoints.running_windows import NONE, decode_windows
 from recommender.checkpoints.schedule import Schedule
 from recommender.checkpoints.store import CheckpointStore, Found
 from recommender.concurrency import sliced
-from recommender.metrics import Metrics
+from recommender.metrics import RecommenderMetrics
 from recommender.model.autoscalers import EVERY_OTHER
 from recommender.model.checkpoint_merge import take_in
 from recommender.model.history_changes import start_over
@@ -39,7 +39,7 @@ class CheckpointLoading:
         store: CheckpointStore,
         schedule: Schedule,
         *,
-        metrics: Metrics,
+        metrics: RecommenderMetrics,
         clock: Clock,
     ) -> None:
         self._usage = usage

@@ -30,6 +30,7 @@ from common.kube.client import UNDECODABLE, KubeClient, PatchType
 from common.kube.endpoints import CHECKPOINTS
 from common.patches import Operation, add
 from common.runtime.pausing import pausing
+from recommender.checkpoints import annotations as checkpoint_annotations
 from recommender.checkpoints.annotations import NOTHING_BESIDE, Beside
 from recommender.checkpoints.codec import (
     Extent,
@@ -40,7 +41,6 @@ from recommender.checkpoints.codec import (
     since,
     weighs_less,
 )
-from recommender.checkpoints.codec import annotations as checkpoint_annotations
 from recommender.checkpoints.stored import (
     STORED,
     StoredCheckpoint,
@@ -48,7 +48,7 @@ from recommender.checkpoints.stored import (
     place_of,
     status_of,
 )
-from recommender.metrics import Metrics
+from recommender.metrics import RecommenderMetrics
 from recommender.model.aggregates import HalfLives, History
 from recommender.model.checkpoint_merge import joined
 from recommender.model.keys import Place, VpaKey
@@ -119,7 +119,12 @@ class CheckpointStore:
     """Reads and writes checkpoints; remembers what is there, so that nothing gets lost."""
 
     def __init__(
-        self, client: KubeClient, *, namespace: str, half_lives: HalfLives, metrics: Metrics
+        self,
+        client: KubeClient,
+        *,
+        namespace: str,
+        half_lives: HalfLives,
+        metrics: RecommenderMetrics,
     ) -> None:
         self._client = client
         self._namespace = namespace

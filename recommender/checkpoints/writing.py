@@ -26,7 +26,7 @@ from recommender.checkpoints.schedule import Schedule
 from recommender.checkpoints.store import CheckpointStore, Draft, Found, Outcome
 from recommender.concurrency import spread
 from recommender.estimate.estimation import living
-from recommender.metrics import Metrics
+from recommender.metrics import RecommenderMetrics
 from recommender.model.checkpoint_merge import take_in
 from recommender.model.keys import VpaKey
 from recommender.model.memory_peaks import OpenPeaks
@@ -88,7 +88,7 @@ class Checkpointing:
         workers: int,
         timeout: timedelta,
         collect_every: timedelta,
-        metrics: Metrics,
+        metrics: RecommenderMetrics,
         clock: Clock,
     ) -> None:
         self._usage = usage

@@ -21,7 +21,7 @@ from recommender.estimate.estimators import (
     scaled,
     with_margin,
 )
-from recommender.estimate.percentile_cache import Remembered, counts
+from recommender.estimate.percentile_cache import PercentileCache, counts
 from recommender.estimate.trace import Amount, Cause, Evidence, Trail, quantity
 from recommender.model.aggregates import Aggregates
 from recommender.model.autoscalers import rule_for
@@ -99,8 +99,8 @@ class Recall:
     """The percentiles that were computed before, for as long as nothing about them changes."""
 
     def __init__(self, estimation: Estimation) -> None:
-        self.cpu = Remembered(estimation.cpu.fractions)
-        self.memory = Remembered(estimation.memory.fractions)
+        self.cpu = PercentileCache(estimation.cpu.fractions)
+        self.memory = PercentileCache(estimation.memory.fractions)
 
     def forget_all_but(self, vpas: AbstractSet[VpaKey]) -> None:
         """Drop what other VPAs saw."""

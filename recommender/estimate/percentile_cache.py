@@ -35,7 +35,7 @@ class _Known:
     seen: Seen
 
 
-class Remembered:
+class PercentileCache:
     """The percentiles of one resource, by VPA; ``computed`` counts rows that were computed."""
 
     def __init__(self, fractions: tuple[float, ...]) -> None:

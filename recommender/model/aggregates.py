@@ -12,7 +12,7 @@ import numpy as np
 
 from common.resources import CPU
 from recommender.model import buckets
-from recommender.model.column_table import Floats, Ints, Mask, Rows
+from recommender.model.column_table import ColumnTable, Floats, Ints, Mask
 from recommender.model.histograms import Histograms, Saved, merge_members
 from recommender.model.timestamps import NEVER, span
 
@@ -57,8 +57,8 @@ class History:
     samples: int
 
 
-class Aggregates(Rows):
-    """Rows of usage; the row of an aggregate is the row of both of its histograms.
+class Aggregates(ColumnTable):
+    """ColumnTable of usage; the row of an aggregate is the row of both of its histograms.
 
     ``first_sample``, ``last_sample`` and ``samples`` tell of CPU samples only.
     """

@@ -65,7 +65,7 @@ class Began:
         return int(self._first[row])
 
 
-class Past:
+class Backfill:
     """The usage of one namespace before the live feed; fed in the order of time, then joined.
 
     No sample counts twice. What a checkpoint knows of a container is left out (of several VPAs

@@ -12,8 +12,8 @@ Mask = npt.NDArray[np.bool_]
 _GROWTH = 1.25
 
 
-class Rows:
-    """Rows in columns that grow in place; a freed row is zeroed and used again.
+class ColumnTable:
+    """ColumnTable in columns that grow in place; a freed row is zeroed and used again.
 
     A subclass makes its columns with :meth:`_column` and keeps them as attributes. Growing
     happens in place (the allocator moves pages, it doesn't copy them), so nobody may keep a

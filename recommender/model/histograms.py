@@ -12,7 +12,7 @@ from typing import Protocol, Self, TypeVar
 import numpy as np
 
 from recommender.model.buckets import COUNT, EPSILON, Buckets
-from recommender.model.column_table import Floats, Ints, Mask, Rows
+from recommender.model.column_table import ColumnTable, Floats, Ints, Mask
 from recommender.model.timestamps import span
 
 FULL = 10_000  # the weight of the heaviest bucket in a checkpoint
@@ -48,8 +48,8 @@ class Saved:
                 raise ValueError(f"bucket {bucket} has the negative weight {weight}")
 
 
-class Histograms(Rows):
-    """Rows of COUNT weights; a weight counts half after each half-life.
+class Histograms(ColumnTable):
+    """ColumnTable of COUNT weights; a weight counts half after each half-life.
 
     ``weights[row]`` and ``total[row]`` are relative to ``reference[row]`` (an instant): newer
     samples weigh more than 1, and nothing is touched as time goes by. ``low`` and ``high``
@@ -324,7 +324,7 @@ class Histograms(Rows):
 
 
 class Mergeable(Protocol):
-    """Rows that take in those of another table."""
+    """ColumnTable that take in those of another table."""
 
     def merge(self, rows: Ints, other: Self, other_rows: Ints, /) -> None:
         """Add each other row to the row at the same place."""

@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from recommender.model.column_table import Ints, Rows
+from recommender.model.column_table import ColumnTable, Ints
 from recommender.model.keys import AggregateKey, PodKey
 from recommender.model.matching import LabelSet
 from recommender.model.memory_peaks import Windows
@@ -71,8 +71,8 @@ def pod_number(uid: str) -> int:
         return int(hashlib.sha256(uid.encode()).hexdigest()[:_DIGITS], 16)
 
 
-class Containers(Rows):
-    """Rows of containers: what counts until the next sample (recommender.md section 4)."""
+class Containers(ColumnTable):
+    """ColumnTable of containers: what counts until the next sample (recommender.md section 4)."""
 
     def __init__(self, capacity: int = 16) -> None:
         super().__init__(capacity)

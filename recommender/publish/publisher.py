@@ -32,7 +32,7 @@ from recommender.estimate.estimation import (
 from recommender.estimate.post_processing import Publication
 from recommender.estimate.published import idle_containers, settle
 from recommender.estimate.trace import Trail
-from recommender.metrics import Metrics, VpaLabels
+from recommender.metrics import RecommenderMetrics, VpaLabels
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import instant
 from recommender.model.usage import Group, Usage
@@ -84,7 +84,7 @@ class Publisher:
         *,
         routine: Routine,
         fetching: Callable[[VpaKey], bool],
-        metrics: Metrics,
+        metrics: RecommenderMetrics,
         clock: Clock,
     ) -> None:
         """``fetching`` says of which VPAs history is still missing."""

@@ -30,7 +30,7 @@ _specs = {kind: Pool[PodSpec](_POOL) for kind in (PodSpec, PodSpecWithSidecars)}
 _statuses = Pool[tuple[ContainerStatus, ...]](_POOL)
 
 
-class FollowedPod(Pod, frozen=True, kw_only=True):
+class CachedPod(Pod, frozen=True, kw_only=True):
     """A pod as the recommender's cache holds it: a small part of what it would take as a whole.
 
     What is left is what usage is counted by, its labels and its containers, and what tells of OOM
@@ -44,7 +44,7 @@ class FollowedPod(Pod, frozen=True, kw_only=True):
         force_setattr(self, "status", _kept_status(self))
 
 
-class FollowedPodWithSidecars(FollowedPod, frozen=True, kw_only=True):
+class CachedPodWithSidecars(CachedPod, frozen=True, kw_only=True):
     """The same where native sidecars are followed, too (gate NativeSidecar)."""
 
     spec: PodSpecWithSidecars = PodSpecWithSidecars()

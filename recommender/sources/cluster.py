@@ -18,7 +18,7 @@ from common.labels import NOTHING
 from common.quantity import QuantityError
 from common.target.owners import Controller
 from recommender.concurrency import sliced, spread
-from recommender.metrics import Metrics
+from recommender.metrics import RecommenderMetrics
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.usage import Usage
 from recommender.sources.conversion import (
@@ -46,7 +46,7 @@ _LOOKED_FOR = 10_000  # pods looked for in a cache before
 class PodLoader:
     """Keeps the model's pods like those of the cluster; looks only at pods that changed."""
 
-    def __init__(self, usage: Usage, *, memory_saver: bool, metrics: Metrics) -> None:
+    def __init__(self, usage: Usage, *, memory_saver: bool, metrics: RecommenderMetrics) -> None:
         self._usage = usage
         self._memory_saver = memory_saver
         self._metrics = metrics
@@ -137,7 +137,7 @@ class VpaLoader:
         per_vpa_config: bool,
         workers: int,
         interval: timedelta,
-        metrics: Metrics,
+        metrics: RecommenderMetrics,
     ) -> None:
         self._usage = usage
         self._targets = targets

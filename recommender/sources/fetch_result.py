@@ -29,7 +29,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched:
+class FetchResult:
     """The usage of one cycle; ``lists`` hold it as well, still to be decoded."""
 
     metrics: Sequence[PodMetrics] = ()
@@ -60,6 +60,6 @@ class Fetched:
 class UsageSource(Protocol):
     """Where the cycle reads usage."""
 
-    async def fetch(self, namespaces: Collection[str]) -> Fetched:
+    async def fetch(self, namespaces: Collection[str]) -> FetchResult:
         """The latest usage; ``namespaces`` are those that have VPAs. Failures are in it."""
         ...

@@ -14,13 +14,13 @@ from common.kube.endpoints import Endpoint
 from common.kube.targets import ControllerCaches, Targets
 from common.runtime.object_errors import ObjectErrors
 from recommender.checkpoints.stored import NAMED
-from recommender.sources.cached_pod import FollowedPod, FollowedPodWithSidecars
+from recommender.sources.cached_pod import CachedPod, CachedPodWithSidecars
 from recommender.sources.oom_feed import OomFeed
 
 _NO_GATES = FeatureGates()
 
 
-class Followed:
+class Informers:
     """Watches of VPAs, pods, controllers and evictions, of one namespace or of all."""
 
     def __init__(
@@ -103,5 +103,5 @@ class Followed:
 
 def _pods(features: FeatureGates) -> Endpoint[Pod]:
     pods = endpoints.PODS
-    kept = FollowedPodWithSidecars if features.native_sidecar else FollowedPod
+    kept = CachedPodWithSidecars if features.native_sidecar else CachedPod
     return Endpoint(pods.group, pods.version, pods.resource, pods.kind, kept)

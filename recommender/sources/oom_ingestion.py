@@ -16,7 +16,7 @@ import numpy as np
 from common.resources import MEMORY
 from common.runtime.clock import Clock
 from recommender.checkpoints.schedule import Schedule
-from recommender.metrics import Metrics
+from recommender.metrics import RecommenderMetrics
 from recommender.model.clock_tolerance import tolerated
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.oom_outcome import OomOutcome
@@ -24,7 +24,7 @@ from recommender.model.pods import TrackedPod
 from recommender.model.timestamps import NEVER, instant
 from recommender.model.usage import Usage
 from recommender.sources.conversion import pod_facts
-from recommender.sources.informers import Followed
+from recommender.sources.informers import Informers
 from recommender.sources.oom_feed import Observation
 from recommender.sources.oom_kills import UNDATED, OomKill
 
@@ -42,12 +42,12 @@ class OomLearning:
 
     def __init__(
         self,
-        followed: Followed,
+        followed: Informers,
         usage: Usage,
         schedule: Schedule,
         *,
         memory_saver: bool,
-        metrics: Metrics,
+        metrics: RecommenderMetrics,
         clock: Clock,
     ) -> None:
         """``memory_saver`` leaves out pods that no VPA looks at; ``schedule`` is of checkpoints."""

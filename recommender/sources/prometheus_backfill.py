@@ -20,8 +20,8 @@ from common.errors import DecodeError
 from common.resources import CPU, MEMORY, cpu_from_cores, memory_from_bytes
 from common.runtime.clock import Clock
 from recommender.concurrency import sliced_by_weight
-from recommender.metrics import Metrics
-from recommender.model.backfill import Began, KnownUntil, Past
+from recommender.metrics import RecommenderMetrics
+from recommender.model.backfill import Backfill, Began, KnownUntil
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
@@ -41,7 +41,7 @@ _LONGEST_PAUSE = 300.0
 _LAG = timedelta(minutes=2)
 
 
-class PastLoader:
+class PrometheusBackfill:
     """Fetches the history of each namespace that has VPAs, once.
 
     ``turn`` is held by whoever changes the model; the cycle takes it as well.
@@ -56,7 +56,7 @@ class PastLoader:
         turn: asyncio.Lock,
         began: Began,
         matched_only: bool,
-        metrics: Metrics,
+        metrics: RecommenderMetrics,
         clock: Clock,
         rng: random.Random,
     ) -> None:
@@ -149,7 +149,7 @@ class PastLoader:
         )
         series = await self._series(namespace, window)
         labels = await self._labels(namespace, window, series)
-        past = Past(
+        past = Backfill(
             self._usage,
             namespace,
             began=self._began,

@@ -7,15 +7,15 @@ from datetime import datetime, timedelta
 
 from common.resources import CPU, MEMORY
 from common.runtime.clock import Clock
-from recommender.metrics import Metrics
+from recommender.metrics import RecommenderMetrics
 from recommender.model.backfill import Began
 from recommender.model.clock_tolerance import LONGEST
 from recommender.model.column_table import Ints
 from recommender.model.timestamps import instant, span
 from recommender.model.usage import Usage
 from recommender.sources import metrics_server
-from recommender.sources.fetch_result import Fetched, UsageSource
-from recommender.sources.informers import Followed
+from recommender.sources.fetch_result import FetchResult, UsageSource
+from recommender.sources.informers import Informers
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class _Supply(enum.Enum):
     NONE = "no usage"
 
     @classmethod
-    def of(cls, found: Fetched) -> "_Supply":
+    def of(cls, found: FetchResult) -> "_Supply":
         failed = {bool(answer.place) for answer in found.failures}  # of parts, and of the cluster
         if not failed:
             return cls.WHOLE
@@ -49,12 +49,12 @@ class Ingestion:
 
     def __init__(
         self,
-        followed: Followed,
+        followed: Informers,
         usage: Usage,
         *,
         source: UsageSource,
         began: Began | None = None,
-        metrics: Metrics,
+        metrics: RecommenderMetrics,
         clock: Clock,
     ) -> None:
         self._followed = followed
@@ -144,7 +144,7 @@ class Ingestion:
         else:
             logger.info("no more unreadable usage values")
 
-    def _tell(self, found: Fetched) -> None:
+    def _tell(self, found: FetchResult) -> None:
         """One line when it changes how much of the usage there is."""
         failures = found.failures
         if failures and not self._followed.client.reachable:

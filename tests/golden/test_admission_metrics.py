@@ -2,9 +2,9 @@
 
 from prometheus_client import CollectorRegistry
 
-from admission.metrics import Metrics, Outcome, Step
+from admission.metrics import AdmissionMetrics, Outcome, Step
 from admission.review import Subject
-from admission.settings import Settings
+from admission.settings import AdmissionSettings
 from reference_lists import check_flags, check_metrics
 
 COMPONENT = "admission-controller"
@@ -13,7 +13,7 @@ COMPONENT = "admission-controller"
 def observed() -> CollectorRegistry:
     """A registry in which every metric has been used once."""
     registry = CollectorRegistry()
-    metrics = Metrics(registry)
+    metrics = AdmissionMetrics(registry)
     metrics.reviewed(Subject.POD, Outcome.PATCHED, 0.001)
     metrics.spent(Step.TOTAL, 0.001)
     return registry
@@ -30,4 +30,4 @@ def test_the_steps_are_the_references() -> None:
 
 
 def test_flags_have_the_references_names_and_defaults() -> None:
-    check_flags(COMPONENT, Settings)
+    check_flags(COMPONENT, AdmissionSettings)

@@ -16,8 +16,8 @@ from common.flags import (
 from common.quantity import Quantity, parse_unsigned
 from golden_data import Differences
 from recommender.metric_types import BatchHistogram, PlainCounter
-from recommender.metrics import Metrics
-from recommender.settings import Settings
+from recommender.metrics import RecommenderMetrics
+from recommender.settings import RecommenderSettings
 from reference_lists import of_component
 
 PARSERS = {
@@ -29,7 +29,7 @@ PARSERS = {
 
 def test_flags() -> None:
     differences = Differences()
-    ours = {field.metadata["flag"].lstrip("-"): field for field in declared(Settings)}
+    ours = {field.metadata["flag"].lstrip("-"): field for field in declared(RecommenderSettings)}
     for flag in of_component("recommender", "flags"):
         name, default = flag["name"], flag["effective_default"]
         if f"--{name}" in ACCEPTED_WITHOUT_EFFECT:
@@ -46,13 +46,15 @@ def test_flags() -> None:
         wanted = PARSERS.get(flag["type"])
         if wanted is not None:
             differences.check(name, "type", field.metadata["parse"] in wanted, True)
-    differences.check("lease", "duration", Settings().leader_elect_lease_duration, timedelta(0, 15))
+    differences.check(
+        "lease", "duration", RecommenderSettings().leader_elect_lease_duration, timedelta(0, 15)
+    )
     differences.none_in(130)
 
 
 def test_metrics() -> None:
     differences = Differences()
-    registered = Metrics().registry._collector_to_names
+    registered = RecommenderMetrics().registry._collector_to_names
     ours = {name: collector for collector, names in registered.items() for name in names}
     for metric in of_component("recommender", "metrics"):
         name = metric["name"]

@@ -22,7 +22,7 @@ from recommender.checkpoints.annotations import Beside
 from recommender.checkpoints.codec import encode, new_object, object_name
 from recommender.checkpoints.running_windows import ANNOTATION, NONE, encode_windows
 from recommender.checkpoints.store import CheckpointStore, Draft, Outcome, Written
-from recommender.metrics import Metrics
+from recommender.metrics import RecommenderMetrics
 from recommender.model.aggregates import HalfLives
 from recommender.model.keys import VpaKey
 from recommender.model.running import RunningWindow
@@ -51,7 +51,7 @@ class Shop:
 
     client: KubeClient
     api: ApiServer
-    metrics: Metrics = field(default_factory=Metrics)
+    metrics: RecommenderMetrics = field(default_factory=RecommenderMetrics)
 
     def store(self) -> CheckpointStore:
         return CheckpointStore(

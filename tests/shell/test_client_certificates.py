@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 import asgi
 from admission.app import SELF_CHECK_PATH, Policy, Webhook
-from admission.metrics import Metrics
+from admission.metrics import AdmissionMetrics
 from admission.tls import KeyPair
 from certificates import new_bundle, write_pair
 from certs import authority
@@ -95,7 +95,7 @@ def clients() -> ClientAuthority:
 
 
 def webhook(*, registry: CollectorRegistry | None = None) -> Webhook:
-    metrics = Metrics(registry or CollectorRegistry())
+    metrics = AdmissionMetrics(registry or CollectorRegistry())
     return Webhook(
         FakeCluster(),
         Policy(features=FeatureGates.parse("")),

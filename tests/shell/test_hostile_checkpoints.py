@@ -16,7 +16,7 @@ from recommender.checkpoints.annotations import TARGET, Beside
 from recommender.checkpoints.codec import encode
 from recommender.checkpoints.running_windows import ANNOTATION, NONE
 from recommender.checkpoints.store import CheckpointStore, Outcome
-from recommender.metrics import Metrics
+from recommender.metrics import RecommenderMetrics
 from recommender.model.aggregates import HalfLives
 from recommender.model.keys import VpaKey
 
@@ -26,7 +26,9 @@ DEEP = "[" * 9900 + "]" * 9900
 
 
 def store_of(client: KubeClient) -> CheckpointStore:
-    return CheckpointStore(client, namespace="", half_lives=HalfLives(), metrics=Metrics())
+    return CheckpointStore(
+        client, namespace="", half_lives=HalfLives(), metrics=RecommenderMetrics()
+    )
 
 
 def stored(

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from admission import webhook
-from admission.settings import Settings
+from admission.settings import AdmissionSettings
 from certificates import new_bundle
 from common.flags import read_flags
 from common.kube import ca_bundle
@@ -44,7 +44,7 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 
 def wanted(name: str, bundle: bytes = NEW) -> dict[str, Any]:
-    settings = read_flags(Settings, FLAGS[name])
+    settings = read_flags(AdmissionSettings, FLAGS[name])
     return webhook.configuration(webhook.registration(settings, namespace="vpa"), bundle)
 
 
@@ -85,7 +85,7 @@ async def test_replicas_that_start_together_agree_and_nobody_deletes(
 ) -> None:
     file = tmp_path / "caCert.pem"
     file.write_bytes(NEW)
-    chosen = webhook.registration(read_flags(Settings, FLAGS["all"]), namespace="vpa")
+    chosen = webhook.registration(read_flags(AdmissionSettings, FLAGS["all"]), namespace="vpa")
     async with cluster.client("test") as client:
         registrars = [webhook.Registrar(client, chosen, file.read_bytes) for _ in range(4)]
         await asyncio.gather(*(each.register() for each in registrars))
@@ -99,7 +99,7 @@ async def test_what_is_sent_is_what_is_in_the_file_by_then(
 ) -> None:
     file = tmp_path / "caCert.pem"
     file.write_bytes(OLD)
-    chosen = webhook.registration(read_flags(Settings, ()), namespace="vpa")
+    chosen = webhook.registration(read_flags(AdmissionSettings, ()), namespace="vpa")
     async with cluster.client("test") as client, asyncio.TaskGroup() as group:
         registrar = webhook.Registrar(client, chosen, file.read_bytes)
         await registrar.register()
@@ -120,7 +120,7 @@ async def test_what_is_sent_is_what_is_in_the_file_by_then(
 def registrar(
     client: KubeClient, flags: str = "defaults", bundle: bytes = NEW
 ) -> webhook.Registrar:
-    chosen = webhook.registration(read_flags(Settings, FLAGS[flags]), namespace="vpa")
+    chosen = webhook.registration(read_flags(AdmissionSettings, FLAGS[flags]), namespace="vpa")
     return webhook.Registrar(client, chosen, lambda: bundle)
 
 

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from admission.app import Match
-from admission.metrics import Metrics
+from admission.metrics import AdmissionMetrics
 from admission.self_check import Caller, SelfCheck, SelfCheckError, Standing
 from admission.tls import KeyPair
 from builders import recommendation, vpa
@@ -276,7 +276,7 @@ class Scripted:
 
 
 def checking(asking: Any, conditions: Mapping[str, Callable[[], bool]] | None = None) -> SelfCheck:
-    return SelfCheck(asking, conditions or {}, Metrics(CollectorRegistry()))
+    return SelfCheck(asking, conditions or {}, AdmissionMetrics(CollectorRegistry()))
 
 
 async def test_each_reason_is_told_once_and_so_is_the_end(caplog: pytest.LogCaptureFixture) -> None:
@@ -310,7 +310,7 @@ async def test_nobody_is_asked_while_a_condition_does_not_hold(
 
 async def test_checks_are_counted_by_their_result() -> None:
     registry = CollectorRegistry()
-    check = SelfCheck(Scripted([None, "slow", None]), {}, Metrics(registry))  # type: ignore[arg-type]  # asked alike
+    check = SelfCheck(Scripted([None, "slow", None]), {}, AdmissionMetrics(registry))  # type: ignore[arg-type]  # asked alike
     for _ in range(3):
         await check.passed()
     name = "vpa_admission_controller_self_checks_total"

@@ -9,10 +9,10 @@ import updater.settings
 from common.errors import ConfigError
 from common.flags import read_flags
 
-RECOMMENDER = recommender.settings.Settings
-UPDATER = updater.settings.Settings
-ADMISSION = admission.settings.Settings
-CERTS = certs.settings.Settings
+RECOMMENDER = recommender.settings.RecommenderSettings
+UPDATER = updater.settings.UpdaterSettings
+ADMISSION = admission.settings.AdmissionSettings
+CERTS = certs.settings.CertsSettings
 
 PERCENTILES = [
     *(f"--target-{name}-percentile" for name in ("cpu", "memory")),

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from prometheus_client import CollectorRegistry
 
 from admission.expiry import AUTHORITY, SERVING, Expiry, Stage, issuer, stage
-from admission.metrics import Metrics
+from admission.metrics import AdmissionMetrics
 from certs import authority
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
@@ -98,7 +98,7 @@ class Watched:
             lambda: certificate(self.bundle.server.certificate),
             lambda: self.bundle.authority.certificate,
             self,
-            Metrics(self.registry),
+            AdmissionMetrics(self.registry),
         )
 
     def now(self) -> datetime:

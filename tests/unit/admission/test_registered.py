@@ -9,7 +9,7 @@ import pytest
 
 from admission import registered, webhook
 from admission.registered import Insistence
-from admission.settings import Settings
+from admission.settings import AdmissionSettings
 from certificates import new_bundle
 from common.flags import read_flags
 
@@ -19,7 +19,7 @@ Change = Callable[[dict[str, Any], dict[str, Any]], object]
 
 
 def wanted(*flags: str, bundle: bytes = OURS) -> dict[str, Any]:
-    settings = read_flags(Settings, flags or FLAGS)
+    settings = read_flags(AdmissionSettings, flags or FLAGS)
     return webhook.configuration(webhook.registration(settings, namespace="vpa"), bundle)
 
 

@@ -22,7 +22,7 @@ from common.api.autoscaling import (
 from common.api.core import Pod, PodWithSidecars
 from common.features import FeatureGates
 from common.quantity import ZERO
-from common.recommendation.trail import Trail
+from common.recommendation.decision_trace import DecisionTrace
 from sidecars import pod_with_init, sidecar
 
 ON = FeatureGates(native_sidecar=True, cpu_startup_boost=True)
@@ -126,7 +126,7 @@ class Town:
         return ()
 
 
-async def reviewed(given: Pod, gates: FeatureGates, trail: Trail | None = None) -> Verdict:
+async def reviewed(given: Pod, gates: FeatureGates, trail: DecisionTrace | None = None) -> Verdict:
     return await judge(
         AdmissionRequest(
             resource=GroupVersionResource(version="v1", resource="pods"),
@@ -158,7 +158,7 @@ async def test_the_gate_decides_whether_a_review_is_about_sidecars(
 
 @pytest.mark.parametrize("gates", [ON, OFF], ids=["gate on", "gate off"])
 async def test_an_explanation_tells_of_sidecars_what_the_patch_does(gates: FeatureGates) -> None:
-    trail = Trail()
+    trail = DecisionTrace()
     given = pod_with_init(PLAIN, PROXY, gate=False, containers=(APP,))
     explained = explain(
         await reviewed(given, gates, trail), trail, namespace="default", name="web-0"

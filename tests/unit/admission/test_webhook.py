@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from admission import webhook
-from admission.settings import Settings
+from admission.settings import AdmissionSettings
 from admission.webhook import Registration
 from common.errors import ConflictError, DecodeError, NotFoundError, ServerError
 from common.flags import read_flags
@@ -77,7 +77,7 @@ def test_the_whole_configuration() -> None:
 
 def by_flags(*flags: str) -> dict[str, Any]:
     """The configuration that the flags ask for, of an installation in the namespace vpa."""
-    chosen = webhook.registration(read_flags(Settings, flags), namespace="vpa")
+    chosen = webhook.registration(read_flags(AdmissionSettings, flags), namespace="vpa")
     return webhook.configuration(chosen, CA)
 
 
@@ -152,7 +152,7 @@ def test_each_flag_says_what_it_says(flags: tuple[str, ...], path: str, want: ob
 def test_the_certificate_has_to_bear_the_name_by_which_api_servers_call(
     flags: tuple[str, ...], host: str
 ) -> None:
-    assert webhook.registration(read_flags(Settings, flags), namespace="vpa").host == host
+    assert webhook.registration(read_flags(AdmissionSettings, flags), namespace="vpa").host == host
 
 
 def test_without_a_bundle_there_is_no_field() -> None:

@@ -2,15 +2,15 @@
 
 import pytest
 
-from admission.settings import Settings as AdmissionSettings
-from certs.settings import Settings as CertsSettings
+from admission.settings import AdmissionSettings
+from certs.settings import CertsSettings
 from common.flags import declared, read_flags, show
 from controlplane.settings import Settings as ControlPlaneSettings
 from demo.settings import Settings as DemoSettings
-from recommender.settings import Settings as RecommenderSettings
+from recommender.settings import RecommenderSettings
 from sandbox.metrics_server.settings import Settings as MetricsServerSettings
 from sandbox.settings import Settings as SandboxSettings
-from updater.settings import Settings as UpdaterSettings
+from updater.settings import UpdaterSettings
 
 PROGRAMS = {
     "recommender": RecommenderSettings,

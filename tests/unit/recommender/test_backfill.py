@@ -10,7 +10,7 @@ from common.labels import from_map
 from common.resources import CPU, MEMORY
 from recommender.estimate.estimation import Estimation, recommend
 from recommender.model.autoscalers import ContainerRule
-from recommender.model.backfill import Began, KnownUntil, Past, Recorded
+from recommender.model.backfill import Backfill, Began, KnownUntil, Recorded
 from recommender.model.column_table import Ints
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.pods import PodFacts
@@ -65,8 +65,8 @@ def recorded(samples: Sequence[Sample], pod: PodKey = WEB) -> Recorded:
 
 def past_of(
     usage: Usage, began: Began, *, known: KnownUntil | None = None, matched_only: bool = False
-) -> Past:
-    return Past(
+) -> Backfill:
+    return Backfill(
         usage,
         "shop",
         began=began,
@@ -76,7 +76,7 @@ def past_of(
     )
 
 
-def join(past: Past) -> None:
+def join(past: Backfill) -> None:
     for _ in past.join(instant(NOW)):
         pass
 

@@ -8,7 +8,7 @@ import msgspec
 
 from common.api.core import Pod
 from common.quantity import Quantity
-from recommender.sources.cached_pod import FollowedPod
+from recommender.sources.cached_pod import CachedPod
 from recommender.sources.conversion import pod_facts
 from recommender.sources.oom_kills import kills_between, kills_in
 
@@ -46,8 +46,8 @@ def served(name: str, **status: Any) -> bytes:
     return json.dumps(pod).encode()
 
 
-def kept(name: str, **status: Any) -> FollowedPod:
-    return msgspec.json.decode(served(name, **status), type=FollowedPod)
+def kept(name: str, **status: Any) -> CachedPod:
+    return msgspec.json.decode(served(name, **status), type=CachedPod)
 
 
 def whole(name: str, **status: Any) -> Pod:

@@ -1,12 +1,12 @@
-"""Rows of columns, and splitting a batch into rounds."""
+"""ColumnTable of columns, and splitting a batch into rounds."""
 
 import numpy as np
 import pytest
 
-from recommender.model.column_table import Ints, Rows, rounds
+from recommender.model.column_table import ColumnTable, Ints, rounds
 
 
-class Table(Rows):
+class Table(ColumnTable):
     def __init__(self) -> None:
         super().__init__(capacity=2)
         self.count: Ints = self._column(np.int64)
@@ -52,7 +52,7 @@ def test_rounds(rows: list[int], want: list[list[int]]) -> None:
 
 
 def test_marked_rows_are_those_named_and_negative_ones_are_none() -> None:
-    table = Rows(capacity=4)
+    table = ColumnTable(capacity=4)
     table.new_rows(3)
     marks = table.marked(np.array([2, -1, 2]))
     assert np.flatnonzero(marks).tolist() == [2]

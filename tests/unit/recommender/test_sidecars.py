@@ -16,7 +16,7 @@ from recommender.model.pods import PodFacts
 from recommender.model.sidecars import Sidecars
 from recommender.model.timestamps import instant, span
 from recommender.model.usage import Usage
-from recommender.sources.cached_pod import FollowedPod, FollowedPodWithSidecars
+from recommender.sources.cached_pod import CachedPod, CachedPodWithSidecars
 from recommender.sources.conversion import pod_facts, request_sources
 from sidecars import pod_with_init, sidecar
 
@@ -195,14 +195,14 @@ STATUSES = [
 ]
 
 
-def followed(kind: type[FollowedPod]) -> FollowedPod:
+def followed(kind: type[CachedPod]) -> CachedPod:
     body = msgspec.to_builtins(pod_with_init(PLAIN, PROXY))
     body["status"]["initContainerStatuses"] = STATUSES
     return msgspec.convert(body, type=kind, strict=False)
 
 
 def test_of_init_containers_the_sidecars_are_kept_with_the_gate() -> None:
-    found = followed(FollowedPodWithSidecars)
+    found = followed(CachedPodWithSidecars)
     assert found.spec.init_containers == (PROXY,)
     assert [each.name for each in found.status.init_container_statuses or ()] == ["proxy"]
     assert pod_facts(found).containers == ("app", "proxy")
@@ -214,7 +214,7 @@ def test_of_init_containers_the_sidecars_are_kept_with_the_gate() -> None:
 
 
 def test_without_the_gate_only_their_names_are() -> None:
-    found = followed(FollowedPod)
+    found = followed(CachedPod)
     (kept,) = found.spec.init_containers or ()
     assert (kept.name, kept.resources) == ("proxy", None)
     assert found.status.init_container_statuses is None

@@ -43,7 +43,7 @@ class Amount(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AppliedCap:
     """One cap that took hold; ``cap`` as in the annotation ``vpaUpdates``."""
 
     resource: str
@@ -62,7 +62,7 @@ class Step:
     value: Quantity | None
 
 
-class Trail:
+class DecisionTrace:
     """Collects steps in the order in which they are taken."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class Trail:
         for amount, resource in told:
             self.add(container, amount, resource, cause, None)
 
-    def capped(self, container: str, amount: Amount, changes: Iterable[Change]) -> None:
+    def capped(self, container: str, amount: Amount, changes: Iterable[AppliedCap]) -> None:
         """Tell the caps that took hold."""
         for change in changes:
             self.add(container, amount, change.resource, change.cap, change.value)

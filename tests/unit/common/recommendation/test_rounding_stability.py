@@ -6,10 +6,10 @@ from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import ContainerPolicy
 from common.api.core import ContainerStatus, LimitRangeItem, LimitRangeSpec, Pod, PodStatus
 from common.recommendation.actual import actual_requests, containers_of
-from common.recommendation.boosts import before_boost
+from common.recommendation.decision_trace import KEPT, Amount, DecisionTrace
 from common.recommendation.processing import process
-from common.recommendation.settling import mark_standing_limits
-from common.recommendation.trail import KEPT, Amount, Trail
+from common.recommendation.rounding_stability import mark_standing_limits
+from common.recommendation.unboosted_pod import before_boost
 
 BOOSTED = {"vpaCpuStartupBoost/app": '{"requests":{"cpu":"100m"},"limits":{"memory":"1Gi"}}'}
 
@@ -43,7 +43,7 @@ def test_a19_keeps_what_rounding_explains(
 ) -> None:
     app = container(requests={"memory": request_}, limits={"memory": limit})
     bounds = LimitRangeSpec(limits=(LimitRangeItem(type="Container", max={"memory": "1000"}),))
-    trail = Trail()
+    trail = DecisionTrace()
     processed = process(
         pod(containers=(app,)),
         vpa(recommendations=(recommendation(target={"memory": "9000"}),)),
