@@ -143,7 +143,7 @@ class KubeClient:
                 retry=retry,
                 limiter=self.limiter,
                 most_bytes=_LOOKUP_BYTES,
-                tells_reachability=False,
+                timeout_is_outage=False,
             )
         )
 
