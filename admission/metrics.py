@@ -4,22 +4,9 @@ Source: vertical-pod-autoscaler/pkg/utils/metrics/admission/admission.go; admiss
 """
 
 import enum
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Callable
 
-from prometheus_client import (
-    GC_COLLECTOR,
-    PLATFORM_COLLECTOR,
-    PROCESS_COLLECTOR,
-    REGISTRY,
-    CollectorRegistry,
-    Counter,
-    Histogram,
-    values,
-)
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
 from admission.review import Subject
 
@@ -73,68 +60,10 @@ class Step(enum.StrEnum):
     TOTAL = "total"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registries:
-    """Where a process counts, and what ``/metrics`` shows."""
-
-    counted: CollectorRegistry
-    shown: CollectorRegistry
-
-    @classmethod
-    def alone(cls) -> Self:
-        """The library's own registry, for both."""
-        return cls(counted=REGISTRY, shown=REGISTRY)
-
-    @classmethod
-    def shared(cls, number: int) -> Self:
-        """Of several workers: each counts in files, and all sums are shown.
-
-        The files are in the folder that the environment names. They belong to the worker's
-        ``number``, not to its process: one that is started again counts on.
-        """
-        values.ValueClass = values.MultiProcessValue(lambda: number)  # type: ignore[no-untyped-call]  # as shipped
-        shown = CollectorRegistry()
-        MultiProcessCollector(shown)  # type: ignore[no-untyped-call]  # as shipped
-        for collector in (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR):
-            shown.register(collector)
-        return cls(counted=CollectorRegistry(), shown=shown)
-
-
-class AskedGauge:
-    """A gauge of one label whose values are found out at each scrape.
-
-    It is no value that is kept, so it is the same for one process and for several workers.
-    """
-
-    def __init__(self, name: str, text: str, label: str, registry: CollectorRegistry) -> None:
-        self.labels: Sequence[str] = (label,)
-        self._name, self._text = name, text
-        self._asked: dict[str, Callable[[], float]] = {}
-        registry.register(self)
-
-    def ask(self, value: str, find: Callable[[], float]) -> None:
-        """Ask ``find`` at each scrape, for the label's ``value``."""
-        self._asked[value] = find
-
-    def describe(self) -> Iterable[Metric]:
-        """The name, for the registry."""
-        yield GaugeMetricFamily(self._name, self._text, labels=self.labels)
-
-    def collect(self) -> Iterable[Metric]:
-        """What is found out now."""
-        family = GaugeMetricFamily(self._name, self._text, labels=self.labels)
-        for value, find in self._asked.copy().items():  # by another thread
-            family.add_metric([value], find())
-        yield family
-
-
 class AdmissionMetrics:
     """The metrics of one process."""
 
-    def __init__(
-        self, registry: CollectorRegistry, *, asked: CollectorRegistry | None = None
-    ) -> None:
-        """``registry`` counts; ``asked``, if it is another one, has what is found out."""
+    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
         pods = Counter(
             f"{_PREFIX}_admission_pods_total",
             "Pods that were reviewed, by whether they got a patch.",
@@ -171,16 +100,16 @@ class AdmissionMetrics:
             registry=registry,
         )
         self._checks = {flag: checks.labels("right" if flag else "wrong") for flag in (True, False)}
-        self._remaining = AskedGauge(
+        self._remaining = Gauge(
             f"{_PREFIX}_certificate_remaining_seconds",
             "How long a certificate is still valid; negative once it has expired.",
-            "certificate",
-            asked or registry,
+            ["certificate"],
+            registry=registry,
         )
 
     def remains(self, certificate: str, seconds: Callable[[], float]) -> None:
-        """Ask ``seconds`` at each scrape how long a certificate is still valid."""
-        self._remaining.ask(certificate, seconds)
+        """Call ``seconds`` at each scrape: how long a certificate is still valid."""
+        self._remaining.labels(certificate).set_function(seconds)
 
     def reviewed(self, subject: Subject, outcome: Outcome, seconds: float) -> None:
         """Count one review that took ``seconds``."""

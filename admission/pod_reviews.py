@@ -3,6 +3,7 @@
 Source: admission.md 3 and 4.
 """
 
+import asyncio
 import enum
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,6 @@ from typing import Any, Protocol
 
 import msgspec
 
-from admission.deadline import within
 from admission.metrics import Outcome
 from admission.pods import pod_patch
 from admission.remembered import PatchMemory
@@ -95,7 +95,7 @@ class Policy:
     features: FeatureGates
     most_boost: Quantity = ZERO  # most CPU of a boosted request; zero: no bound
     pod_level: PodLevelMode = PodLevelMode.KEEP
-    lookup_deadline: float = 2.0  # seconds
+    lookup_timeout: float = 2.0  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,11 +127,13 @@ async def judge(
     policy: Policy,
     *,
     memory: PatchMemory,
+    lookup_timeout: float,
     trail: DecisionTrace | None = None,
 ) -> Verdict:
-    """Decide about the pod of a request; ``trail`` is told how each number came about.
+    """Decide about the pod of a request; ``trail`` records how each number came about.
 
-    ``memory`` answers where no trail is asked for; it belongs to the same policy.
+    ``memory`` answers where no trail is asked for; it belongs to the same policy. Finding the
+    VPA may take ``lookup_timeout`` seconds.
 
     What people, other programs or the API server did wrong is part of the verdict; whatever is
     raised is a bug of ours.
@@ -150,7 +152,8 @@ async def judge(
         return Verdict(outcome=Outcome.BAD_OBJECT, pod=pod, problem=problem, error=str(count))
     meta = _in_namespace(pod.metadata, request.namespace)
     try:
-        match = await within(policy.lookup_deadline, cluster.match(meta))
+        async with asyncio.timeout(lookup_timeout):
+            match = await cluster.match(meta)
     except TimeoutError:
         return Verdict(outcome=Outcome.TIMED_OUT, pod=pod, problem="no VPA found in time")
     except LookupFailedError as error:

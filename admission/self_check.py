@@ -6,7 +6,6 @@ that replacements get their resources. So the Lease is renewed only while that i
 Source: admission.md 10 and A16. The reference renews as long as the process lives (X40).
 """
 
-import asyncio
 import functools
 import json
 import logging
@@ -15,6 +14,8 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import aiohttp
 
 from admission.app import OUTCOME_HEADER, SELF_CHECK_PATH
 from admission.metrics import AdmissionMetrics, Outcome
@@ -68,10 +69,10 @@ class Caller:
     port: int
     name: str  # by which API servers call; empty if somebody else has registered the webhook
     authority: Callable[[], bytes]  # PEM; where there is none, nobody vouches for a certificate
-    patience: float  # seconds
+    timeout: float  # seconds
 
     async def ask(self) -> None:
-        """Ask for the review of a small pod that has no VPA.
+        """Ask for the review of a small pod that has no VPA, on a connection of its own.
 
         Raises:
             SelfCheckError: there was no answer in time, or a wrong one.
@@ -79,27 +80,25 @@ class Caller:
         uid = uuid.uuid4().hex
         try:
             context = _context(self.authority(), self.name)
-            async with asyncio.timeout(self.patience):
-                answer = await self._exchange(context, _question(uid))
+            async with (
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(self.timeout)) as session,
+                session.post(
+                    f"https://{_LOOPBACK}:{self.port}{SELF_CHECK_PATH}",
+                    json=_review_of(uid),
+                    ssl=context,
+                    server_hostname=self.name or None,
+                    allow_redirects=False,
+                ) as answer,
+            ):
+                _check(answer, await answer.read(), uid)
         except TimeoutError as error:
-            raise SelfCheckError(f"no answer within {self.patience:g} seconds") from error
-        except ssl.SSLCertVerificationError as error:
-            raise SelfCheckError(f"certificate refused: {error.verify_message}") from error
-        except ssl.SSLError as error:
-            raise SelfCheckError(f"no TLS: {error.reason or error}") from error
-        except OSError as error:
-            raise SelfCheckError(f"no connection: {error.strerror or error}") from error
-        _judge(answer, uid)
-
-    async def _exchange(self, context: ssl.SSLContext, question: bytes) -> bytes:
-        reader, writer = await asyncio.open_connection(
-            _LOOPBACK, self.port, ssl=context, server_hostname=self.name or _LOOPBACK
-        )
-        try:
-            writer.write(question)
-            return await reader.read()
-        finally:
-            writer.transport.abort()
+            raise SelfCheckError(f"no answer within {self.timeout:g} seconds") from error
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise SelfCheckError(f"certificate refused: {_reason(error)}") from error
+        except aiohttp.ClientConnectorSSLError as error:
+            raise SelfCheckError(f"no TLS: {error.strerror or error}") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise SelfCheckError(f"no connection: {error}") from error
 
 
 class SelfCheck:
@@ -165,9 +164,8 @@ def _context(authority: bytes, name: str) -> ssl.SSLContext:
     return context
 
 
-def _question(uid: str) -> bytes:
-    """The whole HTTP request; the connection is closed after the answer."""
-    review = {
+def _review_of(uid: str) -> dict[str, Any]:
+    return {
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
         "request": {
@@ -178,21 +176,13 @@ def _question(uid: str) -> bytes:
             "object": _POD,
         },
     }
-    body = json.dumps(review).encode()
-    head = (
-        f"POST {SELF_CHECK_PATH} HTTP/1.1\r\nHost: {_LOOPBACK}\r\nConnection: close\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    )
-    return head.encode() + body
 
 
-def _judge(answer: bytes, uid: str) -> None:
-    head, _, body = answer.partition(b"\r\n\r\n")
-    status, *headers = head.split(b"\r\n")
-    if status.split(b" ")[1:2] != [b"200"]:
-        raise SelfCheckError(f"answered {status.decode('ascii', 'replace') or 'nothing'}")
-    outcome = OUTCOME_HEADER + b": " + Outcome.NO_VPA.encode()
-    if outcome not in headers or _response(body) != {"uid": uid, "allowed": True}:
+def _check(answer: aiohttp.ClientResponse, body: bytes, uid: str) -> None:
+    if answer.status != 200:
+        raise SelfCheckError(f"answered {answer.status} {answer.reason}")
+    outcome = answer.headers.get(OUTCOME_HEADER)
+    if outcome != Outcome.NO_VPA or _response(body) != {"uid": uid, "allowed": True}:
         raise SelfCheckError("a pod without a VPA was not answered as one")
 
 
@@ -201,3 +191,8 @@ def _response(body: bytes) -> Any:
         return json.loads(body)["response"]
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def _reason(error: aiohttp.ClientConnectorCertificateError) -> str:
+    cause = error.certificate_error
+    return cause.verify_message if isinstance(cause, ssl.SSLCertVerificationError) else str(cause)

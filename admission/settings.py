@@ -162,13 +162,6 @@ class AdmissionSettings(CommonSettings):
         help="What becomes of spec.resources of a pod: keep fits the containers into it, follow "
         "moves it in proportion to its containers. The updater needs the same value.",
     )
-    workers: int = flag(
-        "--workers",
-        default=1,
-        parse=whole(least=1),
-        help="Processes that answer reviews. Each follows the whole cluster, with memory and "
-        "watches of its own; another replica is mostly the better answer.",
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -178,6 +171,6 @@ class AdmissionSettings(CommonSettings):
             raise ConfigError("--register-by-url needs --webhook-port")
 
     @property
-    def lookup_deadline(self) -> float:
+    def lookup_timeout(self) -> float:
         """Seconds that finding a pod's VPA may take; far below what API servers wait."""
         return min(_LONGEST_LOOKUP, self.webhook_timeout_seconds / 4)

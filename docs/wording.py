@@ -57,8 +57,7 @@ Each component serves its metrics at `/metrics` on its ops address, as Prometheu
 OpenMetrics. Names, labels and buckets are the reference's. A metric of origin *ours* is unknown
 to the reference. A counter *as untyped* has a name that does not end in `_total`, and the text
 formats allow that for no typed counter. Each component also serves the client library's
-`process_*` and `python_*` metrics. With admission's `--workers` above 1 these are of the first
-worker, and counters and histograms are sums over all workers.
+`process_*` and `python_*` metrics.
 """
 REASONS = """\
 In each pass the updater decides about each pod that a VPA controls: `evict`, `resize`, `wait` (it

@@ -62,11 +62,6 @@ def listen(address: str) -> socket.socket:
         raise ConfigError(f"can't listen on {address}: {told}") from error
 
 
-def inherited(descriptor: int) -> socket.socket:
-    """The listening socket that the process which started this one has opened."""
-    return socket.socket(fileno=descriptor)
-
-
 class _Acceptor:
     """Accepts the connections of one socket, in the place of :class:`asyncio.Server`.
 

@@ -66,7 +66,7 @@ async def answered_and_explained(row: Row) -> tuple[dict[str, Any], dict[str, An
     request = row.input["review"]["request"]
     response = await harness.review(request)
     ops = fastapi.FastAPI()
-    ops.include_router(debugging.router(harness.app.judge))
+    ops.include_router(debugging.router(harness.reviewer.judge))
     namespace = request["namespace"]
     manifest = {"apiVersion": "v1", "kind": "Pod"} | request["object"]
     manifest["metadata"] = manifest["metadata"] | {"namespace": namespace}

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from admission.app import LARGEST_BODY, Match
+from admission.app import LARGEST_BODY
+from admission.pod_reviews import Match
 from admission.tls import KeyPair
 from builders import recommendation, vpa
 from certificates import new_bundle, write_pair

@@ -12,7 +12,7 @@ from typing import Any
 import fastapi
 import pytest
 
-from admission.app import Match
+from admission.pod_reviews import Match
 from builders import recommendation, vpa
 from certificates import new_bundle, write_pair
 from common.runtime.clock import SystemClock

@@ -14,9 +14,8 @@ METHODS = {
     "load_cert_chain",
 }
 WHERE_NAMES_COME_FROM = {
-    "admission/serving.py": "flags",
+    "admission/run.py": "flags",
     "admission/tls.py": "flags",
-    "admission/workers.py": "a temporary folder",
     "certs/__main__.py": "a flag",
     "certs/store.py": "four constants, in the folder of a flag",
     "common/kube/config.py": "a flag, the kubeconfig, and where a pod has its service account",

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import asgi
-from admission.app import LookupFailedError, Match
+from admission.pod_reviews import LookupFailedError, Match
 from builders import recommendation, vpa
 from common.api.autoscaling import ContainerPolicy, GenericStartupBoost, StartupBoost
 from common.api.meta import ObjectMeta
@@ -145,7 +145,7 @@ async def test_a_look_up_that_hangs_is_given_up() -> None:
             await asyncio.Event().wait()
             raise AssertionError(pod)
 
-    harness = Harness(Hanging(), lookup_deadline=0.0)
+    harness = Harness(Hanging(), lookup_timeout=0.0)
     assert await harness.review(pod_request(POD)) == ALLOWED
     assert harness.counted("Pod", "timed_out") == 1
 
@@ -227,8 +227,10 @@ async def test_another_resource_passes_unchanged() -> None:
     assert harness.counted("unknown", "unsupported") == 1
 
 
-@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
-@pytest.mark.parametrize("path", ["/", "/metrics", "/health-check", "/any/thing"])
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "STRANGE"])
+@pytest.mark.parametrize(
+    "path", ["/", "/metrics", "/health-check", "/any/thing", "/any/thing/", "*", "/a%0Ab", ""]
+)
 async def test_every_path_and_method_is_a_review(method: str, path: str) -> None:
     body = json.dumps({"request": pod_request(POD)}).encode()
     status, answer = await Harness().post(body, method=method, path=path)

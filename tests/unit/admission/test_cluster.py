@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from admission.app import LookupFailedError, Match
 from admission.cluster import Matcher
+from admission.pod_reviews import LookupFailedError, Match
 from admission.vpa_index import VpaIndex
 from builders import CREATED, pod, vpa
 from common.api.autoscaling import (

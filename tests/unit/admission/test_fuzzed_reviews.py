@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from admission import review
-from admission.app import Match
 from admission.field_errors import required
+from admission.pod_reviews import Match
 from builders import recommendation, vpa
 from common.api.autoscaling import ContainerPolicy, GenericStartupBoost, StartupBoost
 from common.api.core import LimitRangeItem, LimitRangeSpec

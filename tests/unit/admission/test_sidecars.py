@@ -137,6 +137,7 @@ async def reviewed(given: Pod, gates: FeatureGates, trail: DecisionTrace | None 
         Town(boosting()),
         Policy(features=gates),
         memory=PatchMemory(features=gates, most_boost=ZERO),
+        lookup_timeout=1.0,
         trail=trail,
     )
 

@@ -1,0 +1,165 @@
+"""What is answered to a review: the pod's patch, the VPA's verdict, or that the object may pass.
+
+Source: ``AdmissionServer.admit``,
+vertical-pod-autoscaler/pkg/admission-controller/logic/server.go; admission.md 2 to 4.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from admission import autoscalers, review, vpa_decoding
+from admission.autoscalers import VpaVerdict
+from admission.field_errors import undecodable
+from admission.metrics import AdmissionMetrics, Outcome, Step
+from admission.patch_log import log_patched
+from admission.pod_reviews import Cluster, Policy, Verdict, judge
+from admission.remembered import PatchMemory
+from admission.review import AdmissionRequest, Subject
+from admission.vpa_decoding import BadQuantityError
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.errors import DecodeError
+from common.recommendation.decision_trace import DecisionTrace
+
+logger = logging.getLogger(__name__)
+
+_LARGEST_AT_ONCE = 64 * 1024  # bytes of a VPA and its old state; pods wait some ms at most
+_JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewAnswer:
+    """The body, and what it is counted as."""
+
+    body: bytes
+    subject: Subject
+    outcome: Outcome
+
+
+class Reviewer:
+    """Answers reviews."""
+
+    def __init__(self, cluster: Cluster, policy: Policy, metrics: AdmissionMetrics) -> None:
+        self._cluster = cluster
+        self._policy = policy
+        self._memory = PatchMemory(
+            features=policy.features, most_boost=policy.most_boost, pod_level=policy.pod_level
+        )
+        self._metrics = metrics
+        self._one_by_one = asyncio.Lock()
+
+    async def answer(
+        self, content_type: str, body: bytes, *, caller_timeout: int | None = None
+    ) -> ReviewAnswer:
+        """Answer one body; ``caller_timeout`` is the seconds that the API server waits, if known.
+
+        Total: every body has an answer, and no pod is ever refused.
+        """
+        if content_type != _JSON:
+            return ReviewAnswer(b"", Subject.UNKNOWN, Outcome.CONTENT_TYPE)
+        try:
+            asked = review.decode(body)
+        except DecodeError as error:
+            logger.debug("undecodable review", extra={"error": str(error)})
+            return ReviewAnswer(review.allow(""), Subject.UNKNOWN, Outcome.UNDECODABLE)
+        request = asked.request
+        if request is None:
+            answer = review.in_version_of(asked, review.allow(""))
+            return ReviewAnswer(answer, Subject.UNKNOWN, Outcome.UNDECODABLE)
+        longest = self._policy.lookup_timeout
+        if caller_timeout is not None:
+            longest = min(longest, caller_timeout / 4)
+        answer, outcome = await self._review(request, longest)
+        return ReviewAnswer(review.in_version_of(asked, answer), request.subject, outcome)
+
+    async def _review(
+        self, request: AdmissionRequest, lookup_timeout: float
+    ) -> tuple[bytes, Outcome]:
+        try:
+            if request.subject is Subject.POD:
+                return await self._pod(request, lookup_timeout)
+            if request.subject is Subject.VPA:
+                return await self._vpa(request)
+        # The one broad except of the project. Nothing that goes wrong in here, a bug of ours
+        # included, may keep a pod from being created: it passes unchanged, and is counted.
+        except Exception:
+            logger.exception("review failed, the object passes unchanged", extra=_named(request))
+            return review.allow(request.uid), Outcome.ERROR
+        return review.allow(request.uid), Outcome.UNSUPPORTED
+
+    async def _pod(self, request: AdmissionRequest, lookup_timeout: float) -> tuple[bytes, Outcome]:
+        verdict = await judge(
+            request, self._cluster, self._policy, memory=self._memory, lookup_timeout=lookup_timeout
+        )
+        if verdict.problem:
+            told = {"vpa": verdict.vpa_name} if verdict.vpa_name else {}
+            told |= {"error": verdict.error} if verdict.error else {}
+            logger.warning(verdict.problem, extra=_named(request) | told)
+        if verdict.outcome is not Outcome.PATCHED:
+            return review.allow(request.uid), verdict.outcome
+        log_patched(request, verdict)
+        return self._allowed(request, verdict.patches), verdict.outcome
+
+    async def judge(self, request: AdmissionRequest, trail: DecisionTrace | None = None) -> Verdict:
+        """Decide about the pod of a request; ``trail`` records how each number came about."""
+        return await judge(
+            request,
+            self._cluster,
+            self._policy,
+            memory=self._memory,
+            lookup_timeout=self._policy.lookup_timeout,
+            trail=trail,
+        )
+
+    async def _vpa(self, request: AdmissionRequest) -> tuple[bytes, Outcome]:
+        if request.operation in ("DELETE", "CONNECT"):  # nothing is written, so nothing is wrong
+            return review.allow(request.uid), Outcome.UNSUPPORTED
+        try:
+            if request.size <= _LARGEST_AT_ONCE:
+                verdict = self._verdict(request)
+            else:
+                async with self._one_by_one:  # of many threads each would take its share of time
+                    verdict = await asyncio.to_thread(self._verdict, request)
+        except BadQuantityError as error:
+            return review.deny(request, [undecodable(error)], [error.warning]), Outcome.DENIED
+        except DecodeError as error:
+            return review.deny(request, [undecodable(error)]), Outcome.DENIED
+        if verdict.errors:
+            return review.deny(request, verdict.errors, verdict.warnings), Outcome.DENIED
+        outcome = Outcome.PATCHED if verdict.patches else Outcome.ALLOWED
+        return self._allowed(request, verdict.patches, verdict.warnings), outcome
+
+    def _verdict(self, request: AdmissionRequest) -> VpaVerdict:
+        vpa_decoding.check_size(request.object)
+        new = vpa_decoding.decode(request.object)
+        return autoscalers.admit_vpa(new, _before(request), self._policy.features)
+
+    def _allowed(
+        self, request: AdmissionRequest, patches: Sequence[Any], warnings: Sequence[str] = ()
+    ) -> bytes:
+        started = perf_counter()
+        body = review.allow(request.uid, patches, warnings)
+        self._metrics.spent(Step.BUILD_RESPONSE, perf_counter() - started)
+        return body
+
+
+def _before(request: AdmissionRequest) -> VerticalPodAutoscaler | None:
+    """The object that is replaced; None if it can't be read, so that it can be mended (X126)."""
+    if request.operation != "UPDATE":
+        return None
+    try:
+        return vpa_decoding.decode(request.old_object)
+    except DecodeError:
+        return None
+
+
+def _named(request: AdmissionRequest) -> dict[str, object]:
+    return {
+        "resource": request.subject.value,
+        "namespace": request.namespace,
+        "object": request.name,
+        "uid": request.uid,
+    }
