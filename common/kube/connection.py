@@ -90,3 +90,8 @@ def client_context(
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def one_line(error: BaseException) -> str:
+    """Return the text of an error in one line; its type where it has none."""
+    return " ".join(str(error).split()) or type(error).__name__
