@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from admission.metrics import Outcome
+from admission.pod_patch import update_mode
 from admission.pod_reviews import Candidate, Match, Reason, Verdict
-from admission.pods import update_mode
 from common.annotations import startup_boost_key
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.base import QuantityJson, Wire

@@ -26,7 +26,7 @@ class _Named(Wire, frozen=True, kw_only=True):
 _decoder = msgspec.json.Decoder(_Named)
 
 
-# Pods that are alike share one patch, see :mod:`admission.remembered`.
+# Pods that are alike share one patch, see :mod:`admission.patch_cache`.
 _changes = IdentityCache[str](256)
 
 

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import msgspec
 
 from admission.metrics import Outcome
-from admission.pods import pod_patch
-from admission.remembered import PatchMemory
+from admission.patch_cache import PatchMemory
+from admission.pod_patch import pod_patch
 from admission.review import AdmissionRequest
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod, PodWithSidecars

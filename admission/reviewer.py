@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from admission import autoscalers, review, vpa_decoding
-from admission.autoscalers import VpaVerdict
+from admission import review, vpa_decoding, vpa_validation
 from admission.field_errors import undecodable
 from admission.metrics import AdmissionMetrics, Outcome, Step
+from admission.patch_cache import PatchMemory
 from admission.patch_log import log_patched
 from admission.pod_reviews import Cluster, Policy, Verdict, judge
-from admission.remembered import PatchMemory
 from admission.review import AdmissionRequest, Subject
 from admission.vpa_decoding import BadQuantityError
+from admission.vpa_validation import VpaVerdict
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.errors import DecodeError
 from common.recommendation.decision_trace import DecisionTrace
@@ -135,7 +135,7 @@ class Reviewer:
     def _verdict(self, request: AdmissionRequest) -> VpaVerdict:
         vpa_decoding.check_size(request.object)
         new = vpa_decoding.decode(request.object)
-        return autoscalers.admit_vpa(new, _before(request), self._policy.features)
+        return vpa_validation.admit_vpa(new, _before(request), self._policy.features)
 
     def _allowed(
         self, request: AdmissionRequest, patches: Sequence[Any], warnings: Sequence[str] = ()

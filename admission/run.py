@@ -10,10 +10,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from admission import debugging, tls, webhook
+from admission import debugging, registration, tls
 from admission.app import LARGEST_BODY, webhook_app
+from admission.certificate_expiry import Expiry
 from admission.cluster import CachedCluster
-from admission.expiry import Expiry
 from admission.metrics import AdmissionMetrics
 from admission.pod_reviews import Policy
 from admission.reviewer import Reviewer
@@ -64,9 +64,9 @@ async def serve(settings: AdmissionSettings, clock: Clock, *, namespace: str) ->
         cluster = CachedCluster(client, namespace=settings.vpa_object_namespace)
         reviewer = Reviewer(cluster, _policy(settings), metrics)
         server = _webhook_server(settings, reviewer, pair.context, metrics)
-        chosen = webhook.registration(settings, namespace=namespace)
+        chosen = registration.of_settings(settings, namespace=namespace)
         authority = Path(settings.client_ca_file)
-        registrar = webhook.Registrar(client, chosen, lambda: tls.read_bundle(authority))
+        registrar = registration.Registrar(client, chosen, lambda: tls.read_bundle(authority))
         conditions: Conditions = {
             "caches": lambda: cluster.synced,
             "certificate": lambda: pair.valid_at(clock.now()),
@@ -101,7 +101,7 @@ async def _announce(
     settings: AdmissionSettings,
     cluster: CachedCluster,
     check: SelfCheck,
-    registrar: webhook.Registrar,
+    registrar: registration.Registrar,
     lease: StatusLease,
 ) -> None:
     """Register the webhook, and renew the status Lease as long as reviews are answered."""
@@ -173,7 +173,7 @@ def _ops_server(
     )
 
 
-def _caller(settings: AdmissionSettings, chosen: webhook.Registration, port: int) -> Caller:
+def _caller(settings: AdmissionSettings, chosen: registration.Registration, port: int) -> Caller:
     """Return the caller of self-checks, with what it may trust."""
     file = Path(settings.client_ca_file)
     at_start = _content(file)

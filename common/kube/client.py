@@ -13,8 +13,8 @@ import msgspec
 
 from common.api.core import Pod
 from common.errors import GoneError
-from common.kube.bodies import decoded, typed
 from common.kube.connection import Connection
+from common.kube.encoding import decoded, typed
 from common.kube.endpoints import PODS, Endpoint
 from common.kube.pages import Listing, Undecoded, read_pages, read_undecoded
 from common.kube.transport import CALL_SECONDS, Call, Query, Transport, no_check

@@ -14,9 +14,9 @@ import aiohttp
 from yarl import URL
 
 from common.errors import InvalidRequestError, KubeError, ServerError, UnreachableError
-from common.kube.answers import answer_error
 from common.kube.connection import Connection
 from common.kube.connectivity import Connectivity
+from common.kube.status_errors import answer_error
 from common.runtime.rate_limit import RateLimiter
 
 Query = Mapping[str, str | int]

@@ -13,7 +13,7 @@ from common.api.base import Wire
 from common.api.decoding import decode
 from common.api.meta import NamedObject
 from common.errors import DecodeError
-from common.kube.answers import Status, status_error
+from common.kube.status_errors import Status, status_error
 
 logger = logging.getLogger(__name__)
 

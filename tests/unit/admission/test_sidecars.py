@@ -8,9 +8,9 @@ import pytest
 
 from admission.explanation import explain
 from admission.metrics import Outcome
+from admission.patch_cache import PatchMemory
+from admission.pod_patch import pod_patch
 from admission.pod_reviews import Match, Policy, Verdict, judge
-from admission.pods import pod_patch
-from admission.remembered import PatchMemory
 from admission.review import AdmissionRequest, GroupVersionResource
 from builders import container, recommendation, vpa
 from common.api.autoscaling import (

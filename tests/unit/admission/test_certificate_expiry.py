@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from prometheus_client import CollectorRegistry
 
-from admission.expiry import AUTHORITY, SERVING, Expiry, Stage, issuer, stage
+from admission.certificate_expiry import AUTHORITY, SERVING, Expiry, Stage, issuer, stage
 from admission.metrics import AdmissionMetrics
 from certs import authority
 

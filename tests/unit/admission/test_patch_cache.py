@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from admission.pods import pod_patch
-from admission.remembered import PatchMemory
+from admission.patch_cache import PatchMemory
+from admission.pod_patch import pod_patch
 from builders import recommendation, vpa
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeItem, LimitRangeSpec, Pod

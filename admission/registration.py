@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from admission import registered
-from admission.registered import Insistence
+from admission import registration_drift
+from admission.registration_drift import Insistence
 from admission.review import VPA_GROUP
 from admission.settings import AdmissionSettings
 from common.errors import ConflictError, DecodeError, KubeError, NotFoundError
@@ -54,7 +54,7 @@ class Registration:
         return f"{self.service}.{self.namespace}.svc"
 
 
-def registration(settings: AdmissionSettings, *, namespace: str) -> Registration:
+def of_settings(settings: AdmissionSettings, *, namespace: str) -> Registration:
     """What the flags say; ``namespace`` is the one that we live in.
 
     Labels that can't be read are left out, all of them, and logged.
@@ -245,9 +245,12 @@ class Registrar:
     def _see(self, there: Mapping[str, Any]) -> tuple[str, ...]:
         """Remember whether the configuration is right; what is different."""
         wanted = self._wanted()
-        different = registered.differences(there, wanted)
+        different = registration_drift.differences(there, wanted)
         self._right = not different
-        if self._right and (fields := registered.exemptions(there, wanted)) != self._exempting:
+        if (
+            self._right
+            and (fields := registration_drift.exemptions(there, wanted)) != self._exempting
+        ):
             self._exempting = fields
             if fields:
                 told = {"fields": ", ".join(fields)}

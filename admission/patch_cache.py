@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from admission.pods import PodPatch, pod_patch
+from admission.pod_patch import PodPatch, pod_patch
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
 from common.features import FeatureGates
@@ -73,7 +73,7 @@ class PatchMemory:
     def admit(
         self, pod: Pod, vpa: VerticalPodAutoscaler, limit_ranges: Sequence[LimitRangeSpec]
     ) -> PodPatch:
-        """What :func:`admission.pods.pod_patch` says, with its errors, which are not remembered."""
+        """Return what :func:`~admission.pod_patch.pod_patch` does; its errors are not kept."""
         ranges = tuple(limit_ranges)
         key = _shape(pod, vpa)
         known = self._known.get(key)
