@@ -16,7 +16,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
-from admission.metrics import AdmissionMetrics, Step
+from admission.metrics import AdmissionMetrics, ReviewStep
 from admission.reviewer import Reviewer
 
 LARGEST_BODY = 5 * 1024 * 1024  # bytes
@@ -79,10 +79,10 @@ class ReviewRoute(BaseRoute):
         await response(scope, receive, send)
         ended = perf_counter()
         metrics = self._metrics
-        metrics.spent(Step.READ_REQUEST, read - started)
-        metrics.spent(Step.ADMIT, answered - read)
-        metrics.spent(Step.WRITE_RESPONSE, ended - answered)
-        metrics.spent(Step.TOTAL, ended - started)
+        metrics.spent(ReviewStep.READ_REQUEST, read - started)
+        metrics.spent(ReviewStep.ADMIT, answered - read)
+        metrics.spent(ReviewStep.WRITE_RESPONSE, ended - answered)
+        metrics.spent(ReviewStep.TOTAL, ended - started)
         metrics.reviewed(answer.subject, answer.outcome, ended - started)
 
 

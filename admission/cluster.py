@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from admission.pod_reviews import Candidate, LookupFailedError, Match, Reason
+from admission.pod_reviews import LookupFailedError, MatchReason, TargetingVpa, VpaMatch
 from admission.vpa_index import VpaIndex
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec
@@ -41,14 +41,14 @@ class TargetLookup(Protocol):
         ...
 
 
-class Matcher:
+class VpaMatcher:
     """Finds the VPA of a new pod among those of an index."""
 
     def __init__(self, vpas: VpaIndex, targets: TargetLookup) -> None:
         self._vpas = vpas
         self._targets = targets
 
-    async def match(self, pod: ObjectMeta) -> Match:
+    async def match(self, pod: ObjectMeta) -> VpaMatch:
         """The VPA that changes the pod, whose ``namespace`` must be set.
 
         VPAs of mode Off are left out before the oldest is chosen, so that they don't shadow
@@ -59,12 +59,12 @@ class Matcher:
         """
         controller = controller_of(pod)
         if controller is None:
-            return Match(reason=Reason.NO_CONTROLLER)
+            return VpaMatch(reason=MatchReason.NO_CONTROLLER)
         if not self._vpas.has_any(pod.namespace):
-            return Match(reason=Reason.NO_VPA_IN_NAMESPACE)
+            return VpaMatch(reason=MatchReason.NO_VPA_IN_NAMESPACE)
         top = await self._topmost(controller)
         if top is None:
-            return Match(reason=Reason.NO_SCALABLE_OWNER)
+            return VpaMatch(reason=MatchReason.NO_SCALABLE_OWNER)
         there = tuple(self._vpas.targeting(top.key))  # it may change while we wait
         candidates = tuple([await self._candidate(vpa) for vpa in there])
         found = controlling(
@@ -77,10 +77,10 @@ class Matcher:
             ],
         )
         if found is not None:
-            return Match(found.vpa, topmost=top, candidates=candidates)
-        return Match(
+            return VpaMatch(found.vpa, topmost=top, candidates=candidates)
+        return VpaMatch(
             off=any(not can_control_pods(vpa) for vpa in there),
-            reason=Reason.NONE_APPLIES if there else Reason.NOT_TARGETED,
+            reason=MatchReason.NONE_APPLIES if there else MatchReason.NOT_TARGETED,
             topmost=top,
             candidates=candidates,
         )
@@ -100,16 +100,16 @@ class Matcher:
         except TargetError as error:
             raise LookupFailedError(str(error)) from error
 
-    async def _candidate(self, vpa: VerticalPodAutoscaler) -> Candidate:
+    async def _candidate(self, vpa: VerticalPodAutoscaler) -> TargetingVpa:
         """A VPA with its selector, which one of mode Off doesn't need."""
         if not can_control_pods(vpa):
-            return Candidate(vpa)
+            return TargetingVpa(vpa)
         try:
-            return Candidate(vpa, await self._targets.selector(vpa))
+            return TargetingVpa(vpa, await self._targets.selector(vpa))
         except TargetError as error:
             named = {"namespace": vpa.metadata.namespace, "vpa": vpa.metadata.name}
             logger.debug("VPA without selector", extra=named | {"error": str(error)})
-            return Candidate(vpa, problem=str(error))
+            return TargetingVpa(vpa, problem=str(error))
 
 
 class CachedCluster:
@@ -124,7 +124,7 @@ class CachedCluster:
             client, namespace=namespace, only_owners=True
         )
         self._synced = False
-        self._matcher = Matcher(index, Targets(client, self._controllers, ahead=True))
+        self._matcher = VpaMatcher(index, Targets(client, self._controllers, ahead=True))
 
     @property
     def caches(self) -> tuple[Cache[Any], ...]:
@@ -142,7 +142,7 @@ class CachedCluster:
         for cache in self.caches:
             await cache.wait_synced()
 
-    async def match(self, pod: ObjectMeta) -> Match:
+    async def match(self, pod: ObjectMeta) -> VpaMatch:
         return await self._matcher.match(pod)
 
     def limit_ranges(self, namespace: str) -> Sequence[LimitRangeSpec]:

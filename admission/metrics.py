@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
-from admission.review import Subject
+from admission.review import ReviewSubject
 
 _PREFIX = "vpa_admission_controller"
 _TENTHS = tuple(round(tenth / 10, 1) for tenth in range(1, 11))
@@ -19,7 +19,7 @@ _EXECUTION_BUCKETS = (
 )
 
 
-class Outcome(enum.StrEnum):
+class ReviewOutcome(enum.StrEnum):
     """How a review ended; the value is the metric label."""
 
     PATCHED = "patched"  # a pod got resources or annotations, a VPA its default
@@ -41,16 +41,16 @@ class Outcome(enum.StrEnum):
     @property
     def status(self) -> str:
         """The reference's coarser word for it."""
-        if self is Outcome.PATCHED:
+        if self is ReviewOutcome.PATCHED:
             return "applied"
         return "error" if self in _ERRORS else "skipped"
 
 
 # Not among them, as in the reference: a pod whose patch failed, and a VPA that was refused.
-_ERRORS = (Outcome.UNDECODABLE, Outcome.UNSUPPORTED, Outcome.CONTENT_TYPE)
+_ERRORS = (ReviewOutcome.UNDECODABLE, ReviewOutcome.UNSUPPORTED, ReviewOutcome.CONTENT_TYPE)
 
 
-class Step(enum.StrEnum):
+class ReviewStep(enum.StrEnum):
     """A part of a review's time; the value is the metric label."""
 
     READ_REQUEST = "read_request"
@@ -85,14 +85,14 @@ class AdmissionMetrics:
             buckets=_EXECUTION_BUCKETS,
             registry=registry,
         )
-        self._steps = {step: steps.labels(step.value) for step in Step}
+        self._steps = {step: steps.labels(step.value) for step in ReviewStep}
         self._reviews = Counter(
             f"{_PREFIX}_reviews_total",
             "Reviews by what they were about and how they ended.",
             ["resource", "outcome"],
             registry=registry,
         )
-        self._found: dict[tuple[Subject, Outcome], tuple[Histogram, Counter]] = {}
+        self._found: dict[tuple[ReviewSubject, ReviewOutcome], tuple[Histogram, Counter]] = {}
         checks = Counter(
             f"{_PREFIX}_self_checks_total",
             "Reviews that the webhook asked of itself, by whether the answer was right.",
@@ -111,7 +111,7 @@ class AdmissionMetrics:
         """Call ``seconds`` at each scrape: how long a certificate is still valid."""
         self._remaining.labels(certificate).set_function(seconds)
 
-    def reviewed(self, subject: Subject, outcome: Outcome, seconds: float) -> None:
+    def reviewed(self, subject: ReviewSubject, outcome: ReviewOutcome, seconds: float) -> None:
         """Count one review that took ``seconds``."""
         found = self._found.get((subject, outcome))
         if found is None:  # looking for labels takes longer than counting
@@ -120,18 +120,18 @@ class AdmissionMetrics:
             self._found[subject, outcome] = found
         found[0].observe(seconds)
         found[1].inc()
-        if subject is Subject.POD:
-            self._pods[outcome is Outcome.PATCHED].inc()
+        if subject is ReviewSubject.POD:
+            self._pods[outcome is ReviewOutcome.PATCHED].inc()
 
     def refused(self, status: int) -> None:
         """Count what the server refused with this HTTP status, before it was a review."""
-        outcome = Outcome.OVERSIZED if status == 413 else Outcome.REFUSED
-        self._reviews.labels(Subject.UNKNOWN.value, outcome.value).inc()
+        outcome = ReviewOutcome.OVERSIZED if status == 413 else ReviewOutcome.REFUSED
+        self._reviews.labels(ReviewSubject.UNKNOWN.value, outcome.value).inc()
 
     def checked(self, *, right: bool) -> None:
         """Count one self-check."""
         self._checks[right].inc()
 
-    def spent(self, step: Step, seconds: float) -> None:
+    def spent(self, step: ReviewStep, seconds: float) -> None:
         """Record the time that one step took."""
         self._steps[step].observe(seconds)

@@ -28,24 +28,24 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 @dataclass(frozen=True, slots=True)
-class _Remembered:
+class _CachedPatch:
     """A patch, and the LimitRanges that it was computed from."""
 
-    vpa: "_Written"
+    vpa: "_CachedVpa"
     limit_ranges: tuple[LimitRangeSpec, ...]
     patch: PodPatch
     size: int  # bytes
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
+class _CachedVpa:
     """A VPA as it was last asked about, and the shapes of pods that are remembered for it."""
 
     vpa: VerticalPodAutoscaler
     shapes: set[bytes] = field(default_factory=set)
 
 
-class PatchMemory:
+class PatchCache:
     """Computes patches, and remembers a few thousand of them; features and bounds are fixed.
 
     Objects in caches never change, they are replaced: an answer is good as long as the VPA is the
@@ -63,8 +63,8 @@ class PatchMemory:
         self._features = features
         self._most_boost = most_boost
         self._pod_level = pod_level
-        self._known: OrderedDict[bytes, _Remembered] = OrderedDict()  # by shape
-        self._vpas: dict[tuple[str, str], _Written] = {}  # by namespace and name
+        self._known: OrderedDict[bytes, _CachedPatch] = OrderedDict()  # by shape
+        self._vpas: dict[tuple[str, str], _CachedVpa] = {}  # by namespace and name
         self._size = 0
 
     def __len__(self) -> int:
@@ -90,19 +90,19 @@ class PatchMemory:
         )
         if key and len(key) <= _LARGEST_SHAPE:
             size = len(key) + len(patch.operations) * _OPERATION + _OVERHEAD
-            self._remember(key, _Remembered(self._written(vpa), ranges, patch, size))
+            self._remember(key, _CachedPatch(self._written(vpa), ranges, patch, size))
         return patch
 
-    def _written(self, vpa: VerticalPodAutoscaler) -> _Written:
+    def _written(self, vpa: VerticalPodAutoscaler) -> _CachedVpa:
         name = (vpa.metadata.namespace, vpa.metadata.name)
         there = self._vpas.get(name)
         if there is None or there.vpa is not vpa:
             for shape in tuple(there.shapes) if there is not None else ():
                 self._forget(shape)
-            there = self._vpas[name] = _Written(vpa)
+            there = self._vpas[name] = _CachedVpa(vpa)
         return there
 
-    def _remember(self, key: bytes, new: _Remembered) -> None:
+    def _remember(self, key: bytes, new: _CachedPatch) -> None:
         new.vpa.shapes.add(key)
         self._size += new.size - (self._known[key].size if key in self._known else 0)
         self._known[key] = new

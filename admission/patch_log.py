@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from admission.pod_reviews import Verdict
+from admission.pod_reviews import PodVerdict
 from admission.review import AdmissionRequest
 from common.api.base import Wire
 from common.identity_cache import IdentityCache
@@ -19,18 +19,18 @@ class _Meta(Wire, frozen=True, kw_only=True):
     generate_name: Any = ""  # not checked: a log line must not cost a patch
 
 
-class _Named(Wire, frozen=True, kw_only=True):
+class _NamedPod(Wire, frozen=True, kw_only=True):
     metadata: _Meta = _Meta()
 
 
-_decoder = msgspec.json.Decoder(_Named)
+_decoder = msgspec.json.Decoder(_NamedPod)
 
 
 # Pods that are alike share one patch, see :mod:`admission.patch_cache`.
 _changes = IdentityCache[str](256)
 
 
-def log_patched(request: AdmissionRequest, verdict: Verdict) -> None:
+def log_patched(request: AdmissionRequest, verdict: PodVerdict) -> None:
     """Log which VPA changed what of a new pod.
 
     API servers ask before they complete a generated name; it then ends in a percent sign.

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from admission import registration_drift
-from admission.registration_drift import Insistence
+from admission.registration_drift import RestoreBackoff
 from admission.review import VPA_GROUP
 from admission.settings import AdmissionSettings
 from common.errors import ConflictError, DecodeError, KubeError, NotFoundError
@@ -174,7 +174,7 @@ class Registrar:
         self._bundle = b""  # sent last
         self._registered = False
         self._right = False  # when the configuration was seen last
-        self._insistence = Insistence()
+        self._insistence = RestoreBackoff()
         self._told: tuple[str, dict[str, object]] = ("", {})
         self._exempting: tuple[str, ...] = ()
 
@@ -203,7 +203,7 @@ class Registrar:
         """Look once, and put back what is missing or different; whether all is right now.
 
         A configuration that is gone is created at once; about one that is different we insist
-        less and less (``Insistence``). Where the API server doesn't tell, what was seen last
+        less and less (``RestoreBackoff``). Where the API server doesn't tell, what was seen last
         counts. False before the first registration.
         """
         if not self._registered:

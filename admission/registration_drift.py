@@ -57,7 +57,7 @@ def exemptions(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Insistence:
+class RestoreBackoff:
     """How hard we insist on our configuration while somebody else insists on another.
 
     Two replicas with different flags, as in a rollout, each find that the other has changed what
@@ -78,10 +78,10 @@ class Insistence:
         """Whether the configuration may be put back at ``now``."""
         return self.times == 0 or self._over(now) or now >= self.last + self._pause
 
-    def after(self, now: float) -> "Insistence":
+    def after(self, now: float) -> "RestoreBackoff":
         """The same, with one more write at ``now``."""
         times = 1 if self._over(now) else self.times + 1
-        return Insistence(
+        return RestoreBackoff(
             first_pause=self.first_pause, longest_pause=self.longest_pause, times=times, last=now
         )
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from admission import review, vpa_decoding, vpa_validation
 from admission.field_errors import undecodable
-from admission.metrics import AdmissionMetrics, Outcome, Step
-from admission.patch_cache import PatchMemory
+from admission.metrics import AdmissionMetrics, ReviewOutcome, ReviewStep
+from admission.patch_cache import PatchCache
 from admission.patch_log import log_patched
-from admission.pod_reviews import Cluster, Policy, Verdict, judge
-from admission.review import AdmissionRequest, Subject
+from admission.pod_reviews import Cluster, PodVerdict, ReviewPolicy, judge
+from admission.review import AdmissionRequest, ReviewSubject
 from admission.vpa_decoding import BadQuantityError
 from admission.vpa_validation import VpaVerdict
 from common.api.autoscaling import VerticalPodAutoscaler
@@ -35,17 +35,17 @@ class ReviewAnswer:
     """The body, and what it is counted as."""
 
     body: bytes
-    subject: Subject
-    outcome: Outcome
+    subject: ReviewSubject
+    outcome: ReviewOutcome
 
 
 class Reviewer:
     """Answers reviews."""
 
-    def __init__(self, cluster: Cluster, policy: Policy, metrics: AdmissionMetrics) -> None:
+    def __init__(self, cluster: Cluster, policy: ReviewPolicy, metrics: AdmissionMetrics) -> None:
         self._cluster = cluster
         self._policy = policy
-        self._memory = PatchMemory(
+        self._memory = PatchCache(
             features=policy.features, most_boost=policy.most_boost, pod_level=policy.pod_level
         )
         self._metrics = metrics
@@ -59,16 +59,16 @@ class Reviewer:
         Total: every body has an answer, and no pod is ever refused.
         """
         if content_type != _JSON:
-            return ReviewAnswer(b"", Subject.UNKNOWN, Outcome.CONTENT_TYPE)
+            return ReviewAnswer(b"", ReviewSubject.UNKNOWN, ReviewOutcome.CONTENT_TYPE)
         try:
             asked = review.decode(body)
         except DecodeError as error:
             logger.debug("undecodable review", extra={"error": str(error)})
-            return ReviewAnswer(review.allow(""), Subject.UNKNOWN, Outcome.UNDECODABLE)
+            return ReviewAnswer(review.allow(""), ReviewSubject.UNKNOWN, ReviewOutcome.UNDECODABLE)
         request = asked.request
         if request is None:
             answer = review.in_version_of(asked, review.allow(""))
-            return ReviewAnswer(answer, Subject.UNKNOWN, Outcome.UNDECODABLE)
+            return ReviewAnswer(answer, ReviewSubject.UNKNOWN, ReviewOutcome.UNDECODABLE)
         longest = self._policy.lookup_timeout
         if caller_timeout is not None:
             longest = min(longest, caller_timeout / 4)
@@ -77,20 +77,22 @@ class Reviewer:
 
     async def _review(
         self, request: AdmissionRequest, lookup_timeout: float
-    ) -> tuple[bytes, Outcome]:
+    ) -> tuple[bytes, ReviewOutcome]:
         try:
-            if request.subject is Subject.POD:
+            if request.subject is ReviewSubject.POD:
                 return await self._pod(request, lookup_timeout)
-            if request.subject is Subject.VPA:
+            if request.subject is ReviewSubject.VPA:
                 return await self._vpa(request)
         # The one broad except of the project. Nothing that goes wrong in here, a bug of ours
         # included, may keep a pod from being created: it passes unchanged, and is counted.
         except Exception:
             logger.exception("review failed, the object passes unchanged", extra=_named(request))
-            return review.allow(request.uid), Outcome.ERROR
-        return review.allow(request.uid), Outcome.UNSUPPORTED
+            return review.allow(request.uid), ReviewOutcome.ERROR
+        return review.allow(request.uid), ReviewOutcome.UNSUPPORTED
 
-    async def _pod(self, request: AdmissionRequest, lookup_timeout: float) -> tuple[bytes, Outcome]:
+    async def _pod(
+        self, request: AdmissionRequest, lookup_timeout: float
+    ) -> tuple[bytes, ReviewOutcome]:
         verdict = await judge(
             request, self._cluster, self._policy, memory=self._memory, lookup_timeout=lookup_timeout
         )
@@ -98,12 +100,14 @@ class Reviewer:
             told = {"vpa": verdict.vpa_name} if verdict.vpa_name else {}
             told |= {"error": verdict.error} if verdict.error else {}
             logger.warning(verdict.problem, extra=_named(request) | told)
-        if verdict.outcome is not Outcome.PATCHED:
+        if verdict.outcome is not ReviewOutcome.PATCHED:
             return review.allow(request.uid), verdict.outcome
         log_patched(request, verdict)
         return self._allowed(request, verdict.patches), verdict.outcome
 
-    async def judge(self, request: AdmissionRequest, trail: DecisionTrace | None = None) -> Verdict:
+    async def judge(
+        self, request: AdmissionRequest, trail: DecisionTrace | None = None
+    ) -> PodVerdict:
         """Decide about the pod of a request; ``trail`` records how each number came about."""
         return await judge(
             request,
@@ -114,9 +118,9 @@ class Reviewer:
             trail=trail,
         )
 
-    async def _vpa(self, request: AdmissionRequest) -> tuple[bytes, Outcome]:
+    async def _vpa(self, request: AdmissionRequest) -> tuple[bytes, ReviewOutcome]:
         if request.operation in ("DELETE", "CONNECT"):  # nothing is written, so nothing is wrong
-            return review.allow(request.uid), Outcome.UNSUPPORTED
+            return review.allow(request.uid), ReviewOutcome.UNSUPPORTED
         try:
             if request.size <= _LARGEST_AT_ONCE:
                 verdict = self._verdict(request)
@@ -124,12 +128,12 @@ class Reviewer:
                 async with self._one_by_one:  # of many threads each would take its share of time
                     verdict = await asyncio.to_thread(self._verdict, request)
         except BadQuantityError as error:
-            return review.deny(request, [undecodable(error)], [error.warning]), Outcome.DENIED
+            return review.deny(request, [undecodable(error)], [error.warning]), ReviewOutcome.DENIED
         except DecodeError as error:
-            return review.deny(request, [undecodable(error)]), Outcome.DENIED
+            return review.deny(request, [undecodable(error)]), ReviewOutcome.DENIED
         if verdict.errors:
-            return review.deny(request, verdict.errors, verdict.warnings), Outcome.DENIED
-        outcome = Outcome.PATCHED if verdict.patches else Outcome.ALLOWED
+            return review.deny(request, verdict.errors, verdict.warnings), ReviewOutcome.DENIED
+        outcome = ReviewOutcome.PATCHED if verdict.patches else ReviewOutcome.ALLOWED
         return self._allowed(request, verdict.patches, verdict.warnings), outcome
 
     def _verdict(self, request: AdmissionRequest) -> VpaVerdict:
@@ -142,7 +146,7 @@ class Reviewer:
     ) -> bytes:
         started = perf_counter()
         body = review.allow(request.uid, patches, warnings)
-        self._metrics.spent(Step.BUILD_RESPONSE, perf_counter() - started)
+        self._metrics.spent(ReviewStep.BUILD_RESPONSE, perf_counter() - started)
         return body
 
 

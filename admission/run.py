@@ -12,10 +12,10 @@ from typing import Any
 
 from admission import debugging, registration, tls
 from admission.app import LARGEST_BODY, webhook_app
-from admission.certificate_expiry import Expiry
+from admission.certificate_expiry import CertificateExpiry
 from admission.cluster import CachedCluster
 from admission.metrics import AdmissionMetrics
-from admission.pod_reviews import Policy
+from admission.pod_reviews import ReviewPolicy
 from admission.reviewer import Reviewer
 from admission.self_check import Caller, Conditions, SelfCheck
 from admission.settings import AdmissionSettings
@@ -79,7 +79,7 @@ async def serve(settings: AdmissionSettings, clock: Clock, *, namespace: str) ->
             clock=clock,
         )
         ops = _ops_server(settings, clock, conditions, check, reviewer)
-        expiry = Expiry(
+        expiry = CertificateExpiry(
             lambda: pair.certificate, functools.partial(_content, authority), clock, metrics
         )
         background: list[service.Background] = [
@@ -127,8 +127,8 @@ async def _synced(cluster: CachedCluster) -> None:
     logger.info("caches have synced")
 
 
-def _policy(settings: AdmissionSettings) -> Policy:
-    return Policy(
+def _policy(settings: AdmissionSettings) -> ReviewPolicy:
+    return ReviewPolicy(
         features=settings.feature_gates,
         most_boost=settings.max_allowed_cpu_boost,
         pod_level=settings.pod_level_resources,

@@ -18,7 +18,7 @@ from typing import Any
 import aiohttp
 
 from admission.app import OUTCOME_HEADER, SELF_CHECK_PATH
-from admission.metrics import AdmissionMetrics, Outcome
+from admission.metrics import AdmissionMetrics, ReviewOutcome
 from common.errors import VpaError
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class SelfCheckError(VpaError):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CheckStreak:
     """What the checks so far are worth."""
 
     right: bool = False  # the last one was
@@ -55,11 +55,11 @@ class Standing:
     def steady(self) -> bool:
         return self.missing == 0
 
-    def after(self, *, right: bool) -> "Standing":
+    def after(self, *, right: bool) -> "CheckStreak":
         """What they are worth with one more."""
         if not right:
-            return Standing(right=False, missing=IN_A_ROW)
-        return Standing(right=True, missing=max(0, self.missing - 1))
+            return CheckStreak(right=False, missing=IN_A_ROW)
+        return CheckStreak(right=True, missing=max(0, self.missing - 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class SelfCheck:
         self._caller = caller
         self._conditions = conditions
         self._metrics = metrics
-        self._standing = Standing()
+        self._standing = CheckStreak()
         self._told = ""
 
     @property
@@ -182,7 +182,7 @@ def _check(answer: aiohttp.ClientResponse, body: bytes, uid: str) -> None:
     if answer.status != 200:
         raise SelfCheckError(f"answered {answer.status} {answer.reason}")
     outcome = answer.headers.get(OUTCOME_HEADER)
-    if outcome != Outcome.NO_VPA or _response(body) != {"uid": uid, "allowed": True}:
+    if outcome != ReviewOutcome.NO_VPA or _response(body) != {"uid": uid, "allowed": True}:
         raise SelfCheckError("a pod without a VPA was not answered as one")
 
 

@@ -29,7 +29,7 @@ _DUE = 0.4
 _NEXT_RUN = timedelta(days=1)  # what the CronJob of the manifests leaves between two runs
 
 
-class Step(enum.StrEnum):
+class RenewalStep(enum.StrEnum):
     """What is to be done next; also the word for the log."""
 
     REPLACE = "replace"  # nothing of it can be used: authority and serving pair are made anew
@@ -41,24 +41,24 @@ class Step(enum.StrEnum):
 
     @property
     def changes(self) -> bool:
-        return self not in (Step.WAIT, Step.KEEP)
+        return self not in (RenewalStep.WAIT, RenewalStep.KEEP)
 
     @property
     def trusts_what_is_kept(self) -> bool:
         """Whether API servers have to trust what is kept before this step is taken."""
-        return self in (Step.NEW_SERVING_PAIR, Step.WAIT, Step.KEEP)
+        return self in (RenewalStep.NEW_SERVING_PAIR, RenewalStep.WAIT, RenewalStep.KEEP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class RenewalDecision:
     """The next step, and the sentence for the log that says why."""
 
-    step: Step
+    step: RenewalStep
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class CertificatePolicy:
     """What an operator wants of the certificates."""
 
     hosts: Sequence[str]  # that the serving certificate is for
@@ -75,43 +75,45 @@ def usable(bundle: Bundle, hosts: Sequence[str], now: datetime) -> bool:
     )
 
 
-def decide(kept: Bundle | None, policy: Policy, now: datetime) -> Decision:
+def decide(kept: Bundle | None, policy: CertificatePolicy, now: datetime) -> RenewalDecision:
     """Decide on the next step.
 
     What can't be used is replaced at once, and what has less than two fifths of its life left is
     renewed in time. Total: bytes that are no PEM can't be used, and that is all.
     """
     if kept is None:
-        return Decision(step=Step.REPLACE, reason="there is none")
+        return RenewalDecision(step=RenewalStep.REPLACE, reason="there is none")
     no_authority = _trouble_with_authority(kept, policy.hosts, now)
     no_server = _trouble_with_server(kept, policy.hosts, now)
     if no_server:
-        step = Step.REPLACE if no_authority else Step.NEW_SERVING_PAIR
-        return Decision(step=step, reason=no_server)
+        step = RenewalStep.REPLACE if no_authority else RenewalStep.NEW_SERVING_PAIR
+        return RenewalDecision(step=step, reason=no_server)
     if no_authority:
-        return Decision(step=Step.NEW_AUTHORITY, reason=no_authority)
+        return RenewalDecision(step=RenewalStep.NEW_AUTHORITY, reason=no_authority)
     newest, *old = authority.read_certificates(kept.authority.certificate)
     (server,) = authority.read_certificates(kept.server.certificate)[:1]
     if policy.forced:
-        return Decision(step=Step.NEW_AUTHORITY, reason="it was asked for")
+        return RenewalDecision(step=RenewalStep.NEW_AUTHORITY, reason="it was asked for")
     if now >= _due_at(newest):
-        return Decision(step=Step.NEW_AUTHORITY, reason=f"the authority {_expires(newest)}")
+        return RenewalDecision(
+            step=RenewalStep.NEW_AUTHORITY, reason=f"the authority {_expires(newest)}"
+        )
     if not authority.signed_by(server, newest):
         return _follow_authority(newest, old, server, policy, now)
     if now >= _due_at(server):
         reason = f"the serving certificate {_expires(server)}"
-        return Decision(step=Step.NEW_SERVING_PAIR, reason=reason)
+        return RenewalDecision(step=RenewalStep.NEW_SERVING_PAIR, reason=reason)
     if old:
         return _part_with(old, server, policy, now)
     soonest = min(_due_at(newest), _due_at(server))
-    return Decision(step=Step.KEEP, reason=f"nothing is due before {_at(soonest)}")
+    return RenewalDecision(step=RenewalStep.KEEP, reason=f"nothing is due before {_at(soonest)}")
 
 
 def carry_out(
-    step: Step,
+    step: RenewalStep,
     kept: Bundle | None,
     trusted: bytes,
-    policy: Policy,
+    policy: CertificatePolicy,
     *,
     make_key: KeyMaker,
     now: datetime,
@@ -131,19 +133,19 @@ def carry_out(
             issuer, policy.hosts, make_key=make_key, now=now, lifetime=policy.lifetime
         )
 
-    if kept is None or step in (Step.REPLACE, Step.NEW_AUTHORITY):
+    if kept is None or step in (RenewalStep.REPLACE, RenewalStep.NEW_AUTHORITY):
         made = authority.create_authority(
             policy.hosts, make_key=make_key, now=now, lifetime=policy.lifetime
         )
         before = (kept.authority.certificate if kept else b"", trusted)
         old = dict.fromkeys(each for pem in before for each in _not_expired(pem, now))
         both = Pair(key=made.key, certificate=made.certificate + as_pem(old))
-        if kept is None or step is Step.REPLACE:
+        if kept is None or step is RenewalStep.REPLACE:
             return Bundle(authority=both, server=serving(both))
         return Bundle(authority=both, server=kept.server)
-    if step is Step.NEW_SERVING_PAIR:
+    if step is RenewalStep.NEW_SERVING_PAIR:
         return Bundle(authority=kept.authority, server=serving(kept.authority))
-    if step is Step.DROP_OLD_AUTHORITIES:
+    if step is RenewalStep.DROP_OLD_AUTHORITIES:
         newest, *older = authority.read_certificates(kept.authority.certificate)
         (server,) = authority.read_certificates(kept.server.certificate)[:1]
         left = [] if _overlap_is_over(server, policy, now) else older
@@ -157,34 +159,45 @@ def _follow_authority(
     newest: x509.Certificate,
     old: Sequence[x509.Certificate],
     server: x509.Certificate,
-    policy: Policy,
+    policy: CertificatePolicy,
     now: datetime,
-) -> Decision:
+) -> RenewalDecision:
     """Sign by the new authority once it has been published for long enough, or must be used."""
     settled = newest.not_valid_before_utc + SKEW + policy.settle
     if now >= settled:
-        return Decision(step=Step.NEW_SERVING_PAIR, reason="the new authority has settled")
+        return RenewalDecision(
+            step=RenewalStep.NEW_SERVING_PAIR, reason="the new authority has settled"
+        )
     signers = (each.not_valid_after_utc for each in old if authority.signed_by(server, each))
     end = min(server.not_valid_after_utc, max(signers, default=now))
     if end < settled + _NEXT_RUN:
         reason = f"no time to settle: what is served expires at {_at(end)}"
-        return Decision(step=Step.NEW_SERVING_PAIR, reason=reason)
-    return Decision(step=Step.WAIT, reason=f"the new authority settles until {_at(settled)}")
+        return RenewalDecision(step=RenewalStep.NEW_SERVING_PAIR, reason=reason)
+    return RenewalDecision(
+        step=RenewalStep.WAIT, reason=f"the new authority settles until {_at(settled)}"
+    )
 
 
 def _part_with(
-    old: Sequence[x509.Certificate], server: x509.Certificate, policy: Policy, now: datetime
-) -> Decision:
+    old: Sequence[x509.Certificate],
+    server: x509.Certificate,
+    policy: CertificatePolicy,
+    now: datetime,
+) -> RenewalDecision:
     if _overlap_is_over(server, policy, now):
         reason = "nobody needs the old authority any more"
-        return Decision(step=Step.DROP_OLD_AUTHORITIES, reason=reason)
+        return RenewalDecision(step=RenewalStep.DROP_OLD_AUTHORITIES, reason=reason)
     if any(now >= each.not_valid_after_utc for each in old):
-        return Decision(step=Step.DROP_OLD_AUTHORITIES, reason="an old authority has expired")
+        return RenewalDecision(
+            step=RenewalStep.DROP_OLD_AUTHORITIES, reason="an old authority has expired"
+        )
     until = server.not_valid_before_utc + SKEW + policy.overlap
-    return Decision(step=Step.WAIT, reason=f"the old authority stays until {_at(until)}")
+    return RenewalDecision(
+        step=RenewalStep.WAIT, reason=f"the old authority stays until {_at(until)}"
+    )
 
 
-def _overlap_is_over(server: x509.Certificate, policy: Policy, now: datetime) -> bool:
+def _overlap_is_over(server: x509.Certificate, policy: CertificatePolicy, now: datetime) -> bool:
     return now >= server.not_valid_before_utc + SKEW + policy.overlap
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from certs.authority import Bundle, KeyMaker, Pair
-from certs.renewal import Policy, carry_out, decide, usable
+from certs.renewal import CertificatePolicy, carry_out, decide, usable
 from certs.trust import Trust
 from common.errors import ConfigError, ConflictError, ForbiddenError, NotFoundError
 from common.kube.client import KubeClient, PatchType
@@ -159,7 +159,12 @@ class Secret:
 
 
 async def ensure(
-    stores: Sequence[Store], trust: Trust, policy: Policy, *, make_key: KeyMaker, now: datetime
+    stores: Sequence[Store],
+    trust: Trust,
+    policy: CertificatePolicy,
+    *,
+    make_key: KeyMaker,
+    now: datetime,
 ) -> Bundle:
     """Make sure that all stores keep the same good bundle, and return it.
 

@@ -7,8 +7,8 @@ them true.
 
 from collections.abc import Iterable, Mapping
 
-from admission.metrics import Outcome, Step
-from admission.review import Subject
+from admission.metrics import ReviewOutcome, ReviewStep
+from admission.review import ReviewSubject
 from common.api.autoscaling import UpdateMode
 from recommender.metrics import RequestSource
 from updater.decision import Action, Reason
@@ -162,10 +162,10 @@ LABELS: Mapping[tuple[str, str], str] = {
     "`InPlaceUpdateRateLimiterWaitFailed`; of candidates one of [reasons.md](reasons.md).",
     ("admission", "result"): _values(("right", "wrong")),
     ("admission", "applied"): f"Whether the pod got a patch: {_BOOLEAN}",
-    ("admission", "status"): _values(dict.fromkeys(outcome.status for outcome in Outcome)),
-    ("admission", "resource"): _values(Subject),
-    ("admission", "step"): _values(Step),
-    ("admission", "outcome"): _values(Outcome),
+    ("admission", "status"): _values(dict.fromkeys(outcome.status for outcome in ReviewOutcome)),
+    ("admission", "resource"): _values(ReviewSubject),
+    ("admission", "step"): _values(ReviewStep),
+    ("admission", "outcome"): _values(ReviewOutcome),
     ("admission", "certificate"): "`serving`: what is shown; `authority`: what signed that.",
 }
 

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from admission.cluster import CachedCluster
 from admission.metrics import AdmissionMetrics
-from admission.pod_reviews import Policy
+from admission.pod_reviews import ReviewPolicy
 from admission.reviewer import Reviewer
 from certs.authority import Bundle
 from common.features import FeatureGates
@@ -35,7 +35,7 @@ class AdmissionHook:
 
     @classmethod
     def of(cls, client: KubeClient) -> "AdmissionHook":
-        cluster, policy = CachedCluster(client), Policy(features=FeatureGates())
+        cluster, policy = CachedCluster(client), ReviewPolicy(features=FeatureGates())
         return cls(cluster, Reviewer(cluster, policy, AdmissionMetrics(CollectorRegistry())))
 
     async def handle(self, request: web.Request) -> web.Response:

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 import asgi
 from admission.app import webhook_app
 from admission.metrics import AdmissionMetrics
-from admission.pod_reviews import Match, Policy
+from admission.pod_reviews import ReviewPolicy, VpaMatch
 from admission.reviewer import Reviewer
 from common.api.core import LimitRangeSpec
 from common.api.meta import ObjectMeta
@@ -26,12 +26,12 @@ VPA = {"group": "autoscaling.k8s.io", "version": "v1", "resource": "verticalpoda
 class FakeCluster:
     """Answers every look-up with ``found``, or raises it, and remembers who was looked up."""
 
-    found: Match | Exception = field(default_factory=Match)
+    found: VpaMatch | Exception = field(default_factory=VpaMatch)
     limits: Sequence[LimitRangeSpec] = ()
     synced: bool = True
     asked: list[ObjectMeta] = field(default_factory=list)
 
-    async def match(self, pod: ObjectMeta) -> Match:
+    async def match(self, pod: ObjectMeta) -> VpaMatch:
         self.asked.append(pod)
         if isinstance(self.found, Exception):
             raise self.found
@@ -52,7 +52,7 @@ class Harness:
 
     def __post_init__(self) -> None:
         self.registry = CollectorRegistry()
-        policy = Policy(
+        policy = ReviewPolicy(
             features=FeatureGates.parse(self.gates),
             most_boost=self.most_boost,
             lookup_timeout=self.lookup_timeout,

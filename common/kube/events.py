@@ -82,7 +82,7 @@ class Drop:
     """The object has had more events than anybody wants to read."""
 
 
-Decision: TypeAlias = Create | Increase | Drop
+EventAction: TypeAlias = Create | Increase | Drop
 Key: TypeAlias = tuple[str, ...]
 
 
@@ -95,7 +95,7 @@ class _Similar:
 
 
 @dataclass(slots=True)
-class _Told:
+class _SentEvent:
     name: str
     last: datetime
     count: int
@@ -111,12 +111,12 @@ class Correlator:
 
     def __init__(self, component: str) -> None:
         self._component = component
-        self._told: OrderedDict[Key, _Told] = OrderedDict()
+        self._told: OrderedDict[Key, _SentEvent] = OrderedDict()
         self._similar: OrderedDict[Key, _Similar] = OrderedDict()
         self._buckets: OrderedDict[Key, TokenBucket] = OrderedDict()
         self._named = 0  # nanoseconds, in the last name that was given
 
-    def decide(self, occurrence: Occurrence) -> Decision:
+    def decide(self, occurrence: Occurrence) -> EventAction:
         object_key = _object_key(occurrence.about)
         bucket = self._buckets.setdefault(object_key, TokenBucket(_REFILL, _BURST))
         self._buckets.move_to_end(object_key)
@@ -161,7 +161,7 @@ class Correlator:
         # Names are made of the time, so two events of one moment need different ones.
         self._named = max(int(at.timestamp() * 1_000_000) * 1000, self._named + 1)
         name = f"{about.name}.{self._named:x}"
-        self._told[key] = _Told(name, at, 1)
+        self._told[key] = _SentEvent(name, at, 1)
         self._told.move_to_end(key)
         _bound(self._told)
         namespace = _namespace(about)

@@ -86,7 +86,7 @@ class _Mappings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Remembered:
+class _CachedScale:
     answer: ScaleAnswer
     since: float  # the event loop's time
     until: float
@@ -112,7 +112,7 @@ class Scales:
         self._ahead = ahead
         self.budget: LookupBudget | None = None  # of the present cycle; None: there are no cycles
         self._mappings: dict[tuple[str, str], _Mappings] = {}
-        self._scales: dict[Controller, _Remembered] = {}
+        self._scales: dict[Controller, _CachedScale] = {}
         self._fetching: dict[Controller, asyncio.Task[ScaleAnswer]] = {}
         self._postponed: dict[Controller, float] = {}  # since when, on the event loop's clock
         self._refreshing = 0  # of those, how many are in the background
@@ -175,7 +175,7 @@ class Scales:
         if len(self._postponed) > _MOST_SCALES:
             self._postponed.pop(next(iter(self._postponed)))
 
-    def _refresh(self, controller: Controller, known: _Remembered, now: float) -> None:
+    def _refresh(self, controller: Controller, known: _CachedScale, now: float) -> None:
         """Fetch in the background, unless that was tried just now, or enough others are fetched.
 
         Whoever asks next sees to it, then.
@@ -210,7 +210,7 @@ class Scales:
         seconds = _NEGATIVE_SECONDS
         if isinstance(answer, ScaleFound):
             seconds = _SCALE_SECONDS * (1.0 + self._client.rng.random())
-        self._scales[controller] = _Remembered(answer, now, now + seconds, now)
+        self._scales[controller] = _CachedScale(answer, now, now + seconds, now)
         if now - self._pruned > _PRUNE_SECONDS:
             self._pruned = now
             self._scales = {key: kept for key, kept in self._scales.items() if kept.until > now}

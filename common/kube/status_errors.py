@@ -33,16 +33,16 @@ _REASONS = {
 }
 
 
-class _Cause(Wire, frozen=True, kw_only=True):
+class _StatusCause(Wire, frozen=True, kw_only=True):
     reason: str = ""
     message: str = ""
     field: str = ""
 
 
-class _Details(Wire, frozen=True, kw_only=True):
+class _StatusDetails(Wire, frozen=True, kw_only=True):
     name: str = ""
     kind: str = ""
-    causes: tuple[_Cause, ...] | None = None
+    causes: tuple[_StatusCause, ...] | None = None
     retry_after_seconds: float = 0
 
 
@@ -53,7 +53,7 @@ class Status(Wire, frozen=True, kw_only=True):
     message: str = ""
     reason: str = ""
     code: int = 0
-    details: _Details | None = None
+    details: _StatusDetails | None = None
 
 
 _status_decoder = msgspec.json.Decoder(Status)
@@ -65,7 +65,7 @@ def status_error(status: Status, *, code: int, retry_after: float | None = None)
     ``retry_after`` is the header's hint in seconds; it goes before the one in the details.
     """
     code = status.code or code
-    details = status.details or _Details()
+    details = status.details or _StatusDetails()
     return kube_error(
         code,
         status.message or f"HTTP status {code}",

@@ -45,7 +45,7 @@ async def serve(
             loop.remove_signal_handler(number)
 
 
-class Rest(Protocol):
+class Pause(Protocol):
     """Waits until the event loop's time ``due``, until ``stop`` is set, or as it sees fit."""
 
     async def __call__(self, due: float, *, stop: asyncio.Event) -> None: ...
@@ -59,7 +59,7 @@ async def pause_until(due: float, *, stop: asyncio.Event) -> None:
 
 
 async def every(
-    seconds: float, cycle: Background, *, stop: asyncio.Event, rest: Rest = pause_until
+    seconds: float, cycle: Background, *, stop: asyncio.Event, rest: Pause = pause_until
 ) -> None:
     """Start ``cycle`` every ``seconds``; one that overruns delays the next, never overlaps it.
 

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 import asgi
 from admission.app import SELF_CHECK_PATH, webhook_app
 from admission.metrics import AdmissionMetrics
-from admission.pod_reviews import Policy
+from admission.pod_reviews import ReviewPolicy
 from admission.reviewer import Reviewer
 from admission.tls import KeyPair
 from certificates import new_bundle, write_pair
@@ -99,7 +99,7 @@ def clients() -> ClientAuthority:
 
 def webhook(*, registry: CollectorRegistry | None = None) -> FastAPI:
     metrics = AdmissionMetrics(registry or CollectorRegistry())
-    reviewer = Reviewer(FakeCluster(), Policy(features=FeatureGates.parse("")), metrics)
+    reviewer = Reviewer(FakeCluster(), ReviewPolicy(features=FeatureGates.parse("")), metrics)
     return webhook_app(reviewer, metrics, callers_need_certificate=True)
 
 

@@ -13,8 +13,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from admission.metrics import AdmissionMetrics
-from admission.pod_reviews import Match
-from admission.self_check import Caller, SelfCheck, SelfCheckError, Standing
+from admission.pod_reviews import VpaMatch
+from admission.self_check import Caller, CheckStreak, SelfCheck, SelfCheckError
 from admission.tls import KeyPair
 from builders import recommendation, vpa
 from certificates import new_bundle, write_pair
@@ -191,7 +191,7 @@ async def nonsense(_scope: object, _receive: object, send: Any) -> None:
         pytest.param(
             Harness(FakeCluster(synced=False)).app, "not answered as one", id="caches still fill"
         ),
-        pytest.param(Harness(FakeCluster(Match(WEB))).app, "not answered as one", id="a patch"),
+        pytest.param(Harness(FakeCluster(VpaMatch(WEB))).app, "not answered as one", id="a patch"),
     ],
 )
 async def test_a_wrong_answer_is_none(
@@ -231,7 +231,7 @@ async def test_a_listener_that_does_not_speak_tls_is_no_webhook(good: authority.
     ],
 )
 def test_the_lease_waits_for_several_right_checks_after_a_wrong_one(checks: str, want: str) -> None:
-    standing = Standing()
+    standing = CheckStreak()
     for check in checks:
         standing = standing.after(right=check == "+")
     told = "right" if standing.right else "wrong"
@@ -254,7 +254,7 @@ def test_whether_the_updater_evicts_at_the_end_with_the_flags_defaults(
     checks: str, evicts: object
 ) -> None:
     interval, timeout = 10, 60  # seconds
-    standing, renewed = Standing(), -timeout
+    standing, renewed = CheckStreak(), -timeout
     for number, check in enumerate(checks):
         standing = standing.after(right=check == "+")
         if standing.steady:

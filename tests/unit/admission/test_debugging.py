@@ -11,9 +11,9 @@ import fastapi
 import pytest
 
 from admission import debugging
-from admission.cluster import Matcher
+from admission.cluster import VpaMatcher
 from admission.manifest import LARGEST
-from admission.pod_reviews import Match
+from admission.pod_reviews import VpaMatch
 from admission.reviewer import Reviewer
 from admission.vpa_index import VpaIndex
 from builders import CREATED, recommendation, vpa
@@ -70,9 +70,9 @@ class FewVpas:
             index.apply(Change(None, each))
         self._selectors = selectors or {}
         self._topmost = topmost
-        self._matcher = Matcher(index, self)
+        self._matcher = VpaMatcher(index, self)
 
-    async def match(self, pod: ObjectMeta) -> Match:
+    async def match(self, pod: ObjectMeta) -> VpaMatch:
         return await self._matcher.match(pod)
 
     def limit_ranges(self, namespace: str) -> tuple[LimitRangeSpec, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from admission import registration, registration_drift
-from admission.registration_drift import Insistence
+from admission.registration_drift import RestoreBackoff
 from admission.settings import AdmissionSettings
 from certificates import new_bundle
 from common.flags import read_flags
@@ -245,7 +245,7 @@ def test_exemptions_that_stay_are_named(change: Change, told: str) -> None:
 # How hard we insist
 
 
-def puts_back(seen: list[float], insistence: Insistence) -> list[float]:
+def puts_back(seen: list[float], insistence: RestoreBackoff) -> list[float]:
     """The times at which the configuration was put back, of those at which it was different."""
     written = []
     for now in seen:
@@ -270,12 +270,12 @@ def puts_back(seen: list[float], insistence: Insistence) -> list[float]:
 def test_the_more_often_it_was_put_back_the_longer_we_wait(
     seen: list[float], want: list[float]
 ) -> None:
-    assert puts_back(seen, Insistence()) == want
+    assert puts_back(seen, RestoreBackoff()) == want
 
 
 def fight(seconds: int) -> list[tuple[int, str]]:
     """Two replicas with different flags, who look every ten seconds: who wrote when."""
-    sides = {"old": Insistence(), "new": Insistence()}
+    sides = {"old": RestoreBackoff(), "new": RestoreBackoff()}
     stored, written = "new", []  # the newer one registers at its start
     for now in range(1, seconds):
         for side, offset in (("old", 3), ("new", 7)):
@@ -298,7 +298,7 @@ def test_a_fight_without_end_is_one_write_of_each_side_per_ten_minutes() -> None
 
 
 def test_the_survivor_of_a_fight_has_the_last_word_within_its_pause() -> None:
-    insistence = Insistence()
+    insistence = RestoreBackoff()
     for _ in range(50):
         insistence = insistence.after(insistence.last + 600)
     assert not insistence.allows(insistence.last + 599)
