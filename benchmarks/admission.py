@@ -26,7 +26,7 @@ import uvicorn
 
 from benchmarks import https_load
 from benchmarks.admission_world import Size, decision_alone, review
-from benchmarks.load_world import Watched, process
+from benchmarks.load_world import NO_CHANGE, Environ, Watched, process
 from certs import authority
 from common.runtime.clock import SystemClock
 from demo.processes import free_port
@@ -82,8 +82,13 @@ def cpu_of(pid: int) -> float:
 
 
 @contextmanager
-def webhook(size: Size, folder: Path, flags: Sequence[str]) -> Iterator[Webhook]:
-    """A webhook beside an API server with so many objects, once it is ready."""
+def webhook(
+    size: Size, folder: Path, flags: Sequence[str], *, environ: Environ = NO_CHANGE
+) -> Iterator[Webhook]:
+    """A webhook beside an API server with so many objects, once it is ready.
+
+    Its environment is ours with the changes of ``environ``.
+    """
     folder.mkdir()
     bundle = authority.create(
         ["127.0.0.1"],
@@ -118,7 +123,7 @@ def webhook(size: Size, folder: Path, flags: Sequence[str]) -> Iterator[Webhook]
             "--kube-api-burst=1000",
             *flags,
         )
-        with process(*command, log=folder / "webhook.log") as pid:
+        with process(*command, log=folder / "webhook.log", environ=environ) as pid:
             _await(lambda: _is_ready(ops_port))
             _await(lambda: _is_quiet(pid))
             yield Webhook(pid=pid, port=port, ops_port=ops_port, ca=folder / "ca.pem")

@@ -260,7 +260,7 @@ def test_a_token_is_read_again_after_a_minute(tmp_path: Path) -> None:
     token.write_text("old")
     (tmp_path / "ca.crt").write_text(CERTIFICATE)
 
-    async def main(_: VirtualClock) -> None:
+    async def main(_clock: VirtualClock) -> None:
         connection = in_pod(IN_POD, tmp_path)
         seen = []
         for _ in range(4):
