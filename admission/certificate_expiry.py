@@ -1,7 +1,6 @@
 """How long the webhook's certificates are still valid: a metric, and a warning in time.
 
-Whoever renews them (``certs``, cert-manager, a person) does so earlier; so the warning means
-that somebody has stopped to do it.
+``certs``, cert-manager or a person renews them earlier; so the warning means that this has stopped.
 """
 
 import asyncio
@@ -68,7 +67,7 @@ def issuer(certificate: x509.Certificate, bundle: bytes) -> x509.Certificate | N
 
 
 class CertificateExpiry:
-    """Watches the certificate that is shown, and the authority that API servers are told of."""
+    """Watches the certificate that is shown, and the authority that is registered."""
 
     def __init__(
         self,
@@ -83,12 +82,12 @@ class CertificateExpiry:
             SERVING: serving,
             AUTHORITY: lambda: issuer(serving(), authority_file()),
         }
-        self._told: dict[str, tuple[x509.Certificate, ExpiryStage]] = {}
+        self._warned: dict[str, tuple[x509.Certificate, ExpiryStage]] = {}
         for name, find in self._found.items():
             metrics.remains(name, functools.partial(self._remaining, find))
 
     async def run(self) -> None:
-        """Look every ten minutes, for ever, the first time at once."""
+        """Look every ten minutes, the first time at once, and never return."""
         while True:
             self.look()
             await asyncio.sleep(_LOOK_SECONDS)
@@ -101,9 +100,9 @@ class CertificateExpiry:
             if certificate is None:
                 continue
             found = stage(certificate, now)
-            before, told = self._told.get(name, (certificate, ExpiryStage.FINE))
-            self._told[name] = (certificate, found)
-            if found > (told if before == certificate else ExpiryStage.FINE):
+            before, warned = self._warned.get(name, (certificate, ExpiryStage.FINE))
+            self._warned[name] = (certificate, found)
+            if found > (warned if before == certificate else ExpiryStage.FINE):
                 self._warn(name, certificate, found)
 
     def _warn(self, name: str, certificate: x509.Certificate, found: ExpiryStage) -> None:
@@ -119,7 +118,7 @@ class CertificateExpiry:
             logger.warning("certificate expires soon: is it being renewed?", extra=extra)
 
     def _remaining(self, find: Find) -> float:
-        """Seconds; not a number where there is no certificate."""
+        """Return seconds; not a number where there is no certificate."""
         certificate = find()
         if certificate is None:
             return math.nan

@@ -25,7 +25,7 @@ from common.target.owners import Controller, OwnerProblem, controller_of
 logger = logging.getLogger(__name__)
 
 # Seconds. A ReplicaSet's first pods come within milliseconds of the ReplicaSet, and our watch
-# may bring it a moment later; without this patience they would start with the wrong size.
+# may bring it a moment later; without these retries they would start with the wrong size.
 _CATCH_UP = (0.01, 0.02, 0.05, 0.1, 0.2)
 
 
@@ -33,11 +33,11 @@ class TargetLookup(Protocol):
     """Selectors and owners: ``common.kube.targets.Targets``."""
 
     async def selector(self, vpa: VerticalPodAutoscaler) -> Selector:
-        """The selector of the pods that the VPA's target controls; raises TargetError."""
+        """Return the selector of the pods that the VPA's target controls; raises TargetError."""
         ...
 
     async def topmost(self, controller: Controller) -> Controller | None:
-        """The topmost well-known or scalable controller; raises TargetError."""
+        """Return the topmost well-known or scalable controller; raises TargetError."""
         ...
 
 
@@ -49,10 +49,10 @@ class VpaMatcher:
         self._targets = targets
 
     async def match(self, pod: ObjectMeta) -> VpaMatch:
-        """The VPA that changes the pod, whose ``namespace`` must be set.
+        """Return the VPA that changes the pod, whose ``namespace`` must be set.
 
         VPAs of mode Off are left out before the oldest is chosen, so that they don't shadow
-        active ones; a VPA whose selector can't be resolved costs nobody but itself.
+        active ones; a VPA whose selector can't be resolved affects no other.
 
         Raises:
             LookupFailedError: the pod's owners can't be found out.
@@ -101,7 +101,7 @@ class VpaMatcher:
             raise LookupFailedError(str(error)) from error
 
     async def _candidate(self, vpa: VerticalPodAutoscaler) -> TargetingVpa:
-        """A VPA with its selector, which one of mode Off doesn't need."""
+        """Return a VPA with its selector, which one of mode Off doesn't need."""
         if not can_control_pods(vpa):
             return TargetingVpa(vpa)
         try:

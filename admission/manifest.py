@@ -1,4 +1,4 @@
-"""A manifest that somebody posted by hand, as the pod that an API server would review.
+"""A manifest that was posted by hand, as the pod that an API server would review.
 
 It may be a pod, or anything that makes pods from a template: then the pod is the template's, with
 the object itself for its controller.
@@ -36,7 +36,7 @@ _MISSING = re.compile("Object missing required field `(.*)`")
 
 
 class ManifestError(VpaError):
-    """A manifest can't be used; ``fix`` tells what to do about ``field``.
+    """A manifest can't be used; ``fix`` says what to do about ``field``.
 
     ``status`` is the HTTP status to answer with.
     """
@@ -104,7 +104,7 @@ def _parsed(body: bytes) -> dict[str, Any]:
 
 
 def _harmless(body: bytes) -> bytes:
-    """The same; it must not become gigabytes, and not deeper than the stack.
+    """Return the same; it must not become gigabytes, and not deeper than the stack.
 
     A few hundred bytes of aliases would do the one, brackets in brackets the other.
     """
@@ -121,7 +121,7 @@ def _harmless(body: bytes) -> bytes:
 
 
 def _only_object(documents: list[Any]) -> dict[str, Any]:
-    """The only one; of several, or of a List's, the only one that makes pods."""
+    """Return the only one; of several, or of a List's, the only one that makes pods."""
     found = [each for document in documents for each in _listed(document) if each is not None]
     if len(found) > 1:
         found = [each for each in found if isinstance(each, dict) and each.get("kind") in _KINDS]
@@ -133,7 +133,7 @@ def _only_object(documents: list[Any]) -> dict[str, Any]:
 
 
 def _listed(document: Any) -> list[Any]:
-    """What is in a List, as ``kubectl get`` with a selector prints it; else the document itself."""
+    """Return the items of a List, as ``kubectl get`` prints one; else the document itself."""
     if isinstance(document, dict) and document.get("kind") == "List":
         items = document.get("items")
         return items if isinstance(items, list) else []
@@ -186,7 +186,7 @@ def _member(of: dict[str, Any], *path: str, required: bool = True) -> dict[str, 
 
 
 def _mistyped(told: str) -> ManifestError:
-    """What the decoder says, as a field and a fix."""
+    """Return what the decoder says, as a field and a fix."""
     found = _AT.fullmatch(told)
     problem, field = found.groups() if found is not None else (told, "")
     missing = _MISSING.fullmatch(problem)

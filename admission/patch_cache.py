@@ -1,7 +1,7 @@
-"""Patches that need not be computed again: pods come in bursts of the same template.
+"""A cache of patches: pods come in bursts of the same template.
 
 A patch is a function of the pod's containers, status and annotations, of its VPA and of the
-LimitRanges of its namespace. A roll-out asks the same question once for each pod, until the
+LimitRanges of its namespace. A rollout creates many equal pods before the
 recommender writes the VPA again.
 """
 
@@ -39,18 +39,18 @@ class _CachedPatch:
 
 @dataclass(frozen=True, slots=True)
 class _CachedVpa:
-    """A VPA as it was last asked about, and the shapes of pods that are remembered for it."""
+    """A VPA at its last use, and the shapes of pods that are kept for it."""
 
     vpa: VerticalPodAutoscaler
     shapes: set[bytes] = field(default_factory=set)
 
 
 class PatchCache:
-    """Computes patches, and remembers a few thousand of them; features and bounds are fixed.
+    """Computes patches, and keeps a few thousand of them; features and bounds are fixed.
 
-    Objects in caches never change, they are replaced: an answer is good as long as the VPA is the
+    Objects in watch caches never change, they are replaced: a patch is good while the VPA is the
     same object and the LimitRanges are equal. What was used last is kept longest, in 8 MiB; a VPA
-    that was written again is forgotten with all its answers, for it may be of many MiB itself.
+    that was written again is dropped with all its patches, for it may be of many MiB itself.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class PatchCache:
         )
         if key and len(key) <= _LARGEST_SHAPE:
             size = len(key) + len(patch.operations) * _OPERATION + _OVERHEAD
-            self._remember(key, _CachedPatch(self._written(vpa), ranges, patch, size))
+            self._put(key, _CachedPatch(self._written(vpa), ranges, patch, size))
         return patch
 
     def _written(self, vpa: VerticalPodAutoscaler) -> _CachedVpa:
@@ -98,19 +98,19 @@ class PatchCache:
         there = self._vpas.get(name)
         if there is None or there.vpa is not vpa:
             for shape in tuple(there.shapes) if there is not None else ():
-                self._forget(shape)
+                self._drop(shape)
             there = self._vpas[name] = _CachedVpa(vpa)
         return there
 
-    def _remember(self, key: bytes, new: _CachedPatch) -> None:
+    def _put(self, key: bytes, new: _CachedPatch) -> None:
         new.vpa.shapes.add(key)
         self._size += new.size - (self._known[key].size if key in self._known else 0)
         self._known[key] = new
         self._known.move_to_end(key)
         while self._size > _BUDGET:
-            self._forget(next(iter(self._known)))
+            self._drop(next(iter(self._known)))
 
-    def _forget(self, key: bytes) -> None:
+    def _drop(self, key: bytes) -> None:
         dropped = self._known.pop(key)
         self._size -= dropped.size
         shapes, meta = dropped.vpa.shapes, dropped.vpa.vpa.metadata
@@ -120,7 +120,7 @@ class PatchCache:
 
 
 def _shape(pod: Pod, vpa: VerticalPodAutoscaler) -> bytes:
-    """What the patch depends on; empty if the pod has numbers beyond what can be encoded."""
+    """Return what the patch depends on; empty if the pod has numbers beyond what can be encoded."""
     meta = vpa.metadata
     try:
         return _encoder.encode(

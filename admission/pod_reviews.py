@@ -1,4 +1,4 @@
-"""What becomes of a new pod: its VPA is found, and says what to patch.
+"""The decision about a new pod: its VPA is found, and says what to patch.
 
 Source: admission.md 3 and 4.
 """
@@ -59,7 +59,7 @@ class TargetingVpa:
 class VpaMatch:
     """The VPA of a new pod; without one, whether a VPA of mode Off was passed over.
 
-    The rest tells how it came to that, for people.
+    The rest explains it to people.
     """
 
     vpa: VerticalPodAutoscaler | None = None
@@ -70,7 +70,7 @@ class VpaMatch:
 
 
 class LookupFailedError(Exception):
-    """The pod's owners could not be found out; such a pod has no VPA."""
+    """The pod's owners could not be found; the pod is treated as one without a VPA."""
 
 
 class Cluster(Protocol):
@@ -100,7 +100,7 @@ class ReviewPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodVerdict:
-    """What becomes of a new pod; without ``patches`` it passes unchanged.
+    """The decision about a new pod; without ``patches`` it passes unchanged.
 
     ``problem`` is a sentence for the log where something was wrong, and ``error`` the details.
     """

@@ -62,7 +62,7 @@ class AdmissionRequest(Wire, frozen=True, kw_only=True):
 
     @property
     def subject(self) -> ReviewSubject:
-        """Told by group and resource alone; the registered rules restrict the rest."""
+        """Decided by group and resource alone; the registered rules restrict the rest."""
         return _SUBJECTS.get((self.resource.group, self.resource.resource), ReviewSubject.UNKNOWN)
 
     @property
@@ -139,7 +139,7 @@ def decode(body: bytes) -> Review:
 
 
 def in_version_of(review: Review, answer: bytes) -> bytes:
-    """The answer in the version of the question, as API servers demand; v1 unless v1beta1 is asked.
+    """Return the answer in the version of the review, as API servers demand: v1 or v1beta1.
 
     The fields of both versions are the same, so the name is all that differs.
     """

@@ -151,7 +151,7 @@ class Reviewer:
 
 
 def _before(request: AdmissionRequest) -> VerticalPodAutoscaler | None:
-    """The object that is replaced; None if it can't be read, so that it can be mended (X126)."""
+    """Return the replaced object; None if it can't be read, so that it can be repaired (X126)."""
     if request.operation != "UPDATE":
         return None
     try:

@@ -32,8 +32,8 @@ logger = logging.getLogger(__name__)
 
 PROGRAM = "vpa-admission-controller"
 
-# Longer than the 90 seconds for which API servers keep an idle connection: whoever closes first
-# must not be us, or a review that is just being sent would be lost.
+# Longer than the 90 seconds for which API servers keep an idle connection: if we closed it first, a
+# review that is just being sent would be lost.
 _LIMITS = HttpLimits(body=LARGEST_BODY, idle=120)
 _LONGEST_CHECK = 5.0  # seconds, if API servers wait as long
 
@@ -111,7 +111,7 @@ async def _announce(
         return (not settings.register_webhook or await registrar.in_place()) and answers
 
     await _synced(cluster)
-    await check.passed()  # at once: without it the process isn't ready
+    await check.passed()  # at once, because readiness waits for it
     interval = settings.status_lease_update_interval
     keeping = lease.keep(socket.gethostname(), interval=interval, deserved=answering)
     async with asyncio.TaskGroup() as group:
@@ -179,7 +179,7 @@ def _caller(settings: AdmissionSettings, chosen: registration.Registration, port
     at_start = _content(file)
     return Caller(
         port=port,
-        # Whoever registers the webhook in our place knows by which name it is called.
+        # Without our registration the name by which the webhook is called isn't known.
         name=chosen.host if settings.register_webhook else "",
         # A pair that is never loaded again is not judged by files that came after it.
         authority=(lambda: _content(file)) if settings.reload_cert else (lambda: at_start),

@@ -1,4 +1,4 @@
-"""The webhook asks itself: a real review over HTTPS, through the port that API servers call.
+"""The self-check: a real review over HTTPS, through the port that API servers call.
 
 The updater evicts while the status Lease is fresh, because it takes the Lease for the promise
 that replacements get their resources. So the Lease is renewed only while that is true.
@@ -27,7 +27,7 @@ IN_A_ROW = 3
 """Right checks after a wrong one, before the Lease is renewed again.
 
 A single hiccup is over before the Lease counts as stale: with the flags' defaults it is 40 of
-60 seconds old by then. A check that fails every third time or more often never gets so far, and
+60 seconds old by then. A check that fails every third time or more often never gets there, and
 evictions stop: too many of the replacements would come up with the wrong size.
 """
 _LOOPBACK = "127.0.0.1"
@@ -46,7 +46,7 @@ class SelfCheckError(VpaError):
 
 @dataclass(frozen=True, slots=True)
 class CheckStreak:
-    """What the checks so far are worth."""
+    """How many checks in a row were right."""
 
     right: bool = False  # the last one was
     missing: int = 1  # right ones still to come before reviews count as answered
@@ -56,7 +56,7 @@ class CheckStreak:
         return self.missing == 0
 
     def after(self, *, right: bool) -> "CheckStreak":
-        """What they are worth with one more."""
+        """Return the streak with one more check."""
         if not right:
             return CheckStreak(right=False, missing=IN_A_ROW)
         return CheckStreak(right=True, missing=max(0, self.missing - 1))
@@ -67,8 +67,8 @@ class Caller:
     """A client of the webhook that trusts what API servers trust."""
 
     port: int
-    name: str  # by which API servers call; empty if somebody else has registered the webhook
-    authority: Callable[[], bytes]  # PEM; where there is none, nobody vouches for a certificate
+    name: str  # by which API servers call; empty if the webhook is registered otherwise
+    authority: Callable[[], bytes]  # PEM; without any, every certificate is accepted
     timeout: float  # seconds
 
     async def ask(self) -> None:
@@ -102,38 +102,38 @@ class Caller:
 
 
 class SelfCheck:
-    """Runs checks, remembers what they are worth, and tells when that changes."""
+    """Runs checks, records the streak of right ones, and logs when the result changes."""
 
     def __init__(self, caller: Caller, conditions: Conditions, metrics: AdmissionMetrics) -> None:
         """``conditions`` are what has to hold before it is worth asking, by name."""
         self._caller = caller
         self._conditions = conditions
         self._metrics = metrics
-        self._standing = CheckStreak()
-        self._told = ""
+        self._streak = CheckStreak()
+        self._logged = ""
 
     @property
     def right(self) -> bool:
         """Whether the last check was right."""
-        return self._standing.right
+        return self._streak.right
 
     async def passed(self) -> bool:
-        """Check once; whether reviews are answered, and have been for the last few checks."""
+        """Check once; return whether reviews are answered, and were in the last few checks."""
         try:
             self._require_conditions()
             await self._caller.ask()
         except SelfCheckError as error:
-            self._standing = self._standing.after(right=False)
-            if str(error) != self._told:
-                self._told = str(error)
-                logger.warning("self-check failed", extra={"error": self._told})
+            self._streak = self._streak.after(right=False)
+            if str(error) != self._logged:
+                self._logged = str(error)
+                logger.warning("self-check failed", extra={"error": self._logged})
         else:
-            self._standing = self._standing.after(right=True)
-            if self._told:
-                self._told = ""
-                logger.info("self-check is right again")
+            self._streak = self._streak.after(right=True)
+            if self._logged:
+                self._logged = ""
+                logger.info("self-check passes again")
         self._metrics.checked(right=self.right)
-        return self._standing.steady
+        return self._streak.steady
 
     def _require_conditions(self) -> None:
         missing = [name for name, holds in self._conditions.items() if not holds()]
@@ -143,12 +143,12 @@ class SelfCheck:
 
 @functools.lru_cache(maxsize=1)
 def _context(authority: bytes, name: str) -> ssl.SSLContext:
-    """A client's side of TLS that judges certificates as Go does.
+    """Return a client's side of TLS that judges certificates as Go does.
 
     Any certificate in the bundle is an anchor, and the name has to be an alternative name.
 
     It is kept as long as both stay what they are, which spares a good part of a check's work. Each
-    check shakes hands anew all the same: a session that is resumed shows no certificate.
+    check makes a new handshake all the same: a resumed session shows no certificate.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = bool(name and authority)

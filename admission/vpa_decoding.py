@@ -116,7 +116,7 @@ def _decoded(raw: bytes) -> VerticalPodAutoscaler:
 
 
 def container_policies(vpa: VerticalPodAutoscaler) -> tuple[ContainerPolicy, ...]:
-    """The policies of single containers, in order."""
+    """Return the policies of single containers, in order."""
     policy = vpa.spec.resource_policy
     return (policy.container_policies or ()) if policy is not None else ()
 

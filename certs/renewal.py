@@ -5,12 +5,12 @@ is written as a whole, and between two of them every reader has time to follow:
 
 1. A new authority is published beside the old one. What is served is still signed by the old one.
 2. Once that has settled, the serving pair is signed by the new one. Both are still trusted.
-3. Once nobody serves the old pair any more, the old authority is dropped.
+3. Once the old pair is no longer served, the old authority is dropped.
 
-Whoever is one step behind (an admission pod whose volume has yet to change, and that writes its CA
-file into the webhook configuration) is trusted by, and trusts, whoever is one step ahead.
+A process that is one step behind (an admission pod whose volume has yet to change, and that writes
+its CA file into the webhook configuration) is trusted by, and trusts, one that is a step ahead.
 
-How far a rotation has come is told by the certificates alone: their issuers and their dates.
+The certificates alone show how far a rotation has come, by their issuers and their dates.
 """
 
 import enum
@@ -24,7 +24,7 @@ from certs import authority
 from certs.authority import SKEW, Bundle, KeyMaker, Pair
 from common.certificates import as_pem, forbidden
 
-# Admission warns when a third of a life is left: by then everything has been renewed.
+# Admission warns when a third of a life is left; everything is renewed before that.
 _DUE = 0.4
 _NEXT_RUN = timedelta(days=1)  # what the CronJob of the manifests leaves between two runs
 
@@ -32,7 +32,7 @@ _NEXT_RUN = timedelta(days=1)  # what the CronJob of the manifests leaves betwee
 class RenewalStep(enum.StrEnum):
     """What is to be done next; also the word for the log."""
 
-    REPLACE = "replace"  # nothing of it can be used: authority and serving pair are made anew
+    REPLACE = "replace"  # nothing of it can be used: authority and serving pair are new
     NEW_AUTHORITY = "new_authority"
     NEW_SERVING_PAIR = "new_serving_pair"
     DROP_OLD_AUTHORITIES = "drop_old_authorities"
@@ -69,7 +69,7 @@ class CertificatePolicy:
 
 
 def usable(bundle: Bundle, hosts: Sequence[str], now: datetime) -> bool:
-    """Whether ``bundle`` can serve ``hosts`` and can be renewed, at ``now``."""
+    """Return whether ``bundle`` can serve ``hosts`` and can be renewed, at ``now``."""
     return not (
         _trouble_with_authority(bundle, hosts, now) or _trouble_with_server(bundle, hosts, now)
     )
@@ -185,7 +185,7 @@ def _part_with(
     now: datetime,
 ) -> RenewalDecision:
     if _overlap_is_over(server, policy, now):
-        reason = "nobody needs the old authority any more"
+        reason = "the old authority is no longer needed"
         return RenewalDecision(step=RenewalStep.DROP_OLD_AUTHORITIES, reason=reason)
     if any(now >= each.not_valid_after_utc for each in old):
         return RenewalDecision(
@@ -202,7 +202,7 @@ def _overlap_is_over(server: x509.Certificate, policy: CertificatePolicy, now: d
 
 
 def _trouble_with_authority(bundle: Bundle, hosts: Sequence[str], now: datetime) -> str:
-    """Why nothing can be signed for ``hosts``; empty if it can."""
+    """Return why nothing can be signed for ``hosts``; empty if it can."""
     try:
         newest = authority.read_certificates(bundle.authority.certificate)[0]
         key = authority.read_key(bundle.authority.key)
@@ -218,7 +218,7 @@ def _trouble_with_authority(bundle: Bundle, hosts: Sequence[str], now: datetime)
 
 
 def _trouble_with_server(bundle: Bundle, hosts: Sequence[str], now: datetime) -> str:
-    """Why ``hosts`` can't be served; empty if they can."""
+    """Return why ``hosts`` can't be served; empty if they can."""
     try:
         server = authority.read_certificates(bundle.server.certificate)[0]
         key = authority.read_key(bundle.server.key)

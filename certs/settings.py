@@ -1,4 +1,4 @@
-"""What an operator can tell the certificate maker."""
+"""The flags of the certificate maker."""
 
 import re
 from dataclasses import dataclass

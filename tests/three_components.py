@@ -8,9 +8,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import admission.run
 from prometheus_client import REGISTRY
 
+import admission.run
 import recommender.__main__
 import updater.__main__
 from admission.settings import AdmissionSettings

@@ -34,7 +34,7 @@ class Change(Generic[T]):
     """What happened to one object: ``old`` is None when it is new, ``new`` when it is gone.
 
     ``last`` is what an object was like when it went, which may be news: a pod can be killed
-    and deleted at once. Only a watch tells it, and it is None where nobody did.
+    and deleted at once. Only a watch brings it; otherwise it is None.
     """
 
     old: T | None
@@ -70,7 +70,7 @@ class Snapshot(Generic[T]):
         return None if found is None else found.get(name)
 
     def items(self) -> Iterator[T]:
-        """Every object, namespace by namespace."""
+        """Return every object, namespace by namespace."""
         for objects in self._objects.values():
             yield from objects.values()
 
@@ -82,7 +82,7 @@ class Snapshot(Generic[T]):
         return self._objects
 
     def namespaces(self) -> Sequence[str]:
-        """The namespaces that hold an object."""
+        """Return the namespaces that hold an object."""
         return tuple(self._objects)
 
     def __len__(self) -> int:
@@ -101,7 +101,7 @@ class Cache(Generic[T]):
 
     ``on_change`` is called for each difference, in order, from the list as from the watch; it
     must be quick, and what it raises ends the task. An object that can't be decoded is dropped
-    as if it were gone: nobody may act on what it was before.
+    as if it were gone: acting on what it was before would be wrong.
     """
 
     def __init__(
@@ -126,9 +126,9 @@ class Cache(Generic[T]):
         self._version = ""
         self._listed = asyncio.Event()
         self._fresh_from = math.inf  # the event loop's time
-        self._is_open = False  # the server agreed to the watch at hand
+        self._is_open = False  # the server agreed to the present watch
         self._pauses = Pauses(client.rng)
-        self._was_away = False  # nobody answered the last time
+        self._was_away = False  # the last request had no answer
         self._was_woken = False  # from a pause, because the server was back
         self._trouble = ""
 
@@ -144,10 +144,10 @@ class Cache(Generic[T]):
 
     @property
     def fresh(self) -> bool:
-        """Whether the objects are those of now, as far as one can tell.
+        """Whether the objects are known to be current.
 
         They are not from the moment that a list or a watch fails until one works again, and has
-        had time to catch up. Whoever acts on many objects at once looks here first.
+        had time to catch up. Check it before acting on many objects at once.
         """
         return self._fresh_from <= asyncio.get_running_loop().time()
 
@@ -174,7 +174,7 @@ class Cache(Generic[T]):
     # Following the API server
 
     async def run(self) -> None:
-        """List, watch, and list again when the server says so; for ever."""
+        """List, watch, and list again when the server says so; never return."""
         while True:
             try:
                 await self._list()
@@ -191,7 +191,7 @@ class Cache(Generic[T]):
                 await self._rest(error)
 
     async def _rest(self, error: KubeError | DecodeError) -> None:
-        """Pause after a failure; while nobody answers, until anybody of this process is answered.
+        """Pause after a failure; while the server is away, until any request is answered.
 
         A wake-up that led to nothing isn't repeated at once.
         """
@@ -300,7 +300,7 @@ class Cache(Generic[T]):
             self._on_change(Change(old, new, event.object if gone else None))
 
     def _writable(self, namespace: str) -> dict[str, T]:
-        """The namespace's own dictionary, which no snapshot holds."""
+        """Return the namespace's own dictionary, which no snapshot holds."""
         self._snapshot = None
         objects = self._objects.get(namespace)
         if objects is None:
@@ -316,7 +316,7 @@ class Cache(Generic[T]):
     # One line for each change of state
 
     def _note(self, error: KubeError | DecodeError) -> None:
-        """Log trouble of our own once; that nobody answers is the client's to say."""
+        """Log trouble of this resource once; that the server is away is logged by the client."""
         self._fresh_from = math.inf
         kind = getattr(error, "reason", "") or type(error).__name__
         self._client.troubled(self.endpoint.resource, kind)
@@ -356,7 +356,7 @@ class Pauses:
         self._pause = _SHORTEST_PAUSE
 
     def next(self, error: Exception | None = None) -> float:
-        """Seconds to wait after a failure; no less than the server asks for."""
+        """Return the seconds to wait after a failure; no less than the server asks for."""
         self._was_used = False
         pause = self._pause * self._rng.uniform(0.5, 1.0)
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
@@ -364,7 +364,7 @@ class Pauses:
         return max(pause, min(hint, _LONGEST_PAUSE))
 
     def after_use(self) -> float:
-        """Seconds to wait after a watch that ended in order: none, if it brought something."""
+        """Return the seconds to wait after a watch that ended: none if it brought something."""
         if self._was_used:
             self._was_used = False
             return 0.0

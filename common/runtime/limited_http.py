@@ -1,7 +1,7 @@
 """HTTP/1.1 as uvicorn speaks it, with limits on what a client may send and how long it may take.
 
-Every port has the same limits. Who exceeds one gets an answer that says so, as far as one is still
-possible, and loses the connection.
+Every port has the same limits. A client that exceeds one gets an answer that says so, where one is
+still possible, and loses the connection.
 """
 
 import asyncio
@@ -101,7 +101,7 @@ class LimitedHttp(HttpToolsProtocol):
         self._limits = limits
         self._all = connections
         self._place = place
-        self._tell = refused
+        self._refused = refused
         self._extensions: dict[str, dict[object, object]] = {}
         self._answering: RequestResponseCycle | None = None
         self._refusal = 0  # status: nothing more is read
@@ -145,8 +145,8 @@ class LimitedHttp(HttpToolsProtocol):
         except httptools.HttpParserUpgrade:
             self._refuse(400)  # this request is answered; what follows is no HTTP/1.1
         except httptools.HttpParserError as error:
-            told = error.__context__
-            self._refuse(told.status if isinstance(told, _RefusedError) else 400)
+            cause = error.__context__
+            self._refuse(cause.status if isinstance(cause, _RefusedError) else 400)
         else:
             self._look_at_time()
 
@@ -261,7 +261,7 @@ class LimitedHttp(HttpToolsProtocol):
             self._all.wait(self._place)
 
     def shutdown(self) -> None:
-        """Answer the request at hand, also one that is still coming in, and close."""
+        """Answer the present request, also one that is still coming in, and close."""
         self._ends = True
         if self._answering is not None:
             self._answering.keep_alive = False
@@ -271,7 +271,7 @@ class LimitedHttp(HttpToolsProtocol):
     def _refuse(self, status: int) -> None:
         """Answer with an error, but first what was asked before, and close."""
         self._refusal = status
-        self._tell(status)
+        self._refused(status)
         self._unset_slow()
         if self.transport.is_closing():
             return

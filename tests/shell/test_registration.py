@@ -182,7 +182,7 @@ async def test_a_configuration_that_is_deleted_is_back_each_time(
             await client.delete(MUTATING_WEBHOOKS, CONFIGURATION_NAME)
             assert await ours.in_place()
             assert await stored(client) == fresh
-    assert told(caplog) == [("webhook configuration was missing, and is back", None)] * 3
+    assert told(caplog) == [("webhook configuration was missing, created it again", None)] * 3
 
 
 async def test_what_is_changed_is_put_back_and_told_in_one_line(
@@ -196,7 +196,7 @@ async def test_what_is_changed_is_put_back_and_told_in_one_line(
         assert await ours.in_place()
         assert await stored(client) == fresh
     fields = "failurePolicy, timeoutSeconds, caBundle"
-    assert told(caplog) == [("webhook configuration was put back", fields)]
+    assert told(caplog) == [("webhook configuration was changed, restored it", fields)]
 
 
 async def test_who_insists_is_let_have_his_way_for_a_while_and_then_it_is_not_right(
@@ -214,9 +214,9 @@ async def test_who_insists_is_let_have_his_way_for_a_while_and_then_it_is_not_ri
         assert await theirs.in_place()
         assert written(cluster) == before
     assert [what for what, _ in told(caplog)] == [
-        "webhook configuration was put back",
-        "webhook configuration was put back",
-        "webhook configuration left as somebody wants it",
+        "webhook configuration was changed, restored it",
+        "webhook configuration was changed, restored it",
+        "webhook configuration left as another writer wants it",
     ]
 
 
@@ -270,9 +270,7 @@ async def test_an_api_server_that_does_not_tell_changes_nothing(
         before = written(cluster)
         assert [await ours.in_place() for _ in range(3)] == [True] * 3
         assert written(cluster) == before
-    assert [what for what, _ in told(caplog)] == [
-        "webhook configuration not looked at, or not put back"
-    ]
+    assert [what for what, _ in told(caplog)] == ["webhook configuration not read or not restored"]
 
 
 @pytest.mark.parametrize("verb", ["create", "patch"])

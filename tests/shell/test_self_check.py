@@ -290,7 +290,7 @@ async def test_each_reason_is_told_once_and_so_is_the_end(caplog: pytest.LogCapt
     assert told == [
         ("WARNING", "self-check failed", "expired"),
         ("WARNING", "self-check failed", "slow"),
-        ("INFO", "self-check is right again", ""),
+        ("INFO", "self-check passes again", ""),
     ]
 
 

@@ -265,7 +265,7 @@ CASES = [
         kept=SIGNED,
         after=timedelta(days=30),
         want=RenewalStep.DROP_OLD_AUTHORITIES,
-        reason="nobody needs",
+        reason="the old authority is no longer needed",
     ),
     Case(
         id="an old authority that has expired",
