@@ -31,8 +31,8 @@ _TIMEOUT = re.compile(rb"(?:^|&)timeout=(\d{1,6})s(?:&|$)")
 def webhook_app(
     reviewer: Reviewer, metrics: AdmissionMetrics, *, callers_need_certificate: bool = False
 ) -> FastAPI:
-    """Return the application; it has one route and no documentation of its own."""
-    app = FastAPI(openapi_url=None)
+    """Return the application; it has one route, no documentation of its own, and no telemetry."""
+    app = FastAPI(openapi_url=None, telemetry={"tracing": False, "metrics": False, "logs": False})
     app.router.routes.append(
         ReviewRoute(reviewer, metrics, callers_need_certificate=callers_need_certificate)
     )
