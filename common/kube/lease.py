@@ -161,6 +161,10 @@ class LeaderElection:
     can't renew within the deadline ends before the others take over. A process that is stopped
     can't end in time, so ``check`` is called just before each write: a process leads no longer than
     the lease's duration from the start of its last renewal (X120).
+
+    It has more attributes than other classes: eight are arguments, and the others are one state
+    machine (what we hold, and what we have seen of others) that would only be harder to follow
+    in two places.
     """
 
     def __init__(

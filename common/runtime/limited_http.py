@@ -84,7 +84,12 @@ def _closing_unread(cycle: RequestResponseCycle, app: ASGI3Application) -> ASGI3
 
 
 class LimitedHttp(HttpToolsProtocol):
-    """One connection."""
+    """One connection.
+
+    uvicorn's protocol is one object that transport and parser call back, so the limits are counted
+    in it, too: it has more attributes than other classes, each a count, a flag or a timer of the
+    request that is coming in or of the one that is being answered.
+    """
 
     def __init__(
         self,
