@@ -152,12 +152,12 @@ def _pod_of(manifest: dict[str, Any], *, namespace: str) -> dict[str, Any]:
         problem = f"pods are of v1, not of {manifest.get('apiVersion')!r}"
         raise ManifestError(problem, field="apiVersion", fix="write apiVersion: v1")
     metadata = _member(manifest, "metadata")
-    told = metadata.get("namespace") or namespace or "default"
-    if namespace and told != namespace:
-        problem = f"the manifest says {told!r}, and the address namespace={namespace}"
+    target = metadata.get("namespace") or namespace or "default"
+    if namespace and target != namespace:
+        problem = f"the manifest says {target!r}, and the address namespace={namespace}"
         raise ManifestError(problem, field="metadata.namespace", fix="leave one of them out")
     if kind == "Pod":
-        return manifest | {"metadata": metadata | {"namespace": told}}
+        return manifest | {"metadata": metadata | {"namespace": target}}
     name = metadata.get("name")
     if not name:
         fix = f"name the {kind}: VPAs find it by its name"
@@ -166,7 +166,7 @@ def _pod_of(manifest: dict[str, Any], *, namespace: str) -> dict[str, Any]:
     owner = {"apiVersion": manifest.get("apiVersion") or "", "kind": kind, "name": name}
     made = {
         "generateName": f"{name}-",
-        "namespace": told,
+        "namespace": target,
         "ownerReferences": [owner | {"controller": True}],
     }
     return template | {"metadata": _member(template, "metadata", required=False) | made}
@@ -185,10 +185,10 @@ def _member(of: dict[str, Any], *path: str, required: bool = True) -> dict[str, 
     return dict(found)
 
 
-def _mistyped(told: str) -> ManifestError:
+def _mistyped(text: str) -> ManifestError:
     """Return what the decoder says, as a field and a fix."""
-    found = _AT.fullmatch(told)
-    problem, field = found.groups() if found is not None else (told, "")
+    found = _AT.fullmatch(text)
+    problem, field = found.groups() if found is not None else (text, "")
     missing = _MISSING.fullmatch(problem)
     if missing is not None:
         field = f"{field}.{missing[1]}".lstrip(".")

@@ -126,13 +126,13 @@ async def judge(
     cluster: Cluster,
     policy: ReviewPolicy,
     *,
-    memory: PatchCache,
+    cache: PatchCache,
     lookup_timeout: float,
     trail: DecisionTrace | None = None,
 ) -> PodVerdict:
     """Decide about the pod of a request; ``trail`` records how each number came about.
 
-    ``memory`` answers where no trail is asked for; it belongs to the same policy. Finding the
+    ``cache`` is used where there is no ``trail``; it belongs to the same policy. Finding the
     VPA may take ``lookup_timeout`` seconds.
 
     What people, other programs or the API server did wrong is part of the verdict; whatever is
@@ -174,7 +174,7 @@ async def judge(
     limit_ranges = cluster.limit_ranges(meta.namespace)
     try:
         if trail is None:
-            patch = memory.admit(pod, match.vpa, limit_ranges)
+            patch = cache.admit(pod, match.vpa, limit_ranges)
         else:
             patch = pod_patch(
                 pod,

@@ -32,27 +32,27 @@ def differences(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[st
 
     Where no CA bundle is wanted, it is managed elsewhere, and right as it is.
     """
-    (asked,) = wanted["webhooks"]
-    hook = _named(asked["name"], there)
+    (ours,) = wanted["webhooks"]
+    hook = _named(ours["name"], there)
     if hook is None:
         return ("webhooks",)
     labels = there["metadata"].get("labels") or {}
     found = {
         "labels": wanted["metadata"].get("labels", {}).items() <= labels.items(),
-        **{name: hook.get(name) == asked[name] for name in _EXACT},
-        "clientConfig": _target(hook) == _target(asked),
-        "caBundle": _covers(_bundle(hook), _bundle(asked)),
-        "rules": _rules(hook) == _rules(asked),
-        **{name: _selects_enough(hook.get(name), asked[name]) for name in _SELECTORS},
+        **{name: hook.get(name) == ours[name] for name in _EXACT},
+        "clientConfig": _target(hook) == _target(ours),
+        "caBundle": _covers(_bundle(hook), _bundle(ours)),
+        "rules": _rules(hook) == _rules(ours),
+        **{name: _selects_enough(hook.get(name), ours[name]) for name in _SELECTORS},
     }
     return tuple(name for name, right in found.items() if not right)
 
 
 def exemptions(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, ...]:
     """Name the fields that exempt more than the flags say; they stay."""
-    (asked,) = wanted["webhooks"]
-    hook = _named(asked["name"], there) or {}
-    found = [name for name in _SELECTORS if _added(hook.get(name), asked[name])]
+    (ours,) = wanted["webhooks"]
+    hook = _named(ours["name"], there) or {}
+    found = [name for name in _SELECTORS if _added(hook.get(name), ours[name])]
     return (*found, *(["matchConditions"] if hook.get("matchConditions") else []))
 
 
@@ -137,7 +137,7 @@ def _certificates(bundle: bytes) -> frozenset[bytes]:
 
 
 def _rules(hook: Mapping[str, Any]) -> frozenset[bytes]:
-    """Return what is asked about, in whatever order, with the scope that API servers fill in."""
+    """Return the registered rules, in whatever order, with the scope that API servers fill in."""
     return _distinct({"scope": "*", **_sorted(rule)} for rule in hook.get("rules") or ())
 
 

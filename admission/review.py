@@ -172,11 +172,11 @@ def deny(
     """
     kind = request.request_kind.kind if request.request_kind is not None else VPA_KIND
     sentences = [brief(f"{error.field}: {error.message}") for error in errors]
-    told = sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
+    problems = sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
     status = _Status(
         metadata={},
         status="Failure",
-        message=f"{kind}.{VPA_GROUP} {quoted(request.name)} is invalid: {told}",
+        message=f"{kind}.{VPA_GROUP} {quoted(request.name)} is invalid: {problems}",
         reason="Invalid",
         details=_DenialDetails(
             name=request.name,

@@ -45,7 +45,7 @@ class Reviewer:
     def __init__(self, cluster: Cluster, policy: ReviewPolicy, metrics: AdmissionMetrics) -> None:
         self._cluster = cluster
         self._policy = policy
-        self._memory = PatchCache(
+        self._patches = PatchCache(
             features=policy.features, most_boost=policy.most_boost, pod_level=policy.pod_level
         )
         self._metrics = metrics
@@ -61,19 +61,19 @@ class Reviewer:
         if content_type != _JSON:
             return ReviewAnswer(b"", ReviewSubject.UNKNOWN, ReviewOutcome.CONTENT_TYPE)
         try:
-            asked = review.decode(body)
+            found = review.decode(body)
         except DecodeError as error:
             logger.debug("undecodable review", extra={"error": str(error)})
             return ReviewAnswer(review.allow(""), ReviewSubject.UNKNOWN, ReviewOutcome.UNDECODABLE)
-        request = asked.request
+        request = found.request
         if request is None:
-            answer = review.in_version_of(asked, review.allow(""))
+            answer = review.in_version_of(found, review.allow(""))
             return ReviewAnswer(answer, ReviewSubject.UNKNOWN, ReviewOutcome.UNDECODABLE)
         longest = self._policy.lookup_timeout
         if caller_timeout is not None:
             longest = min(longest, caller_timeout / 4)
         answer, outcome = await self._review(request, longest)
-        return ReviewAnswer(review.in_version_of(asked, answer), request.subject, outcome)
+        return ReviewAnswer(review.in_version_of(found, answer), request.subject, outcome)
 
     async def _review(
         self, request: AdmissionRequest, lookup_timeout: float
@@ -94,12 +94,12 @@ class Reviewer:
         self, request: AdmissionRequest, lookup_timeout: float
     ) -> tuple[bytes, ReviewOutcome]:
         verdict = await judge(
-            request, self._cluster, self._policy, memory=self._memory, lookup_timeout=lookup_timeout
+            request, self._cluster, self._policy, cache=self._patches, lookup_timeout=lookup_timeout
         )
         if verdict.problem:
-            told = {"vpa": verdict.vpa_name} if verdict.vpa_name else {}
-            told |= {"error": verdict.error} if verdict.error else {}
-            logger.warning(verdict.problem, extra=_named(request) | told)
+            details = {"vpa": verdict.vpa_name} if verdict.vpa_name else {}
+            details |= {"error": verdict.error} if verdict.error else {}
+            logger.warning(verdict.problem, extra=_named(request) | details)
         if verdict.outcome is not ReviewOutcome.PATCHED:
             return review.allow(request.uid), verdict.outcome
         log_patched(request, verdict)
@@ -113,7 +113,7 @@ class Reviewer:
             request,
             self._cluster,
             self._policy,
-            memory=self._memory,
+            cache=self._patches,
             lookup_timeout=self._policy.lookup_timeout,
             trail=trail,
         )

@@ -138,7 +138,7 @@ async def reviewed(
         ),
         Town(boosting()),
         ReviewPolicy(features=gates),
-        memory=PatchCache(features=gates, most_boost=ZERO),
+        cache=PatchCache(features=gates, most_boost=ZERO),
         lookup_timeout=1.0,
         trail=trail,
     )
