@@ -1,4 +1,4 @@
-"""What an operator can tell the admission controller."""
+"""The flags of the admission controller."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -37,7 +37,7 @@ class AdmissionSettings(CommonSettings):
         "--client-ca-file",
         default="/etc/tls-certs/caCert.pem",
         parse=str,
-        help="Certificate of the authority that API servers are told to trust.",
+        help="Certificate of the authority that API servers are to trust.",
     )
     require_client_certificate: bool = flag(
         "--require-client-certificate",
@@ -70,7 +70,7 @@ class AdmissionSettings(CommonSettings):
         "--min-tls-version",
         default="tls1_2",
         parse=str,
-        help="Oldest TLS version that is spoken: tls1_2 or tls1_3.",
+        help="Minimum TLS version: tls1_2 or tls1_3.",
     )
     tls_ciphers: str = flag(
         "--tls-ciphers",
@@ -83,7 +83,7 @@ class AdmissionSettings(CommonSettings):
         "--register-webhook",
         default=True,
         parse=boolean,
-        help="Create the webhook configuration vpa-webhook-config, and put it back while we run.",
+        help="Create the webhook configuration vpa-webhook-config, and restore it when it changes.",
     )
     register_by_url: bool = flag(
         "--register-by-url",
@@ -131,7 +131,7 @@ class AdmissionSettings(CommonSettings):
         "--status-lease-name",
         default="vpa-admission-controller",
         parse=str,
-        help="Lease that tells the updater that pods get their resources.",
+        help="Lease that shows the updater that pods get their resources.",
     )
     status_lease_namespace: str = flag(
         "--status-lease-namespace",
@@ -162,13 +162,6 @@ class AdmissionSettings(CommonSettings):
         help="What becomes of spec.resources of a pod: keep fits the containers into it, follow "
         "moves it in proportion to its containers. The updater needs the same value.",
     )
-    workers: int = flag(
-        "--workers",
-        default=1,
-        parse=whole(least=1),
-        help="Processes that answer reviews. Each follows the whole cluster, with memory and "
-        "watches of its own; another replica is mostly the better answer.",
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -178,6 +171,6 @@ class AdmissionSettings(CommonSettings):
             raise ConfigError("--register-by-url needs --webhook-port")
 
     @property
-    def lookup_deadline(self) -> float:
+    def lookup_timeout(self) -> float:
         """Seconds that finding a pod's VPA may take; far below what API servers wait."""
         return min(_LONGEST_LOOKUP, self.webhook_timeout_seconds / 4)

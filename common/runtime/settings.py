@@ -95,12 +95,12 @@ class CommonSettings(LoggingSettings, ClientSettings):
 
 
 def debug_flag(serves: str) -> Any:
-    """The flag ``--debug-endpoints`` of a process that ``serves`` this on its ops address."""
+    """Return the flag ``--debug-endpoints`` of a process that ``serves`` this."""
     return flag(
         "--debug-endpoints",
         default=False,
         parse=boolean,
-        help=f"Serve {serves} It shows VPAs to whoever reaches the address.",
+        help=f"Serve {serves} It shows VPAs to every client of the address.",
     )
 
 
