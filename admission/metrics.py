@@ -22,8 +22,10 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from admission.review import Subject
+from common.runtime.build_info import expose_build_info
 
-_PREFIX = "vpa_admission_controller"
+_COMPONENT = "admission_controller"
+_PREFIX = f"vpa_{_COMPONENT}"
 _TENTHS = tuple(round(tenth / 10, 1) for tenth in range(1, 11))
 _ADMISSION_BUCKETS = (0.01, 0.02, 0.05, *_TENTHS, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
 _EXECUTION_BUCKETS = (
@@ -135,6 +137,7 @@ class AdmissionMetrics:
         self, registry: CollectorRegistry, *, asked: CollectorRegistry | None = None
     ) -> None:
         """``registry`` counts; ``asked``, if it is another one, has what is found out."""
+        expose_build_info(_COMPONENT, asked or registry)
         pods = Counter(
             f"{_PREFIX}_admission_pods_total",
             "Pods that were reviewed, by whether they got a patch.",

@@ -26,14 +26,15 @@ def user_agent(program: str) -> str:
     return f"{program}/{version()}"
 
 
-def version_info() -> dict[str, str]:
-    """Return the version with the field names of an API server's ``/version``."""
-    major, minor, *_ = f"{version()}.".split(".")
+def version_info(found: str) -> dict[str, str]:
+    """Return this version with the field names of an API server's ``/version``."""
+    release, _, _ = found.partition("+")
+    major, minor, *_ = (*release.split("."), "0")
     machine = platform.machine()
     return {
         "major": major,
         "minor": minor,
-        "gitVersion": f"v{version()}",
+        "gitVersion": f"v{found}",
         "platform": f"{sys.platform}/{_GO_NAMES.get(machine, machine)}",
         "pythonVersion": platform.python_version(),
     }

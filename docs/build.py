@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Info
 from prometheus_client.metrics import MetricWrapperBase
 from wording import (
     COMMON,
@@ -198,14 +198,16 @@ def exposed(registry: CollectorRegistry) -> list[Exposed]:
 
 def _exposed(collector: Any) -> Exposed:
     (described,) = collector.describe()
-    if isinstance(collector, MetricWrapperBase):
+    if isinstance(collector, Info):
+        labels = tuple(collector._value)  # noqa: SLF001 - see ``exposed``
+    elif isinstance(collector, MetricWrapperBase):
         labels = tuple(collector._labelnames)  # noqa: SLF001 - see ``exposed``
     else:
         assert isinstance(collector, PlainCounter | BatchHistogram | AskedGauge)  # noqa: S101 - for the type checker
         labels = tuple(collector.labels)
     name, kind = described.name, described.type
     return Exposed(
-        name=f"{name}_total" if kind == "counter" else name,
+        name=name + {"counter": "_total", "info": "_info"}.get(kind, ""),
         type="counter, as untyped" if isinstance(collector, PlainCounter) else kind,
         labels=labels,
         meaning=described.documentation,

@@ -105,6 +105,14 @@ _MODE = f"As written in the VPA: {_values(UpdateMode)}"
 
 # By component and label.
 LABELS: Mapping[tuple[str, str], str] = {
+    **{
+        (component, label): text
+        for component in ("recommender", "updater", "admission")
+        for label, text in (
+            ("version", "Of the component, such as `0.1.0`."),
+            ("python_version", "Such as `3.11.7`."),
+        )
+    },
     ("recommender", "update_mode"): f"{_MODE}. Without a mode `Recreate`, in `vpa_quality_*` "
     "empty.",
     ("recommender", "has_recommendation"): _BOOLEAN,
