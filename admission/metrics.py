@@ -9,8 +9,10 @@ from collections.abc import Callable
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
 from admission.review import ReviewSubject
+from common.runtime.build_info import expose_build_info
 
-_PREFIX = "vpa_admission_controller"
+_COMPONENT = "admission_controller"
+_PREFIX = f"vpa_{_COMPONENT}"
 _TENTHS = tuple(round(tenth / 10, 1) for tenth in range(1, 11))
 _ADMISSION_BUCKETS = (0.01, 0.02, 0.05, *_TENTHS, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
 _EXECUTION_BUCKETS = (
@@ -64,6 +66,7 @@ class AdmissionMetrics:
     """The metrics of one process."""
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+        expose_build_info(_COMPONENT, registry)
         pods = Counter(
             f"{_PREFIX}_admission_pods_total",
             "Pods that were reviewed, by whether they got a patch.",

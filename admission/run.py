@@ -27,6 +27,7 @@ from common.runtime.clock import Clock
 from common.runtime.health import Health, OpsServer
 from common.runtime.limited_http import HttpLimits
 from common.runtime.web import WebServer
+from common.version import user_agent
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ async def serve(settings: AdmissionSettings, clock: Clock, *, namespace: str) ->
     connection = await config.load(settings.kubeconfig)
     async with KubeClient(
         connection,
-        user_agent=PROGRAM,
+        user_agent=user_agent(PROGRAM),
         qps=settings.kube_api_qps,
         burst=settings.kube_api_burst,
     ) as client:

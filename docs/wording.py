@@ -28,7 +28,8 @@ Flags are written with one or two dashes, and underscores count as dashes. A Boo
 `--x=true` or `--x=false`. Durations are Go's: `90s`, `1h30m`. A flag that can't be used is one
 line on standard error and exit code 2.
 
-Names and defaults are the reference's. A flag of origin *ours* is unknown to the reference.
+Names and defaults are the reference's. A flag of origin *ours* is unknown to the reference. Flags
+are grouped as in `--help`. Every program also has `--help` and `--version`.
 """
 COMMON = """\
 ## All three components
@@ -36,7 +37,7 @@ COMMON = """\
 recommender, updater and admission have these.
 """
 FEATURE_GATES = """\
-### Feature gates
+### List of feature gates
 
 All are off by default. `AllAlpha` sets every gate that is not named itself. `AllBeta`, and
 `InPlaceOrRecreate` of old manifests, change nothing.
@@ -103,6 +104,14 @@ _MODE = f"As written in the VPA: {_values(UpdateMode)}"
 
 # By component and label.
 LABELS: Mapping[tuple[str, str], str] = {
+    **{
+        (component, label): text
+        for component in ("recommender", "updater", "admission")
+        for label, text in (
+            ("version", "Of the component, such as `0.1.0`."),
+            ("python_version", "Such as `3.11.7`."),
+        )
+    },
     ("recommender", "update_mode"): f"{_MODE}. Without a mode `Recreate`, in `vpa_quality_*` "
     "empty.",
     ("recommender", "has_recommendation"): _BOOLEAN,

@@ -25,6 +25,7 @@ from common.runtime.service import (
     serve,
     unless_stopped,
 )
+from common.version import user_agent
 from recommender import debugging
 from recommender.checkpoints.garbage_collection import CheckpointGarbage
 from recommender.checkpoints.loading import CheckpointLoading
@@ -93,7 +94,7 @@ async def recommend(settings: RecommenderSettings, clock: Clock) -> None:
     health = Health(clock, settings.interval * _MISSED_CYCLES)
     async with KubeClient(
         connection,
-        user_agent=_PROGRAM,
+        user_agent=user_agent(_PROGRAM),
         qps=settings.kube_api_qps,
         burst=settings.kube_api_burst,
         troubled=metrics.read_failed,
@@ -188,7 +189,9 @@ def assemble(
     if settings.has_past:
         past = PrometheusBackfill(
             Prometheus(
-                prometheus_server(settings, os.environ), user_agent=_PROGRAM, metrics=metrics
+                prometheus_server(settings, os.environ),
+                user_agent=user_agent(_PROGRAM),
+                metrics=metrics,
             ),
             settings.wanted,
             usage,

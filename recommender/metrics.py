@@ -9,6 +9,7 @@ from datetime import timedelta
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from common.api.autoscaling import UpdateMode
+from common.runtime.build_info import expose_build_info
 from common.runtime.object_errors import ObjectErrors
 from recommender.metric_types import PlainCounter
 from recommender.model.oom_outcome import OomOutcome
@@ -47,6 +48,7 @@ class RecommenderMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        expose_build_info("recommender", self.registry)
         self.object_errors = ObjectErrors("recommender", self.registry)
         self._vpas = Gauge(
             "vpa_recommender_vpa_objects_count",

@@ -15,6 +15,7 @@ from common.flags import show
 from common.runtime import profiles
 from common.runtime.clock import Clock
 from common.runtime.web import WebServer
+from common.version import version, version_info
 
 _MOST_SCRAPES = 16  # that wait for each other
 _SCRAPE_SECONDS = 1.0
@@ -117,12 +118,12 @@ def ops_app(
     thread, so a collector must stand that its values change meanwhile; once at a time, and for the
     same question no more than once a second. With ``profiling``, ``/debug/pprof/profile`` and
     ``/debug/pprof/heap`` watch the process for ``?seconds=``, or until the client leaves, and
-    answer with a table. ``routers`` add endpoints of one process. ``/openapi.json`` and ``/docs``
-    describe all of them.
+    answer with a table. ``/version`` is the version of the program. ``routers`` add
+    endpoints of one process. ``/openapi.json`` and ``/docs`` describe all of them.
     """
     # A series of its own for the creation of each counter: dashboards of the reference know none.
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # as shipped
-    app = fastapi.FastAPI(title="Ops address", version="1", redoc_url=None)
+    app = fastapi.FastAPI(title="Ops address", version=version(), redoc_url=None)
     late = _text("Error: last activity more than 5m1s ago") | {"description": "No; restart it."}
     scrapes = _Scrapes(registry)
     busy = _text(_BUSY) | {"description": "Too many ask at once."}
@@ -157,6 +158,11 @@ def ops_app(
         if text is None:
             return PlainTextResponse(f"{_BUSY}\n", status_code=503)
         return fastapi.Response(text, headers={"Content-Type": content_type})
+
+    @app.get("/version")
+    async def running_version() -> dict[str, str]:
+        """The version of the program, with the field names of an API server."""
+        return version_info(version())
 
     if profiling:
         _add_profiles(app)
