@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import io
 import random
 import re
 import socket
@@ -28,6 +29,7 @@ MOST_BYTES = 512 * 1024 * 1024
 """Of the body of an answer; lists come in pages, and the usage of 150,000 pods takes 90 MiB."""
 
 _MOST_BYTES_OF_WRITE = 64 * 1024 * 1024  # of an answer; objects have 3 MiB at most
+_MOST_BYTES_AT_ONCE = 1024 * 1024  # of a request; aiohttp warns of more
 _CONNECT_SECONDS = 10.0
 _IDLE_SECONDS = 30.0  # servers close idle connections after a minute or more
 _MOST_CONNECTIONS = 128  # a dozen of them are watches
@@ -223,7 +225,7 @@ class Transport:
             call.method,
             URL(self._connection.base_url + _target(call), encoded=True),
             headers=_headers(call, identification),
-            data=call.body,
+            data=_payload(call.body),
             timeout=limits,
             allow_redirects=False,
             proxy=self._connection.proxy or None,
@@ -304,6 +306,11 @@ def _headers(call: Call, identification: Mapping[str, str]) -> dict[str, str]:
     if call.body is not None:
         headers["Content-Type"] = call.content_type
     return headers
+
+
+def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
+    """Return the body, as a file where it is large: aiohttp writes that in pieces."""
+    return io.BytesIO(body) if body is not None and len(body) > _MOST_BYTES_AT_ONCE else body
 
 
 @functools.lru_cache(maxsize=64)

@@ -157,6 +157,18 @@ async def test_what_is_sent() -> None:
     assert body == b"{}"
 
 
+async def test_a_large_body_is_sent_as_it_is() -> None:
+    body = bytes(range(256)) * 12 * 1024
+    script = Script([[OK]])
+    async with serving(script) as transport:
+        assert await post(transport, body) == b"ok"
+    head, _, sent = script.requests[0].partition(b"\r\n\r\n")
+    assert sent == body
+    headers = head.decode().split("\r\n")[1:]
+    assert {"Content-Type: a/b", f"Content-Length: {len(body)}"} <= set(headers)
+    assert not [each for each in headers if each.startswith(("Transfer", "Content-Disposition"))]
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT"])
 async def test_the_check_runs_once_there_is_a_connection_and_keeps_the_request_back(
     method: str,
