@@ -39,11 +39,11 @@ types: venv ## mypy, strict
 contracts: venv ## who may import whom
 	$(BIN)/lint-imports
 
-# The slowest are told: all of it is to take less than a quarter of an hour on two cores. Properties
-# are tested with the same examples each time (profile ci); proofs, and pytest alone, draw others.
-unit: venv ## all tests but the end-to-end ones and the longest proof, with coverage
+# Lists the slowest tests. Properties are tested with the same examples each time (profile ci); proofs, and
+# pytest alone, draw others.
+unit: venv ## all tests but the end-to-end ones and the longest proof; COVERAGE=1 measures coverage
 	$(PY) -m pytest --ignore=tests/e2e --ignore=tests/shell/test_history_survives.py --durations=20 \
-	  --hypothesis-profile=ci --numprocesses=auto --dist=worksteal --cov --cov-report=term
+	  --hypothesis-profile=ci --numprocesses=auto --dist=worksteal $(if $(COVERAGE),--cov --cov-report=term)
 
 # PROOF_SEED=7 PROOF_SEEDS=2,3,4 make proofs: others; the seed of a failure is printed
 proofs: venv ## 1,000 stormy cycles without a forbidden eviction, a day of rollouts in steady memory, the model, restarts, 10,000 hostile objects
