@@ -15,15 +15,15 @@ from fastapi.responses import PlainTextResponse
 from admission import manifest
 from admission.explanation import Explanation, as_text, explain
 from admission.manifest import Manifest, ManifestError
-from admission.pod_reviews import Verdict
+from admission.pod_reviews import PodVerdict
 from admission.review import AdmissionRequest, GroupVersionResource
 from common.api.base import Wire
-from common.recommendation.trail import Trail
+from common.recommendation.decision_trace import DecisionTrace
 from common.runtime.text_or_json import described, wants_text
 
 PATH = "/debug/explain"
 
-Judge = Callable[[AdmissionRequest, Trail], Awaitable[Verdict]]
+Judge = Callable[[AdmissionRequest, DecisionTrace], Awaitable[PodVerdict]]
 
 _EXAMPLE = """apiVersion: apps/v1
 kind: Deployment
@@ -63,7 +63,7 @@ def router(judge: Judge) -> fastapi.APIRouter:
             found = await _read(request, namespace)
         except ManifestError as error:
             return _refused(error, text=text)
-        trail = Trail()
+        trail = DecisionTrace()
         verdict = await judge(_review_of(found), trail)
         told = explain(verdict, trail, namespace=found.namespace, name=found.name)
         return PlainTextResponse(as_text(told)) if text else _json(told)

@@ -20,7 +20,7 @@ from common.resources import CPU
 from controlplane.cluster import ControlPlane, running_control_plane
 from controlplane.processes import ProcessUsage, usage_of
 from demo.processes import Processes, Running, free_port
-from recommender.workers import spread
+from recommender.concurrency import spread
 from sandbox.apiserver.audit import Entry
 from sandbox.kubeconfigs import kubeconfig_text
 from sandbox.scenario import Scenario, parse_scenario

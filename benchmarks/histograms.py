@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from recommender import buckets
-from recommender.histograms import Histograms
-from recommender.instants import instant
+from recommender.model import buckets
 from recommender.model.aggregates import HalfLives
+from recommender.model.histograms import Histograms
 from recommender.model.keys import PodKey
 from recommender.model.pods import PodFacts
+from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
 
 START = instant(datetime(2026, 1, 1, tzinfo=UTC))

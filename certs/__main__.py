@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from certs import authority, store
-from certs.settings import Settings
+from certs.settings import CertsSettings
 from certs.trust import NoTrust, Trust, WebhookTrust
 from common.errors import ConfigError, KubeError
 from common.flags import read_flags
@@ -15,11 +15,12 @@ from common.kube import config
 from common.kube.client import KubeClient
 from common.runtime import logs, service
 from common.runtime.clock import Clock, SystemClock
+from common.version import user_agent
 
 PROGRAM = "vpa-certs"
 
 
-async def ensure(settings: Settings, clock: Clock) -> None:
+async def ensure(settings: CertsSettings, clock: Clock) -> None:
     """Write what is missing, and renew what is due.
 
     Raises:
@@ -33,7 +34,7 @@ async def ensure(settings: Settings, clock: Clock) -> None:
             client = await stack.enter_async_context(
                 KubeClient(
                     connection,
-                    user_agent=PROGRAM,
+                    user_agent=user_agent(PROGRAM),
                     qps=settings.kube_api_qps,
                     burst=settings.kube_api_burst,
                 )
@@ -52,7 +53,7 @@ async def ensure(settings: Settings, clock: Clock) -> None:
 
 
 async def _main(argv: Sequence[str]) -> None:
-    settings = read_flags(Settings, argv, program=PROGRAM, environ=os.environ)
+    settings = read_flags(CertsSettings, argv, program=PROGRAM, environ=os.environ)
     logs.configure(settings.verbosity, settings.logging_format)
     await ensure(settings, SystemClock())
 

@@ -25,31 +25,32 @@ from common.runtime.service import (
     serve,
     unless_stopped,
 )
+from common.version import user_agent
 from recommender import debugging
-from recommender.checkpoint_loading import CheckpointLoading
-from recommender.checkpoint_schedule import Schedule
-from recommender.checkpointing import Checkpointing
-from recommender.cycle import Recommender
-from recommender.explanation import Explanation, Unexplained
-from recommender.history import PastLoader
-from recommender.ingestion import Ingestion
-from recommender.metrics import Metrics
+from recommender.checkpoints.garbage_collection import CheckpointGarbage
+from recommender.checkpoints.loading import CheckpointLoading
+from recommender.checkpoints.schedule import Schedule
+from recommender.checkpoints.store import CheckpointStore
+from recommender.checkpoints.writing import Checkpointing
+from recommender.metrics import RecommenderMetrics
+from recommender.model.backfill import Began
 from recommender.model.keys import VpaKey
-from recommender.model.past import Began
 from recommender.model.sidecars import Sidecars
 from recommender.model.usage import Usage
-from recommender.oom_learning import OomLearning
-from recommender.publishing import Publisher, Routine
-from recommender.settings import Settings
-from recommender.sources.checkpoint_garbage import CheckpointGarbage
-from recommender.sources.checkpoint_store import CheckpointStore
+from recommender.publish.explanation import Explanation, Unexplained
+from recommender.publish.publisher import Publisher, Routine
+from recommender.publish.status_store import StatusStore
+from recommender.run import Recommender
+from recommender.settings import RecommenderSettings
 from recommender.sources.cluster import PodLoader, VpaLoader
 from recommender.sources.external_metrics import ExternalMetrics
-from recommender.sources.fetched import UsageSource
-from recommender.sources.followed import Followed
+from recommender.sources.fetch_result import UsageSource
+from recommender.sources.informers import Informers
 from recommender.sources.metrics_server import MetricsServer
+from recommender.sources.oom_ingestion import OomLearning
 from recommender.sources.prometheus import Prometheus, Server, read_token
-from recommender.sources.status_store import StatusStore
+from recommender.sources.prometheus_backfill import PrometheusBackfill
+from recommender.sources.usage_ingestion import Ingestion
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ def main() -> int:
 
 
 async def _from_command_line() -> None:
-    settings = read_flags(Settings, sys.argv[1:], program=_PROGRAM, environ=os.environ)
+    settings = read_flags(RecommenderSettings, sys.argv[1:], program=_PROGRAM, environ=os.environ)
     logs.configure(settings.verbosity, settings.logging_format)
     for warning in settings.warnings:
         logger.warning(warning)
@@ -79,7 +80,7 @@ async def _from_command_line() -> None:
     await recommend(settings, SystemClock())
 
 
-async def recommend(settings: Settings, clock: Clock) -> None:
+async def recommend(settings: RecommenderSettings, clock: Clock) -> None:
     """Serve until a signal comes.
 
     Raises:
@@ -87,19 +88,19 @@ async def recommend(settings: Settings, clock: Clock) -> None:
         LeadershipLostError: another replica took over.
     """
     connection = await config.load(settings.kubeconfig)
-    metrics = Metrics()
+    metrics = RecommenderMetrics()
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=metrics.registry)
     health = Health(clock, settings.interval * _MISSED_CYCLES)
     async with KubeClient(
         connection,
-        user_agent=_PROGRAM,
+        user_agent=user_agent(_PROGRAM),
         qps=settings.kube_api_qps,
         burst=settings.kube_api_burst,
         troubled=metrics.read_failed,
     ) as client:
         campaign = leader_election(settings, settings.leader_elect_resource_name, client, clock)
-        followed = Followed(
+        followed = Informers(
             client if campaign is None else client.guarded(campaign.check),
             namespace=settings.vpa_object_namespace,
             features=settings.feature_gates,
@@ -167,7 +168,9 @@ async def _start(recommender: Recommender, stop: asyncio.Event) -> bool:
     return False
 
 
-def assemble(settings: Settings, followed: Followed, metrics: Metrics, clock: Clock) -> Recommender:
+def assemble(
+    settings: RecommenderSettings, followed: Informers, metrics: RecommenderMetrics, clock: Clock
+) -> Recommender:
     """A recommender with an empty model, made of the parts that the settings ask for."""
     usage = Usage(
         defaults=settings.aggregation,
@@ -184,9 +187,11 @@ def assemble(settings: Settings, followed: Followed, metrics: Metrics, clock: Cl
     loading = CheckpointLoading(usage, store, schedule, metrics=metrics, clock=clock)
     past = None
     if settings.has_past:
-        past = PastLoader(
+        past = PrometheusBackfill(
             Prometheus(
-                prometheus_server(settings, os.environ), user_agent=_PROGRAM, metrics=metrics
+                prometheus_server(settings, os.environ),
+                user_agent=user_agent(_PROGRAM),
+                metrics=metrics,
             ),
             settings.wanted,
             usage,
@@ -261,7 +266,7 @@ def assemble(settings: Settings, followed: Followed, metrics: Metrics, clock: Cl
     )
 
 
-def _usage_source(settings: Settings, client: KubeClient, usage: Usage) -> UsageSource:
+def _usage_source(settings: RecommenderSettings, client: KubeClient, usage: Usage) -> UsageSource:
     workers = settings.update_worker_count
     if settings.use_external_metrics:
         return ExternalMetrics(
@@ -274,7 +279,7 @@ def _usage_source(settings: Settings, client: KubeClient, usage: Usage) -> Usage
     return MetricsServer(client, namespace=settings.vpa_object_namespace, workers=workers)
 
 
-def prometheus_server(settings: Settings, environ: Mapping[str, str]) -> Server:
+def prometheus_server(settings: RecommenderSettings, environ: Mapping[str, str]) -> Server:
     """Where Prometheus is, and how it knows us.
 
     Raises:

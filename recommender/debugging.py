@@ -11,8 +11,8 @@ from fastapi.responses import PlainTextResponse
 
 from common.api.base import Wire
 from common.runtime.text_or_json import described, wants_text
-from recommender.explanation import Explained, Explanation, Unexplained
-from recommender.outcome import Writing
+from recommender.publish.explanation import Explained, Explanation, Unexplained
+from recommender.publish.status_decision import Writing
 
 PATH = "/debug/vpa/{namespace}/{name}"
 

@@ -9,8 +9,9 @@ from datetime import timedelta
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from common.api.autoscaling import UpdateMode
+from common.runtime.build_info import expose_build_info
 from common.runtime.object_errors import ObjectErrors
-from recommender.collectors import PlainCounter
+from recommender.metric_types import PlainCounter
 from recommender.model.oom_outcome import OomOutcome
 from recommender.quality import Quality
 
@@ -42,11 +43,12 @@ VpaLabels = tuple[str, bool, bool, bool]
 """Update mode, has a recommendation, matches pods, has an unsupported configuration."""
 
 
-class Metrics:
+class RecommenderMetrics:
     """All of the recommender's metrics, in a registry of its own."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        expose_build_info("recommender", self.registry)
         self.object_errors = ObjectErrors("recommender", self.registry)
         self._vpas = Gauge(
             "vpa_recommender_vpa_objects_count",
@@ -54,6 +56,7 @@ class Metrics:
             ("update_mode", "has_recommendation", "api", "matches_pods", "unsupported_config"),
             registry=self.registry,
         )
+        self._counted_modes: set[str] = set()
         self._latency = Histogram(
             "vpa_recommender_recommendation_latency_seconds",
             "From the creation of a VPA to its first recommendation.",
@@ -195,9 +198,11 @@ class Metrics:
 
     def count_vpas(self, vpas: Mapping[VpaLabels, int]) -> None:
         """Set the gauge of VPAs, with a zero for each combination that has none."""
-        self._vpas.clear()
         flags = (True, False)
         modes = {mode.value for mode in UpdateMode} | {mode for mode, *_ in vpas}
+        if modes != self._counted_modes:  # a mode that is none is gone, or new
+            self._vpas.clear()
+            self._counted_modes = modes
         for mode, has, api, matches, unsupported in itertools.product(
             sorted(modes), flags, _API_VERSIONS, flags, flags
         ):

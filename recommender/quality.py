@@ -9,9 +9,9 @@ import numpy as np
 from prometheus_client import CollectorRegistry
 
 from common.resources import CPU, MEMORY
-from recommender.collectors import BatchHistogram, PlainCounter
+from recommender.metric_types import BatchHistogram, PlainCounter
 from recommender.model.aggregates import Aggregates
-from recommender.rows import Floats, Ints
+from recommender.model.column_table import Floats, Ints
 
 _CORES = tuple(0.01 * 2**power for power in range(17))
 _BYTES = tuple(1e6 * 2**power for power in range(17))

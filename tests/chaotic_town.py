@@ -19,10 +19,10 @@ from common.kube.endpoints import CHECKPOINTS, VPAS
 from common.runtime.clock import Clock
 from common.runtime.service import every
 from recommender.__main__ import assemble
-from recommender.cycle import Recommender
-from recommender.metrics import Metrics
-from recommender.settings import Settings
-from recommender.sources.followed import Followed
+from recommender.metrics import RecommenderMetrics
+from recommender.run import Recommender
+from recommender.settings import RecommenderSettings
+from recommender.sources.informers import Informers
 from rolling_town import ACCOUNT, MEBI, Town
 from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
 from sandbox.kubelet.metrics_server import MetricsServer, UsageSource
@@ -120,7 +120,7 @@ class Life:
     """
 
     town: Town
-    settings: Settings
+    settings: RecommenderSettings
     _task: asyncio.Task[None] = field(init=False)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -141,8 +141,8 @@ class Life:
     async def _run(self) -> None:
         user = self.town.access.client(AGENT, user=ACCOUNT)
         async with user as client, asyncio.TaskGroup() as group:
-            metrics = Metrics()
-            followed = Followed(client, namespace="", errors=metrics.object_errors)
+            metrics = RecommenderMetrics()
+            followed = Informers(client, namespace="", errors=metrics.object_errors)
             recommender = assemble(self.settings, followed, metrics, self.town.clock)
             tasks = [
                 group.create_task(_coroutine(task))
@@ -219,7 +219,9 @@ class Chaos:
         self._now = self._new()
 
     def _new(self, **settings: Any) -> Life:
-        return Life(self.town, Settings(interval=timedelta(seconds=INTERVAL), **settings))
+        return Life(
+            self.town, RecommenderSettings(interval=timedelta(seconds=INTERVAL), **settings)
+        )
 
     async def end(self) -> None:
         assert self._now is not None

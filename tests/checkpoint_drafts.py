@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from recommender.instants import instant
+from recommender.checkpoints.store import Draft
 from recommender.model.aggregates import Aggregates, HalfLives, History
 from recommender.model.keys import VpaKey
-from recommender.sources.checkpoint_store import Draft
+from recommender.model.timestamps import instant
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -21,8 +21,8 @@ from common.kube.endpoints import (
 )
 from hostile_metadata import VICTIMS, HostileMetadata, Json
 from hostile_texts import COUNTS, LONG, MODES, ODD_QUANTITIES, QUANTITIES, WEIGHTS
-from recommender.running_windows import ANNOTATION as WINDOWS
-from recommender.sources.checkpoint_annotations import SIDECAR, TARGET
+from recommender.checkpoints.annotations import SIDECAR, TARGET
+from recommender.checkpoints.running_windows import ANNOTATION as WINDOWS
 from robots import ROBOTS
 
 DEEP: list[Any] = json.loads("[" * 900 + "]" * 900)  # the sandbox stores no deeper ones

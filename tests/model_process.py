@@ -19,24 +19,24 @@ from common.kube.client import KubeClient
 from common.kube.connection import Connection
 from common.kube.watch import EventType, WatchEvent
 from common.labels import NOTHING, from_map
-from recommender.checkpoint_schedule import Schedule
-from recommender.checkpoints import decode, encode
-from recommender.ingestion import Ingestion
-from recommender.instants import instant
-from recommender.metrics import Metrics
+from recommender.checkpoints.codec import decode, encode
+from recommender.checkpoints.schedule import Schedule
+from recommender.metrics import RecommenderMetrics
+from recommender.model.aggregate_compaction import retire
 from recommender.model.aggregates import Aggregates, AggregationRules, HalfLives
 from recommender.model.expiry import collect
 from recommender.model.keys import VpaKey
 from recommender.model.oom_outcome import OomOutcome
-from recommender.model.retirement import retire
 from recommender.model.running import Left, Resuming, running_windows
+from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
-from recommender.oom_learning import OomLearning
+from recommender.sources.cached_pod import CachedPod
 from recommender.sources.cluster import PodLoader
-from recommender.sources.facts import container_rule
-from recommender.sources.fetched import Answer, Fetched
-from recommender.sources.followed import Followed
-from recommender.sources.followed_pod import FollowedPod
+from recommender.sources.conversion import container_rule
+from recommender.sources.fetch_result import Answer, FetchResult
+from recommender.sources.informers import Informers
+from recommender.sources.oom_ingestion import OomLearning
+from recommender.sources.usage_ingestion import Ingestion
 
 
 @dataclass
@@ -55,8 +55,8 @@ class Told:
 
     metrics: Sequence[PodMetrics] = ()
 
-    async def fetch(self, namespaces: Collection[str]) -> Fetched:
-        return Fetched(metrics=tuple(self.metrics), answers=(Answer(place=""),))
+    async def fetch(self, namespaces: Collection[str]) -> FetchResult:
+        return FetchResult(metrics=tuple(self.metrics), answers=(Answer(place=""),))
 
 
 @dataclass
@@ -66,12 +66,12 @@ class Process:
     clock: SetClock
     defaults: AggregationRules
     half_life: timedelta
-    metrics: Metrics = field(default_factory=Metrics)
+    metrics: RecommenderMetrics = field(default_factory=RecommenderMetrics)
     learnt_until: dict[tuple[VpaKey, str], datetime] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         client = KubeClient(Connection("http://127.0.0.1:1"), user_agent="test", qps=0, burst=1)
-        self.followed = Followed(client, namespace="", errors=self.metrics.object_errors)
+        self.followed = Informers(client, namespace="", errors=self.metrics.object_errors)
         half_lives = HalfLives(cpu=self.half_life, memory=self.half_life)
         self.usage = Usage(defaults=self.defaults, half_lives=half_lives)
         self._source = Told()
@@ -90,7 +90,7 @@ class Process:
         self._version = 0
 
     def tell_pod(self, kind: EventType, pod: Mapping[str, Any]) -> None:
-        found = msgspec.convert(pod, FollowedPod)
+        found = msgspec.convert(pod, CachedPod)
         self.followed.pods._apply(self._event(kind, found))
 
     def tell_eviction(self, event: Mapping[str, Any]) -> None:
@@ -117,7 +117,7 @@ class Process:
         self.usage.put_autoscaler(key, matching, rules)
 
     async def cycle(self, metrics: Sequence[Mapping[str, Any]]) -> None:
-        """As in ``recommender.cycle``, without what is read and written elsewhere."""
+        """As in ``recommender.run``, without what is read and written elsewhere."""
         self._source.metrics = msgspec.convert(metrics, list[PodMetrics])
         pods = self.followed.pods.snapshot
         self._ooms.of_replaced(self.learnt_until)

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from golden_data import Differences, close
-from recommender import buckets
-from recommender.histograms import Histograms, Saved
-from recommender.instants import instant, moment
+from recommender.model import buckets
 from recommender.model.aggregates import History
+from recommender.model.column_table import Ints
+from recommender.model.histograms import Histograms, Saved
 from recommender.model.keys import PodKey
 from recommender.model.oom_outcome import OomOutcome
 from recommender.model.pods import PodFacts
+from recommender.model.timestamps import instant, moment
 from recommender.model.usage import Usage
-from recommender.rows import Ints
 
 
 def from_ms(milliseconds: float) -> int:

@@ -11,10 +11,10 @@ from common.kube import endpoints
 from common.kube.transport import no_check
 from fake_api import FakeApi, Reply, listing, named
 from recommender.__main__ import assemble
-from recommender.cycle import Recommender
-from recommender.metrics import Metrics
-from recommender.settings import Settings
-from recommender.sources.followed import Followed
+from recommender.metrics import RecommenderMetrics
+from recommender.run import Recommender
+from recommender.settings import RecommenderSettings
+from recommender.sources.informers import Informers
 
 FOLLOWED = (
     *(endpoints.DEPLOYMENTS, endpoints.REPLICA_SETS, endpoints.STATEFUL_SETS),
@@ -182,9 +182,9 @@ class Running:
     """A recommender whose caches are filled."""
 
     recommender: Recommender
-    followed: Followed
+    followed: Informers
     clock: FixedClock
-    metrics: Metrics = field(default_factory=Metrics)
+    metrics: RecommenderMetrics = field(default_factory=RecommenderMetrics)
 
     async def cycle(self) -> None:
         await self.recommender.run_once()
@@ -196,13 +196,13 @@ class Running:
 @contextlib.asynccontextmanager
 async def running(
     api: FakeApi,
-    following: type[Followed] = Followed,
+    following: type[Informers] = Informers,
     before_write: Callable[[], None] = no_check,
     **settings: Any,
 ) -> AsyncIterator[Running]:
-    metrics, clock = Metrics(), FixedClock(START)
+    metrics, clock = RecommenderMetrics(), FixedClock(START)
     async with api.client() as client, asyncio.TaskGroup() as group:
-        wanted = Settings(**settings)
+        wanted = RecommenderSettings(**settings)
         followed = following(
             client.guarded(before_write),
             namespace="",

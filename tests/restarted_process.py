@@ -17,7 +17,7 @@ from common.api.autoscaling import VerticalPodAutoscaler
 from common.kube import endpoints
 from common.kube.watch import WatchProtocol
 from fake_api import FakeApi, listing, watch_line
-from recommender.explanation import Explanation
+from recommender.publish.explanation import Explanation
 from recommender_harness import (
     METRICS,
     START,

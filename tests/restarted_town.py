@@ -13,7 +13,7 @@ import pytest
 from chaotic_town import Life
 from common.kube.client import PatchType
 from common.kube.endpoints import CHECKPOINTS, VPAS
-from recommender.settings import Settings
+from recommender.settings import RecommenderSettings
 from rolling_town import MEBI, Town, running_town
 from sandbox import virtual_time
 from sandbox.kubelet.usage import Usage
@@ -43,7 +43,7 @@ class Stage:
     life: Life | None = None
 
     async def start(self) -> None:
-        self.life = Life(self.town, Settings(**self.settings))
+        self.life = Life(self.town, RecommenderSettings(**self.settings))
 
     async def end(self) -> None:
         assert self.life is not None

@@ -23,7 +23,7 @@ from common.kube.endpoints import VPAS
 from common.runtime.clock import SystemClock
 from component import LOOPBACK, free_port
 from recommender.__main__ import recommend
-from recommender.settings import Settings
+from recommender.settings import RecommenderSettings
 from sandbox.apiserver.audit import AuditLog
 from sandbox.apiserver.server import ApiServer, serve
 from sandbox.clocks import ShiftedClock
@@ -236,7 +236,7 @@ class Replica:
     _task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        settings = Settings(
+        settings = RecommenderSettings(
             kubeconfig=str(self.kubeconfig), address=f"{LOOPBACK}:{self.ops}", **self.settings
         )
         self._task = asyncio.create_task(recommend(settings, self.clock))

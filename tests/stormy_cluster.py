@@ -33,7 +33,7 @@ from sandbox.times import rfc3339
 from sandbox.virtual_time import VirtualClock
 from updater.actuation import Actuator
 from updater.live_pod import MANAGER
-from updater.metrics import Metrics
+from updater.metrics import UpdaterMetrics
 from updater.schedule import Updater
 from updater.sending import Turns
 from updater.snapshot import Caches
@@ -209,7 +209,7 @@ class Process:
                 rules=self.rules,
                 hands=Actuator(client, events),
                 turns=Turns(),
-                metrics=Metrics(CollectorRegistry()),
+                metrics=UpdaterMetrics(CollectorRegistry()),
                 clock=self.clock,
                 stop=asyncio.Event(),
             )

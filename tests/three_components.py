@@ -10,10 +10,10 @@ from typing import Any
 
 from prometheus_client import REGISTRY
 
-import admission.serving
+import admission.run
 import recommender.__main__
 import updater.__main__
-from admission.settings import Settings as AdmissionSettings
+from admission.settings import AdmissionSettings
 from certificates import new_bundle
 from certs.store import Directory
 from common.errors import NotFoundError
@@ -21,10 +21,10 @@ from common.kube.client import KubeClient
 from common.kube.endpoints import MUTATING_WEBHOOKS
 from common.runtime.clock import SystemClock
 from component import LOOPBACK, free_port, http_get
-from recommender.settings import Settings as RecommenderSettings
+from recommender.settings import RecommenderSettings
 from sandbox.cluster import Cluster
 from sandbox.virtual_time import VirtualClock
-from updater.settings import Settings as UpdaterSettings
+from updater.settings import UpdaterSettings
 
 NAMES = ("recommender", "updater", "admission")
 _NONE: Mapping[str, Any] = {}
@@ -84,7 +84,7 @@ async def components(
     programs: Mapping[str, Callable[[], Coroutine[Any, Any, None]]] = {
         "recommender": lambda: recommender.__main__.recommend(learning, clock),
         "updater": lambda: updater.__main__.serve(updating, clock, environ={}),
-        "admission": lambda: admission.serving.serve(webhook, clock, namespace="kube-system"),
+        "admission": lambda: admission.run.serve(webhook, clock, namespace="kube-system"),
     }
     with _own_metrics():
         async with asyncio.TaskGroup() as group:

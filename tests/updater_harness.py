@@ -23,7 +23,7 @@ from updater.cycle import Pass
 from updater.decision import Decision, Reason
 from updater.disruption import DisruptionPolicy
 from updater.live_pod import LivePod, LivePodMeta
-from updater.metrics import Metrics
+from updater.metrics import UpdaterMetrics
 from updater.sending import Turns
 from updater.snapshot import AutoscaledPods, ClusterSnapshot
 from updater.work import Hands as AnyHands
@@ -203,7 +203,7 @@ async def run(
         rules=rules,
         present=present or Present(),
         hands=hands,
-        metrics=Metrics(registry or CollectorRegistry()),
+        metrics=UpdaterMetrics(registry or CollectorRegistry()),
         turns=turns or Turns(),
         clock=clock or StoppedClock(),
         admission_ready=admission_ready,

@@ -25,7 +25,7 @@ from sandbox.virtual_time import VirtualClock
 from updater.actuation import Actuator, TemplatePods
 from updater.disruption import DisruptionPolicy
 from updater.live_pod import MANAGER
-from updater.metrics import Metrics
+from updater.metrics import UpdaterMetrics
 from updater.schedule import Updater
 from updater.sending import Turns
 from updater.snapshot import Caches
@@ -81,7 +81,7 @@ class Shop:
             rules=self.rules,
             hands=hands or Actuator(self.client, self.events),
             turns=Turns(),
-            metrics=Metrics(registry or CollectorRegistry()),
+            metrics=UpdaterMetrics(registry or CollectorRegistry()),
             clock=self.clock,
             stop=self.stop,
             replacements=TemplatePods(self.client, self.caches.controllers) if dry_run else None,

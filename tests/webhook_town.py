@@ -31,10 +31,10 @@ from sandbox.times import rfc3339
 from sandbox.virtual_time import VirtualClock
 from updater.actuation import Actuator
 from updater.live_pod import MANAGER
-from updater.metrics import Metrics
+from updater.metrics import UpdaterMetrics
 from updater.schedule import Updater, always_ready
 from updater.sending import Turns
-from updater.settings import Settings
+from updater.settings import UpdaterSettings
 from updater.snapshot import Caches
 from workloads import NAMESPACE, prepare
 
@@ -131,7 +131,7 @@ class Town:
     client: KubeClient
     caches: Caches
     clock: VirtualClock
-    settings: Settings
+    settings: UpdaterSettings
     webhook: Webhook
     sizes: Sizes
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
@@ -155,7 +155,7 @@ class Town:
             rules=self.settings.rules,
             hands=Actuator(self.client, self.events),
             turns=Turns(),
-            metrics=Metrics(self.registry),
+            metrics=UpdaterMetrics(self.registry),
             clock=self.clock,
             stop=asyncio.Event(),
         )
@@ -277,7 +277,7 @@ def requested(pod: Pod) -> object:
 async def town(
     clock: VirtualClock,
     folder: Path,
-    settings: Settings,
+    settings: UpdaterSettings,
     *,
     sizes: Sizes,
     patches: bool,

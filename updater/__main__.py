@@ -20,14 +20,15 @@ from common.runtime import logs, service
 from common.runtime.clock import Clock, SystemClock
 from common.runtime.health import Health, OpsServer
 from common.runtime.rate_limit import RateLimiter
+from common.version import user_agent
 from updater import debugging
 from updater.actuation import Actuator, TemplatePods
 from updater.live_pod import MANAGER
-from updater.metrics import Metrics
+from updater.metrics import UpdaterMetrics
 from updater.plan import NotNow, Plan, Scope
 from updater.schedule import Admission, Updater, always_ready, by_lease
 from updater.sending import Turns
-from updater.settings import Settings
+from updater.settings import UpdaterSettings
 from updater.snapshot import LIVE_NODES, LIVE_PODS, LIVE_VPAS, Caches
 from updater.wake import Alarm
 
@@ -41,7 +42,7 @@ PROGRAM = MANAGER
 _COLLECT_AFTER = (10_000, 10, 1_000)
 
 
-async def serve(settings: Settings, clock: Clock, *, environ: Mapping[str, str]) -> None:
+async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str, str]) -> None:
     """Run the updater until a signal.
 
     Raises:
@@ -51,12 +52,12 @@ async def serve(settings: Settings, clock: Clock, *, environ: Mapping[str, str])
     connection = await config.load(settings.kubeconfig)
     async with KubeClient(
         connection,
-        user_agent=PROGRAM,
+        user_agent=user_agent(PROGRAM),
         qps=settings.kube_api_qps,
         burst=settings.kube_api_burst,
     ) as client:
         seconds = settings.interval.total_seconds()
-        metrics = Metrics(prometheus_client.REGISTRY)
+        metrics = UpdaterMetrics(prometheus_client.REGISTRY)
         errors = metrics.object_errors
         alarm = _alarm(settings) if settings.event_driven else None
         caches = Caches.following(
@@ -147,12 +148,12 @@ def _synced(caches: Caches) -> service.Background:
     return wait
 
 
-def _alarm(settings: Settings) -> Alarm:
+def _alarm(settings: UpdaterSettings) -> Alarm:
     ignored = settings.ignored_vpa_object_namespaces
     return Alarm(settings.interval.total_seconds(), ignored=ignored)
 
 
-def _limiter(settings: Settings) -> RateLimiter | None:
+def _limiter(settings: UpdaterSettings) -> RateLimiter | None:
     """One for evictions and another one for resizes, with the same two settings."""
     if settings.eviction_rate_limit <= 0:
         return None
@@ -160,7 +161,7 @@ def _limiter(settings: Settings) -> RateLimiter | None:
 
 
 def _admission(
-    settings: Settings, client: KubeClient, clock: Clock, environ: Mapping[str, str]
+    settings: UpdaterSettings, client: KubeClient, clock: Clock, environ: Mapping[str, str]
 ) -> Admission:
     if not settings.use_admission_controller_status:
         return always_ready
@@ -174,7 +175,7 @@ def _admission(
 
 
 async def _main(argv: Sequence[str]) -> None:
-    settings = read_flags(Settings, argv, program=PROGRAM, environ=os.environ)
+    settings = read_flags(UpdaterSettings, argv, program=PROGRAM, environ=os.environ)
     logs.configure(settings.verbosity, settings.logging_format)
     gc.set_threshold(*_COLLECT_AFTER)
     await serve(settings, SystemClock(), environ=os.environ)

@@ -9,11 +9,11 @@ from common.api.core import LimitRangeSpec, Pod
 from common.features import FeatureGates
 from common.quantity import Quantity, QuantityError
 from common.recommendation.actual import actual_requests
-from common.recommendation.boosts import before_boost
 from common.recommendation.changes import ResourceChange, request_changes
 from common.recommendation.container_resources import wanted_resources
 from common.recommendation.pod_level import PodLevelMode, pod_level_bounds
 from common.recommendation.processing import Processed, process
+from common.recommendation.unboosted_pod import before_boost
 from common.resources import ResourceQuantities
 from updater.attempts import PodMemory
 from updater.decision import Decision, Reason, ending, leave

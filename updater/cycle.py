@@ -18,7 +18,7 @@ from updater.dry_run_answer import DryRunRefusal
 from updater.eviction_tracking import EvictionTrackers, sentence
 from updater.ledger import Ledger, Tell, log_change
 from updater.live_node import NodeCapacities
-from updater.metrics import Metrics
+from updater.metrics import UpdaterMetrics
 from updater.pass_context import Means
 from updater.preflight import QuotaUse
 from updater.sending import CALLS_ABREAST, Sender, Turns
@@ -48,7 +48,7 @@ class Pass:
         rules: Rules,
         present: Present,
         hands: Hands,
-        metrics: Metrics,
+        metrics: UpdaterMetrics,
         turns: Turns,
         clock: Clock,
         admission_ready: bool,

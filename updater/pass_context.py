@@ -11,7 +11,7 @@ from updater.dry_run import DryRuns
 from updater.eviction_tracking import EvictionTrackers
 from updater.ledger import Ledger
 from updater.live_node import NodeCapacities
-from updater.metrics import Metrics
+from updater.metrics import UpdaterMetrics
 from updater.preflight import QuotaUse
 from updater.resize_plan import ResizePlan
 from updater.sending import Sender
@@ -27,7 +27,7 @@ class Means:
     ledger: Ledger
     sender: Sender
     hands: Hands
-    metrics: Metrics
+    metrics: UpdaterMetrics
     trackers: EvictionTrackers | None  # None: replacements aren't checked
     quota_use: QuotaUse
     dry_runs: DryRuns | None  # None: replacements are not tried in a dry run

@@ -22,7 +22,7 @@ from updater.breaker import Transition
 from updater.cycle import Pass
 from updater.decision import Decision, Reason
 from updater.ledger import Subject
-from updater.metrics import Metrics
+from updater.metrics import UpdaterMetrics
 from updater.sending import Turns
 from updater.snapshot import ClusterSnapshot, key_of
 from updater.work import Rules
@@ -206,7 +206,7 @@ async def rehearse(
         rules=rules,
         present=StillLife(snapshot),
         hands=hands or IdleHands(),
-        metrics=Metrics(CollectorRegistry()),
+        metrics=UpdaterMetrics(CollectorRegistry()),
         turns=Turns(),
         clock=clock,
         admission_ready=admission_ready,

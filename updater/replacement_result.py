@@ -9,10 +9,10 @@ from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
 from common.quantity import Quantity, QuantityError
 from common.recommendation.actual import actual_requests
-from common.recommendation.boosts import before_boost
 from common.recommendation.pod_level import PodLevelMode, pod_level_bounds
 from common.recommendation.processing import ContainerAmounts, process
 from common.recommendation.scaled_containers import scaled_specs
+from common.recommendation.unboosted_pod import before_boost
 from common.resources import CPU, ResourceQuantities
 from updater.update_order import forgive_rounding, is_outside, looked_at
 

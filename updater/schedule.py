@@ -20,7 +20,7 @@ from updater.cycle import Pass
 from updater.dry_run import Replacements
 from updater.freezing import Freezer
 from updater.matching import Matcher
-from updater.metrics import Metrics
+from updater.metrics import UpdaterMetrics
 from updater.plan import EVERYTHING, NotNow, Plan, Scope, rehearse
 from updater.sending import Turns
 from updater.snapshot import (
@@ -90,7 +90,7 @@ class Updater:
         rules: Rules,
         hands: Hands,
         turns: Turns,
-        metrics: Metrics,
+        metrics: UpdaterMetrics,
         clock: Clock,
         stop: asyncio.Event,
         replacements: Replacements | None = None,
@@ -156,7 +156,7 @@ class Updater:
         admission = await self._admission()
         errors = self._metrics.object_errors
         afresh = Memory(self._caches, self._targets, errors)  # a part of the picture would spoil it
-        picture = await self._take(Metrics(CollectorRegistry()), afresh, scope)
+        picture = await self._take(UpdaterMetrics(CollectorRegistry()), afresh, scope)
         if not self._caches.fresh:
             return NotNow.NOT_FRESH
         taken_at = self._clock.now()
@@ -255,7 +255,9 @@ class Updater:
             logger.warning("mode Auto is deprecated, and acts like Recreate", extra={"vpas": count})
         self._deprecated = count
 
-    async def _take(self, metrics: Metrics, memory: Memory, scope: Scope = EVERYTHING) -> Picture:
+    async def _take(
+        self, metrics: UpdaterMetrics, memory: Memory, scope: Scope = EVERYTHING
+    ) -> Picture:
         """Freeze the cluster; afterwards nobody looks at the caches again."""
         self._targets.begin_cycle(self._rules.interval.total_seconds())
         with self._timed("ListVPAs", metrics):
@@ -286,7 +288,7 @@ class Updater:
         return Picture(vpas=vpas, skipped=skipped, snapshot=snapshot)
 
     @contextlib.contextmanager
-    def _timed(self, step: str, metrics: Metrics) -> Iterator[None]:
+    def _timed(self, step: str, metrics: UpdaterMetrics) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:

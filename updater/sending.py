@@ -23,7 +23,7 @@ from updater.failures import (
     may_have_happened,
 )
 from updater.finished_resizes import before_next_resize
-from updater.metrics import Metrics
+from updater.metrics import UpdaterMetrics
 from updater.resize import WHOLE, Attempt
 from updater.resize_plan import ResizePlan, annotation_operations, is_marked
 from updater.update_order import OomKill
@@ -70,7 +70,7 @@ class Sender:
         present: Present,
         hands: Hands,
         turns: Turns,
-        metrics: Metrics,
+        metrics: UpdaterMetrics,
         interval: timedelta,
         pace: timedelta,
         clock: Clock,

@@ -11,8 +11,8 @@ from msgspec import structs
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.core import Container, LimitRangeSpec, Pod, ResourceRequirements
 from common.quantity import ZERO, Quantity
-from common.recommendation.boosts import before_boost
 from common.recommendation.container_resources import WantedResources, wanted_resources
+from common.recommendation.decision_trace import FOLLOWED, WHOLE_POD, Amount, DecisionTrace
 from common.recommendation.pod_level import (
     UNCHANGED,
     PodLevelBounds,
@@ -25,7 +25,7 @@ from common.recommendation.policy import container_policy, is_off
 from common.recommendation.processing import Processed, process
 from common.recommendation.scaled_containers import scaled_specs, with_changed_scaled
 from common.recommendation.startup_boost import Boosted, boosted, written_before_boosts
-from common.recommendation.trail import FOLLOWED, WHOLE_POD, Amount, Trail
+from common.recommendation.unboosted_pod import before_boost
 from common.resources import CPU, ResourceQuantities, parse_quantities
 
 
@@ -50,7 +50,7 @@ def admitted_resources(
     *,
     pod_level: PodLevelMode = PodLevelMode.KEEP,
     most_boost: Quantity | None = None,
-    trail: Trail | None = None,
+    trail: DecisionTrace | None = None,
 ) -> AdmittedResources:
     """Return what admission makes of a pod, of its containers and of ``spec.resources``.
 
@@ -129,7 +129,7 @@ def _boosted(
     bounds: PodLevelBounds | None,
     *,
     most: Quantity,
-    trail: Trail | None,
+    trail: DecisionTrace | None,
 ) -> tuple[tuple[WantedResources, ...], dict[str, Boosted]]:
     """What containers get while they start; each boost takes from the room that is left."""
     containers = scaled_specs(bare)
@@ -187,7 +187,7 @@ def _full(bounds: PodLevelBounds, pod: Pod) -> frozenset[str]:
 
 
 def _pod_level(
-    pod: Pod, bounds: PodLevelBounds, wanted: Sequence[WantedResources], trail: Trail | None
+    pod: Pod, bounds: PodLevelBounds, wanted: Sequence[WantedResources], trail: DecisionTrace | None
 ) -> PodLevelResources:
     names = [each.name for each in scaled_specs(pod)]
     found = bounds.after(pod, dict(zip(names, wanted, strict=True)))

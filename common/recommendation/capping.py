@@ -15,20 +15,20 @@ from common.api.core import LimitRangeSpec
 from common.quantity import ZERO, Quantity
 from common.recommendation.actual import ContainerResources
 from common.recommendation.amounts import ContainerAmounts
+from common.recommendation.decision_trace import (
+    LOWERED_FOR_POD,
+    NO_CONTAINER,
+    RAISED_FOR_POD,
+    Amount,
+    AppliedCap,
+    DecisionTrace,
+)
 from common.recommendation.limit_range import EffectiveLimits, LimitType, effective_limits
 from common.recommendation.limit_scaling import boundary_request
 from common.recommendation.pod_amounts import Phase
 from common.recommendation.pod_level import PodLevelBounds
 from common.recommendation.pod_limits import fit_to_pod_limits
 from common.recommendation.policy import ControlledValues, container_policy, controlled_values
-from common.recommendation.trail import (
-    LOWERED_FOR_POD,
-    NO_CONTAINER,
-    RAISED_FOR_POD,
-    Amount,
-    Change,
-    Trail,
-)
 from common.resources import RESOURCES, ResourceQuantities, in_order, parse_quantities
 
 
@@ -53,7 +53,7 @@ def cap_for_pod(
     limit_ranges: Sequence[LimitRangeSpec],
     phases: Sequence[Phase],
     pod_level: PodLevelBounds | None = None,
-    trail: Trail | None = None,
+    trail: DecisionTrace | None = None,
 ) -> Capped:
     """Fit recommendations to a pod, in the reference's order.
 
@@ -130,15 +130,15 @@ class _Cap:
     low_note: str = ""
     high_note: str = ""
 
-    def apply(self, name: str, value: Quantity, changes: list[Change]) -> Quantity:
+    def apply(self, name: str, value: Quantity, changes: list[AppliedCap]) -> Quantity:
         low = self.low.get(name, ZERO)
         if not low.is_zero and value < low:
             value = low
-            changes.append(Change(name, self.low_note, value))
+            changes.append(AppliedCap(name, self.low_note, value))
         high = self.high.get(name, ZERO)
         if not high.is_zero and value > high:
             value = high
-            changes.append(Change(name, self.high_note, value))
+            changes.append(AppliedCap(name, self.high_note, value))
         return value
 
 
@@ -186,9 +186,9 @@ def _bounds(
 
 def _apply(
     caps: Sequence[_Cap], values: ResourceQuantities
-) -> tuple[ResourceQuantities, Sequence[Change]]:
+) -> tuple[ResourceQuantities, Sequence[AppliedCap]]:
     """Take every value through one step after the other; changes are in the order of steps."""
-    changes: list[Change] = []
+    changes: list[AppliedCap] = []
     capped = dict(values)
     names = in_order(values)
     for cap in caps:
@@ -198,7 +198,7 @@ def _apply(
 
 
 def _tell_fitted(
-    trail: Trail, before: Sequence[ContainerAmounts], after: Sequence[ContainerAmounts]
+    trail: DecisionTrace, before: Sequence[ContainerAmounts], after: Sequence[ContainerAmounts]
 ) -> None:
     for old, new in zip(before, after, strict=True):
         for amount, was, now in (

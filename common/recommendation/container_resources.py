@@ -10,11 +10,16 @@ from dataclasses import dataclass, field, replace
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
 from common.recommendation.actual import ContainerResources, containers_of
+from common.recommendation.decision_trace import (
+    CUT_AT_POD_LEVEL,
+    REQUESTS_ONLY,
+    Amount,
+    DecisionTrace,
+)
 from common.recommendation.limit_range import LimitType, effective_limits
 from common.recommendation.limit_scaling import Limits, proportional_limits
 from common.recommendation.policy import ControlledValues, container_policy, controlled_values
 from common.recommendation.processing import Processed
-from common.recommendation.trail import CUT_AT_POD_LEVEL, REQUESTS_ONLY, Amount, Trail
 from common.resources import ResourceQuantities, in_order
 
 
@@ -35,7 +40,7 @@ def wanted_resources(
     vpa: VerticalPodAutoscaler,
     processed: Processed | None,
     limit_ranges: Sequence[LimitRangeSpec],
-    trail: Trail | None = None,
+    trail: DecisionTrace | None = None,
 ) -> tuple[WantedResources, ...]:
     """Requests and limits for each scaled container, in the order of ``scaled_specs``.
 
@@ -58,7 +63,7 @@ def _wanted(
     vpa: VerticalPodAutoscaler,
     processed: Processed | None,
     defaults: ResourceQuantities,
-    trail: Trail | None,
+    trail: DecisionTrace | None,
 ) -> WantedResources:
     amounts = processed.containers.get(container.name) if processed is not None else None
     if processed is None or amounts is None:

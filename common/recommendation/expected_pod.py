@@ -19,11 +19,11 @@ from common.errors import DecodeError
 from common.patches import Operation
 from common.quantity import Quantity, QuantityError
 from common.recommendation.admitted_resources import admitted_resources
-from common.recommendation.boosts import before_boost
 from common.recommendation.container_resources import WantedResources
 from common.recommendation.limit_range import LimitType
 from common.recommendation.pod_level import PodLevelMode, PodLevelResources
 from common.recommendation.scaled_containers import scaled_specs, with_changed_scaled
+from common.recommendation.unboosted_pod import before_boost
 
 _NONE = ResourceRequirements()
 _NOTHING = WantedResources()

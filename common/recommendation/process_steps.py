@@ -10,7 +10,7 @@ from itertools import islice
 from common.api.autoscaling import RecommendedPodResources
 from common.errors import DecodeError
 from common.recommendation.amounts import ContainerAmounts
-from common.recommendation.trail import (
+from common.recommendation.decision_trace import (
     LOWERED_FOR_POD_LEVEL,
     NO_CONTAINER,
     NO_ROOM_IN_POD,
@@ -20,7 +20,7 @@ from common.recommendation.trail import (
     SWITCHED_OFF,
     UNCAPPED,
     Amount,
-    Trail,
+    DecisionTrace,
 )
 from common.resources import ResourceQuantities, in_order, parse_quantities
 
@@ -28,7 +28,7 @@ _MOST_ABSENT = 100  # recorded containers that the pod doesn't have
 
 
 def record_recommended(
-    trail: Trail, recommended: Sequence[ContainerAmounts], kept: Sequence[ContainerAmounts]
+    trail: DecisionTrace, recommended: Sequence[ContainerAmounts], kept: Sequence[ContainerAmounts]
 ) -> None:
     """Record what the status recommends, and which containers are switched off."""
     for each in recommended:
@@ -45,7 +45,7 @@ def record_recommended(
 
 
 def record_absent(
-    trail: Trail, recommendation: RecommendedPodResources, present: Container[str]
+    trail: DecisionTrace, recommendation: RecommendedPodResources, present: Container[str]
 ) -> None:
     """Record dropped recommendations for containers that the pod doesn't have."""
     every = recommendation.container_recommendations or ()
@@ -58,7 +58,7 @@ def record_absent(
 
 
 def record_moved(
-    trail: Trail,
+    trail: DecisionTrace,
     before: Sequence[ContainerAmounts],
     after: Sequence[ContainerAmounts],
     cause: str,
@@ -80,7 +80,7 @@ def _amounts_of(
 
 
 def record_fitted(
-    trail: Trail, whole: Sequence[ContainerAmounts], fitted: Sequence[ContainerAmounts]
+    trail: DecisionTrace, whole: Sequence[ContainerAmounts], fitted: Sequence[ContainerAmounts]
 ) -> None:
     """Record what was lowered or dropped to fit the pod's own resources (A25, A26)."""
     record_moved(trail, whole, fitted, LOWERED_FOR_POD_LEVEL)
@@ -90,14 +90,14 @@ def record_fitted(
                 trail.add(old.name, amount, resource, NO_ROOM_IN_POD, None)
 
 
-def record_shrunk(trail: Trail, shrunk: Mapping[str, ResourceQuantities]) -> None:
+def record_shrunk(trail: DecisionTrace, shrunk: Mapping[str, ResourceQuantities]) -> None:
     """Record requests that were lowered without a recommendation for them (A29)."""
     for name, requests in shrunk.items():
         trail.given(name, Amount.REQUEST, requests, SHARED_WITH_ALL)
 
 
 def record_ordered(
-    trail: Trail, before: Sequence[ContainerAmounts], after: Mapping[str, ContainerAmounts]
+    trail: DecisionTrace, before: Sequence[ContainerAmounts], after: Mapping[str, ContainerAmounts]
 ) -> None:
     """Record the bounds that were moved to their target (A14)."""
     for old in before:

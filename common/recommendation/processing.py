@@ -15,6 +15,7 @@ from common.quantity import Quantity
 from common.recommendation.actual import containers_of
 from common.recommendation.amounts import ContainerAmounts
 from common.recommendation.capping import cap_for_pod
+from common.recommendation.decision_trace import KEPT, ONE_UNIT, DecisionTrace
 from common.recommendation.limit_range import LimitType, effective_limits
 from common.recommendation.pod_amounts import Phase, phases_of
 from common.recommendation.pod_level import PodLevelBounds, Unfit
@@ -28,14 +29,13 @@ from common.recommendation.process_steps import (
     record_recommended,
     record_shrunk,
 )
-from common.recommendation.settling import (
+from common.recommendation.rounding_stability import (
     Written,
     keep_rounded,
     mark_standing_limits,
     never_nothing,
     possible_ratios,
 )
-from common.recommendation.trail import KEPT, ONE_UNIT, Trail
 from common.resources import ResourceQuantities, in_order, parse_quantities
 
 __all__ = ["ContainerAmounts", "Processed", "process"]
@@ -66,7 +66,7 @@ def process(
     pod: Pod,
     vpa: VerticalPodAutoscaler,
     limit_ranges: Sequence[LimitRangeSpec],
-    trail: Trail | None = None,
+    trail: DecisionTrace | None = None,
     *,
     bounds: PodLevelBounds | None = None,
     written: Written | None = None,

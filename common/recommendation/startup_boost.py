@@ -13,10 +13,10 @@ from common.api.autoscaling import ContainerPolicy, GenericStartupBoost, Vertica
 from common.api.core import Container, Pod
 from common.errors import DecodeError
 from common.quantity import ZERO, Quantity
+from common.recommendation.decision_trace import AppliedCap
 from common.recommendation.limit_scaling import proportional_limit
 from common.recommendation.policy import ControlledValues, container_policy, controlled_values
 from common.recommendation.scaled_containers import scaled_specs
-from common.recommendation.trail import Change
 from common.resources import CPU, ResourceQuantities, one_unit, parse_quantities
 
 PRESENT = "requested by the pod: no request is recommended"
@@ -43,7 +43,7 @@ class Boosted:
     requests: ResourceQuantities
     limits: ResourceQuantities
     original: OriginalResources
-    changes: tuple[Change, ...] = ()
+    changes: tuple[AppliedCap, ...] = ()
     limit: str = ""
 
 
@@ -75,14 +75,14 @@ def boosted(
     own_requests, own_limits = _requests(container), _limits(container)
     base = _first_set(requests.get(CPU), own_requests.get(CPU))
     request = _request(cpu, base)
-    changes = [] if CPU in requests else [Change(CPU, PRESENT, base)]
-    changes.append(Change(CPU, _told(cpu), request))
+    changes = [] if CPU in requests else [AppliedCap(CPU, PRESENT, base)]
+    changes.append(AppliedCap(CPU, _told(cpu), request))
     if not most.is_zero and request > most:
         request = most
-        changes.append(Change(CPU, CAPPED, request))
+        changes.append(AppliedCap(CPU, CAPPED, request))
     if room is not None and request > room:
         request = room
-        changes.append(Change(CPU, NO_ROOM, request))
+        changes.append(AppliedCap(CPU, NO_ROOM, request))
     rule = ""
     limit = own_limits.get(CPU, ZERO)
     new_limits: Mapping[str, Quantity] = limits
@@ -90,7 +90,7 @@ def boosted(
         if not limit.is_zero and request > limit:
             # One less than the limit, or the pod's QoS class would change.
             request = _below(limit)
-            changes.append(Change(CPU, BELOW_LIMIT, request))
+            changes.append(AppliedCap(CPU, BELOW_LIMIT, request))
     else:
         scaled = proportional_limit(
             CPU, request, limit=limit, request=own_requests.get(CPU), default=None

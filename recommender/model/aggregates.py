@@ -11,10 +11,10 @@ from datetime import timedelta
 import numpy as np
 
 from common.resources import CPU
-from recommender import buckets
-from recommender.histograms import Histograms, Saved, merge_members
-from recommender.instants import NEVER, span
-from recommender.rows import Floats, Ints, Mask, Rows
+from recommender.model import buckets
+from recommender.model.column_table import ColumnTable, Floats, Ints, Mask
+from recommender.model.histograms import Histograms, Saved, merge_members
+from recommender.model.timestamps import NEVER, span
 
 CPU_WEIGHT = 0.1  # of every CPU sample, whatever the container's request
 MEMORY_WEIGHT = 1.0  # of the peak of a window
@@ -57,8 +57,8 @@ class History:
     samples: int
 
 
-class Aggregates(Rows):
-    """Rows of usage; the row of an aggregate is the row of both of its histograms.
+class Aggregates(ColumnTable):
+    """ColumnTable of usage; the row of an aggregate is the row of both of its histograms.
 
     ``first_sample``, ``last_sample`` and ``samples`` tell of CPU samples only.
     """

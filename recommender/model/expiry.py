@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from recommender.instants import NEVER, span
 from recommender.model.autoscalers import Autoscaler, rule_for
+from recommender.model.column_table import Mask
 from recommender.model.keys import Place, VpaKey
 from recommender.model.matching import LabelSet
+from recommender.model.timestamps import NEVER, span
 from recommender.model.usage import Usage
-from recommender.rows import Mask
 
 _SLICE = 500  # label sets, or VPAs, before other tasks get their turn
 

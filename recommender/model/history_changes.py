@@ -10,7 +10,7 @@ import numpy as np
 
 from common.labels import NOTHING
 from recommender.model.autoscalers import Autoscaler
-from recommender.model.joining import EMPTY_HISTORY
+from recommender.model.checkpoint_merge import EMPTY_HISTORY
 from recommender.model.keys import VpaKey
 from recommender.model.matching import LabelSet
 from recommender.model.usage import Usage

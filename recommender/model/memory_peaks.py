@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recommender.instants import NEVER
-from recommender.rows import Floats, Ints, Mask
+from recommender.model.column_table import Floats, Ints, Mask
+from recommender.model.timestamps import NEVER
 
 MAX_AMOUNT = 1e14  # bytes; see common.resources
 

@@ -7,11 +7,11 @@ from typing import Self
 
 import numpy as np
 
-from recommender.instants import NEVER
+from recommender.model.column_table import ColumnTable, Ints
 from recommender.model.keys import AggregateKey, PodKey
 from recommender.model.matching import LabelSet
 from recommender.model.memory_peaks import Windows
-from recommender.rows import Ints, Rows
+from recommender.model.timestamps import NEVER
 
 _LONG_AGO = 1  # an instant: there was a sample, and no other is older
 _DIGITS = 15  # of a UID: enough to tell pods apart, and fit for a column of integers
@@ -71,8 +71,8 @@ def pod_number(uid: str) -> int:
         return int(hashlib.sha256(uid.encode()).hexdigest()[:_DIGITS], 16)
 
 
-class Containers(Rows):
-    """Rows of containers: what counts until the next sample (recommender.md section 4)."""
+class Containers(ColumnTable):
+    """ColumnTable of containers: what counts until the next sample (recommender.md section 4)."""
 
     def __init__(self, capacity: int = 16) -> None:
         super().__init__(capacity)

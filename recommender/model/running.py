@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recommender.instants import NEVER, span
 from recommender.model.aggregates import MEMORY_WEIGHT
 from recommender.model.keys import VpaKey
 from recommender.model.memory_peaks import MAX_AMOUNT, OpenPeaks
 from recommender.model.pods import NOWHERE, pod_number
+from recommender.model.timestamps import NEVER, span
 from recommender.model.usage import Group, Usage
 
 MOST_BYTES = int(MAX_AMOUNT)

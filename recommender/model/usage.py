@@ -21,13 +21,13 @@ from recommender.model.aggregates import (
     History,
 )
 from recommender.model.autoscalers import EVERY_OTHER, Autoscaler, ContainerRule, Marks, rule_for
+from recommender.model.column_table import Ints, Mask, rounds
 from recommender.model.keys import AggregateKey, PodKey, VpaKey
 from recommender.model.matching import LabelSet, Matching
 from recommender.model.memory_peaks import Observed, OpenPeaks
 from recommender.model.oom_outcome import OomLearnt, OomOutcome
 from recommender.model.pods import NOWHERE, Containers, PodFacts, TrackedPod
 from recommender.model.sidecars import Sidecars
-from recommender.rows import Ints, Mask, rounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,11 +17,11 @@ from common.kube.targets import TargetError, Targets
 from common.labels import NOTHING
 from common.quantity import QuantityError
 from common.target.owners import Controller
-from recommender.metrics import Metrics
+from recommender.concurrency import sliced, spread
+from recommender.metrics import RecommenderMetrics
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.usage import Usage
-from recommender.rivals import Rivals
-from recommender.sources.facts import (
+from recommender.sources.conversion import (
     container_rules,
     is_ours,
     pod_facts,
@@ -31,8 +31,8 @@ from recommender.sources.facts import (
     vpa_key,
     written_mode,
 )
-from recommender.status import Resolution, resolved, unchecked, unreadable
-from recommender.workers import sliced, spread
+from recommender.sources.target_conflicts import Rivals
+from recommender.sources.target_resolution import TargetResolution, resolved, unchecked, unreadable
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ _LOOKED_FOR = 10_000  # pods looked for in a cache before
 class PodLoader:
     """Keeps the model's pods like those of the cluster; looks only at pods that changed."""
 
-    def __init__(self, usage: Usage, *, memory_saver: bool, metrics: Metrics) -> None:
+    def __init__(self, usage: Usage, *, memory_saver: bool, metrics: RecommenderMetrics) -> None:
         self._usage = usage
         self._memory_saver = memory_saver
         self._metrics = metrics
@@ -105,7 +105,7 @@ class LoadedVpa:
     """A VPA of this cycle, and what its target came to."""
 
     vpa: VerticalPodAutoscaler
-    resolution: Resolution
+    resolution: TargetResolution
     controlled_by: str = ""  # the VPA that controls the target's pods instead; empty: none
 
     def __eq__(self, other: object) -> bool:
@@ -137,7 +137,7 @@ class VpaLoader:
         per_vpa_config: bool,
         workers: int,
         interval: timedelta,
-        metrics: Metrics,
+        metrics: RecommenderMetrics,
     ) -> None:
         self._usage = usage
         self._targets = targets
@@ -229,7 +229,7 @@ class VpaLoader:
         selector, target = loaded.resolution.selector, target_name(loaded.vpa)
         self._usage.put_autoscaler(key, selector, rules, mode, target)
 
-    async def _resolve(self, vpa: VerticalPodAutoscaler) -> Resolution:
+    async def _resolve(self, vpa: VerticalPodAutoscaler) -> TargetResolution:
         """The target's selector, if the target is the topmost controller.
 
         What the API server can't tell just now leaves the last selector in force (Q1).
@@ -254,8 +254,8 @@ class VpaLoader:
         return resolved(selector, target, namespace, topmost)
 
     def _kept(
-        self, vpa: VerticalPodAutoscaler, resolution: Resolution, *, transient: bool
-    ) -> Resolution:
+        self, vpa: VerticalPodAutoscaler, resolution: TargetResolution, *, transient: bool
+    ) -> TargetResolution:
         known, last = self._usage.autoscalers.get(vpa_key(vpa)), self._loaded.get(vpa_key(vpa))
         if not transient:
             return resolution
@@ -263,7 +263,7 @@ class VpaLoader:
             return resolution  # what is known, and published, is of another target
         if known is None or known.selector == NOTHING:
             return replace(resolution, open=True)
-        return Resolution(selector=known.selector, unsupported=resolution.unsupported)
+        return TargetResolution(selector=known.selector, unsupported=resolution.unsupported)
 
     def _tell(self, key: VpaKey, trouble: str) -> bool:
         """One line when a VPA's trouble changes; whether it did."""

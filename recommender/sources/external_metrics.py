@@ -20,10 +20,10 @@ from common.api.metrics import (
 )
 from common.errors import DecodeError, KubeError
 from common.kube.client import KubeClient
+from recommender.concurrency import spread
 from recommender.model.keys import PodKey
 from recommender.model.usage import Usage
-from recommender.sources.fetched import OK, Answer, Fetched
-from recommender.workers import spread
+from recommender.sources.fetch_result import OK, Answer, FetchResult
 
 _ROOT = "/apis/external.metrics.k8s.io/v1beta1"
 _HOPELESS = 100  # questions without a single answer: whoever serves the metrics is down
@@ -66,7 +66,7 @@ class ExternalMetrics:
         self._container_label = container_label
         self._workers = workers
 
-    async def fetch(self, namespaces: Collection[str]) -> Fetched:
+    async def fetch(self, namespaces: Collection[str]) -> FetchResult:
         """The latest usage; ``namespaces`` are those that have VPAs."""
         found: list[PodMetrics] = []
         answers: list[Answer] = []
@@ -87,7 +87,7 @@ class ExternalMetrics:
                 answers.append(Answer(place=place, outcome=OK))
 
         await spread(self._questions(namespaces), ask, workers=self._workers)
-        return Fetched(metrics=tuple(found), answers=tuple(answers))
+        return FetchResult(metrics=tuple(found), answers=tuple(answers))
 
     def _questions(self, namespaces: Collection[str]) -> Iterator[_Question]:
         # A copy: the model may change while answers are awaited.

@@ -18,13 +18,13 @@ from common.kube.endpoints import POD_METRICS
 from common.kube.pages import Undecoded
 from common.quantity import QuantityError, parse_milli, parse_value
 from common.resources import CPU, MEMORY
-from recommender.clock_tolerance import MARGIN, tolerated
-from recommender.instants import NEVER, instant, span
+from recommender.concurrency import spread
+from recommender.model.clock_tolerance import MARGIN, tolerated
+from recommender.model.column_table import Ints
 from recommender.model.keys import PodKey
 from recommender.model.pods import TrackedPod
-from recommender.rows import Ints
-from recommender.sources.fetched import OK, Answer, Fetched
-from recommender.workers import spread
+from recommender.model.timestamps import NEVER, instant, span
+from recommender.sources.fetch_result import OK, Answer, FetchResult
 
 _RESOURCE = f"{POD_METRICS.resource}.{POD_METRICS.group}"  # tells it from the pods themselves
 
@@ -45,14 +45,14 @@ class MetricsServer:
         self._known: frozenset[str] = frozenset()  # pods that couldn't be read the last time
         self._strange: list[str] = []  # and this time
 
-    async def fetch(self, namespaces: Collection[str]) -> Fetched:
+    async def fetch(self, namespaces: Collection[str]) -> FetchResult:
         """The latest usage; ``namespaces`` are those that have VPAs."""
         for _ in self._strange:
             self._client.troubled(_RESOURCE, UNDECODABLE)
         self._known, self._strange = frozenset(self._strange), []
         found, answer = await self._list(self._namespace)
         if answer.outcome == OK or self._namespace or not self._client.reachable:
-            return Fetched(lists=found, answers=(answer,))
+            return FetchResult(lists=found, answers=(answer,))
         lists: list[Undecoded[PodMetrics]] = []
         answers: list[Answer] = []
 
@@ -64,7 +64,7 @@ class MetricsServer:
             answers.append(answer)
 
         await spread(sorted(namespaces), fetch_one, workers=self._workers)
-        return Fetched(lists=lists, answers=(answer, *answers))
+        return FetchResult(lists=lists, answers=(answer, *answers))
 
     async def _list(self, namespace: str) -> tuple[Sequence[Undecoded[PodMetrics]], Answer]:
         """What there is, decoded as it is taken: whole it is larger than all that is kept."""

@@ -9,8 +9,14 @@ from datetime import datetime
 from common.api.core import Event, Pod
 from common.kube.cache import Change
 from recommender.model.pods import PodFacts
-from recommender.oom import KnownKills, OomKill, kills_between, kills_in, kills_of_eviction
-from recommender.sources.facts import pod_facts
+from recommender.sources.conversion import pod_facts
+from recommender.sources.oom_kills import (
+    KnownKills,
+    OomKill,
+    kills_between,
+    kills_in,
+    kills_of_eviction,
+)
 
 _MOST = 50_000  # a standby replica takes nothing, and must not grow
 _MOST_POSTPONED = 10_000

@@ -19,7 +19,7 @@ from yarl import URL
 from common.errors import ConfigError, ServerError, VpaError
 from common.kube.connection import client_context
 from common.kube.transport import read_body
-from recommender.metrics import Metrics
+from recommender.metrics import RecommenderMetrics
 from recommender.sources.promql import Window
 from recommender.sources.series import complaint, unix_seconds
 
@@ -138,7 +138,7 @@ def _url(address: str) -> URL:
 class Prometheus:
     """Asks queries, one at a time or many; an asynchronous context manager."""
 
-    def __init__(self, server: Server, *, user_agent: str, metrics: Metrics) -> None:
+    def __init__(self, server: Server, *, user_agent: str, metrics: RecommenderMetrics) -> None:
         self._server = server
         self._user_agent = user_agent
         self._metrics = metrics

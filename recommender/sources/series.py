@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import msgspec
 
 from common.errors import DecodeError
+from recommender.model.backfill import Recorded
 from recommender.model.keys import PodKey
-from recommender.model.past import Recorded
 from recommender.sources.promql import ContainerLabels, PodLabels
 
 # From the year 1 to 1970, in microseconds: instants count from there, Prometheus from here.

@@ -15,7 +15,7 @@ import updater.access
 from common.flags import read_flags
 from common.kube.endpoints import LEASES, SECRETS, Access, Permission
 from granted import DRY_RUN, bound_roles, granted, objects
-from updater.settings import Settings
+from updater.settings import UpdaterSettings
 
 
 def declared(access: Iterable[Access]) -> set[Permission]:
@@ -65,7 +65,7 @@ def test_the_dry_run_component_sets_the_flag() -> None:
     (patch,) = component["patches"]
     assert patch["target"]["name"] == "vpa-updater"
     (operation,) = yaml.safe_load(patch["patch"])
-    settings = read_flags(Settings, [operation["value"]], program="vpa-updater", environ={})
+    settings = read_flags(UpdaterSettings, [operation["value"]], program="vpa-updater", environ={})
     assert settings.replacement_dry_run
 
 

@@ -95,15 +95,21 @@ def _served(name: str, pod: Object) -> set[int]:
     (container,) = pod["spec"]["containers"]
     args = container.get("args", ())
     if name == ADMISSION:
-        flags = read_flags(admission.settings.Settings, args, program=name, environ={})
+        flags = read_flags(admission.settings.AdmissionSettings, args, program=name, environ={})
         return {flags.port, _port(flags.address)}
     if name == RECOMMENDER:
         return {
-            _port(read_flags(recommender.settings.Settings, args, program=name, environ={}).address)
+            _port(
+                read_flags(
+                    recommender.settings.RecommenderSettings, args, program=name, environ={}
+                ).address
+            )
         }
     if name == UPDATER:
         return {
-            _port(read_flags(updater.settings.Settings, args, program=name, environ={}).address)
+            _port(
+                read_flags(updater.settings.UpdaterSettings, args, program=name, environ={}).address
+            )
         }
     return set()  # certs ends when it has done its work
 

@@ -10,13 +10,13 @@ from common.api.autoscaling import CheckpointStatus, ContainerPolicy
 from common.errors import DecodeError
 from common.labels import from_map
 from golden_data import Differences, Row, rows
-from recommender.checkpoints import decode
-from recommender.instants import instant
+from recommender.checkpoints.codec import decode
 from recommender.model.aggregates import Aggregates, AggregationRules, HalfLives
 from recommender.model.keys import VpaKey
 from recommender.model.oom_outcome import OomOutcome
+from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
-from recommender.sources.facts import container_rule
+from recommender.sources.conversion import container_rule
 from recommender_golden import (
     check_histogram,
     check_history,

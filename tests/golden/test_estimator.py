@@ -7,15 +7,15 @@ import numpy as np
 
 from common.recommendation.processing import ContainerAmounts
 from golden_data import Differences, Row, close, rows
-from recommender.model.usage import Usage
-from recommender.post_processing import Publication, formatted
-from recommender.recommend import (
+from recommender.estimate.estimation import (
     ContainerEstimate,
     Estimation,
     Percentiles,
     ResourceEstimates,
     estimate_all,
 )
+from recommender.estimate.post_processing import Publication, formatted
+from recommender.model.usage import Usage
 from recommender_golden import feed, lone_container, series
 
 

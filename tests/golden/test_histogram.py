@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from golden_data import Differences, Row, rows
-from recommender import buckets
-from recommender.buckets import Buckets
-from recommender.histograms import Histograms, Saved
-from recommender.instants import instant
+from recommender.model import buckets
+from recommender.model.buckets import Buckets
+from recommender.model.histograms import Histograms, Saved
+from recommender.model.timestamps import instant
 from recommender_golden import check_histogram, check_saved, from_ms, saved_from, to_text
 
 TABLES = {"cpu": buckets.CPU, "memory": buckets.MEMORY}

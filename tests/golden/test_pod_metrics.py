@@ -4,8 +4,8 @@ import msgspec
 
 from common.api.metrics import PodMetrics
 from golden_data import Differences, rows
-from recommender.instants import instant
 from recommender.model.keys import PodKey
+from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
 from recommender.sources.metrics_server import Batch, Samples, batch
 from recommender_golden import from_text, pod_facts

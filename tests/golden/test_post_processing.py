@@ -9,8 +9,8 @@ from common.quantity import Quantity
 from common.recommendation.processing import ContainerAmounts, parse_recommendation
 from common.resources import parse_quantities
 from golden_data import Differences, rows
-from recommender.post_processing import humanize, round_up, with_caps, with_integer_cpu
-from recommender.status import to_status
+from recommender.estimate.post_processing import humanize, round_up, with_caps, with_integer_cpu
+from recommender.publish.status import to_status
 
 
 def recommendation(raw: dict[str, Any]) -> tuple[ContainerAmounts, ...]:

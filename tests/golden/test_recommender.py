@@ -12,16 +12,16 @@ from common.api.meta import LabelSelector
 from common.labels import from_label_selector
 from common.resources import parse_quantities
 from golden_data import Differences, Row, rows
-from recommender.checkpoints import decode, object_name
-from recommender.instants import instant
+from recommender.checkpoints.codec import decode, object_name
+from recommender.estimate.estimation import Estimation, considered, recommend
+from recommender.estimate.post_processing import Publication, publish
 from recommender.model.aggregates import AggregationRules
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.oom_outcome import OomOutcome
+from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
-from recommender.post_processing import Publication, publish
-from recommender.recommend import Estimation, considered, recommend
-from recommender.sources.facts import container_rules, vpa_key
-from recommender.status import Findings, next_status, patch
+from recommender.publish.status import Findings, next_status, patch
+from recommender.sources.conversion import container_rules, vpa_key
 from recommender_golden import Stream, check_history, feed, joined, pod_facts, series
 
 LIFETIME = AggregationRules().lifetime

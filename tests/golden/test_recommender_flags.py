@@ -5,19 +5,13 @@ from datetime import timedelta
 from prometheus_client import Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
-from common.flags import (
-    ACCEPTED_WITHOUT_EFFECT,
-    boolean,
-    declared,
-    duration,
-    positive_duration,
-    show,
-)
+from common.flags import boolean, declared, duration, positive_duration, show
 from common.quantity import Quantity, parse_unsigned
+from common.runtime.settings import KLOG_FLAGS
 from golden_data import Differences
-from recommender.collectors import BatchHistogram, PlainCounter
-from recommender.metrics import Metrics
-from recommender.settings import Settings
+from recommender.metric_types import BatchHistogram, PlainCounter
+from recommender.metrics import RecommenderMetrics
+from recommender.settings import RecommenderSettings
 from reference_lists import of_component
 
 PARSERS = {
@@ -29,10 +23,10 @@ PARSERS = {
 
 def test_flags() -> None:
     differences = Differences()
-    ours = {field.metadata["flag"].lstrip("-"): field for field in declared(Settings)}
+    ours = {field.metadata["flag"].lstrip("-"): field for field in declared(RecommenderSettings)}
     for flag in of_component("recommender", "flags"):
         name, default = flag["name"], flag["effective_default"]
-        if f"--{name}" in ACCEPTED_WITHOUT_EFFECT:
+        if f"--{name}" in KLOG_FLAGS:
             continue
         differences.check(name, "declared", name in ours, True)
         if name not in ours:
@@ -46,13 +40,15 @@ def test_flags() -> None:
         wanted = PARSERS.get(flag["type"])
         if wanted is not None:
             differences.check(name, "type", field.metadata["parse"] in wanted, True)
-    differences.check("lease", "duration", Settings().leader_elect_lease_duration, timedelta(0, 15))
+    differences.check(
+        "lease", "duration", RecommenderSettings().leader_elect_lease_duration, timedelta(0, 15)
+    )
     differences.none_in(130)
 
 
 def test_metrics() -> None:
     differences = Differences()
-    registered = Metrics().registry._collector_to_names
+    registered = RecommenderMetrics().registry._collector_to_names
     ours = {name: collector for collector, names in registered.items() for name in names}
     for metric in of_component("recommender", "metrics"):
         name = metric["name"]

@@ -6,10 +6,10 @@ from common.api.autoscaling import TargetReference
 from common.labels import NOTHING, parse_selector
 from common.target.owners import Controller
 from golden_data import Differences, Row, rows
-from recommender.status import Resolution, resolved, unchecked, unreadable
+from recommender.sources.target_resolution import TargetResolution, resolved, unchecked, unreadable
 
 
-def resolution_of(row: Row) -> Resolution:
+def resolution_of(row: Row) -> TargetResolution:
     given = row.input
     if given["selector"] is None:
         return unreadable(given["selector_error"] or "")

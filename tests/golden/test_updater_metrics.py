@@ -18,9 +18,9 @@ from updater.actuation import Actuator
 from updater.attempts import Attempts, PodMemory
 from updater.decision import Action, Decision, Reason
 from updater.disruption import DisruptionPolicy
-from updater.metrics import Metrics, PassFigures, VpaLabels, size_label
+from updater.metrics import PassFigures, UpdaterMetrics, VpaLabels, size_label
 from updater.resize import Infeasible
-from updater.settings import Settings
+from updater.settings import UpdaterSettings
 from updater_harness import NAMES, OPEN, StoppedClock, run, snapshot
 
 COMPONENT = "updater"
@@ -36,7 +36,7 @@ OUR_OWN_FLAGS = {
 def observed() -> CollectorRegistry:
     """A registry in which every metric has been used once."""
     registry = CollectorRegistry()
-    metrics = Metrics(registry)
+    metrics = UpdaterMetrics(registry)
     metrics.prepare(LABELS)
     metrics.eviction_failed(LABELS, "EvictionError")
     metrics.resize_failed(LABELS, "InPlaceUpdateError")
@@ -64,7 +64,7 @@ def test_gauges_by_size_alone_show_every_size() -> None:
 
 def test_a_pass_replaces_the_gauges_of_the_one_before() -> None:
     registry = CollectorRegistry()
-    metrics = Metrics(registry)
+    metrics = UpdaterMetrics(registry)
     figures = PassFigures()
     figures.candidates[Decision(Action.WAIT, Reason.BUDGET_EXHAUSTED)] += 3
     metrics.publish(figures)
@@ -83,7 +83,7 @@ def test_size_label(pods: int, label: str) -> None:
 
 
 def test_flags_have_the_references_names_and_defaults() -> None:
-    assert check_flags(COMPONENT, Settings) == OUR_OWN_FLAGS
+    assert check_flags(COMPONENT, UpdaterSettings) == OUR_OWN_FLAGS
 
 
 # Events

@@ -26,8 +26,8 @@ from common.runtime.clock import SystemClock
 from component import Process, running_component
 from fake_api import PATIENCE, FakeApi, Reply, listing, named
 from hostile_texts import NEIGHBOURS
-from recommender.running_windows import ANNOTATION as WINDOWS
-from recommender.sources.checkpoint_annotations import SIDECAR, TARGET
+from recommender.checkpoints.annotations import SIDECAR, TARGET
+from recommender.checkpoints.running_windows import ANNOTATION as WINDOWS
 from recommender_harness import (
     METRICS,
     checkpoint,

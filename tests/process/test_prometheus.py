@@ -21,7 +21,7 @@ from certificates import new_bundle, write_pair
 from common.runtime.clock import SystemClock
 from component import LOOPBACK, Process, free_port, running_component
 from fake_api import FakeApi, listing
-from recommender import buckets
+from recommender.model import buckets
 from recommender_harness import (
     METRICS,
     NEW_CHECKPOINT,

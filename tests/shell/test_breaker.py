@@ -19,7 +19,7 @@ from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
 from updater.group_size import GroupSize, group_size
 from updater.live_pod import MANAGER
-from updater.settings import Settings
+from updater.settings import UpdaterSettings
 from webhook_town import HOUR, QUOTAS, Sizes, Town, town
 from workloads import NAMESPACE, refusing_webhook
 
@@ -44,7 +44,7 @@ def in_town(
     sizes: Sizes = SIZES,
     patches: bool = False,
 ) -> None:
-    settings = read_flags(Settings, FLAGS, program=MANAGER, environ={})
+    settings = read_flags(UpdaterSettings, FLAGS, program=MANAGER, environ={})
 
     async def main(clock: VirtualClock) -> None:
         async with town(clock, folder, settings, sizes=sizes, patches=patches) as opened:

@@ -18,15 +18,15 @@ from common.kube.client import KubeClient
 from common.kube.connection import client_context
 from common.kube.endpoints import CHECKPOINTS
 from common.runtime.clock import SystemClock
-from recommender.checkpoints import encode, new_object, object_name
-from recommender.instants import instant
-from recommender.metrics import Metrics
+from recommender.checkpoints.annotations import Beside
+from recommender.checkpoints.codec import encode, new_object, object_name
+from recommender.checkpoints.running_windows import ANNOTATION, NONE, encode_windows
+from recommender.checkpoints.store import CheckpointStore, Draft, Outcome, Written
+from recommender.metrics import RecommenderMetrics
 from recommender.model.aggregates import HalfLives
 from recommender.model.keys import VpaKey
 from recommender.model.running import RunningWindow
-from recommender.running_windows import ANNOTATION, NONE, encode_windows
-from recommender.sources.checkpoint_annotations import Beside
-from recommender.sources.checkpoint_store import CheckpointStore, Draft, Outcome, Written
+from recommender.model.timestamps import instant
 from sandbox.apiserver.faults import ApiFault, Calls, Effect
 from sandbox.apiserver.server import ApiServer, serve
 from sandbox.cluster import Access
@@ -51,7 +51,7 @@ class Shop:
 
     client: KubeClient
     api: ApiServer
-    metrics: Metrics = field(default_factory=Metrics)
+    metrics: RecommenderMetrics = field(default_factory=RecommenderMetrics)
 
     def store(self) -> CheckpointStore:
         return CheckpointStore(

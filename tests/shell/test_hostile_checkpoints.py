@@ -12,13 +12,13 @@ from common.kube.client import KubeClient
 from common.kube.endpoints import CHECKPOINTS
 from fake_api import FakeApi, Reply, listing, named, status
 from hostile_texts import NEIGHBOURS
-from recommender.checkpoints import encode
-from recommender.metrics import Metrics
+from recommender.checkpoints.annotations import TARGET, Beside
+from recommender.checkpoints.codec import encode
+from recommender.checkpoints.running_windows import ANNOTATION, NONE
+from recommender.checkpoints.store import CheckpointStore, Outcome
+from recommender.metrics import RecommenderMetrics
 from recommender.model.aggregates import HalfLives
 from recommender.model.keys import VpaKey
-from recommender.running_windows import ANNOTATION, NONE
-from recommender.sources.checkpoint_annotations import TARGET, Beside
-from recommender.sources.checkpoint_store import CheckpointStore, Outcome
 
 COLLECTION = CHECKPOINTS.collection("shop")
 WEB = VpaKey("shop", "web")
@@ -26,7 +26,9 @@ DEEP = "[" * 9900 + "]" * 9900
 
 
 def store_of(client: KubeClient) -> CheckpointStore:
-    return CheckpointStore(client, namespace="", half_lives=HalfLives(), metrics=Metrics())
+    return CheckpointStore(
+        client, namespace="", half_lives=HalfLives(), metrics=RecommenderMetrics()
+    )
 
 
 def stored(

@@ -18,11 +18,11 @@ from common.api.autoscaling import CheckpointStatus, HistogramCheckpoint
 from model_stream import Stream
 from plain_histogram import EPSILON, ZERO, Histogram
 from plain_model import Aggregate
-from recommender.histograms import Histograms
-from recommender.instants import moment
+from recommender.model.histograms import Histograms
 from recommender.model.keys import VpaKey
+from recommender.model.timestamps import moment
 
-STREAMS = int(os.environ.get("MODEL_STREAMS", "24"))
+STREAMS = int(os.environ.get("MODEL_STREAMS", "8"))
 PARTS = 4
 SEED = int(os.environ.get("PROOF_SEED", "1"))
 CYCLES = 60

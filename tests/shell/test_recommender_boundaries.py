@@ -17,7 +17,7 @@ from common.labels import Selector
 from common.runtime.object_errors import ObjectErrors
 from fake_api import FakeApi, Reply, listing, named, until, watch_line
 from following import following
-from recommender.sources.followed import Followed
+from recommender.sources.informers import Informers
 from recommender_harness import deployment, prepare, running, status_of, target, vpa
 
 CURSED = "cursed"
@@ -32,7 +32,7 @@ class CursedTargets(Targets):
         return await super().selector(vpa)
 
 
-class Cursed(Followed):
+class Cursed(Informers):
     """A cluster with a VPA that breaks us."""
 
     def __init__(

@@ -40,11 +40,11 @@ def postponed(process: Running) -> float | None:
 @pytest.fixture
 def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], Sequence[str]]:
     """What is logged of kills, but for the line of each."""
-    caplog.set_level(logging.INFO, logger="recommender.oom_learning")
+    caplog.set_level(logging.INFO, logger="recommender.sources.oom_ingestion")
     return lambda: [
         one.message
         for one in caplog.records
-        if one.name == "recommender.oom_learning" and one.message != "OOM kill"
+        if one.name == "recommender.sources.oom_ingestion" and one.message != "OOM kill"
     ]
 
 

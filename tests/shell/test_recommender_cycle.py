@@ -9,7 +9,7 @@ import pytest
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.kube.watch import WatchProtocol
 from fake_api import FakeApi, Reply, listing, status, until, watch_line
-from recommender.checkpoints import LONGEST_LAG
+from recommender.checkpoints.codec import LONGEST_LAG
 from recommender.metrics import RequestSource
 from recommender_harness import (
     CHECKPOINTS,

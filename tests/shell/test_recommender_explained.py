@@ -13,9 +13,9 @@ from common.kube.watch import WatchProtocol
 from common.quantity import Quantity
 from fake_api import FakeApi, Reply, listing, named, status, watch_line
 from recommender.debugging import lines
-from recommender.explanation import Explanation, Neglect, Unexplained
-from recommender.outcome import Writing
-from recommender.trail import Amount, Cause
+from recommender.estimate.trace import Amount, Cause
+from recommender.publish.explanation import Explanation, Neglect, Unexplained
+from recommender.publish.status_decision import Writing
 from recommender_harness import (
     CHECKPOINTS,
     METRICS,

@@ -150,7 +150,7 @@ async def test_values_from_the_future_are_left_out(
 
 
 async def test_failures_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, logger="recommender.ingestion")
+    caplog.set_level(logging.INFO, logger="recommender.sources.usage_ingestion")
     async with FakeApi() as api:
         prepare(api)
         api.on(CPU, values(value("100m")))
@@ -160,7 +160,9 @@ async def test_failures_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
             await process.cycle()
             api.on(MEMORY, values(value("1Gi")))
             await process.cycle()
-    told = [one.message for one in caplog.records if one.name == "recommender.ingestion"]
+    told = [
+        one.message for one in caplog.records if one.name == "recommender.sources.usage_ingestion"
+    ]
     assert told == ["usage of some pods is missing", "usage is there again"]
 
 

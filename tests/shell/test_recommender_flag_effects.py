@@ -10,9 +10,9 @@ import pytest
 from common.features import FeatureGates
 from common.flags import declared, read_flags
 from fake_api import FakeApi, listing
-from recommender.explanation import Explained, Explanation
-from recommender.settings import Settings
-from recommender.trail import Amount, Cause
+from recommender.estimate.trace import Amount, Cause
+from recommender.publish.explanation import Explained, Explanation
+from recommender.settings import RecommenderSettings
 from recommender_harness import (
     CHECKPOINTS,
     METRICS,
@@ -242,8 +242,10 @@ async def explained(settings: dict[str, Any], **policy: Any) -> Explanation:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 async def test_a_flag_changes_what_it_says(case: Case) -> None:
-    (name,) = (one.name for one in declared(Settings) if one.metadata["flag"] == case.name)
-    settings = {name: getattr(read_flags(Settings, [case.flag]), name)}
+    (name,) = (
+        one.name for one in declared(RecommenderSettings) if one.metadata["flag"] == case.name
+    )
+    settings = {name: getattr(read_flags(RecommenderSettings, [case.flag]), name)}
     assert case.probe(await explained({})) == case.usual
     assert case.probe(await explained(settings)) == case.changed
 
@@ -277,6 +279,8 @@ ELSEWHERE = {
 
 
 def test_every_flag_about_recommendations_is_here() -> None:
-    inherited = {one.metadata["flag"] for base in Settings.__bases__ for one in declared(base)}
-    own = {one.metadata["flag"] for one in declared(Settings)} - inherited
+    inherited = {
+        one.metadata["flag"] for base in RecommenderSettings.__bases__ for one in declared(base)
+    }
+    own = {one.metadata["flag"] for one in declared(RecommenderSettings)} - inherited
     assert own - ELSEWHERE == {case.name for case in CASES}

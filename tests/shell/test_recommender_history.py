@@ -13,8 +13,8 @@ from common.kube import endpoints
 from common.kube.watch import WatchProtocol
 from fake_api import FakeApi, Reply, listing, named, status, until, watch_line
 from fake_prometheus import FakePrometheus, Steady, refusal
-from recommender.explanation import Explanation
-from recommender.trail import Cause
+from recommender.estimate.trace import Cause
+from recommender.publish.explanation import Explanation
 from recommender_harness import (
     CHECKPOINTS,
     CHECKPOINTS_OF_SHOP,
@@ -197,7 +197,7 @@ async def test_a_recommendation_made_of_all_history_stays_until_it_is_there_agai
 async def test_an_unreachable_server_is_told_once_and_asked_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.INFO, logger="recommender.history")
+    caplog.set_level(logging.INFO, logger="recommender.sources.prometheus_backfill")
     async with FakeApi() as api, FakePrometheus(Steady(pod="web-1")) as prometheus:
         prepare(api)
         await prometheus.stop()
@@ -209,7 +209,11 @@ async def test_an_unreachable_server_is_told_once_and_asked_again(
             await prometheus.start()
             await complete(process)
             assert target(api)["cpu"] == "587m"
-    told = [record.message for record in caplog.records if record.name == "recommender.history"]
+    told = [
+        record.message
+        for record in caplog.records
+        if record.name == "recommender.sources.prometheus_backfill"
+    ]
     assert told == [
         "history not fetched from Prometheus, trying again",
         "history is fetched from Prometheus again",

@@ -10,7 +10,7 @@ from common.kube import endpoints
 from common.kube.watch import WatchProtocol
 from component import running_component
 from fake_api import FakeApi, Reply, listing, named, watch_line
-from recommender.explanation import Explanation, Unexplained
+from recommender.publish.explanation import Explanation, Unexplained
 from recommender_harness import (
     FOLLOWED,
     METRICS,

@@ -8,8 +8,8 @@ import pytest
 from common.features import FeatureGates
 from fake_api import FakeApi, Reply, Request, listing, named
 from oom_town import Town
-from recommender.explanation import Explanation, Neglect
-from recommender.sources.checkpoint_annotations import SIDECAR
+from recommender.checkpoints.annotations import SIDECAR
+from recommender.publish.explanation import Explanation, Neglect
 from recommender_harness import (
     CHECKPOINTS,
     METRICS,

@@ -7,23 +7,23 @@ from collections.abc import AsyncIterator
 from common.kube import endpoints
 from fake_api import FakeApi, Reply
 from recommender.__main__ import assemble
-from recommender.cycle import Recommender
-from recommender.metrics import Metrics
-from recommender.settings import Settings
-from recommender.sources.followed import Followed
+from recommender.metrics import RecommenderMetrics
+from recommender.run import Recommender
+from recommender.settings import RecommenderSettings
+from recommender.sources.informers import Informers
 from recommender_harness import CHECKPOINTS, START, FixedClock, prepare
 
 NEVER_ENDS = Reply(chunks=[b'{"metadata":'], hold=True)
 
 
 @contextlib.asynccontextmanager
-async def beginning(api: FakeApi) -> AsyncIterator[tuple[Recommender, Followed]]:
+async def beginning(api: FakeApi) -> AsyncIterator[tuple[Recommender, Informers]]:
     """A recommender whose caches are still being filled."""
     async with api.client() as client, asyncio.TaskGroup() as group:
-        metrics = Metrics()
-        followed = Followed(client, namespace="", errors=metrics.object_errors)
+        metrics = RecommenderMetrics()
+        followed = Informers(client, namespace="", errors=metrics.object_errors)
         tasks = [group.create_task(_run(task)) for task in followed.background]
-        yield assemble(Settings(), followed, metrics, FixedClock(START)), followed
+        yield assemble(RecommenderSettings(), followed, metrics, FixedClock(START)), followed
         for task in tasks:
             task.cancel()
 

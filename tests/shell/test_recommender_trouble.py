@@ -11,7 +11,7 @@ import pytest
 from common.errors import NotLeadingError
 from common.features import FeatureGates
 from fake_api import FakeApi, Reply, listing, named, status, until
-from recommender.checkpoints import LONGEST_LAG
+from recommender.checkpoints.codec import LONGEST_LAG
 from recommender_harness import (
     CHECKPOINTS,
     HISTOGRAM,
@@ -186,7 +186,11 @@ async def test_it_is_logged_when_usage_from_the_future_begins_and_ends(
             for ahead in (timedelta(), timedelta(hours=2), timedelta(hours=2), timedelta()):
                 api.on(METRICS, listing(usage(at=START + ahead)))
                 await process.cycle()
-    messages = [one.getMessage() for one in caplog.records if one.name == "recommender.ingestion"]
+    messages = [
+        one.getMessage()
+        for one in caplog.records
+        if one.name == "recommender.sources.usage_ingestion"
+    ]
     assert messages == [
         "usage with future timestamps left out; check the clocks",
         "no more usage with future timestamps",
@@ -230,7 +234,7 @@ async def test_a_slow_answer_holds_up_no_other_write(slow: str) -> None:
 async def test_a_lasting_refusal_is_told_once_and_so_is_its_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.INFO, logger="recommender.refusals")
+    caplog.set_level(logging.INFO, logger="recommender.write_failures")
     async with FakeApi() as api:
         prepare(
             api,
@@ -392,7 +396,7 @@ async def test_a_status_that_is_not_written(
                 labels = {"kind": "status", "reason": reason}
                 want = 3 if reason == case.reason else None
                 assert failed("vpa_recommender_failed_writes_total", labels) == want, reason
-            lines = [line for line in caplog.records if line.name == "recommender.refusals"]
+            lines = [line for line in caplog.records if line.name == "recommender.write_failures"]
             assert [line.levelno for line in lines] == [case.level] * (case.level is not None)
             assert all(case.says in vars(line)["error"] for line in lines)
 

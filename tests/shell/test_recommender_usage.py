@@ -69,7 +69,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return [
         (record.message, getattr(record, "reason", ""))
         for record in caplog.records
-        if record.name == "recommender.ingestion"
+        if record.name == "recommender.sources.usage_ingestion"
     ]
 
 
@@ -120,7 +120,7 @@ async def test_where_the_list_of_the_cluster_fails_each_namespace_is_asked(
     line: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.INFO, logger="recommender.ingestion")
+    caplog.set_level(logging.INFO, logger="recommender.sources.usage_ingestion")
     async with FakeApi() as api:
         two_namespaces(api)
         for namespace, reply in replies.items():
@@ -140,7 +140,7 @@ def requests(process: Running, scope: str, outcome: str) -> float | None:
 async def test_each_answer_is_counted_and_each_change_told_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.INFO, logger="recommender.ingestion")
+    caplog.set_level(logging.INFO, logger="recommender.sources.usage_ingestion")
     async with FakeApi() as api:
         two_namespaces(api)
         api.on(METRICS, FORBIDDEN)
@@ -204,7 +204,7 @@ async def test_an_unreadable_value_costs_that_value_and_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The first sample of CPU counts beside memory that can't be read; later both do."""
-    caplog.set_level(logging.INFO, logger="recommender.ingestion")
+    caplog.set_level(logging.INFO, logger="recommender.sources.usage_ingestion")
     async with FakeApi() as api:
         prepare(api)
         async with running(api) as process:
@@ -213,7 +213,9 @@ async def test_an_unreadable_value_costs_that_value_and_is_logged_once(
                 await process.cycle()
                 assert target(api)["cpu"] == "126m"
     assert target(api)["memory"] == "1238659775"
-    assert [one.message for one in caplog.records if one.name == "recommender.ingestion"] == [
+    assert [
+        one.message for one in caplog.records if one.name == "recommender.sources.usage_ingestion"
+    ] == [
         "unreadable usage values left out",
         "no more unreadable usage values",
     ]

@@ -20,7 +20,7 @@ from sandbox.kubelet.pod_resources import Totals
 from sandbox.scenario import parse_scenario
 from sandbox.virtual_time import VirtualClock
 from updater.__main__ import PROGRAM, serve
-from updater.settings import Settings
+from updater.settings import UpdaterSettings
 from updater.settling import is_ready
 from workloads import DEFINITIONS
 
@@ -121,7 +121,7 @@ def _in_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InShop:
                 kubeconfig = tmp_path / "kubeconfig"
                 kubeconfig.write_text(cluster.kubeconfig, encoding="utf-8")
                 settings = read_flags(
-                    Settings,
+                    UpdaterSettings,
                     [
                         f"--kubeconfig={kubeconfig}",
                         f"--updater-interval={INTERVAL}s",

@@ -105,7 +105,10 @@ RESIZES = "tests/shell/test_updater_resizes.py"
 RECOMMENDER, UPDATER = "tests/shell/test_recommender_cycle.py", "tests/shell/test_updater_cycle.py"
 STORE = "tests/shell/test_checkpoint_store.py"
 TROUBLE = "tests/shell/test_recommender_trouble.py"
-OOM, WEBHOOK = "tests/unit/recommender/test_oom.py", "tests/unit/admission/test_webhook.py"
+OOM, WEBHOOK = (
+    "tests/unit/recommender/test_oom_kills.py",
+    "tests/unit/admission/test_registration.py",
+)
 HEALTH = "tests/unit/common/runtime/test_health.py"
 # Where to see a difference whose id stands neither in code nor in tests: a file, and a text in it.
 SHOWN_IN = {
@@ -142,7 +145,7 @@ SHOWN_IN = {
     ),
     "X97": ("tests/unit/recommender/test_usage.py", "test_aggregates_without_pods"),
     "X82": (
-        "tests/unit/recommender/test_retirement.py",
+        "tests/unit/recommender/test_aggregate_compaction.py",
         "test_each_hour_has_its_row_and_each_row_goes_a_lifetime_later",
     ),
     "X85": (STORE, "test_what_is_written_never_knows_less"),
@@ -194,7 +197,7 @@ SHOWN_IN = {
     "X17": ("common/runtime/web.py", "timeout_graceful_shutdown"),
     "X60": ("tests/shell/test_limited_http.py", "who_sends_a_byte_now_and_then_is_not_waited_for"),
     "X118": (HEALTH, "test_scrapes_share_an_answer_for_a_second"),
-    "X119": ("tests/unit/recommender/test_facts.py", "test_the_label_of_an_update_mode"),
+    "X119": ("tests/unit/recommender/test_conversion.py", "test_the_label_of_an_update_mode"),
     "X18": ("tests/process/test_startup.py", "test_a_mistake_is_one_line_and_exit_code_2"),
     "X19": ("tests/process/test_outage.py", "they_act_on_what_is_true_now"),
     "X20": ("tests/shell/test_client.py", "test_one_strange_object_costs_one_object"),
@@ -242,7 +245,7 @@ SHOWN_IN = {
         "test_what_a_checkpoint_knows_is_not_asked_for_twice",
     ),
     "X74": (
-        "tests/unit/recommender/test_past.py",
+        "tests/unit/recommender/test_backfill.py",
         "test_a_pod_that_is_there_has_its_present_labels",
     ),
     "X70": (
@@ -269,7 +272,7 @@ SHOWN_IN = {
     "X105": ("tests/shell/test_rollouts.py", "stuck_loses_no_pod_of_the_old_version"),
     "X106": ("tests/unit/updater/test_disruption.py", "pods_of_a_job_without_a_node_count"),
     "X113": (
-        "tests/unit/admission/test_autoscalers.py",
+        "tests/unit/admission/test_vpa_validation.py",
         "test_x113_a_bad_quantity_is_denied_in_the_references_words",
     ),
     "X114": ("tests/shell/test_updater_events.py", "test_x114_a_deferred_resize_is_reported_once"),

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from admission.pods import pod_patch
+from admission.pod_patch import pod_patch
 from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import ContainerPolicy, GenericStartupBoost, StartupBoost
 from common.api.core import Container, LimitRangeItem, LimitRangeSpec, ResourceRequirements
 from common.features import FeatureGates
 from common.quantity import ZERO, Quantity
-from common.recommendation.trail import Amount, Trail
+from common.recommendation.decision_trace import Amount, DecisionTrace
 
 BOOST = StartupBoost(cpu=GenericStartupBoost(type="Factor", factor=3))
 IN_STATUS = "recommended in the VPA's status"
@@ -194,7 +194,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_ways(case: Case) -> None:
-    trail = Trail()
+    trail = DecisionTrace()
     controlling = vpa(
         mode=case.mode,
         policies=() if case.policy is None else (case.policy,),
@@ -227,7 +227,7 @@ def test_ways(case: Case) -> None:
 
 
 def test_a_recommendation_for_a_container_that_is_not_there() -> None:
-    trail = Trail()
+    trail = DecisionTrace()
     controlling = vpa(recommendations=(recommendation("old", target={"cpu": "1"}),))
     gates = FeatureGates.parse("")
     pod_patch(pod(), controlling, (), features=gates, most_boost=ZERO, trail=trail)
@@ -242,7 +242,7 @@ def test_what_people_are_told_is_no_second_opinion_about_nonsense() -> None:
     strange = recommendation("old", target={"cpu": "much"})
     controlling = vpa(recommendations=(strange, recommendation(target={"cpu": "1"})))
     gates = FeatureGates.parse("")
-    trail = Trail()
+    trail = DecisionTrace()
     told = pod_patch(
         pod(), controlling, (), features=gates, most_boost=ZERO, trail=trail
     ).operations
@@ -252,7 +252,7 @@ def test_what_people_are_told_is_no_second_opinion_about_nonsense() -> None:
 
 
 def test_a29_a_container_that_shares_without_a_recommendation_is_told() -> None:
-    trail = Trail()
+    trail = DecisionTrace()
     has = {"cpu": "400m"}
     two = (container(requests=has, limits=has), container("b", requests=has, limits=has))
     pod_patch(

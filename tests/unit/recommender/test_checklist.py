@@ -10,18 +10,18 @@ import pytest
 from builders import vpa
 from common.api.autoscaling import VpaCondition, VpaStatus
 from common.labels import EVERYTHING
-from recommender import buckets
-from recommender.buckets import Buckets
-from recommender.checkpoints import encode
-from recommender.histograms import Histograms, Saved
-from recommender.instants import instant, moment
+from recommender.checkpoints.codec import encode
+from recommender.estimate.estimation import Estimation, recommend
+from recommender.model import buckets
 from recommender.model.aggregates import Aggregates, HalfLives, History
 from recommender.model.autoscalers import ContainerRule
+from recommender.model.buckets import Buckets
+from recommender.model.column_table import Ints
+from recommender.model.histograms import Histograms, Saved
 from recommender.model.keys import PodKey, VpaKey
+from recommender.model.timestamps import instant, moment
 from recommender.model.usage import Usage
-from recommender.recommend import Estimation, recommend
-from recommender.rows import Ints
-from recommender.status import Findings, next_status, patch
+from recommender.publish.status import Findings, next_status, patch
 from recommender_golden import lone_container, pod_facts
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -6,11 +6,11 @@ from itertools import pairwise
 import pytest
 
 from model_process import SetClock
-from recommender.checkpoint_schedule import Schedule
-from recommender.histograms import Saved
-from recommender.instants import NEVER, instant
+from recommender.checkpoints.schedule import Schedule
 from recommender.model.aggregates import History
+from recommender.model.histograms import Saved
 from recommender.model.keys import VpaKey
+from recommender.model.timestamps import NEVER, instant
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 A, B, C, D = (VpaKey("prod", name) for name in "abcd")

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from recommender.clock_tolerance import LONGEST, MARGIN, tolerated
+from recommender.model.clock_tolerance import LONGEST, MARGIN, tolerated
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import pytest
 
 from ops_caller import Answer, get
 from recommender import debugging
-from recommender.explanation import (
+from recommender.estimate.trace import Amount, Cause
+from recommender.publish.explanation import (
     Explained,
     Explanation,
     LeftOut,
@@ -17,8 +18,7 @@ from recommender.explanation import (
     Stage,
     Unexplained,
 )
-from recommender.outcome import Writing
-from recommender.trail import Amount, Cause
+from recommender.publish.status_decision import Writing
 
 AT = datetime(2026, 3, 1, 12, 0, 0, 5, tzinfo=UTC)
 STEPS = (

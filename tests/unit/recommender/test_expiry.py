@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from common.labels import NOTHING, from_map
-from recommender.histograms import Saved
-from recommender.instants import instant, span
 from recommender.model.aggregates import History
+from recommender.model.checkpoint_merge import take_in
 from recommender.model.expiry import collect, expire_loaded
+from recommender.model.histograms import Saved
 from recommender.model.history_changes import keep_former, start_over
-from recommender.model.joining import take_in
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.pods import PodFacts
+from recommender.model.timestamps import instant, span
 from recommender.model.usage import Usage
 
 NOW = instant(datetime(2026, 1, 20, tzinfo=UTC))

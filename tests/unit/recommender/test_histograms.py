@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recommender import buckets
-from recommender.buckets import Buckets
-from recommender.histograms import Histograms, Saved
-from recommender.instants import instant, moment
-from recommender.rows import Ints
+from recommender.model import buckets
+from recommender.model.buckets import Buckets
+from recommender.model.column_table import Ints
+from recommender.model.histograms import Histograms, Saved
+from recommender.model.timestamps import instant, moment
 
 DAY = timedelta(days=1)
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from recommender.model.column_table import Ints
 from recommender.model.memory_peaks import Windows, is_too_old, needed, observe
-from recommender.rows import Ints
 
 HOUR = 3_600_000_000
 MIB = 1 << 20

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from common.api.metrics import PodMetrics
-from recommender.instants import NEVER, instant
 from recommender.model.keys import PodKey
 from recommender.model.pods import PodFacts
+from recommender.model.timestamps import NEVER, instant
 from recommender.model.usage import Usage
 from recommender.sources.metrics_server import Samples, batch
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from recommender.instants import span
+from recommender.model.timestamps import span
 from recommender.sources.promql import (
     ContainerLabels,
     PodLabels,

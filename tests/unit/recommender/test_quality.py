@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
-from recommender.instants import instant
 from recommender.model.aggregates import Aggregates, AggregationRules, HalfLives
+from recommender.model.timestamps import instant
 from recommender.quality import Quality
 
 

@@ -8,17 +8,17 @@ import pytest
 
 from builders import vpa
 from common.labels import EVERYTHING, from_map
-from recommender import buckets
-from recommender.histograms import Histograms, Saved
-from recommender.instants import NEVER, instant, moment
+from recommender.concurrency import spread
+from recommender.estimate.estimation import Estimation, considered, living, recommend
+from recommender.model import buckets
 from recommender.model.aggregates import History
 from recommender.model.autoscalers import ContainerRule
+from recommender.model.column_table import Ints
+from recommender.model.histograms import Histograms, Saved
 from recommender.model.keys import PodKey, VpaKey
+from recommender.model.timestamps import NEVER, instant, moment
 from recommender.model.usage import Usage
-from recommender.recommend import Estimation, considered, living, recommend
-from recommender.rows import Ints
-from recommender.status import Findings, next_status
-from recommender.workers import spread
+from recommender.publish.status import Findings, next_status
 from recommender_golden import pod_facts
 from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock

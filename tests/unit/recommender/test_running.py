@@ -11,13 +11,7 @@ import pytest
 from common.api.autoscaling import CheckpointStatus
 from common.errors import DecodeError
 from common.labels import EVERYTHING, NOTHING, Selector, from_map
-from recommender.instants import NEVER, instant
-from recommender.model.keys import PodKey, VpaKey
-from recommender.model.pods import PodFacts
-from recommender.model.running import Left, Resuming, RunningWindow, running_windows
-from recommender.model.usage import Usage
-from recommender.rows import Ints
-from recommender.running_windows import (
+from recommender.checkpoints.running_windows import (
     MOST,
     NONE,
     annotation,
@@ -25,6 +19,12 @@ from recommender.running_windows import (
     encode_windows,
     windows_of,
 )
+from recommender.model.column_table import Ints
+from recommender.model.keys import PodKey, VpaKey
+from recommender.model.pods import PodFacts
+from recommender.model.running import Left, Resuming, RunningWindow, running_windows
+from recommender.model.timestamps import NEVER, instant
+from recommender.model.usage import Usage
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 WEB, ALL = VpaKey("shop", "web"), VpaKey("shop", "all")

@@ -8,9 +8,9 @@ import pytest
 
 from common.errors import DecodeError
 from common.resources import cpu_from_cores, memory_from_bytes
-from recommender.instants import instant, moment
+from recommender.model.backfill import Recorded
 from recommender.model.keys import PodKey
-from recommender.model.past import Recorded
+from recommender.model.timestamps import instant, moment
 from recommender.sources.promql import ContainerLabels, PodLabels
 from recommender.sources.series import (
     LastLabels,

@@ -6,7 +6,7 @@ import pytest
 
 from common.errors import ConfigError
 from common.flags import read_flags
-from recommender.settings import Settings
+from recommender.settings import RecommenderSettings
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from recommender.settings import Settings
 )
 def test_refused(flag: str, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
-        read_flags(Settings, [flag])
+        read_flags(RecommenderSettings, [flag])
 
 
 @pytest.mark.parametrize(
@@ -34,9 +34,9 @@ def test_refused(flag: str, complaint: str) -> None:
     ],
 )
 def test_durations_count_only_where_prometheus_is_asked(flag: str, complaint: str) -> None:
-    assert not read_flags(Settings, [flag]).has_past
+    assert not read_flags(RecommenderSettings, [flag]).has_past
     with pytest.raises(ConfigError, match=complaint):
-        read_flags(Settings, ["--storage=prometheus", flag])
+        read_flags(RecommenderSettings, ["--storage=prometheus", flag])
 
 
 def test_history_as_the_flags_want_it() -> None:
@@ -48,7 +48,7 @@ def test_history_as_the_flags_want_it() -> None:
         *("--metric-for-pod-labels=labels", "--pod-namespace-label=n", "--pod-name-label=p"),
         "--prometheus-query-timeout=90s",
     ]
-    settings = read_flags(Settings, flags)
+    settings = read_flags(RecommenderSettings, flags)
     wanted = settings.wanted
     assert settings.has_past
     assert settings.query_timeout == timedelta(seconds=90)
@@ -63,9 +63,9 @@ def test_history_as_the_flags_want_it() -> None:
 
 def test_three_credentials_exclude_each_other() -> None:
     flags = ["--prometheus-bearer-token=a", "--prometheus-bearer-token-file=b", "--username=c"]
-    assert read_flags(Settings, flags[:2]).prometheus_bearer_token == "a"
+    assert read_flags(RecommenderSettings, flags[:2]).prometheus_bearer_token == "a"
     with pytest.raises(ConfigError, match="exclude each other"):
-        read_flags(Settings, flags)
+        read_flags(RecommenderSettings, flags)
 
 
 def test_seconds_instead_of_hours() -> None:
@@ -75,7 +75,7 @@ def test_seconds_instead_of_hours() -> None:
         "--memory-aggregation-interval=20s",
         "--memory-histogram-decay-half-life=15s",
     ]
-    settings = read_flags(Settings, flags)
+    settings = read_flags(RecommenderSettings, flags)
     assert settings.interval == timedelta(seconds=2)
     assert settings.estimation.cpu_confidence == timedelta(seconds=30)
     assert settings.aggregation.interval == timedelta(seconds=20)
@@ -96,9 +96,9 @@ def test_seconds_instead_of_hours() -> None:
     ],
 )
 def test_warnings(flags: list[str], count: int) -> None:
-    assert len(read_flags(Settings, flags).warnings) == count
+    assert len(read_flags(RecommenderSettings, flags).warnings) == count
 
 
 def test_a_zero_maximum_is_none() -> None:
     flags = ["--container-recommendation-max-allowed-cpu=0"]
-    assert not read_flags(Settings, flags).publication.max_allowed
+    assert not read_flags(RecommenderSettings, flags).publication.max_allowed

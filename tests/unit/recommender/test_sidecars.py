@@ -8,16 +8,16 @@ import pytest
 
 from builders import container
 from common.labels import from_map
-from recommender.histograms import Saved
-from recommender.instants import instant, span
+from recommender.estimate.estimation import Estimation, considered, recommend
 from recommender.model.aggregates import History
+from recommender.model.histograms import Saved
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.pods import PodFacts
 from recommender.model.sidecars import Sidecars
+from recommender.model.timestamps import instant, span
 from recommender.model.usage import Usage
-from recommender.recommend import Estimation, considered, recommend
-from recommender.sources.facts import pod_facts, request_sources
-from recommender.sources.followed_pod import FollowedPod, FollowedPodWithSidecars
+from recommender.sources.cached_pod import CachedPod, CachedPodWithSidecars
+from recommender.sources.conversion import pod_facts, request_sources
 from sidecars import pod_with_init, sidecar
 
 NOW = instant(datetime(2026, 1, 10, tzinfo=UTC))
@@ -195,14 +195,14 @@ STATUSES = [
 ]
 
 
-def followed(kind: type[FollowedPod]) -> FollowedPod:
+def followed(kind: type[CachedPod]) -> CachedPod:
     body = msgspec.to_builtins(pod_with_init(PLAIN, PROXY))
     body["status"]["initContainerStatuses"] = STATUSES
     return msgspec.convert(body, type=kind, strict=False)
 
 
 def test_of_init_containers_the_sidecars_are_kept_with_the_gate() -> None:
-    found = followed(FollowedPodWithSidecars)
+    found = followed(CachedPodWithSidecars)
     assert found.spec.init_containers == (PROXY,)
     assert [each.name for each in found.status.init_container_statuses or ()] == ["proxy"]
     assert pod_facts(found).containers == ("app", "proxy")
@@ -214,7 +214,7 @@ def test_of_init_containers_the_sidecars_are_kept_with_the_gate() -> None:
 
 
 def test_without_the_gate_only_their_names_are() -> None:
-    found = followed(FollowedPod)
+    found = followed(CachedPod)
     (kept,) = found.spec.init_containers or ()
     assert (kept.name, kept.resources) == ("proxy", None)
     assert found.status.init_container_statuses is None

@@ -19,15 +19,14 @@ from common.labels import EVERYTHING
 from common.quantity import Quantity
 from common.recommendation.processing import ContainerAmounts
 from common.target.owners import Controller
-from recommender.status import (
+from recommender.publish.status import (
     Findings,
     is_worth_writing,
     moved,
     next_status,
     patch,
-    resolved,
-    unchecked,
 )
+from recommender.sources.target_resolution import resolved, unchecked
 
 NOW = datetime(2026, 1, 2, 12, 0, 0, 500, tzinfo=UTC)
 HUNDRED = {"cpu": Quantity.parse("100m")}

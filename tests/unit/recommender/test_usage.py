@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from common.labels import EVERYTHING, NOTHING, Selector, from_map
-from recommender.histograms import Saved
-from recommender.instants import instant, span
 from recommender.model.aggregates import AggregationRules, History
 from recommender.model.autoscalers import ContainerRule, rule_for
+from recommender.model.column_table import Ints
 from recommender.model.expiry import collect
+from recommender.model.histograms import Saved
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.oom_outcome import OomOutcome
 from recommender.model.pods import PodFacts
+from recommender.model.timestamps import instant, span
 from recommender.model.usage import Usage
-from recommender.rows import Ints
 
 NOW = instant(datetime(2026, 1, 10, tzinfo=UTC))
 MINUTE = span(timedelta(minutes=1))

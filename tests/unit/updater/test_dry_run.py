@@ -40,7 +40,7 @@ from updater.cycle import Pass
 from updater.decision import Reason
 from updater.dry_run import DryRuns
 from updater.dry_run_answer import after_answer, after_error, refusal_after
-from updater.metrics import Metrics
+from updater.metrics import UpdaterMetrics
 from updater.plan import rehearse
 from updater.sending import Turns
 from updater.snapshot import ClusterSnapshot
@@ -200,7 +200,7 @@ async def run(
         rules=OPEN,
         present=Present(),
         hands=hands,
-        metrics=Metrics(CollectorRegistry()),
+        metrics=UpdaterMetrics(CollectorRegistry()),
         turns=turns or Turns(),
         clock=At(NOW + timedelta(minutes=minutes)),
         admission_ready=True,

@@ -3,7 +3,7 @@
 from prometheus_client import CollectorRegistry
 
 from common.api.autoscaling import UpdateMode
-from updater.metrics import Metrics, VpaLabels
+from updater.metrics import UpdaterMetrics, VpaLabels
 from updater.replacement_result import ReplacementResult
 
 SHOP = VpaLabels("1", UpdateMode.RECREATE, "shop", "default")
@@ -22,7 +22,7 @@ def counted(registry: CollectorRegistry) -> set[str]:
 
 def test_the_counters_of_a_deleted_vpa_go_with_it() -> None:
     registry = CollectorRegistry()
-    metrics = Metrics(registry)
+    metrics = UpdaterMetrics(registry)
     for vpa in (SHOP, BANK):
         metrics.prepare(vpa)
         metrics.evicted(vpa)
@@ -40,7 +40,7 @@ def test_the_counters_of_a_deleted_vpa_go_with_it() -> None:
 
 def test_a_vpa_that_comes_back_counts_from_zero() -> None:
     registry = CollectorRegistry()
-    metrics = Metrics(registry)
+    metrics = UpdaterMetrics(registry)
     metrics.resized(SHOP)
     metrics.keep_only(())
     metrics.prepare(SHOP)
@@ -55,7 +55,7 @@ def suspended(registry: CollectorRegistry, name: str) -> float | None:
 
 def test_who_is_suspended_is_shown_while_it_is() -> None:
     registry = CollectorRegistry()
-    metrics = Metrics(registry)
+    metrics = UpdaterMetrics(registry)
     metrics.publish_suspended([("default", "shop"), ("default", "bank")])
     assert (suspended(registry, "shop"), suspended(registry, "bank")) == (1, 1)
     metrics.publish_suspended([("default", "bank")])
@@ -64,7 +64,7 @@ def test_who_is_suspended_is_shown_while_it_is() -> None:
 
 def test_outcomes_are_counted_from_zero_by_how_the_next_pod_came_up() -> None:
     registry = CollectorRegistry()
-    metrics = Metrics(registry)
+    metrics = UpdaterMetrics(registry)
     metrics.came_out(ReplacementResult.UNPATCHED)
     counts = {
         came.value: registry.get_sample_value(

@@ -6,7 +6,7 @@ import pytest
 
 from common.errors import ConfigError
 from common.flags import read_flags
-from updater.settings import Settings
+from updater.settings import UpdaterSettings
 
 
 @pytest.mark.parametrize(
@@ -25,12 +25,12 @@ from updater.settings import Settings
 )
 def test_what_makes_no_sense_is_refused(arguments: list[str], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
-        read_flags(Settings, arguments)
+        read_flags(UpdaterSettings, arguments)
 
 
 def test_the_decisions_get_groups_of_flags() -> None:
     rules = read_flags(
-        Settings,
+        UpdaterSettings,
         [
             "--updater-interval=30s",
             "--min-replicas=1",
@@ -57,7 +57,7 @@ def test_the_decisions_get_groups_of_flags() -> None:
 
 def test_the_references_planned_names_of_the_time_outs_are_aliases() -> None:
     arguments = ["--in-place-deferred-resize-timeout=1m", "--in-place-resize-timeout=2m"]
-    timeouts = read_flags(Settings, arguments).rules.timeouts
+    timeouts = read_flags(UpdaterSettings, arguments).rules.timeouts
     assert timeouts.deferred == timedelta(minutes=1)
     assert timeouts.in_progress == timedelta(minutes=2)
 
@@ -73,4 +73,4 @@ def test_the_references_planned_names_of_the_time_outs_are_aliases() -> None:
 def test_where_the_status_lease_is(
     arguments: list[str], environ: dict[str, str], want: str
 ) -> None:
-    assert read_flags(Settings, arguments).lease_namespace(environ) == want
+    assert read_flags(UpdaterSettings, arguments).lease_namespace(environ) == want

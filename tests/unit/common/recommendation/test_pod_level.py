@@ -25,10 +25,10 @@ from common.api.core import (
 )
 from common.quantity import ZERO
 from common.recommendation.admitted_resources import AdmittedResources, admitted_resources
-from common.recommendation.boosts import before_boost
+from common.recommendation.decision_trace import DecisionTrace
 from common.recommendation.pod_level import PodLevelMode, Unfit, pod_level_bounds
 from common.recommendation.processing import process
-from common.recommendation.trail import Trail
+from common.recommendation.unboosted_pod import before_boost
 from common.resources import CPU, MEMORY, ResourceQuantities
 
 Texts = Mapping[str, str]
@@ -523,7 +523,7 @@ def exhausted(*, memory: str | None) -> tuple[Pod, VerticalPodAutoscaler]:
 
 def test_one_resource_without_room_does_not_hold_back_the_other() -> None:
     it, autoscaler = exhausted(memory="256Mi")
-    trail = Trail()
+    trail = DecisionTrace()
     found = admitted_resources(it, autoscaler, (), trail=trail)
     a, b = found.containers
     assert {name: str(value) for name, value in a.requests.items()} == {"memory": "256Mi"}
@@ -669,7 +669,7 @@ def test_before_a_boost_a_request_that_was_filled_in_was_lower() -> None:
 
 
 def test_the_trail_tells_what_the_pod_has_no_room_for() -> None:
-    trail = Trail()
+    trail = DecisionTrace()
     it = with_whole(
         whole(requests={"cpu": "300m"}),
         container("a", requests={"cpu": "100m"}),

@@ -10,7 +10,6 @@ from common.api.autoscaling import ContainerPolicy, ContainerRecommendation
 from common.api.core import Container, ContainerStatus, LimitRangeItem, LimitRangeSpec, Pod
 from common.quantity import Quantity
 from common.recommendation.actual import actual_requests, containers_of
-from common.recommendation.boosts import before_boost
 from common.recommendation.container_resources import WantedResources, wanted_resources
 from common.recommendation.expected_pod import replacement_spec
 from common.recommendation.preflight import spec_refusal
@@ -20,6 +19,7 @@ from common.recommendation.scaled_containers import (
     scaled_specs,
     scaled_statuses,
 )
+from common.recommendation.unboosted_pod import before_boost
 from sidecars import pod_with_init, sidecar
 
 PLAIN = container("migrate", requests={"cpu": "1"})

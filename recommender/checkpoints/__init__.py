@@ -1,0 +1,1 @@
+"""Checkpoints: encoded, merged, loaded, written and garbage-collected."""

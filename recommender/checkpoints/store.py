@@ -1,0 +1,387 @@
+"""Checkpoints in the API server: read at start, written in every cycle, collected at times.
+
+Nobody but one recommender should write them. But there can be two for a while: the old image and
+the new one, one that lost its Lease without noticing, two names that a VPA is switched between. So
+what is replaced is always what was read or written last (by its resource version), and what would
+become less is read again first.
+
+Source: recommender.md section 11.
+"""
+
+import enum
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from common.api.autoscaling import CheckpointStatus
+from common.errors import (
+    ConflictError,
+    DecodeError,
+    InvalidError,
+    NotFoundError,
+    ServerError,
+    UnreachableError,
+)
+from common.kube.client import UNDECODABLE, KubeClient, PatchType
+from common.kube.endpoints import CHECKPOINTS
+from common.patches import Operation, add
+from common.runtime.pausing import pausing
+from recommender.checkpoints import annotations as checkpoint_annotations
+from recommender.checkpoints.annotations import NOTHING_BESIDE, Beside
+from recommender.checkpoints.codec import (
+    Extent,
+    decode,
+    encode,
+    new_object,
+    object_name,
+    since,
+    weighs_less,
+)
+from recommender.checkpoints.stored import (
+    STORED,
+    StoredCheckpoint,
+    name_of,
+    place_of,
+    status_of,
+)
+from recommender.metrics import RecommenderMetrics
+from recommender.model.aggregates import HalfLives, History
+from recommender.model.checkpoint_merge import joined
+from recommender.model.keys import Place, VpaKey
+
+logger = logging.getLogger(__name__)
+
+_SLICE = 500  # checkpoints before other tasks get their turn
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+
+class Outcome(enum.StrEnum):
+    """What became of a draft."""
+
+    WRITTEN = "written"  # or it is there already
+    TAKEN = "taken"  # the name is another container's
+    OVERTAKEN = "overtaken"  # what is there was read again: make up a new draft
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """What a checkpoint is to say."""
+
+    vpa: VpaKey
+    container: str
+    history: History
+    beside: Beside = NOTHING_BESIDE
+    at: datetime
+    forgets: bool = False  # something of it expired since the last one: it may know less
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a checkpoint says."""
+
+    vpa: VpaKey
+    container: str
+    history: History
+    beside: Beside
+    updated: datetime | None
+
+    def is_about(self, target: str) -> bool:
+        """Whether it is this target's history, as far as it tells."""
+        return self.beside.target in ("", target)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What became of a draft; ``found`` is what somebody else has written instead."""
+
+    outcome: Outcome
+    found: Found | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Stored:
+    """What is in the API server, as far as we know."""
+
+    version: str
+    digest: int  # of what it says, see _digest
+    extent: Extent | None  # None: it can't be read
+    target: str = ""  # whose history it is; empty: it doesn't tell
+    drafted: int = 0  # digest of the draft that it was made from
+    annotations: Mapping[str, str]
+
+
+class CheckpointStore:
+    """Reads and writes checkpoints; remembers what is there, so that nothing gets lost."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        namespace: str,
+        half_lives: HalfLives,
+        metrics: RecommenderMetrics,
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._half_lives = half_lives
+        self._metrics = metrics
+        self._stored: dict[Place, _Stored] = {}
+        self._unanswered: dict[Place, int] = {}  # digests of writes that may have arrived
+        self._told: dict[Place, str] = {}  # trouble with it
+
+    async def load(self, vpas: Collection[VpaKey], *, namespace: str = "") -> tuple[Found, ...]:
+        """The history of each container of these VPAs.
+
+        Whose it is, the spec says, not the name (Q6). Bad ones are logged and left out.
+        ``namespace`` is where all of these VPAs are, if it is one.
+
+        Raises:
+            KubeError: the checkpoints can't be listed.
+            DecodeError: the answer is no list.
+        """
+        found = []
+        async for checkpoint in pausing(
+            await self._list(namespace or self._namespace), every=_SLICE
+        ):
+            meta = checkpoint.metadata
+            with self._metrics.object_errors.around(
+                "checkpoint", CHECKPOINTS.kind, meta.namespace, meta.name
+            ):
+                if place_of(checkpoint)[0] in vpas:
+                    read = self._take_note(checkpoint)
+                    if read is not None:
+                        found.append(read)
+        return tuple(found)
+
+    async def write(self, draft: Draft) -> Written:
+        """Write a checkpoint unless only its date would change.
+
+        One that belongs to another VPA or container is left alone (Q6): the patch tests the
+        spec. One that somebody else wrote since it was read is read again and not replaced. And
+        where the draft knows less than what is stored, both are written as one, unless that is
+        another target's history (X123).
+
+        Raises:
+            KubeError: the API server refused, or didn't answer.
+            DecodeError: its answer is no checkpoint.
+        """
+        place = (draft.vpa, draft.container)
+        stored = self._stored.get(place)
+        content = _content(draft, draft.history)
+        if stored is None:
+            return await self._create(place, content)
+        if content.digest in (stored.drafted, stored.digest):
+            return Written(outcome=Outcome.WRITTEN)
+        is_same = stored.target in ("", draft.beside.target)
+        if stored.extent is not None and is_same and not draft.forgets:
+            history = since(draft.history, stored.extent)
+            if weighs_less(history, stored.extent, self._half_lives):
+                there = await self._read_again(place)
+                if there is None or self._stored[place].version != stored.version:
+                    return Written(outcome=Outcome.OVERTAKEN, found=there)
+                history = since(joined(history, there.history, self._half_lives), stored.extent)
+                stored = self._stored[place]
+                self._say(place, "less")
+            if history is not draft.history:
+                content = _content(draft, history, drafted=content.digest)
+        return await self._replace(place, stored, content)
+
+    def places(self, names: Collection[tuple[str, str]]) -> tuple[Place, ...]:
+        """Return whose checkpoints have these names, each with its namespace, as far as we know."""
+        if not names:
+            return ()
+        return tuple(
+            (key, container)
+            for key, container in self._stored
+            if (key.namespace, object_name(key, container)) in names
+        )
+
+    def forget(self, vpas: Collection[VpaKey]) -> None:
+        """Drop what was remembered of these VPAs."""
+        states: Sequence[dict[Place, Any]] = (self._stored, self._unanswered, self._told)
+        for state in states:
+            for place in [place for place in state if place[0] in vpas]:
+                del state[place]
+
+    # Write
+
+    async def _create(self, place: Place, content: "_Content") -> Written:
+        key, container = place
+        body = new_object(key, container, content.status, content.annotations)
+        try:
+            answer = await self._client.create(STORED, body, namespace=key.namespace)
+        except ConflictError:
+            return await self._overtaken(place)
+        except _UNANSWERED:
+            self._unanswered[place] = content.digest
+            raise
+        return self._keep(place, answer, content)
+
+    async def _replace(self, place: Place, stored: _Stored, content: "_Content") -> Written:
+        key, container = place
+        patch = (
+            Operation(op="test", path="/spec/vpaObjectName", value=key.name),
+            Operation(op="test", path="/spec/containerName", value=container),
+            add("/metadata/resourceVersion", stored.version),
+            *checkpoint_annotations.changes(stored.annotations, content.annotations),
+            add("/status", content.status),
+        )
+        name = object_name(key, container)
+        try:
+            answer = await self._client.patch(
+                STORED, name, patch, patch_type=PatchType.JSON, namespace=key.namespace
+            )
+        except ConflictError:
+            return await self._overtaken(place)
+        except NotFoundError:
+            del self._stored[place]
+            return await self._create(place, content)
+        except InvalidError:
+            await self._read_again(place)
+            if place in self._stored:
+                raise  # it is ours, and something else is wrong
+            return Written(outcome=Outcome.TAKEN)
+        except _UNANSWERED:
+            self._unanswered[place] = content.digest
+            raise
+        if stored.extent is None:
+            self._say(place, "unreadable")
+        return self._keep(place, answer, content)
+
+    def _keep(self, place: Place, answer: StoredCheckpoint, content: "_Content") -> Written:
+        self._unanswered.pop(place, None)
+        if self._told.get(place) == "taken":
+            del self._told[place]
+        self._stored[place] = _Stored(
+            version=answer.metadata.resource_version,
+            digest=content.digest,
+            extent=Extent.of(content.history),
+            target=content.beside.target,
+            drafted=content.drafted,
+            annotations=_noted(answer.metadata.annotations or {}),
+        )
+        return Written(outcome=Outcome.WRITTEN)
+
+    async def _overtaken(self, place: Place) -> Written:
+        """Somebody else wrote it: read it again, unless it was our own write without an answer."""
+        before, unanswered = self._stored.pop(place, None), self._unanswered.pop(place, 0)
+        there = await self._read_again(place)
+        after = self._stored.get(place)
+        if after is None:
+            is_taken = self._told.get(place) == "taken"
+            return Written(outcome=Outcome.TAKEN if is_taken else Outcome.OVERTAKEN)
+        if after.digest in (before.digest if before is not None else 0, unanswered):
+            return Written(outcome=Outcome.OVERTAKEN)
+        self._metrics.checkpoint_conflict("foreign")
+        return Written(outcome=Outcome.OVERTAKEN, found=there)
+
+    async def _read_again(self, place: Place) -> Found | None:
+        """What is stored now; None if it is gone, can't be read, or is another container's."""
+        key, container = place
+        name = object_name(key, container)
+        self._stored.pop(place, None)
+        # A list needs no permission that loading doesn't need.
+        listing = await self._client.list(
+            STORED, namespace=key.namespace, field_selector=f"metadata.name={name}"
+        )
+        if not listing.items:
+            if listing.skipped:
+                self._say(place, "taken")  # its spec is none at all
+            return None
+        checkpoint = listing.items[0]
+        if place_of(checkpoint) != place:
+            self._say(place, "taken")
+            return None
+        return self._take_note(checkpoint)
+
+    # Read
+
+    async def _list(self, namespace: str) -> tuple[StoredCheckpoint, ...]:
+        return (await self._client.list(STORED, namespace=namespace)).items
+
+    def _take_note(self, checkpoint: StoredCheckpoint) -> Found | None:
+        """What a checkpoint says, None if that is garbage; remembers that it is there."""
+        place = key, container = place_of(checkpoint)
+        meta = checkpoint.metadata
+        found, digest, target = None, 0, ""
+        try:
+            status = status_of(checkpoint)
+            history = decode(status)
+        except DecodeError as error:
+            extra = {"checkpoint": name_of(checkpoint), "why": str(error)}
+            logger.warning("checkpoint not loaded, the next one will replace it", extra=extra)
+            self._client.troubled(CHECKPOINTS.resource, UNDECODABLE)
+        else:
+            beside = checkpoint_annotations.read(checkpoint, status)
+            digest, target = _digest(status, beside), beside.target
+            found = Found(
+                vpa=key,
+                container=container,
+                history=history,
+                beside=beside,
+                updated=status.last_update_time,
+            )
+        if meta.name == object_name(key, container):
+            self._stored[place] = _Stored(
+                version=meta.resource_version,
+                digest=digest,
+                extent=None if found is None else Extent.of(found.history),
+                target=target,
+                annotations=_noted(meta.annotations or {}),
+            )
+        return found
+
+    def _say(self, place: Place, trouble: str) -> None:
+        """Count it, and one line when it begins."""
+        self._metrics.checkpoint_conflict(trouble)
+        if self._told.get(place) == trouble:
+            return
+        self._told[place] = trouble
+        key, container = place
+        extra = {"checkpoint": f"{key.namespace}/{object_name(key, container)}"}
+        logger.warning(_LINES[trouble], extra=extra)
+
+
+class _Content(NamedTuple):
+    """What is sent."""
+
+    history: History
+    status: CheckpointStatus
+    beside: Beside
+    drafted: int  # digest of the draft
+    digest: int
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        return self.beside.annotations(self.status)
+
+
+def _content(draft: Draft, history: History, *, drafted: int = 0) -> _Content:
+    """A draft, or what it becomes together with what is stored."""
+    status = encode(history, draft.at)
+    digest = _digest(status, draft.beside)
+    return _Content(history, status, draft.beside, drafted or digest, digest)
+
+
+_UNANSWERED = (UnreachableError, ServerError, DecodeError)
+_LINES = {
+    "less": "checkpoint would have known less, what is stored was kept with it",
+    "taken": "checkpoint not written, it is another container's",
+    "unreadable": "checkpoint that could not be read was replaced",
+}
+
+
+def _noted(annotations: Mapping[str, str]) -> Mapping[str, str]:
+    """Which annotations are there; what they say is long."""
+    return dict.fromkeys(annotations, "")
+
+
+def _digest(status: CheckpointStatus, beside: Beside) -> int:
+    """A number that is the same for the same content, whatever its date and its order."""
+    undated = msgspec.structs.replace(status, last_update_time=None)
+    return hash((_encoder.encode(undated), beside))

@@ -1,0 +1,1 @@
+"""Recommended amounts, computed from the usage that a VPA sees; no I/O."""

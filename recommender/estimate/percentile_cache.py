@@ -1,0 +1,105 @@
+"""Percentiles of what VPAs see, computed anew only where a histogram changed.
+
+CPU changes with every sample. The memory of a container counts by its peak in a window, so most of
+its samples change nothing; and without new usage, nothing changes at all.
+"""
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+import numpy as np
+
+from recommender.model.aggregates import Aggregates
+from recommender.model.column_table import Ints, Mask
+from recommender.model.histograms import Histograms
+from recommender.model.keys import VpaKey
+from recommender.model.timestamps import NEVER
+from recommender.model.usage import Group
+
+_LATE = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Seen:
+    """What containers have used, one element for each; percentiles are rows times fractions."""
+
+    percentiles: Ints
+    is_filled: Mask  # anything was seen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Known:
+    groups: Sequence[Group]
+    changes: int  # of the histograms, when it was computed
+    seen: Seen
+
+
+class PercentileCache:
+    """The percentiles of one resource, by VPA; ``computed`` counts rows that were computed."""
+
+    def __init__(self, fractions: tuple[float, ...]) -> None:
+        self.computed = 0
+        self._fractions = fractions
+        self._known: dict[VpaKey, _Known] = {}
+
+    def seen(self, histograms: Histograms, groups: Mapping[VpaKey, Sequence[Group]]) -> Seen:
+        """The percentiles of each container of these VPAs, in their order."""
+        self._compute(histograms, {key: groups[key] for key in self._stale(histograms, groups)})
+        found = [self._known[key].seen for key in groups]
+        return Seen(
+            percentiles=np.concatenate(
+                [np.empty((0, len(self._fractions)), np.int64), *(one.percentiles for one in found)]
+            ),
+            is_filled=np.concatenate([np.empty(0, np.bool_), *(one.is_filled for one in found)]),
+        )
+
+    def forget_all_but(self, vpas: AbstractSet[VpaKey]) -> None:
+        """Drop what other VPAs saw."""
+        for key in [key for key in self._known if key not in vpas]:
+            del self._known[key]
+
+    def _stale(
+        self, histograms: Histograms, groups: Mapping[VpaKey, Sequence[Group]]
+    ) -> Sequence[VpaKey]:
+        rows = [row for mine in groups.values() for group in mine for row in group.rows]
+        versions = iter(histograms.version[rows].tolist())
+        stale = []
+        for key, mine in groups.items():
+            newest = max((next(versions) for group in mine for _ in group.rows), default=0)
+            known = self._known.get(key)
+            if known is None or newest > known.changes or known.groups != mine:
+                stale.append(key)
+        return stale
+
+    def _compute(self, histograms: Histograms, groups: Mapping[VpaKey, Sequence[Group]]) -> None:
+        merged = histograms.merged([group.rows for mine in groups.values() for group in mine])
+        everything = np.arange(len(merged))
+        percentiles = merged.percentiles(everything, self._fractions)
+        is_filled = merged.total[everything] > 0
+        self.computed += everything.size
+        end = 0
+        for key, mine in groups.items():
+            begin, end = end, end + len(mine)
+            self._known[key] = _Known(
+                groups=mine,
+                changes=histograms.changes,
+                seen=Seen(percentiles=percentiles[begin:end], is_filled=is_filled[begin:end]),
+            )
+
+
+def counts(aggregates: Aggregates, groups: Sequence[Group]) -> tuple[Ints, Ints, Ints]:
+    """First and last CPU sample and the number of them, of each group."""
+    if not groups:
+        nothing = np.empty(0, dtype=np.int64)
+        return nothing, nothing, nothing
+    sizes = [len(group.rows) for group in groups]
+    starts = np.cumsum([0, *sizes[:-1]])
+    rows = [row for group in groups for row in group.rows]
+    first = aggregates.first_sample[rows]
+    earliest = np.minimum.reduceat(np.where(first == NEVER, _LATE, first), starts)
+    return (
+        np.where(earliest == _LATE, NEVER, earliest),
+        np.maximum.reduceat(aggregates.last_sample[rows], starts),
+        np.add.reduceat(aggregates.samples[rows], starts),
+    )

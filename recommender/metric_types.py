@@ -1,0 +1,86 @@
+"""Prometheus metrics that the client library doesn't have.
+
+They are collected in another thread than they are counted in: what is iterated over is a copy.
+"""
+
+from collections import Counter as Tally
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
+
+from recommender.model.column_table import Floats, Ints
+
+
+class PlainCounter:
+    """A counter whose name doesn't end in ``_total``; the client library would append it.
+
+    The name is the reference's, and dashboards ask for it. Its type is given as unknown,
+    which is the one type that keeps the name in both text formats.
+    """
+
+    def __init__(
+        self, name: str, text: str, labels: tuple[str, ...], registry: CollectorRegistry
+    ) -> None:
+        self.name, self.labels = name, labels
+        self._text = text
+        self._values: Tally[tuple[str, ...]] = Tally()
+        registry.register(self)
+
+    def inc(self, *labels: str, by: int = 1) -> None:
+        """Count; the label values are in the order of the label names."""
+        self._values[labels] += by
+
+    def describe(self) -> Iterable[Metric]:
+        """The name, for the registry: a second metric of that name is a mistake."""
+        yield Metric(self.name, self._text, "unknown")
+
+    def collect(self) -> Iterable[Metric]:
+        metric = Metric(self.name, self._text, "unknown")
+        for values, count in self._values.copy().items():
+            metric.add_sample(self.name, dict(zip(self.labels, values, strict=True)), float(count))
+        yield metric
+
+
+class BatchHistogram:
+    """A Prometheus histogram that takes arrays of values."""
+
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        labels: tuple[str, ...],
+        bounds: Sequence[float],
+        registry: CollectorRegistry,
+    ) -> None:
+        self.name, self.labels, self.bounds = name, labels, tuple(bounds)
+        self._text = text
+        self._counts: dict[tuple[str, ...], Ints] = {}
+        self._sums: Tally[tuple[str, ...]] = Tally()
+        registry.register(self)
+
+    def observe(self, values: Floats, *labels: str) -> None:
+        """Count values; the label values are in the order of the label names."""
+        if not values.size:
+            return
+        places = np.searchsorted(self.bounds, values, side="left")
+        counts = np.bincount(places, minlength=len(self.bounds) + 1)
+        self._counts[labels] = self._counts.get(labels, 0) + counts
+        self._sums[labels] += float(values.sum())  # type: ignore[assignment] # a sum, not a count
+
+    def describe(self) -> Iterable[Metric]:
+        """The name, for the registry."""
+        yield Metric(self.name, self._text, "histogram")
+
+    def collect(self) -> Iterable[Metric]:
+        metric = Metric(self.name, self._text, "histogram")
+        bounds = [*map(str, map(float, self.bounds)), "+Inf"]
+        for values, counts in self._counts.copy().items():
+            labels = dict(zip(self.labels, values, strict=True))
+            below = np.cumsum(counts).tolist()
+            for bound, count in zip(bounds, below, strict=True):
+                metric.add_sample(f"{self.name}_bucket", {**labels, "le": bound}, count)
+            metric.add_sample(f"{self.name}_count", labels, below[-1])
+            metric.add_sample(f"{self.name}_sum", labels, self._sums[values])
+        yield metric

@@ -1,0 +1,105 @@
+"""Aggregates whose pods are gone move together: those that ended in the same hour share rows.
+
+A rollout gives its pods another ``pod-template-hash``, and each run of a CronJob has a UID of its
+own. So each of them begins aggregates that no pod adds to any more after the next one, and that are
+kept for eight days (recommender.md 5.4). A VPA sees their sum, whichever of them it is in; only how
+long they are kept is theirs alone. So the labels that a controller makes up are forgotten, and what
+had its last sample in the same 192nd of its lifetime is added up: an hour by default, which is how
+often expired aggregates are looked for. A cluster that rolls out all day keeps no more rows than
+one that does so every hour, and the recommendation is the same (X82).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from recommender.model.aggregates import Aggregates
+from recommender.model.autoscalers import Autoscaler
+from recommender.model.column_table import rounds
+from recommender.model.matching import LabelSet
+from recommender.model.usage import Usage
+
+MADE_UP = frozenset(
+    {
+        "pod-template-hash",
+        "pod-template-generation",
+        "controller-revision-hash",
+        "controller-uid",
+        "batch.kubernetes.io/controller-uid",
+        "job-name",
+        "batch.kubernetes.io/job-name",
+        "batch.kubernetes.io/job-completion-index",
+        "statefulset.kubernetes.io/pod-name",
+        "apps.kubernetes.io/pod-index",
+    }
+)
+"""Labels by which controllers tell their own pods from those of others."""
+
+_PARTS = 192  # of a lifetime: an hour of eight days
+_SLICE = 500  # label sets before other tasks get their turn
+
+
+def retire(usage: Usage) -> Iterator[None]:
+    """Let aggregates without pods move together, slice by slice."""
+    resting = [one for one in usage.matching if not one.pods and not one.mark]
+    former: defaultdict[LabelSet, list[Autoscaler]] = defaultdict(list)
+    for autoscaler in usage.autoscalers.values():
+        for label_set in autoscaler.former:
+            former[label_set].append(autoscaler)
+    for start in range(0, len(resting), _SLICE):
+        _retire(usage, resting[start : start + _SLICE], former)
+        yield
+
+
+def _retire(
+    usage: Usage,
+    label_sets: Sequence[LabelSet],
+    former: Mapping[LabelSet, Sequence[Autoscaler]],
+) -> None:
+    into: list[int] = []
+    rows: list[int] = []
+    for label_set in label_sets:
+        for container, row in tuple(label_set.aggregates.items()):
+            shared = _shared(usage, label_set, row)
+            if shared is None:
+                continue
+            for autoscaler in former.get(label_set, ()):
+                autoscaler.former.add(shared)
+            usage.forget_groups(label_set)
+            del label_set.aggregates[container]
+            there = shared.aggregates.setdefault(container, row)
+            if there != row:
+                into.append(there)
+                rows.append(row)
+        usage.matching.drop_if_unused(label_set)
+    _add_up(usage.aggregates, into, rows)
+
+
+def _shared(usage: Usage, label_set: LabelSet, row: int) -> LabelSet | None:
+    """Where the aggregate moves to; None if a VPA tells it from others by labels made up."""
+    labels = {key: value for key, value in label_set.labels.items() if key not in MADE_UP}
+    found = usage.matching.label_set(label_set.namespace, labels, mark=_mark(usage.aggregates, row))
+    if found.autoscalers == label_set.autoscalers:
+        return found
+    usage.matching.drop_if_unused(found)
+    return None
+
+
+def _mark(aggregates: Aggregates, row: int) -> str:
+    """The same for aggregates that expire at nearly the same time."""
+    part = max(int(aggregates.lifetime[row]) // _PARTS, 1)
+    if aggregates.samples[row]:
+        return f"until {aggregates.last_sample[row] // part} of {part}"
+    return f"empty {aggregates.created[row] // part} of {part}"
+
+
+def _add_up(aggregates: Aggregates, into: Sequence[int], rows: Sequence[int]) -> None:
+    targets, sources = np.array(into, dtype=np.int64), np.array(rows, dtype=np.int64)
+    for part in rounds(targets):
+        mine, theirs = targets[part], sources[part]
+        aggregates.merge(mine, aggregates, theirs)
+        created = np.maximum(aggregates.created[mine], aggregates.created[theirs])
+        aggregates.created[mine] = created
+    for row in rows:
+        aggregates.free(row)

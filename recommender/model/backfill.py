@@ -1,0 +1,238 @@
+"""Usage from before we watched, and how it joins what was seen since.
+
+History comes late, while live samples already count. So it is gathered in a model of its own, by
+the same rules, and joined to the live one when all of it is there: then histograms add up, and
+the memory window that ran when the live feed began goes on.
+
+Source: recommender.md 12.5 and sections 4-5.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+
+from common.resources import CPU
+from recommender.model.aggregates import MEMORY_WEIGHT
+from recommender.model.column_table import Ints
+from recommender.model.keys import PodKey, VpaKey
+from recommender.model.pods import Containers, PodFacts
+from recommender.model.timestamps import NEVER, instant
+from recommender.model.usage import Usage
+
+_LATE = np.iinfo(np.int64).max
+_SLICE = 1000  # aggregates, or pods, joined before other tasks get their turn
+
+KnownUntil = Mapping[tuple[VpaKey, str], datetime]
+"""Until when the checkpoint of a VPA's container knows everything."""
+
+LabelsOf = Callable[[PodKey], Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """Samples of one container and resource, oldest first; millicores or bytes."""
+
+    pod: PodKey
+    container: str
+    times: Sequence[int]  # instants
+    amounts: Sequence[int]
+
+
+class Began:
+    """When the live feed of each container began."""
+
+    def __init__(self) -> None:
+        self._first: Ints = np.zeros(16, dtype=np.int64)  # by row of Containers
+
+    def note(self, containers: Containers, rows: Ints, times: Ints) -> None:
+        """Live samples are about to be added."""
+        if not rows.size:
+            return
+        if rows.max() >= self._first.size:
+            self._first.resize(int(rows.max() * 1.25) + 16, refcheck=False)
+        # A row may have been another container's before.
+        fresh = (containers.last_cpu[rows] == NEVER) & (containers.last_memory[rows] == NEVER)
+        fresh |= self._first[rows] == NEVER
+        self._first[rows[fresh]] = times[fresh]
+
+    def of(self, containers: Containers, row: int) -> int:
+        """The time of the first live sample; the end of time if there was none yet."""
+        seen = containers.last_cpu[row] != NEVER or containers.last_memory[row] != NEVER
+        if not seen or row >= self._first.size or self._first[row] == NEVER:
+            return _LATE
+        return int(self._first[row])
+
+
+class Backfill:
+    """The usage of one namespace before the live feed; fed in the order of time, then joined.
+
+    No sample counts twice. What a checkpoint knows of a container is left out (of several VPAs
+    that look at it, the one whose checkpoint knows most decides), and so is everything from
+    the container's first live sample on.
+
+    A pod that is there has its present labels, so that its history is found where its live
+    samples are; of one that is gone, ``labels`` tells.
+    """
+
+    def __init__(
+        self,
+        present: Usage,
+        namespace: str,
+        *,
+        began: Began,
+        known_until: KnownUntil,
+        matched_only: bool,
+        now: int,
+    ) -> None:
+        """``matched_only`` leaves out pods that no VPA looks at."""
+        self._present = present
+        self._namespace = namespace
+        self._began = began
+        self._known_until = known_until
+        self._matched_only = matched_only
+        self._now = now
+        self._usage = Usage(defaults=present.defaults, half_lives=present.aggregates.half_lives)
+        for key, vpa in present.autoscalers.items():
+            if key.namespace == namespace:
+                self._usage.put_autoscaler(key, vpa.selector, vpa.rules)
+
+    def add(
+        self,
+        resource: str,
+        recorded: Sequence[Recorded],
+        labels: LabelsOf,
+    ) -> int:
+        """Add samples that are newer than those before; returns how many counted.
+
+        ``labels`` are those of pods that are gone.
+        """
+        rows: list[int] = []
+        lengths: list[int] = []
+        after: list[int] = []
+        before: list[int] = []
+        kept: list[Recorded] = []
+        for one in recorded:
+            row = self._row(one.pod, one.container, labels)
+            if row is None:
+                continue
+            kept.append(one)
+            rows.append(row)
+            lengths.append(len(one.times))
+            known, live = self._borders(one.pod, one.container)
+            after.append(known)
+            before.append(live)
+        if not kept:
+            return 0
+        times = np.concatenate([np.array(one.times, dtype=np.int64) for one in kept])
+        amounts = np.concatenate([np.array(one.amounts, dtype=np.int64) for one in kept])
+        counts = (times > np.repeat(np.array(after), lengths)) & (
+            times < np.repeat(np.array(before), lengths)
+        )
+        chosen = np.repeat(np.array(rows, dtype=np.int64), lengths)[counts]
+        feed = self._usage.add_cpu if resource == CPU else self._usage.add_memory
+        return int(feed(chosen, times[counts], amounts[counts], self._now).sum())
+
+    def join(self, now: int) -> Iterator[None]:
+        """Add everything to the present; yields now and then, and must be run to its end.
+
+        Nobody else may change the present in the meantime.
+        """
+        yield from self._join_aggregates(now)
+        windows: list[tuple[int, int]] = []
+        for key, tracked in self._usage.pods.items():
+            present = self._present.pods.get(key)
+            if present is None or present.label_set.text != tracked.label_set.text:
+                continue  # it went, or begins a new window with new labels
+            windows.extend(
+                (tracked.containers[container], present.containers[container])
+                for container in tracked.containers.keys() & present.containers.keys()
+            )
+            if len(windows) >= _SLICE:
+                self._join_windows(*np.array(windows, dtype=np.int64).T)
+                windows = []
+                yield
+        if windows:
+            self._join_windows(*np.array(windows, dtype=np.int64).T)
+
+    def _join_aggregates(self, now: int) -> Iterator[None]:
+        ours = self._usage.aggregates
+        pairs: list[tuple[int, int]] = []
+        for label_set in self._usage.matching:
+            for container, row in label_set.aggregates.items():
+                if ours.samples[row] or ours.memory.total[row]:
+                    theirs = self._present.aggregate(
+                        self._namespace, label_set.labels, container, now
+                    )
+                    pairs.append((theirs, row))
+            if len(pairs) >= _SLICE:
+                self._merge(pairs)
+                pairs = []
+                yield
+        self._merge(pairs)
+
+    def _merge(self, pairs: Sequence[tuple[int, int]]) -> None:
+        if pairs:
+            theirs, ours = np.array(pairs, dtype=np.int64).T
+            self._present.aggregates.merge(theirs, self._usage.aggregates, ours)
+
+    def _join_windows(self, ours: Ints, theirs: Ints) -> None:
+        """Let the windows that history left open go on with live samples.
+
+        Live samples began a window of their own. Are all of them from before the end of the
+        open one, they belong there, and their peak counts for it. Otherwise a boundary fell into
+        the time in which history was fetched, and both windows count.
+        """
+        past, live = self._usage.containers, self._present.containers
+        live.last_cpu[theirs] = np.maximum(live.last_cpu[theirs], past.last_cpu[ours])
+        ends = past.window_end[ours]
+        idle = (ends != NEVER) & (live.window_end[theirs] == NEVER)
+        goes_on = (ends != NEVER) & ~idle & (live.last_memory[theirs] < ends)
+        goes_on &= live.aggregate[theirs] >= 0
+        live.set_windows(theirs[idle], past.windows(ours[idle]))
+
+        ours, theirs, ends = ours[goes_on], theirs[goes_on], ends[goes_on]
+        rows, memory = live.aggregate[theirs], self._present.aggregates.memory
+        seen = np.maximum(live.peak[theirs], live.oom_peak[theirs])
+        before = past.peak[ours]
+        memory.subtract(rows, seen, live.window_end[theirs], MEMORY_WEIGHT)
+        more = seen > before
+        memory.subtract(rows[more], before[more], ends[more], MEMORY_WEIGHT)
+        memory.add(rows[more], seen[more], ends[more], MEMORY_WEIGHT)
+        live.window_end[theirs] = ends
+        live.peak[theirs] = np.maximum(live.peak[theirs], before)
+
+    def _row(self, pod: PodKey, container: str, labels: LabelsOf) -> int | None:
+        """The row of a container, or None if it doesn't count."""
+        tracked = self._usage.pods.get(pod)
+        if tracked is not None and container in tracked.containers:
+            return tracked.containers[container]
+        if pod.namespace != self._namespace:
+            return None
+        known = self._labels_of(pod, labels)
+        if self._matched_only and not self._usage.matching.is_matched(pod.namespace, known):
+            return None
+        before = () if tracked is None else tuple(tracked.containers)
+        facts = PodFacts(
+            key=pod, uid="", labels=known, active=True, containers=(*before, container)
+        )
+        self._usage.put_pod(facts, self._now)
+        return self._usage.pods[pod].containers[container]
+
+    def _labels_of(self, pod: PodKey, labels: LabelsOf) -> Mapping[str, str]:
+        for usage in (self._usage, self._present):
+            tracked = usage.pods.get(pod)
+            if tracked is not None:
+                return tracked.label_set.labels
+        return labels(pod)
+
+    def _borders(self, pod: PodKey, container: str) -> tuple[int, int]:
+        """Samples count that are newer than the first, and older than the second instant."""
+        autoscalers = self._usage.pods[pod].label_set.autoscalers
+        known = (self._known_until.get((key, container)) for key in autoscalers)
+        after = max((instant(until) for until in known if until is not None), default=NEVER)
+        present = self._present.pods.get(pod)
+        row = None if present is None else present.containers.get(container)
+        live = _LATE if row is None else self._began.of(self._present.containers, row)
+        return after, live

@@ -1,0 +1,60 @@
+"""Histories of the same containers by several observers: what they know together counts once.
+
+A recommender may come late to a VPA whose pods it has watched all the time, and whose checkpoint
+another one wrote from the same usage. Adding both would count that usage twice, each time the VPA
+goes from one to the other; taking one of them could forget a part.
+"""
+
+import numpy as np
+
+from recommender.model.aggregates import Aggregates, HalfLives, History
+from recommender.model.histograms import Saved
+from recommender.model.keys import VpaKey
+from recommender.model.timestamps import NEVER
+from recommender.model.usage import Usage
+
+
+def take_in(usage: Usage, key: VpaKey, container: str, history: History, now: int) -> None:
+    """Let a VPA's container know what a checkpoint holds beyond what is known of it.
+
+    ``now`` is an instant: running memory windows aren't in checkpoints, so ours don't count.
+    """
+    usage.autoscalers[key].marks.just_loaded.add(container)
+    groups = [one for one in usage.groups(key) if one.container == container]
+    if not groups:
+        usage.load_history(key, container, history)
+        return
+    rest = _rest(usage.without_open_peaks(groups, now), history)
+    loaded = usage.autoscalers[key].loaded
+    if container not in loaded:
+        usage.load_history(key, container, EMPTY_HISTORY)
+    usage.aggregates.merge(np.array([loaded[container]]), rest, _FIRST)
+
+
+def joined(ours: History, theirs: History, half_lives: HalfLives) -> History:
+    """What two know together; in no bucket, and in no total, less than either."""
+    table = Aggregates(half_lives, capacity=1)
+    table.load(table.new(), ours)
+    table.merge(_FIRST, _rest(table, theirs), _FIRST)
+    return table.save(_FIRST)[0]
+
+
+_FIRST = np.zeros(1, dtype=np.int64)
+_EMPTY = Saved(weights={}, total=0.0, reference=NEVER)
+EMPTY_HISTORY = History(cpu=_EMPTY, memory=_EMPTY, first_sample=NEVER, last_sample=NEVER, samples=0)
+
+
+def _rest(ours: Aggregates, theirs: History) -> Aggregates:
+    """What a history holds that the first row of a table doesn't."""
+    other = Aggregates(ours.half_lives, capacity=1)
+    other.load(other.new(), theirs)
+    if ours.first_sample[0] > theirs.last_sample:
+        return other  # ours began when theirs had ended
+    rest = Aggregates(ours.half_lives, capacity=1)
+    rest.new()
+    rest.cpu = ours.cpu.rest(_FIRST, other.cpu, _FIRST)
+    rest.memory = ours.memory.rest(_FIRST, other.memory, _FIRST)
+    rest.first_sample[0] = theirs.first_sample
+    rest.last_sample[0] = theirs.last_sample
+    rest.samples[0] = max(theirs.samples - int(ours.samples[0]), 0)
+    return rest

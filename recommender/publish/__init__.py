@@ -1,0 +1,1 @@
+"""Statuses of VPAs: what they should say, and how they are written."""

@@ -1,0 +1,243 @@
+"""The recommender's minute: load, ingest, recommend, write, checkpoint, forget.
+
+Source: recommender.md section 13; ``recommender.RunOnce``,
+vertical-pod-autoscaler/pkg/recommender/routines/recommender.go.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+
+from common.quantity import QuantityError
+from common.runtime.clock import Clock, SetBack
+from common.runtime.service import Background
+from recommender.checkpoints.loading import CheckpointLoading
+from recommender.checkpoints.writing import Checkpointing
+from recommender.metrics import RecommenderMetrics
+from recommender.model.aggregate_compaction import retire
+from recommender.model.expiry import collecting, expire_loaded
+from recommender.model.history_changes import keep_former
+from recommender.model.keys import VpaKey
+from recommender.model.timestamps import instant
+from recommender.model.usage import Usage
+from recommender.publish.explanation import Explanation, Unexplained, explanation
+from recommender.publish.publisher import Publisher
+from recommender.sources.cluster import LoadedVpa, PodLoader, VpaLoader
+from recommender.sources.informers import Informers
+from recommender.sources.oom_ingestion import OomLearning
+from recommender.sources.prometheus_backfill import PrometheusBackfill
+from recommender.sources.usage_ingestion import Ingestion
+
+logger = logging.getLogger(__name__)
+
+_COLLECT_EVERY = timedelta(hours=1)
+
+
+class Recommender:
+    """Runs cycles; owns the model, which nobody else touches without ``turn``.
+
+    ``past`` fetches history from elsewhere in the background, and lets it join the model between
+    two cycles; None where there is none.
+    """
+
+    def __init__(
+        self,
+        followed: Informers,
+        usage: Usage,
+        *,
+        pods: PodLoader,
+        vpas: VpaLoader,
+        ingestion: Ingestion,
+        ooms: OomLearning,
+        loading: CheckpointLoading,
+        checkpointing: Checkpointing,
+        publisher: Publisher,
+        past: PrometheusBackfill | None,
+        turn: asyncio.Lock,
+        metrics: RecommenderMetrics,
+        clock: Clock,
+    ) -> None:
+        self._followed = followed
+        self._usage = usage
+        self._pods = pods
+        self._vpas = vpas
+        self._ingestion = ingestion
+        self._ooms = ooms
+        self._loading = loading
+        self._checkpointing = checkpointing
+        self._publisher = publisher
+        self._past = past
+        self._turn = turn
+        self._metrics = metrics
+        self._clock = clock
+        self._loaded: dict[VpaKey, LoadedVpa] = {}
+        self._unread: Collection[VpaKey] = ()  # of these the history is not known
+        self._complete: Collection[VpaKey] = ()  # of these checkpoints are written
+        self._collected: datetime | None = None
+        self._was_fresh = True
+        self._set_back = SetBack(clock)
+
+    @property
+    def background(self) -> tuple[Background, ...]:
+        """The endless tasks beside the cycle."""
+        return () if self._past is None else (self._past.run,)
+
+    async def start(self) -> None:
+        """Read the history, once, before the first cycle; pods may still be on their way.
+
+        Raises:
+            KubeError: it could not be read; without it nothing may be written.
+            DecodeError: the answer is no list of checkpoints.
+        """
+        await self._followed.wait_targets()
+        self._loaded = await self._vpas.load(self._followed.vpas.snapshot.items())
+        await self._loading.load(self._loaded.keys())
+
+    async def run_once(self) -> None:
+        """One cycle. Trouble with the API server costs what it concerns, no more."""
+        async with self._turn:
+            await self._cycle()
+
+    async def _cycle(self) -> None:
+        step = self._metrics.step
+        with step("total"):
+            self._watch_clock()
+            fresh = self._followed.fresh  # what follows is read now, and written later
+            with step("LoadVPAs"):
+                self._loaded = await self._vpas.load(self._followed.vpas.snapshot.items())
+            self._loading.start_over(self._followed.take_deleted())
+            learnt_until = self._loading.learnt_until
+            with step("LoadPods"):
+                pods = self._followed.pods.snapshot
+                self._ooms.of_replaced(learnt_until)
+                vanished = await self._pods.load(pods, instant(self._clock.now()))
+                await self._loading.resume()
+            with step("LoadMetrics"):
+                await self._ingestion.usage()
+                passing = self._ooms.of_all(learnt_until)
+                self._metrics.count_aggregates(self._usage.aggregate_count())
+            await asyncio.sleep(0)
+            with step("DeleteRemovedPods"):
+                for key in vanished | passing:
+                    self._usage.remove_pod(key)
+                keep_former(self._usage)
+            if not self._believe_caches(fresh_before=fresh):
+                return
+            unknown = await self._loading.load_late(self._loaded.keys())
+            expire_loaded(self._usage, self._usage_is_of(self._clock.now()))
+            self._unread = unknown
+            known = [key for key in self._loaded if key not in unknown]
+            self._complete = complete = self._ask_for_past(known, unknown)
+            await asyncio.sleep(0)
+            # Neither waits for the other: one call without an answer must not keep history unsaved.
+            async with asyncio.TaskGroup() as writing:
+                writing.create_task(self._publish(known))
+                writing.create_task(self._keep_history(complete))
+            with step("GarbageCollect"):
+                await self._collect_usage()
+
+    async def end(self, within: timedelta) -> None:
+        """Write down what isn't yet, most important first: nothing learnt is lost (X124)."""
+        async with self._turn:
+            await self._checkpointing.write_last(self._complete, within)
+
+    def explain(self, namespace: str, name: str) -> Explanation | Unexplained:
+        """How the recommendation of a VPA comes about, by what the last cycle knew."""
+        key, vpa = VpaKey(namespace, name), self._followed.vpas.get(namespace, name)
+        loaded = self._loaded.get(key)
+        if self._collected is None:
+            return Unexplained(503, "no cycle has ended yet, so nothing is recommended")
+        if vpa is None:
+            return Unexplained(404, f"there is no VPA {namespace}/{name}")
+        if loaded is None or key not in self._usage.autoscalers:
+            return Unexplained(404, self._vpas.why_not(vpa))
+        held_up = "" if self._was_fresh else "the caches don't follow the API server"
+        if key in self._unread:
+            held_up = "its checkpoints can't be read"
+        try:
+            account = self._publisher.explain(loaded.with_status(vpa.status))
+        except QuantityError as error:
+            return Unexplained(422, f"VPA {namespace}/{name}: its policy can't be read: {error}")
+        return explanation(account, held_up=held_up)
+
+    async def _publish(self, known: Sequence[VpaKey]) -> None:
+        with self._metrics.step("UpdateVPAs"):
+            await self._publisher.publish(self._loaded, known)
+
+    async def _keep_history(self, complete: Collection[VpaKey]) -> None:
+        with self._metrics.step("MaintainCheckpoints"):
+            await self._checkpointing.write_all(complete)
+            await self._checkpointing.collect_when_due(self._followed.vpas)
+
+    def _watch_clock(self) -> None:
+        behind = self._set_back.look()
+        if behind:
+            self._metrics.clock_set_back()
+            extra = {"by": behind}
+            logger.warning("system clock moved backwards; timestamps may repeat", extra=extra)
+
+    def _believe_caches(self, *, fresh_before: bool) -> bool:
+        """Whether to write: not what might be old news by the time somebody listens."""
+        fresh = fresh_before and self._followed.fresh
+        if not fresh:
+            self._metrics.nothing_written()
+        if fresh != self._was_fresh:
+            self._was_fresh = fresh
+            if fresh:
+                logger.info("caches follow the API server again, recommendations go on")
+            else:
+                logger.warning("nothing is written until the caches follow the API server again")
+        return fresh
+
+    def _ask_for_past(
+        self, known: Sequence[VpaKey], unknown: Collection[VpaKey]
+    ) -> Sequence[VpaKey]:
+        """Let history be fetched; returns the VPAs of which checkpoints are written.
+
+        It isn't where a checkpoint is still to be read: nobody could tell what that knows. And a
+        checkpoint that is written says that everything before it is known: so none is while
+        history is missing of a container that has none yet.
+        """
+        past, usage = self._past, self._usage
+        if past is None:
+            return known
+        unread = {key.namespace for key in unknown}
+        wanted = [key for key in known if key.namespace not in unread]
+        past.want(wanted, self._loading.learnt_until)
+        return [
+            key
+            for key in known
+            if not past.fetching(key)
+            or usage.autoscalers[key].loaded.keys()
+            >= {group.container for group in usage.groups(key)}
+        ]
+
+    # Forget
+
+    def _usage_is_of(self, now: datetime) -> int:
+        """The instant by which usage expires: what is newest is never too old (X98).
+
+        A clock that is days ahead, or a source that has nothing for days, would else cost
+        everything that was ever learnt.
+        """
+        newest = self._ingestion.newest
+        return 0 if newest is None else instant(min(now, newest))
+
+    async def _collect_usage(self) -> None:
+        now = self._clock.now()
+        before = self._collected
+        if before is not None and timedelta() <= now - before < _COLLECT_EVERY:
+            return
+        self._collected = now
+        contributive = {
+            key for key, loaded in self._loaded.items() if not loaded.resolution.unsupported
+        }
+        collected = 0
+        for count in collecting(self._usage, self._usage_is_of(now), contributive):
+            collected += count
+            await asyncio.sleep(0)
+        if collected:
+            logger.info("aggregates forgotten", extra={"count": collected})
+        for _ in retire(self._usage):
+            await asyncio.sleep(0)

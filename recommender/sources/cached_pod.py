@@ -1,0 +1,116 @@
+"""A pod as the recommender keeps it: what it reads, and of equal parts only one."""
+
+import sys
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import force_setattr
+
+from common.api.core import (
+    Container,
+    ContainerState,
+    ContainerStateRunning,
+    ContainerStateTerminated,
+    ContainerStatus,
+    Pod,
+    PodSpec,
+    PodSpecWithSidecars,
+    PodStatus,
+    is_sidecar,
+)
+from common.api.meta import ObjectMeta
+from common.api.sharing import Pool
+from common.recommendation.scaled_containers import scaled_sidecars
+
+_POOL = 1 << 16  # values of a kind; about as many as the largest clusters have workloads
+_RUNNING = ContainerState(running=ContainerStateRunning())
+
+_labels = Pool[Mapping[str, str]](_POOL)
+# A pool compares content alone, and not types.
+_specs = {kind: Pool[PodSpec](_POOL) for kind in (PodSpec, PodSpecWithSidecars)}
+_statuses = Pool[tuple[ContainerStatus, ...]](_POOL)
+
+
+class CachedPod(Pod, frozen=True, kw_only=True):
+    """A pod as the recommender's cache holds it: a small part of what it would take as a whole.
+
+    What is left is what usage is counted by, its labels and its containers, and what tells of OOM
+    kills: requests, restarts and terminations. Replicas share what is equal in them.
+    """
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "metadata", _kept_meta(self.metadata))
+        spec = _kept_spec(self.spec)
+        force_setattr(self, "spec", _specs[type(spec)].shared(spec))
+        force_setattr(self, "status", _kept_status(self))
+
+
+class CachedPodWithSidecars(CachedPod, frozen=True, kw_only=True):
+    """The same where native sidecars are followed, too (gate NativeSidecar)."""
+
+    spec: PodSpecWithSidecars = PodSpecWithSidecars()
+
+
+def _kept_meta(meta: ObjectMeta) -> ObjectMeta:
+    labels = meta.labels
+    return ObjectMeta(
+        name=meta.name,
+        namespace=sys.intern(meta.namespace),
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        labels=None if labels is None else _labels.shared(labels),
+    )
+
+
+def _kept_spec(spec: PodSpec) -> PodSpec:
+    """Keep the scaled containers, and the names of native sidecars that aren't scaled."""
+    containers = tuple(
+        Container(name=each.name, resources=each.resources) for each in spec.containers
+    )
+    sidecars = tuple(
+        Container(
+            name=each.name,
+            resources=each.resources if spec.scales_sidecars else None,
+            restart_policy=each.restart_policy,
+        )
+        for each in spec.init_containers or ()
+        if is_sidecar(each)
+    )
+    return type(spec)(containers=containers, init_containers=sidecars or None)
+
+
+def _kept_status(pod: Pod) -> PodStatus:
+    status = pod.status
+    sidecars = {each.name for each in scaled_sidecars(pod.spec)}
+    return PodStatus(
+        phase=sys.intern(status.phase),
+        container_statuses=_shared_statuses(status.container_statuses or ()),
+        init_container_statuses=_shared_statuses(
+            each for each in status.init_container_statuses or () if each.name in sidecars
+        ),
+    )
+
+
+def _shared_statuses(given: Iterable[ContainerStatus]) -> tuple[ContainerStatus, ...] | None:
+    statuses = tuple(_kept_container(each) for each in given)
+    return _statuses.shared(statuses) if statuses else None
+
+
+def _kept_container(status: ContainerStatus) -> ContainerStatus:
+    return ContainerStatus(
+        name=status.name,
+        restart_count=status.restart_count,
+        state=_kept_state(status.state),
+        last_state=_kept_state(status.last_state),
+        resources=status.resources,
+    )
+
+
+def _kept_state(state: ContainerState | None) -> ContainerState | None:
+    """Since when a container runs nobody asks, and replicas would have nothing in common."""
+    if state is None or (state.running is None and state.terminated is None):
+        return None
+    if state.terminated is None:
+        return _RUNNING
+    ended = state.terminated
+    kept = ContainerStateTerminated(reason=ended.reason, finished_at=ended.finished_at)
+    return ContainerState(running=state.running and ContainerStateRunning(), terminated=kept)

@@ -1,0 +1,65 @@
+"""What the look-ups of a VPA's target came to, with the texts of its conditions.
+
+Source: recommender.md section 10; vertical-pod-autoscaler/pkg/recommender/input/cluster_feeder.go.
+"""
+
+from dataclasses import dataclass
+
+from common.api.autoscaling import TargetReference
+from common.labels import NOTHING, Selector
+from common.target.owners import Controller
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetResolution:
+    """Which pods a VPA's target selects, or why it selects none."""
+
+    selector: Selector
+    unsupported: str = ""  # the reference's text of ConfigUnsupported; empty: all is well
+    owner: str = ""  # what the target should be instead
+    open: bool = False  # nobody could tell yet: nothing is known to be wrong, or right
+
+    @property
+    def message(self) -> str:
+        """The message of ConfigUnsupported, which names the right owner too; empty without one."""
+        return f"{self.unsupported}: {self.owner}" if self.owner else self.unsupported
+
+
+def unreadable(reason: str = "") -> TargetResolution:
+    """The selector can't be had; ``reason`` is the sentence for the reader."""
+    message = f"Cannot read targetRef. Reason: {reason}" if reason else "Cannot read targetRef"
+    return TargetResolution(selector=NOTHING, unsupported=message)
+
+
+def resolved(
+    selector: Selector, target: TargetReference, namespace: str, topmost: Controller | None
+) -> TargetResolution:
+    """The selector is known; it counts only if the target is the topmost controller."""
+    wanted = Controller(namespace, target.kind, target.name, target.api_version)
+    if topmost is None:
+        return TargetResolution(
+            selector=NOTHING,
+            unsupported="Unknown error during checking if target "
+            f"{_name(target)} is a topmost well-known or scalable controller",
+        )
+    if topmost != wanted:
+        return TargetResolution(
+            selector=NOTHING,
+            unsupported=f"The target {_name(target)} has a parent controller but it should "
+            "point to a topmost well-known or scalable controller",
+            owner=_name(topmost),
+        )
+    return TargetResolution(selector=selector)
+
+
+def unchecked(target: TargetReference, error: str) -> TargetResolution:
+    """Whether the target is topmost could not be found out."""
+    return TargetResolution(
+        selector=NOTHING,
+        unsupported=f"Error checking if target {_name(target)} is a topmost well-known or "
+        f"scalable controller: {error}",
+    )
+
+
+def _name(target: TargetReference | Controller) -> str:
+    return f"{target.api_version}.{target.kind}/{target.name}"

@@ -1,0 +1,165 @@
+"""Usage, from its source into the model."""
+
+import asyncio
+import enum
+import logging
+from datetime import datetime, timedelta
+
+from common.resources import CPU, MEMORY
+from common.runtime.clock import Clock
+from recommender.metrics import RecommenderMetrics
+from recommender.model.backfill import Began
+from recommender.model.clock_tolerance import LONGEST
+from recommender.model.column_table import Ints
+from recommender.model.timestamps import instant, span
+from recommender.model.usage import Usage
+from recommender.sources import metrics_server
+from recommender.sources.fetch_result import FetchResult, UsageSource
+from recommender.sources.informers import Informers
+
+logger = logging.getLogger(__name__)
+
+_SLICE = 1000  # PodMetrics ingested before other tasks get their turn
+_OLD = timedelta(minutes=5)  # the oldest usage that nobody wonders about
+
+
+class _Supply(enum.Enum):
+    """How much of the usage there is; the value is the log's line."""
+
+    WHOLE = "usage is there"
+    BY_NAMESPACE = "usage is read namespace by namespace"  # the list of the cluster failed
+    PARTLY = "usage of some pods is missing"
+    NONE = "no usage"
+
+    @classmethod
+    def of(cls, found: FetchResult) -> "_Supply":
+        failed = {bool(answer.place) for answer in found.failures}  # of parts, and of the cluster
+        if not failed:
+            return cls.WHOLE
+        if len(found.failures) == len(found.answers):
+            return cls.NONE
+        return cls.PARTLY if True in failed else cls.BY_NAMESPACE
+
+
+class Ingestion:
+    """Feeds the model once in each cycle; one line when the state of its source changes.
+
+    ``began`` learns when the live feed of each container begins.
+    """
+
+    def __init__(
+        self,
+        followed: Informers,
+        usage: Usage,
+        *,
+        source: UsageSource,
+        began: Began | None = None,
+        metrics: RecommenderMetrics,
+        clock: Clock,
+    ) -> None:
+        self._followed = followed
+        self._usage = usage
+        self._source = source
+        self._began = began
+        self._metrics = metrics
+        self._clock = clock
+        self._trouble = (_Supply.WHOLE, "")
+        self._some_ahead = False
+        self._some_unreadable = False
+        self.newest: datetime | None = None  # time of the newest usage that was seen
+        self._is_old = False
+
+    async def usage(self) -> None:
+        """Add the latest usage; without any the cycle goes on with what is known."""
+        found = await self._source.fetch({key.namespace for key in self._usage.autoscalers})
+        self._metrics.metrics_answered(is_error=bool(found.failures))
+        for scope, outcomes in found.outcomes.items():
+            self._metrics.usage_asked(scope, outcomes)
+        self._tell(found)
+        now = instant(self._clock.now())
+        latest = now + span(LONGEST)
+        ahead = unknown = unreadable = 0
+        newest: datetime | None = None
+        for part in found.slices(_SLICE):
+            batch = metrics_server.batch(part, self._usage.pods, now=now)
+            ahead += batch.ahead
+            newest = _latest(newest, batch.newest)
+            cpu, memory = batch.cpu, batch.memory
+            if self._began is not None:
+                for samples in (cpu, memory):
+                    self._began.note(self._usage.containers, samples.rows, samples.times)
+            for samples in (cpu, memory):
+                self._usage.containers.forget_times_after(latest, samples.rows)
+            taken = self._usage.add_cpu(cpu.rows, cpu.times, cpu.amounts, now)
+            self._compare(CPU, cpu.rows[taken], cpu.amounts[taken])
+            taken = self._usage.add_memory(memory.rows, memory.times, memory.amounts, now)
+            self._compare(MEMORY, memory.rows[taken], memory.amounts[taken])
+            unknown += batch.unknown
+            unreadable += batch.unreadable
+            await asyncio.sleep(0)
+        self._tell_ahead(ahead)
+        self._watch_age(newest)
+        self._tell_unreadable(unreadable)
+        if unknown:
+            logger.debug("usage of unknown containers left out", extra={"containers": unknown})
+
+    def _compare(self, resource: str, containers: Ints, amounts: Ints) -> None:
+        rows = self._usage.containers.aggregate[containers]
+        self._metrics.quality.samples(resource, self._usage.aggregates, rows, amounts)
+
+    def _watch_age(self, newest: datetime | None) -> None:
+        """A source that answers may have stopped to look: nothing is learnt then, for no error."""
+        now = self._clock.now()
+        if self.newest is not None and self.newest > now + LONGEST:
+            self.newest = None  # the clock has been put back since
+        self.newest = _latest(self.newest, newest)
+        if self.newest is None:
+            return
+        age = now - self.newest
+        self._metrics.usage_is(age)
+        if newest is None or (age > _OLD) == self._is_old:
+            return
+        self._is_old = not self._is_old
+        if self._is_old:
+            logger.warning("usage is old", extra={"age": age})
+        else:
+            logger.info("usage is new again")
+
+    def _tell_ahead(self, pods: int) -> None:
+        if bool(pods) == self._some_ahead:
+            return
+        self._some_ahead = bool(pods)
+        if pods:
+            text = "usage with future timestamps left out; check the clocks"
+            logger.warning(text, extra={"pods": pods})
+        else:
+            logger.info("no more usage with future timestamps")
+
+    def _tell_unreadable(self, values: int) -> None:
+        if bool(values) == self._some_unreadable:
+            return
+        self._some_unreadable = bool(values)
+        if values:
+            logger.warning("unreadable usage values left out", extra={"values": values})
+        else:
+            logger.info("no more unreadable usage values")
+
+    def _tell(self, found: FetchResult) -> None:
+        """One line when it changes how much of the usage there is."""
+        failures = found.failures
+        if failures and not self._followed.client.reachable:
+            return  # that nobody answers at all is the client's to say
+        state, first = _Supply.of(found), failures[0] if failures else None
+        trouble = (state, first.outcome if first is not None else "")
+        if trouble == self._trouble:
+            return
+        self._trouble = trouble
+        if first is None:
+            logger.info("usage is there again")
+            return
+        extra = {"reason": first.outcome, "error": first.error, "failed": len(failures)}
+        logger.warning(state.value, extra=extra)
+
+
+def _latest(*times: datetime | None) -> datetime | None:
+    return max((one for one in times if one is not None), default=None)

@@ -1,0 +1,100 @@
+"""The rules around the capping one by one; together they are tested in ``test_fixed_point``."""
+
+import pytest
+
+from builders import container, pod, recommendation, vpa
+from common.api.autoscaling import ContainerPolicy
+from common.api.core import ContainerStatus, LimitRangeItem, LimitRangeSpec, Pod, PodStatus
+from common.recommendation.actual import actual_requests, containers_of
+from common.recommendation.decision_trace import KEPT, Amount, DecisionTrace
+from common.recommendation.processing import process
+from common.recommendation.rounding_stability import mark_standing_limits
+from common.recommendation.unboosted_pod import before_boost
+
+BOOSTED = {"vpaCpuStartupBoost/app": '{"requests":{"cpu":"100m"},"limits":{"memory":"1Gi"}}'}
+
+
+def test_a18_marks_what_controls_requests_only() -> None:
+    marked = mark_standing_limits(
+        containers_of(pod(containers=(container(), container("proxy"), container("log")))),
+        vpa(
+            policies=(
+                ContainerPolicy(container_name="app", controlled_values="RequestsOnly"),
+                ContainerPolicy(container_name="log", controlled_values="RequestsAndLimits"),
+            )
+        ).spec.resource_policy,
+    )
+    assert [each.name for each in marked if not each.limits_follow] == ["app"]
+
+
+# Under a maximum of 1000: (request, limit), the answer, and whether it was kept for rounding.
+HELD = [
+    pytest.param("100", "150", "666", False, id="far from both answers, 666 and 662"),
+    pytest.param("666", "999", "666", False, id="the answer to the limit as it is"),
+    pytest.param("665", "998", "665", True, id="the answer to a limit one byte above, not 666"),
+    pytest.param("664", "997", "665", False, id="below both answers, 665 and 665"),
+    pytest.param("668", "1002", "666", False, id="above both answers, 666 and 666"),
+]
+
+
+@pytest.mark.parametrize(("request_", "limit", "want", "kept"), HELD)
+def test_a19_keeps_what_rounding_explains(
+    request_: str, limit: str, want: str, *, kept: bool
+) -> None:
+    app = container(requests={"memory": request_}, limits={"memory": limit})
+    bounds = LimitRangeSpec(limits=(LimitRangeItem(type="Container", max={"memory": "1000"}),))
+    trail = DecisionTrace()
+    processed = process(
+        pod(containers=(app,)),
+        vpa(recommendations=(recommendation(target={"memory": "9000"}),)),
+        (bounds,),
+        trail,
+    )
+    assert processed is not None
+    assert str(processed.containers["app"].target["memory"]) == want
+    told = [step for step in trail.of("app") if step.amount is Amount.REQUEST]
+    assert (told[-1].cause == KEPT) is kept
+
+
+def boosted_pod(annotations: dict[str, str]) -> Pod:
+    app = container(
+        requests={"cpu": "300m", "memory": "5", "example.com/gpu": "1"}, limits={"cpu": "1"}
+    )
+    given = pod(containers=(app, container("log", requests={"cpu": "7m"})), annotations=annotations)
+    status = PodStatus(container_statuses=(ContainerStatus(name="app", resources=app.resources),))
+    return type(given)(metadata=given.metadata, spec=given.spec, status=status)
+
+
+def test_a21_puts_back_cpu_and_memory_whatever_the_kubelet_reports() -> None:
+    bare = before_boost(boosted_pod(BOOSTED))
+    app, log = containers_of(bare)
+    assert {name: str(value) for name, value in app.requests.items()} == {
+        "cpu": "100m",
+        "example.com/gpu": "1",
+    }
+    assert {name: str(value) for name, value in app.limits.items()} == {"memory": "1Gi"}
+    assert actual_requests(bare, "log") == log.requests
+    assert str(log.requests["cpu"]) == "7m"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "names"),
+    [
+        pytest.param({}, None, id="no boost"),
+        pytest.param({"vpaCpuStartupBoost/app": "what?"}, None, id="unreadable"),
+        pytest.param({"vpaCpuStartupBoost/gone": BOOSTED["vpaCpuStartupBoost/app"]}, (), id="gone"),
+        pytest.param(BOOSTED, ("log",), id="of another container"),
+    ],
+)
+def test_a21_leaves_other_pods_as_they_are(
+    annotations: dict[str, str], names: tuple[str, ...] | None
+) -> None:
+    given = boosted_pod(annotations)
+    assert before_boost(given, names) == given
+
+
+def test_a21_reads_no_annotation_of_a_container_that_the_pod_does_not_have() -> None:
+    """There may be any number of them, and reading one takes a while."""
+    value = BOOSTED["vpaCpuStartupBoost/app"]
+    given = boosted_pod({f"vpaCpuStartupBoost/gone-{number}": value for number in range(3)})
+    assert before_boost(given) is given

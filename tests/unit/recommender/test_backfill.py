@@ -1,0 +1,291 @@
+"""History that comes late joins live usage as if it had been there from the beginning."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from common.labels import from_map
+from common.resources import CPU, MEMORY
+from recommender.estimate.estimation import Estimation, recommend
+from recommender.model.autoscalers import ContainerRule
+from recommender.model.backfill import Backfill, Began, KnownUntil, Recorded
+from recommender.model.column_table import Ints
+from recommender.model.keys import PodKey, VpaKey
+from recommender.model.pods import PodFacts
+from recommender.model.timestamps import instant, span
+from recommender.model.usage import Usage
+
+NOW = datetime(2026, 1, 9, 12, tzinfo=UTC)
+WEB, GONE = PodKey("shop", "web-1"), PodKey("shop", "web-0")
+VPA = VpaKey("shop", "web")
+LABELS: Mapping[str, str] = {"app": "web"}
+MIB = 2**20
+Sample = tuple[float, int]  # hours from NOW, amount
+
+
+def model(*pods: PodKey, labels: Mapping[str, str] = LABELS) -> Usage:
+    usage = Usage()
+    usage.put_autoscaler(VPA, from_map(LABELS), ())
+    for pod in pods:
+        usage.put_pod(facts(pod, labels), instant(NOW))
+    return usage
+
+
+def facts(pod: PodKey, labels: Mapping[str, str] = LABELS) -> PodFacts:
+    return PodFacts(key=pod, uid="1", labels=labels, active=True, containers=("app",))
+
+
+def at(hours: float) -> int:
+    return instant(NOW + timedelta(hours=hours))
+
+
+def feed(usage: Usage, resource: str, samples: Sequence[Sample], pod: PodKey = WEB) -> None:
+    rows = np.full(len(samples), usage.pods[pod].containers["app"], dtype=np.int64)
+    times = np.array([at(hours) for hours, _ in samples], dtype=np.int64)
+    amounts = np.array([amount for _, amount in samples], dtype=np.int64)
+    add = usage.add_cpu if resource == CPU else usage.add_memory
+    add(rows, times, amounts, instant(NOW))
+
+
+def live(usage: Usage, began: Began, resource: str, samples: Sequence[Sample]) -> None:
+    for sample in samples:
+        row = np.array([usage.pods[WEB].containers["app"]])
+        began.note(usage.containers, row, np.array([at(sample[0])]))
+        feed(usage, resource, [sample])
+
+
+def recorded(samples: Sequence[Sample], pod: PodKey = WEB) -> Recorded:
+    times = [at(hours) for hours, _ in samples]
+    return Recorded(
+        pod=pod, container="app", times=times, amounts=[amount for _, amount in samples]
+    )
+
+
+def past_of(
+    usage: Usage, began: Began, *, known: KnownUntil | None = None, matched_only: bool = False
+) -> Backfill:
+    return Backfill(
+        usage,
+        "shop",
+        began=began,
+        known_until=known or {},
+        matched_only=matched_only,
+        now=instant(NOW),
+    )
+
+
+def join(past: Backfill) -> None:
+    for _ in past.join(instant(NOW)):
+        pass
+
+
+def labels_of(_: PodKey) -> Mapping[str, str]:
+    return LABELS
+
+
+def row_of(usage: Usage, labels: Mapping[str, str] = LABELS) -> Ints:
+    return np.array([usage.aggregate("shop", labels, "app", instant(NOW))])
+
+
+FRACTIONS = (0.1, 0.5, 0.9, 0.95, 1.0)
+
+
+def assert_same(ours: Usage, theirs: Usage) -> None:
+    """Two models know the same of the container."""
+    mine, other = ours.aggregates, theirs.aggregates
+    a, b = row_of(ours), row_of(theirs)
+    for x, y in ((mine.cpu, other.cpu), (mine.memory, other.memory)):
+        assert x.percentiles(a, FRACTIONS).tolist() == y.percentiles(b, FRACTIONS).tolist()
+        half_lives = (x.reference[a] - y.reference[b]) / span(x.half_life)
+        assert (x.total[a] * 2.0**half_lives).tolist() == pytest.approx(y.total[b].tolist())
+    for column in ("samples", "first_sample", "last_sample"):
+        assert getattr(mine, column)[a].tolist() == getattr(other, column)[b].tolist(), column
+    if WEB not in ours.pods:
+        return
+    c = np.array([ours.pods[WEB].containers["app"]])
+    d = np.array([theirs.pods[WEB].containers["app"]])
+    for column in ("last_cpu", "last_memory", "window_end", "peak", "oom_peak"):
+        left, right = getattr(ours.containers, column), getattr(theirs.containers, column)
+        assert left[c].tolist() == right[d].tolist(), column
+
+
+HISTORY = [(-100 + hour, (hour % 7 + 1) * 50) for hour in range(100)]
+PEAKS = [(-100 + hour, (hour % 5 + 1) * 100 * MIB) for hour in range(100)]  # last window: -4 to 20
+LIVE = [(minute / 60, 400) for minute in range(1, 30)]
+
+
+@pytest.mark.parametrize(
+    ("history", "seen"),
+    [
+        pytest.param(HISTORY, LIVE, id="history and live samples"),
+        pytest.param(HISTORY, [], id="history alone"),
+        pytest.param([], LIVE, id="live samples alone"),
+    ],
+)
+def test_cpu_is_what_it_would_be_in_order(
+    history: Sequence[Sample], seen: Sequence[Sample]
+) -> None:
+    undisturbed, began = model(WEB), Began()
+    feed(undisturbed, CPU, [*history, *seen])
+    usage = model(WEB)
+    live(usage, began, CPU, seen)
+    past = past_of(usage, began)
+    assert past.add(CPU, [recorded(history)], labels_of) == len(history)
+    join(past)
+    assert_same(usage, undisturbed)
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param([], id="nothing yet"),
+        pytest.param([(0.1, 50 * MIB)], id="less than the open window's peak"),
+        pytest.param([(0.1, 900 * MIB)], id="more than the open window's peak"),
+        pytest.param([(0.1, 900 * MIB), (0.2, 50 * MIB), (0.3, 2000 * MIB)], id="more and more"),
+        pytest.param([(0.1, 0)], id="a container that reports nothing at first"),
+    ],
+)
+def test_the_open_memory_window_goes_on(seen: Sequence[Sample]) -> None:
+    undisturbed, began = model(WEB), Began()
+    feed(undisturbed, MEMORY, [*PEAKS, *seen])
+    usage = model(WEB)
+    live(usage, began, MEMORY, seen)
+    past = past_of(usage, began)
+    past.add(MEMORY, [recorded(PEAKS)], labels_of)
+    join(past)
+    assert_same(usage, undisturbed)
+    feed(usage, MEMORY, [(1.0, 5000 * MIB), (30.0, 10 * MIB)])  # and after it, too
+    feed(undisturbed, MEMORY, [(1.0, 5000 * MIB), (30.0, 10 * MIB)])
+    assert_same(usage, undisturbed)
+
+
+def test_a_window_that_ended_while_history_was_fetched_counts_beside_the_live_one() -> None:
+    usage, began = model(WEB), Began()
+    history = [(-24.5, 100 * MIB), (-1.0, 300 * MIB)]  # a window until -0.5, and one until 23.5
+    live(usage, began, MEMORY, [(0.1, 700 * MIB), (24.0, 50 * MIB)])
+    past = past_of(usage, began)
+    past.add(MEMORY, [recorded(history)], labels_of)
+    join(past)
+    row = row_of(usage)
+    assert usage.aggregates.memory.percentiles(row, (1.0,))[0][0] > 700 * MIB
+    window = usage.containers.window_end[[usage.pods[WEB].containers["app"]]]
+    assert window.tolist() == [at(24.1)]  # the live one
+
+
+def test_history_in_parts_is_history_at_once() -> None:
+    whole, parts = model(WEB), model(WEB)
+    first, second = past_of(whole, Began()), past_of(parts, Began())
+    first.add(CPU, [recorded(HISTORY)], labels_of)
+    first.add(MEMORY, [recorded(PEAKS)], labels_of)
+    for start in range(0, 100, 7):
+        second.add(CPU, [recorded(HISTORY[start : start + 7])], labels_of)
+        second.add(MEMORY, [recorded(PEAKS[start : start + 7])], labels_of)
+    join(first)
+    join(second)
+    assert_same(parts, whole)
+
+
+@pytest.mark.parametrize(
+    ("known", "began_at", "counted"),
+    [
+        pytest.param(None, None, 100, id="nothing is known yet"),
+        pytest.param(None, -10.0, 90, id="history ends where the live feed began"),
+        pytest.param(-50.0, None, 49, id="history begins where the checkpoint ends"),
+        pytest.param(-50.0, -10.0, 39, id="only the gap between the two"),
+        pytest.param(0.0, None, 0, id="a checkpoint that knows everything"),
+    ],
+)
+def test_no_sample_counts_twice(known: float | None, began_at: float | None, counted: int) -> None:
+    usage, began = model(WEB), Began()
+    if began_at is not None:
+        live(usage, began, CPU, [(began_at, 1000)])
+    until = {} if known is None else {(VPA, "app"): NOW + timedelta(hours=known)}
+    past = past_of(usage, began, known=until)
+    assert past.add(CPU, [recorded(HISTORY)], labels_of) == counted
+    join(past)
+    expected = counted + (began_at is not None)
+    assert usage.aggregates.samples[row_of(usage)].tolist() == [expected]
+
+
+def test_a_live_sample_that_is_no_newer_than_history_is_refused() -> None:
+    usage = model(WEB)
+    past = past_of(usage, Began())
+    past.add(CPU, [recorded(HISTORY)], labels_of)
+    join(past)
+    feed(usage, CPU, [(-1.0, 999)])  # the time of the last one
+    assert usage.aggregates.samples[row_of(usage)].tolist() == [100]
+
+
+def test_pods_that_are_gone_teach_with_the_labels_that_they_had() -> None:
+    undisturbed = model(WEB, GONE)
+    feed(undisturbed, CPU, HISTORY, GONE)
+    feed(undisturbed, CPU, [(0.5, 10)])
+    usage, began = model(WEB), Began()
+    live(usage, began, CPU, [(0.5, 10)])
+    past = past_of(usage, began)
+    past.add(CPU, [recorded(HISTORY, GONE)], labels_of)
+    join(past)
+    assert GONE not in usage.pods
+    assert usage.pod_count(VPA) == 1
+    assert_same(usage, undisturbed)
+
+
+def test_a_pod_that_is_there_has_its_present_labels() -> None:
+    usage = model(WEB, labels={"app": "web", "version": "2"})
+    past = past_of(usage, Began())
+    past.add(CPU, [recorded(HISTORY)], labels_of)
+    join(past)
+    present = row_of(usage, {"app": "web", "version": "2"})
+    assert usage.aggregates.samples[present].tolist() == [100]
+
+
+@pytest.mark.parametrize(("matched_only", "counted"), [(False, 100), (True, 0)])
+def test_pods_that_no_vpa_looks_at(*, matched_only: bool, counted: int) -> None:
+    past = past_of(model(), Began(), matched_only=matched_only)
+    assert past.add(CPU, [recorded(HISTORY)], lambda _: {"app": "other"}) == counted
+
+
+def test_pods_of_other_namespaces_and_nonsense_are_left_out() -> None:
+    past = past_of(model(), Began())
+    elsewhere = recorded(HISTORY, PodKey("bank", "web-1"))
+    assert past.add(CPU, [elsewhere], labels_of) == 0
+    assert past.add(CPU, [recorded([(-2, -5), (-1, 5)])], labels_of) == 1
+    assert past.add(CPU, [], labels_of) == 0
+
+
+def test_the_windows_of_a_vpa_are_those_of_its_policy() -> None:
+    usage = model()
+    rule = ContainerRule(interval=timedelta(hours=1))
+    usage.put_autoscaler(VPA, from_map(LABELS), (rule,))
+    past = past_of(usage, Began())
+    past.add(MEMORY, [recorded(PEAKS)], labels_of)
+    join(past)
+    memory = usage.aggregates.memory
+    whole = memory.total[row_of(usage)][0]
+    assert whole > 50  # about a hundred windows instead of five
+
+
+def test_a_row_that_was_another_container_s_begins_anew() -> None:
+    usage, began = model(WEB), Began()
+    live(usage, began, CPU, [(-20.0, 1)])
+    usage.remove_pod(WEB)
+    usage.put_pod(facts(WEB), instant(NOW))
+    row = usage.pods[WEB].containers["app"]
+    assert began.of(usage.containers, row) > at(1000)
+    live(usage, began, CPU, [(-1.0, 1)])
+    assert began.of(usage.containers, row) == at(-1.0)
+
+
+def test_eight_days_of_hourly_points_are_far_from_certain() -> None:
+    """Worked example G of the specification: the upper bound is far above the target."""
+    usage = model(WEB)
+    hours = [(-192.0 + hour, 100) for hour in range(192)]
+    past = past_of(usage, Began())
+    past.add(CPU, [recorded(hours)], labels_of)
+    join(past)
+    (found,) = recommend(usage, [VPA], Estimation(), instant(NOW))[VPA]
+    assert found.confidence[CPU] == pytest.approx(192 / 1440)
+    assert found.target[CPU] == 126
+    assert found.upper[CPU] == int(126 * 8.5)

@@ -1,0 +1,231 @@
+"""Checkpoints: what is written, and what is refused: recommender.md 1.4, 11."""
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import numpy as np
+import pytest
+
+from common.api.autoscaling import CheckpointStatus, HistogramCheckpoint
+from common.errors import DecodeError
+from recommender.checkpoints.codec import (
+    Extent,
+    decode,
+    encode,
+    lag,
+    new_object,
+    object_name,
+    since,
+    weighs_less,
+)
+from recommender.model.aggregates import Aggregates, HalfLives, History
+from recommender.model.histograms import Saved
+from recommender.model.keys import VpaKey
+from recommender.model.timestamps import NEVER, instant
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+WEB = VpaKey("prod", "web")
+
+
+def steady_day() -> Aggregates:
+    """Example A: a sample a minute for a day, and one memory peak."""
+    table = Aggregates(HalfLives())
+    row = np.array([table.new()])
+    for minute in range(1440):
+        time = np.array([instant(START + timedelta(minutes=minute))])
+        table.add_cpu(row, time, np.array([100]))
+    end = np.array([instant(START + timedelta(days=1))])
+    table.memory.add(row, np.array([200 << 20]), end, 1.0)
+    return table
+
+
+def test_example_a_as_json() -> None:
+    (history,) = steady_day().save(np.array([0]))
+    status = encode(history, START + timedelta(days=1, microseconds=7))
+    written = msgspec.json.decode(msgspec.json.encode(new_object(WEB, "app", status)))
+    assert written == {
+        "metadata": {"name": "web-app", "namespace": "prod"},
+        "spec": {"vpaObjectName": "web", "containerName": "app"},
+        "status": {
+            "lastUpdateTime": "2026-01-02T00:00:00Z",
+            "version": "v3",
+            "cpuHistogram": {
+                "referenceTimestamp": "2026-01-01T00:00:00Z",
+                "bucketWeights": {"8": 10000},
+                "totalWeight": pytest.approx(207.69808989927873, rel=1e-12),
+            },
+            "memoryHistogram": {
+                "referenceTimestamp": "2026-01-02T00:00:00Z",
+                "bucketWeights": {"14": 10000},
+                "totalWeight": 1,
+            },
+            "firstSampleStart": "2026-01-01T00:00:00Z",
+            "lastSampleStart": "2026-01-01T23:59:00Z",
+            "totalSamplesCount": 1440,
+        },
+    }
+
+
+def test_times_of_samples_that_never_came_are_null() -> None:
+    """Of memory alone: the reference writes them, whatever they are (1.4)."""
+    table = Aggregates(HalfLives())
+    (history,) = table.save(np.array([table.new()]))
+    written = msgspec.json.decode(msgspec.json.encode(encode(history, START)))
+    times = {
+        name: written.get(name, "left out") for name in ("firstSampleStart", "lastSampleStart")
+    }
+    assert times == {"firstSampleStart": None, "lastSampleStart": None}
+    assert written["cpuHistogram"]["referenceTimestamp"] is None
+
+
+def test_what_is_written_can_be_read() -> None:
+    (history,) = steady_day().save(np.array([0]))
+    assert decode(encode(history, START)) == history
+
+
+NULL = HistogramCheckpoint(reference_timestamp=None)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pytest.param(CheckpointStatus(version="v2"), id="another version"),
+        pytest.param(CheckpointStatus(), id="no version"),
+        pytest.param(CheckpointStatus(version="v3", total_samples_count=-1), id="samples"),
+        pytest.param(CheckpointStatus(version="v3", total_samples_count=10**16), id="too many"),
+        pytest.param(
+            CheckpointStatus(
+                version="v3", cpu_histogram=msgspec.structs.replace(NULL, total_weight=1e101)
+            ),
+            id="too heavy",
+        ),
+        pytest.param(
+            CheckpointStatus(
+                version="v3", cpu_histogram=msgspec.structs.replace(NULL, total_weight=-1.0)
+            ),
+            id="negative total",
+        ),
+        pytest.param(
+            CheckpointStatus(
+                version="v3",
+                memory_histogram=msgspec.structs.replace(NULL, bucket_weights={"176": 1}),
+            ),
+            id="no such bucket",
+        ),
+        pytest.param(
+            CheckpointStatus(
+                version="v3",
+                memory_histogram=msgspec.structs.replace(NULL, bucket_weights={"many": 1}),
+            ),
+            id="no number",
+        ),
+    ],
+)
+def test_what_cannot_be_read(bad: CheckpointStatus) -> None:
+    with pytest.raises(DecodeError):
+        decode(bad)
+
+
+def test_histograms_may_be_missing() -> None:
+    assert decode(CheckpointStatus(version="v3")).samples == 0
+
+
+def test_the_spec_tells_whose_it_is_not_the_name_q6() -> None:
+    first, second = VpaKey("prod", "a"), VpaKey("prod", "a-b")
+    assert object_name(first, "b-c") == object_name(second, "c")
+    specs = [
+        new_object(vpa, container, CheckpointStatus()).spec
+        for vpa, container in ((first, "b-c"), (second, "c"))
+    ]
+    assert [(spec.vpa_object_name, spec.container_name) for spec in specs] == [
+        ("a", "b-c"),
+        ("a-b", "c"),
+    ]
+
+
+NOTHING = Saved(weights={}, total=0.0, reference=NEVER)
+
+
+@pytest.mark.parametrize(
+    ("covered", "want"),
+    [
+        pytest.param(timedelta(), timedelta(), id="one sample"),
+        pytest.param(timedelta(minutes=100), timedelta(minutes=1), id="a hundred minutes"),
+        pytest.param(timedelta(minutes=499), timedelta(minutes=4.99), id="a little less than most"),
+        pytest.param(timedelta(minutes=500), timedelta(minutes=5), id="the most"),
+        pytest.param(timedelta(days=8), timedelta(minutes=5), id="a long history"),
+        pytest.param(timedelta(days=-8), timedelta(), id="nonsense"),
+    ],
+)
+def test_how_far_a_checkpoint_may_lag_behind(covered: timedelta, want: timedelta) -> None:
+    history = History(
+        cpu=NOTHING,
+        memory=NOTHING,
+        first_sample=instant(START),
+        last_sample=instant(START + covered),
+        samples=1,
+    )
+    assert lag(history) == want
+
+
+def at(days: float) -> int:
+    return instant(START + timedelta(days=days))
+
+
+def known(
+    cpu: float,
+    memory: float = 1.0,
+    *,
+    days: float = 0,
+    first: float | None = 0,
+    cpu_days: float = 0,
+) -> History:
+    """A history of these total weights; ``days`` is the memory's reference time."""
+    begin = NEVER if first is None else at(first)
+    return History(
+        cpu=Saved(weights={1: 1}, total=cpu, reference=at(cpu_days)),
+        memory=Saved(weights={1: 1}, total=memory, reference=at(days)),
+        first_sample=begin,
+        last_sample=begin,
+        samples=1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("new", "stored", "want"),
+    [
+        pytest.param(known(5), known(5), False, id="equal"),
+        pytest.param(known(6), known(5), False, id="more"),
+        pytest.param(known(4), known(5), True, id="less CPU"),
+        pytest.param(known(5, 0.5), known(5, 1.0), True, id="less memory"),
+        pytest.param(known(6, 0.5), known(5, 1.0), True, id="more of one, less of the other"),
+        pytest.param(known(2.5, cpu_days=1), known(5), False, id="as much, a day later"),
+        pytest.param(known(2.4, cpu_days=1), known(5), True, id="less, a day later"),
+        pytest.param(known(10), known(5, cpu_days=1), False, id="as much, a day before"),
+        pytest.param(known(9), known(5, cpu_days=1), True, id="less, a day before"),
+        pytest.param(known(5 * (1 - 1e-12)), known(5), False, id="the last bits of a sum"),
+        pytest.param(known(0.0), known(0.00005), False, id="dust"),
+        pytest.param(known(0.0), known(1e100, cpu_days=-9999), False, id="too old to count"),
+        pytest.param(known(1e30), known(1e30, cpu_days=0.2), False, id="no whole half-life"),
+    ],
+)  # fmt: skip
+def test_who_weighs_less_at_a_common_time(new: History, stored: History, *, want: bool) -> None:
+    assert weighs_less(new, Extent.of(stored), HalfLives()) is want
+
+
+@pytest.mark.parametrize(
+    ("new", "stored", "want"),
+    [
+        pytest.param(2, 1, 1, id="later"),
+        pytest.param(1, 2, 1, id="earlier"),
+        pytest.param(1, None, 1, id="nothing is stored"),
+        pytest.param(None, 1, 1, id="nothing is known"),
+        pytest.param(None, None, None, id="of memory alone"),
+    ],
+)
+def test_what_is_written_begins_no_later(
+    new: float | None, stored: float | None, want: float | None
+) -> None:
+    found = since(known(1, first=new), Extent.of(known(1, first=stored)))
+    assert found.first_sample == (NEVER if want is None else at(want))
+    assert found.last_sample >= found.first_sample

@@ -1,0 +1,147 @@
+"""Objects in the model's words: which VPAs are ours, what a policy says, which usage counts."""
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from builders import container, pod, vpa
+from common.api.autoscaling import ContainerPolicy, RecommenderSelector
+from common.api.core import Container, ContainerStatus, ResourceRequirements
+from common.quantity import QuantityError
+from recommender.sources.conversion import (
+    container_rule,
+    is_ours,
+    pod_facts,
+    request_sources,
+    written_mode,
+)
+from recommender.sources.metrics_server import usage_of
+
+
+@pytest.mark.parametrize(
+    ("named", "recommender", "ours"),
+    [
+        pytest.param(None, "default", True, id="none named, default"),
+        pytest.param((), "default", True, id="empty list, default"),
+        pytest.param((), "other", False, id="empty list, another"),
+        pytest.param(("other",), "other", True, id="named"),
+        pytest.param(("other",), "default", False, id="another named"),
+        pytest.param(("default",), "default", True, id="default named"),
+    ],
+)
+def test_is_ours(*, named: tuple[str, ...] | None, recommender: str, ours: bool) -> None:
+    selectors = None if named is None else tuple(RecommenderSelector(name=one) for one in named)
+    found = vpa()
+    found = msgspec.structs.replace(
+        found, spec=msgspec.structs.replace(found.spec, recommenders=selectors)
+    )
+    assert is_ours(found, recommender=recommender, ignored=()) is ours
+    assert not is_ours(found, recommender=recommender, ignored=("default",))
+
+
+@pytest.mark.parametrize(
+    ("mode", "label"),
+    [
+        pytest.param("InPlaceOrRecreate", "InPlaceOrRecreate", id="a mode"),
+        pytest.param("Auto", "Auto", id="a deprecated one"),
+        pytest.param(None, "", id="none"),
+        pytest.param("", "", id="an empty text"),
+        pytest.param("Sideways", "Unknown", id="any other text"),
+        pytest.param("recreate", "Unknown", id="a mode in lower case"),
+    ],
+)
+def test_the_label_of_an_update_mode(mode: str | None, label: str) -> None:
+    assert written_mode(vpa(mode=mode)) == label
+
+
+def test_where_requests_are_read_from() -> None:
+    reported = ResourceRequirements(requests={"cpu": "1"})
+    found = pod(containers=(container("app"), container("log"), container("proxy")))
+    statuses = (
+        ContainerStatus(name="app", resources=reported),
+        ContainerStatus(name="log"),  # of an old kubelet
+        ContainerStatus(name="gone", resources=reported),
+    )
+    found = msgspec.structs.replace(
+        found, status=msgspec.structs.replace(found.status, container_statuses=statuses)
+    )
+    assert request_sources(found) == {
+        "Pod.Status.ContainerStatuses": 1,
+        "Pod.Spec.Containers": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("controlled", "want"),
+    [
+        pytest.param(None, ("cpu", "memory"), id="absent: both"),
+        pytest.param((), (), id="empty: nothing"),
+        pytest.param(("memory", "gpu"), ("memory",), id="unknown names are dropped"),
+    ],
+)
+def test_controlled_resources(controlled: tuple[str, ...] | None, want: tuple[str, ...]) -> None:
+    policy = ContainerPolicy(container_name="*", controlled_resources=controlled)
+    assert container_rule(policy, per_vpa_config=False).controlled == want
+
+
+OVERRIDES = ContainerPolicy(
+    container_name="*",
+    oom_bump_up_ratio="1.5",
+    oom_min_bump_up="10Mi",
+    memory_aggregation_interval_seconds=60,
+    memory_aggregation_interval_count=2,
+)
+
+
+def test_overrides_count_behind_their_gate() -> None:
+    rule = container_rule(OVERRIDES, per_vpa_config=True)
+    assert rule.oom_bump_up_ratio == 1.5
+    assert rule.oom_min_bump_up == 10 << 20
+    assert rule.interval == timedelta(minutes=1)
+    assert rule.interval_count == 2
+    assert container_rule(OVERRIDES, per_vpa_config=False).interval is None
+
+
+def test_nonsense_in_an_override_is_refused() -> None:
+    policy = ContainerPolicy(container_name="*", oom_bump_up_ratio="much")
+    with pytest.raises(QuantityError):
+        container_rule(policy, per_vpa_config=True)
+
+
+def test_init_containers_are_not_followed() -> None:
+    found = pod()
+    spec = msgspec.structs.replace(
+        found.spec, init_containers=(Container(name="sidecar", restart_policy="Always"),)
+    )
+    assert pod_facts(msgspec.structs.replace(found, spec=spec)).containers == ("app",)
+
+
+@pytest.mark.parametrize(
+    ("phase", "active"),
+    [("Running", True), ("Unknown", True), ("Succeeded", False), ("Failed", False)],
+)
+def test_a_finished_pod_is_not_active(*, phase: str, active: bool) -> None:
+    assert pod_facts(pod(phase=phase)).active is active
+
+
+@pytest.mark.parametrize(
+    ("usage", "want", "unreadable"),
+    [
+        pytest.param({"cpu": "1n", "memory": "1"}, {"cpu": 1, "memory": 1}, 0, id="rounded up"),
+        pytest.param({"cpu": "1001m"}, {"cpu": 1001}, 0, id="missing memory is no zero, Q8"),
+        pytest.param({"memory": "1536500m", "x": "?"}, {"memory": 1537}, 0, id="missing cpu, Q8"),
+        pytest.param({"cpu": None, "memory": "1"}, {"memory": 1}, 0, id="null is missing"),
+        pytest.param({}, {}, 0, id="nothing"),
+        pytest.param(None, {}, 0, id="null"),
+        pytest.param({"cpu": "1", "memory": "?"}, {"cpu": 1000}, 1, id="unreadable memory"),
+        pytest.param({"cpu": "?", "memory": "1"}, {"memory": 1}, 1, id="unreadable cpu"),
+        pytest.param({"cpu": {}, "memory": "1"}, {"memory": 1}, 1, id="cpu is an object"),
+        pytest.param({"cpu": "1", "memory": []}, {"cpu": 1000}, 1, id="memory is an array"),
+        pytest.param({"cpu": "1", "memory": True}, {"cpu": 1000}, 1, id="memory is a Boolean"),
+        pytest.param({"cpu": "?", "memory": ""}, {}, 2, id="both unreadable"),
+        pytest.param(["1"], {}, 1, id="no object"),
+    ],
+)
+def test_usage_of(usage: object, want: dict[str, int], unreadable: int) -> None:
+    assert usage_of(usage) == (want, unreadable)

@@ -1,0 +1,104 @@
+"""Percentiles are computed only of what changed, and are what computing all of them gives."""
+
+from datetime import UTC, datetime, timedelta
+
+import hypothesis.strategies as st
+import numpy as np
+from hypothesis import given, settings
+
+from common.labels import from_map
+from recommender.estimate.estimation import Estimation, Recall, estimates
+from recommender.model.expiry import collect
+from recommender.model.keys import PodKey, VpaKey
+from recommender.model.pods import PodFacts
+from recommender.model.timestamps import instant, span
+from recommender.model.usage import Usage
+
+NOW = instant(datetime(2026, 1, 10, tzinfo=UTC))
+MINUTE, DAY = span(timedelta(minutes=1)), span(timedelta(days=1))
+APPS = ("blog", "shop", "wiki")
+KEYS = tuple(VpaKey("town", app) for app in APPS)
+POLICY = Estimation()
+
+
+def town() -> Usage:
+    """Three VPAs with a pod of two containers each."""
+    usage = Usage()
+    for key in KEYS:
+        usage.put_autoscaler(key, from_map({"app": key.name}), ())
+        usage.put_pod(pod(key.name), NOW)
+    return usage
+
+
+def pod(app: str, *, version: str = "1") -> PodFacts:
+    return PodFacts(
+        key=PodKey("town", f"{app}-{version}"),
+        uid=f"uid-{app}-{version}",
+        labels={"app": app, "version": version},
+        active=True,
+        containers=("main", "side"),
+    )
+
+
+def use(usage: Usage, app: str, at: int, *, cpu: int = 100, memory: int = 10**8) -> None:
+    rows = np.array(list(usage.pods[PodKey("town", f"{app}-1")].containers.values()))
+    times = np.full(rows.size, at)
+    usage.add_cpu(rows, times, np.full(rows.size, cpu), at)
+    usage.add_memory(rows, times, np.full(rows.size, memory), at)
+
+
+def test_what_did_not_change_is_not_computed_again() -> None:
+    usage, known = town(), Recall(POLICY)
+    for app in APPS:
+        use(usage, app, NOW)
+    estimates(usage, KEYS, POLICY, NOW, known=known)
+    assert (known.cpu.computed, known.memory.computed) == (6, 6)
+    estimates(usage, KEYS, POLICY, NOW + MINUTE, known=known)
+    assert (known.cpu.computed, known.memory.computed) == (6, 6), "there was no usage"
+    use(usage, "shop", NOW + MINUTE)
+    estimates(usage, KEYS, POLICY, NOW + MINUTE, known=known)
+    assert (known.cpu.computed, known.memory.computed) == (8, 6), "no higher peak of memory"
+    use(usage, "wiki", NOW + MINUTE, memory=10**9)
+    estimates(usage, KEYS, POLICY, NOW + MINUTE, known=known)
+    assert (known.cpu.computed, known.memory.computed) == (10, 8)
+
+
+def test_what_vpas_that_went_saw_is_forgotten() -> None:
+    usage, known = town(), Recall(POLICY)
+    estimates(usage, KEYS, POLICY, NOW, known=known)
+    known.forget_all_but({KEYS[0]})
+    estimates(usage, KEYS, POLICY, NOW, known=known)
+    assert known.cpu.computed == 6 + 4
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(("use", "roll out", "select", "collect", "nothing")),
+        st.sampled_from(APPS),
+        st.integers(1, 5000),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(steps=STEPS)
+def test_numbers_are_those_of_computing_everything(steps: list[tuple[str, str, int]]) -> None:
+    usage, known = town(), Recall(POLICY)
+    for number, (what, app, amount) in enumerate(steps):
+        at = NOW + number * DAY
+        match what:
+            case "use":
+                use(usage, app, at, cpu=amount, memory=amount * 2**20)
+            case "roll out":
+                usage.put_pod(pod(app, version=str(amount)), at)
+            case "select":
+                usage.put_autoscaler(VpaKey("town", app), from_map({"version": "1"}), ())
+            case "collect":
+                collect(usage, at, set())
+        quick = estimates(usage, KEYS, POLICY, at, known=known)
+        whole = estimates(usage, KEYS, POLICY, at)
+        assert quick.targets == whole.targets
+        assert quick.bounds == whole.bounds
+        assert [quick.of(key) for key in KEYS] == [whole.of(key) for key in KEYS]
+        assert [quick.is_sure(key) for key in KEYS] == [whole.is_sure(key) for key in KEYS]
