@@ -1,8 +1,7 @@
 """What the API server does wrong on purpose: rules that say which calls suffer, and how.
 
-A rule comes from a scenario (``api-faults``), from a program (:meth:`ApiFaults.add`) or over
-the wire (``PUT /sandbox/faults``). What becomes of a call that it hits is in
-``sandbox.apiserver.disturbance``.
+A rule comes from a scenario (``api-faults``) or from a program (:meth:`ApiFaults.add`). What
+becomes of a call that it hits is in ``sandbox.apiserver.disturbance``.
 """
 
 import enum

@@ -19,7 +19,6 @@ _FITTING = {"cpu": "300m", "memory": "256Mi"}
 _TOO_MUCH = {"cpu": "20", "memory": "256Mi"}  # of nodes with 16 CPUs
 _MORE = {"cpu": "24", "memory": "256Mi"}
 _STATE = "kubelet.sandbox/resize"
-# What is new in Kubernetes 1.36: the API server refuses what its node can never hold.
 
 
 @pytest.mark.abreast
