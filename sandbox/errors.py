@@ -5,7 +5,7 @@ Shapes and sentences are those of a real API server (k8s.io/apimachinery
 by ``code``, ``reason`` and the causes, people read ``message``.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -257,11 +257,6 @@ def field_invalid(field: str, value: object, text: str) -> Cause:
     if text:
         message += f": {text}"
     return Cause(reason="FieldValueInvalid", message=message, field=field)
-
-
-def fields_invalid(field: str, value: object, texts: Iterable[str]) -> Iterator[Cause]:
-    """The same value once for each rule that it breaks."""
-    return (field_invalid(field, value, text) for text in texts)
 
 
 def field_type_invalid(field: str, value: object, text: str) -> Cause:

@@ -14,32 +14,12 @@ def micro_time(when: datetime) -> str:
 
 
 def human_age(age: timedelta) -> str:
-    """An age as tables show it: two units at most, the fewer the older.
+    """Return an age as tables show it, in the largest unit: ``45s``, ``12m``, ``3h``, ``9d``.
 
-    Source: ``HumanDuration``, k8s.io/apimachinery pkg/util/duration/duration.go.
+    A real API server adds a second unit to some ages.
     """
-    seconds = int(age.total_seconds())
-    if seconds < 0:
-        return "<invalid>" if seconds < -1 else "0s"
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
-    if seconds < 120:
-        return f"{seconds}s"
-    if minutes < 10:
-        return _two(minutes, "m", seconds % 60, "s")
-    if hours < 3:
-        return f"{minutes}m"
-    if hours < 8:
-        return _two(hours, "h", minutes % 60, "m")
-    if hours < 48:
-        return f"{hours}h"
-    if days < 8:
-        return _two(days, "d", hours % 24, "h")
-    if days < 2 * 365:
-        return f"{days}d"
-    if days < 8 * 365:
-        return _two(days // 365, "y", days % 365, "d")
-    return f"{days // 365}y"
-
-
-def _two(large: int, unit: str, small: int, small_unit: str) -> str:
-    return f"{large}{unit}" if small == 0 else f"{large}{unit}{small}{small_unit}"
+    seconds = max(int(age.total_seconds()), 0)
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"

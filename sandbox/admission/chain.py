@@ -5,7 +5,6 @@ validated (not here), then validating admission runs, in the order of a real API
 (k8s.io/kubernetes pkg/kubeapiserver/options/plugins.go; kubernetes-resize.md 1.3).
 """
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +17,7 @@ from sandbox.admission.request import AdmissionRequest, Operation, UserInfo
 from sandbox.admission.webhook_answers import Answer, CallError
 from sandbox.admission.webhook_rules import Webhook, is_exempt
 from sandbox.admission.webhooks import WebhookCaller
-from sandbox.errors import ApiError, field_forbidden, forbidden, internal, invalid
+from sandbox.errors import ApiError, forbidden, internal
 from sandbox.objects import defaults
 from sandbox.objects.pod_resources import qos_class
 from sandbox.objects.resources import (
@@ -28,8 +27,6 @@ from sandbox.objects.resources import (
     NODES,
     PODS,
     RESOURCE_QUOTAS,
-    VALIDATING_WEBHOOKS,
-    Resource,
 )
 from sandbox.objects.store import Store
 from sandbox.patching import OperationError, apply_operations, copied
@@ -59,7 +56,7 @@ class Admission:
         self._clock = clock
         self._checks_nodes = checks_nodes and version.minor >= 36
         self._caller = WebhookCaller(minor=version.minor)
-        self._hooks: dict[str, tuple[object, tuple[Webhook, ...]]] = {}
+        self._hooks: tuple[tuple[int, ...], tuple[Webhook, ...]] = ((), ())  # by versions
 
     async def mutate(self, request: AdmissionRequest) -> dict[str, Any] | None:
         """Fill in defaults and ask the mutating webhooks; ``request.object`` is consumed.
@@ -73,92 +70,41 @@ class Admission:
         self._apply_limit_ranges(request)
         if is_exempt(request.resource):
             return request.object
-        hooks = self._webhooks(MUTATING_WEBHOOKS)
-        if not hooks:
-            return request.object
-        again = await self._first_round(hooks, request)
-        if again:
-            self._apply_limit_ranges(request)
-            for hook in again:
-                if hook.wants(request, self._namespace_labels(request)):
-                    await self._mutate_by(hook, request)
+        for hook in self._webhooks():
+            if hook.wants(request, self._namespace_labels(request)):
+                await self._mutate_by(hook, request)
         return request.object
 
-    async def validate(self, request: AdmissionRequest) -> None:
-        """Ask the validating plugins and webhooks; quota is charged here, unless dry run.
+    def validate(self, request: AdmissionRequest) -> None:
+        """Ask the validating plugins; quota is charged here, unless it is a dry run.
 
         Raises:
-            ApiError: 403 of a plugin, or whatever a webhook said.
+            ApiError: 403 of a plugin.
         """
-        _refuse_unsupported(request)
         self._check_limit_ranges(request)
         if request.is_pod_resize and self._checks_nodes:
             check_node(_present(request.old_object), _present(request.object), self._node)
-        if not is_exempt(request.resource):
-            await self._ask_validating(request)
         self._charge_quotas(request)
 
     async def close(self) -> None:
         """Close the connections to webhooks."""
         await self._caller.close()
 
-    async def _first_round(
-        self, hooks: tuple[Webhook, ...], request: AdmissionRequest
-    ) -> list[Webhook]:
-        """Ask every webhook that matches; returns those to ask once more.
-
-        A webhook with reinvocation is asked again when a later one changed the object; one
-        that was not asked in this round never is.
-        """
-        asked: list[Webhook] = []
-        again: list[Webhook] = []
-        for hook in hooks:
-            if not hook.wants(request, self._namespace_labels(request)):
-                continue
-            if await self._mutate_by(hook, request):
-                again += asked
-                asked = []
-            if hook.reinvoked:
-                asked.append(hook)
-        return again
-
-    async def _mutate_by(self, hook: Webhook, request: AdmissionRequest) -> bool:
-        """Ask one webhook and apply its patch; whether the object has changed."""
-        answer = await self._ask(hook, request, mutating=True)
+    async def _mutate_by(self, hook: Webhook, request: AdmissionRequest) -> None:
+        """Ask one webhook and apply its patch."""
+        answer = await self._ask(hook, request)
         if not answer.operations or request.object is None:
-            return False
-        before = request.object
+            return
         try:
-            after = apply_operations(copied(before), answer.operations)
-        except OperationError as error:
-            raise internal(str(error)) from error
-        if not isinstance(after, dict):
-            raise internal(f'admission webhook "{hook.name}" replaced the object by something else')
-        try:
+            after = apply_operations(copied(request.object), answer.operations)
             defaults.fill(request.resource, after)
-        except ApiError as error:
-            # Without the words about the kind that a client would read of its own body.
-            told = error.message.partition(f" cannot be handled as a {request.resource.kind}: ")
-            raise internal(told[2] or error.message) from error
+        except (OperationError, ApiError) as error:
+            raise internal(str(error)) from error
         request.object = after
-        return after != before
 
-    async def _ask_validating(self, request: AdmissionRequest) -> None:
-        hooks = [
-            hook
-            for hook in self._webhooks(VALIDATING_WEBHOOKS)
-            if hook.wants(request, self._namespace_labels(request))
-        ]
-        answers = await asyncio.gather(
-            *(self._ask(hook, request, mutating=False) for hook in hooks), return_exceptions=True
-        )
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
-
-    async def _ask(self, hook: Webhook, request: AdmissionRequest, *, mutating: bool) -> Answer:
+    async def _ask(self, hook: Webhook, request: AdmissionRequest) -> Answer:
         try:
-            answer = await self._caller.call(hook, request, mutating=mutating)
+            answer = await self._caller.call(hook, request)
         except CallError as error:
             if hook.ignores_failures:
                 logger.warning("webhook failed, failing open", extra={"error": str(error)})
@@ -167,17 +113,18 @@ class Admission:
         request.warnings += answer.warnings
         return answer
 
-    def _webhooks(self, resource: Resource) -> tuple[Webhook, ...]:
-        """All webhooks, ordered by the names of their configurations; decoded once."""
-        stored = self._store.list(resource)
+    def _webhooks(self) -> tuple[Webhook, ...]:
+        """Return all webhooks, ordered by the names of their configurations; decoded once."""
+        stored = self._store.list(MUTATING_WEBHOOKS)
         versions = tuple(one.version for one in stored)
-        known = self._hooks.get(resource.plural)
-        if known is None or known[0] != versions:
+        if self._hooks[0] != versions:
             found = tuple(
-                hook for one in stored for hook in Webhook.of_configuration(one.object(resource))
+                hook
+                for one in stored
+                for hook in Webhook.of_configuration(one.object(MUTATING_WEBHOOKS))
             )
-            known = self._hooks[resource.plural] = (versions, found)
-        return known[1]
+            self._hooks = (versions, found)
+        return self._hooks[1]
 
     def _namespace_labels(self, request: AdmissionRequest) -> Mapping[str, str] | None:
         if request.resource.group_resource == "namespaces":
@@ -246,31 +193,6 @@ class Admission:
         if not request.dry_run:
             for quota in changed:
                 self._store.update(RESOURCE_QUOTAS, quota)
-
-
-def _refuse_unsupported(request: AdmissionRequest) -> None:
-    """What would be stored and then not obeyed is refused, so that nobody relies on it."""
-    obj = request.object
-    if obj is None or request.subresource:
-        return
-    causes = []
-    if request.resource.group_resource == RESOURCE_QUOTAS.group_resource:
-        spec = obj.get("spec") or {}
-        if spec.get("scopeSelector"):
-            causes.append(field_forbidden("spec.scopeSelector", _NOT_SIMULATED))
-        if set(spec.get("scopes") or ()) - set(quotas.SCOPES):
-            causes.append(field_forbidden("spec.scopes", _NOT_SIMULATED))
-    if is_exempt(request.resource):
-        causes += [
-            field_forbidden(f"webhooks[{index}].matchConditions", _NOT_SIMULATED)
-            for index, hook in enumerate(obj.get("webhooks") or ())
-            if hook.get("matchConditions")
-        ]
-    if causes:
-        raise invalid(request.resource.kind, _name(request), causes, group=request.resource.group)
-
-
-_NOT_SIMULATED = "the sandbox does not enforce this"
 
 
 def _name(request: AdmissionRequest) -> str:

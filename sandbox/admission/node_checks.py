@@ -1,8 +1,8 @@
 """What the API server asks of a pod's node before it accepts a resize.
 
-From Kubernetes 1.36 on: the plugins NodeDeclaredFeatureValidator and PodResizeValidator.
+From Kubernetes 1.36 on: the capacity check of the plugin PodResizeValidator.
 
-Source: k8s.io/kubernetes plugin/pkg/admission/{nodedeclaredfeatures,podresize};
+Source: k8s.io/kubernetes plugin/pkg/admission/podresize;
 kubernetes-resize.md section 2.
 """
 
@@ -12,15 +12,11 @@ from typing import Any
 from common.errors import Cause
 from common.resources import parse_quantities
 from sandbox.errors import forbidden
-from sandbox.objects.pod_resources import is_sidecar, pod_requests
+from sandbox.objects.pod_resources import pod_requests
 from sandbox.objects.resources import PODS
 
 Json = Mapping[str, Any]
 FindNode = Callable[[str], Json | None]
-
-_OS_LABEL = "kubernetes.io/os"
-_POD_LEVEL = "InPlacePodLevelResourcesVerticalScaling"
-_INIT_CONTAINERS = "InPlacePodVerticalScalingInitContainers"
 
 
 def check_node(old: Json, new: Json, find_node: FindNode) -> None:
@@ -30,55 +26,18 @@ def check_node(old: Json, new: Json, find_node: FindNode) -> None:
     requests count, and only this pod's: what others use is the kubelet's business.
 
     Raises:
-        ApiError: 403; its cause tells NodeCapacity and UnsupportedPlatform from the rest.
+        ApiError: 403; its cause is NodeCapacity.
     """
     name, node_name = new["metadata"]["name"], new["spec"].get("nodeName")
     generations = (old["metadata"].get("generation"), new["metadata"].get("generation"))
     if not node_name or generations[0] == generations[1]:
         return
     node = find_node(node_name)
-    needed = _needed_features(old, new)
-    if needed and node is not None:
-        declared = (node.get("status") or {}).get("declaredFeatures") or ()
-        missing = [feature for feature in needed if feature not in declared]
-        if missing:
-            raise forbidden(
-                PODS,
-                name,
-                f"pod update requires features {', '.join(missing)} which are not available on "
-                f'node "{node_name}"',
-            )
     if node is None:
         raise forbidden(PODS, name, f'node "{node_name}" not found')
-    system = (node["metadata"].get("labels") or {}).get(_OS_LABEL, "linux")
-    if system != "linux":
-        raise forbidden(
-            PODS,
-            name,
-            f'pod resize is only supported on linux nodes, node "{node_name}" is "{system}"',
-            causes=(Cause(reason="UnsupportedPlatform"),),
-        )
     problem = _capacity_problem(new, node)
     if problem:
         raise forbidden(PODS, name, problem, causes=(Cause(reason="NodeCapacity"),))
-
-
-def _needed_features(old: Json, new: Json) -> list[str]:
-    needed = []
-    if old["spec"].get("resources") != new["spec"].get("resources"):
-        needed.append(_POD_LEVEL)
-    pairs = zip(
-        old["spec"].get("initContainers") or (),
-        new["spec"].get("initContainers") or (),
-        strict=False,
-    )
-    if any(
-        before.get("resources") != after.get("resources")
-        for before, after in pairs
-        if not is_sidecar(after)
-    ):
-        needed.append(_INIT_CONTAINERS)
-    return needed
 
 
 def _capacity_problem(pod: Json, node: Json) -> str:

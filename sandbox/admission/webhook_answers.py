@@ -8,11 +8,10 @@ import base64
 import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
-from sandbox.admission.webhook_rules import REVIEW
 from sandbox.errors import ApiError, shown
 
 _GOOD: Final = range(200, 207)  # HTTP codes
@@ -39,7 +38,25 @@ class Answer:
     warnings: tuple[str, ...] = ()
 
 
-def read_answer(webhook: str, reply: Reply, uid: str, *, mutating: bool) -> Answer:
+class _Response(msgspec.Struct, rename="camel"):
+    """``response`` of an AdmissionReview."""
+
+    uid: str
+    allowed: bool = False
+    patch: str | None = None  # base64
+    patch_type: str | None = None
+    status: dict[str, Any] | None = None
+    warnings: tuple[str, ...] = ()
+
+
+class _Review(msgspec.Struct, rename="camel", tag_field="kind", tag="AdmissionReview"):
+    """An AdmissionReview that comes back."""
+
+    response: _Response
+    api_version: Literal["admission.k8s.io/v1"]
+
+
+def read_answer(webhook: str, reply: Reply, uid: str) -> Answer:
     """Return what the webhook said.
 
     Raises:
@@ -50,29 +67,20 @@ def read_answer(webhook: str, reply: Reply, uid: str, *, mutating: bool) -> Answ
         text = reply.body[:_LONGEST_TEXT].decode(errors="replace").strip()
         raise failed_call(webhook, f"failed to call webhook: status {reply.status}: {text}")
     try:
-        answer = msgspec.json.decode(reply.body, type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise failed_call(webhook, f"failed to call webhook: {error}") from error
-    response = answer.get("response")
-    if not isinstance(response, dict):
-        raise _invalid(webhook, "webhook response was absent")
-    if response.get("uid") != uid:
-        raise _invalid(
-            webhook, f"expected response.uid={shown(uid)}, got {shown(response.get('uid', ''))}"
-        )
-    if (answer.get("apiVersion"), answer.get("kind")) != (REVIEW["apiVersion"], REVIEW["kind"]):
-        raise _invalid(
-            webhook,
-            "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got "
-            f"{answer.get('apiVersion', '')}, Kind={answer.get('kind', '')}",
-        )
-    operations = _operations(webhook, response, mutating=mutating)
-    warnings = tuple(response.get("warnings") or ())
-    if not response.get("allowed"):
-        denied = _denied(webhook, response.get("status") or {})
-        denied.warnings = warnings
+        answer = msgspec.json.decode(reply.body, type=_Review)
+        response = answer.response
+        operations = _operations(response)
+    except (binascii.Error, msgspec.DecodeError, ValueError) as error:
+        text = f"received invalid webhook response: {error}"
+        raise failed_call(webhook, text) from error
+    if response.uid != uid:
+        text = f"expected response.uid={shown(uid)}, got {shown(response.uid)}"
+        raise failed_call(webhook, f"received invalid webhook response: {text}")
+    if not response.allowed:
+        denied = _denied(webhook, response.status or {})
+        denied.warnings = response.warnings
         raise denied
-    return Answer(operations=operations, warnings=warnings)
+    return Answer(operations=operations, warnings=response.warnings)
 
 
 def failed_call(webhook: str, text: str) -> CallError:
@@ -80,26 +88,13 @@ def failed_call(webhook: str, text: str) -> CallError:
     return CallError(f'failed calling webhook "{webhook}": {text}')
 
 
-def _operations(webhook: str, response: Mapping[str, Any], *, mutating: bool) -> tuple[Any, ...]:
-    patch, kind = response.get("patch"), response.get("patchType")
-    if not mutating:
-        if patch or kind is not None:
-            text = f"validating webhook may not return response.{'patch' if patch else 'patchType'}"
-            raise _invalid(webhook, text)
+def _operations(response: _Response) -> tuple[Any, ...]:
+    if not response.patch:
         return ()
-    if patch and kind is None:
-        raise _invalid(webhook, "webhook returned response.patch but not response.patchType")
-    if kind is not None and not patch:
-        raise _invalid(webhook, "webhook returned response.patchType but not response.patch")
-    if not patch:
-        return ()
-    if kind != "JSONPatch":
-        raise failed_call(webhook, f"unsupported patch type {shown(kind)}")
-    try:
-        operations = msgspec.json.decode(base64.b64decode(patch, validate=True), type=list[Any])
-    except (binascii.Error, msgspec.DecodeError, TypeError) as error:
-        raise _invalid(webhook, str(error)) from error
-    return tuple(operations)
+    if response.patch_type != "JSONPatch":
+        raise ValueError(f"unsupported patch type {shown(response.patch_type)}")
+    encoded = base64.b64decode(response.patch, validate=True)
+    return msgspec.json.decode(encoded, type=tuple[Any, ...])
 
 
 def _denied(webhook: str, status: Mapping[str, Any]) -> ApiError:
@@ -111,7 +106,3 @@ def _denied(webhook: str, status: Mapping[str, Any]) -> ApiError:
         f"{denied}: {message}" if message else f"{denied} without explanation",
         details=status.get("details"),
     )
-
-
-def _invalid(webhook: str, text: str) -> CallError:
-    return failed_call(webhook, f"received invalid webhook response: {text}")

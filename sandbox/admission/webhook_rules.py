@@ -27,7 +27,6 @@ _BODIES: Final = {
 class Webhook:
     """One entry of ``webhooks`` with the defaults of the API filled in."""
 
-    configuration: str
     name: str
     client: Mapping[str, Any]  # clientConfig
     rules: tuple[Mapping[str, Any], ...]
@@ -36,13 +35,11 @@ class Webhook:
     object_selector: Mapping[str, Any]
     no_side_effects: bool
     timeout: int  # seconds
-    reinvoked: bool
 
     @classmethod
     def of_configuration(cls, configuration: Mapping[str, Any]) -> Iterator["Webhook"]:
         for raw in configuration.get("webhooks") or ():
             yield cls(
-                configuration=configuration["metadata"]["name"],
                 name=raw["name"],
                 client=raw["clientConfig"],
                 rules=tuple(raw.get("rules") or ()),
@@ -51,12 +48,7 @@ class Webhook:
                 object_selector=raw.get("objectSelector") or {},
                 no_side_effects=raw.get("sideEffects") in ("None", "NoneOnDryRun"),
                 timeout=raw.get("timeoutSeconds") or 10,
-                reinvoked=raw.get("reinvocationPolicy") == "IfNeeded",
             )
-
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.configuration, self.name
 
     def wants(self, request: AdmissionRequest, namespace_labels: Mapping[str, str] | None) -> bool:
         """Whether rules and selectors match.

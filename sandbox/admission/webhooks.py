@@ -34,7 +34,7 @@ class WebhookCaller:
         self._minor = minor
         self._session: aiohttp.ClientSession | None = None
 
-    async def call(self, hook: Webhook, request: AdmissionRequest, *, mutating: bool) -> Answer:
+    async def call(self, hook: Webhook, request: AdmissionRequest) -> Answer:
         """Ask one webhook.
 
         Raises:
@@ -58,7 +58,7 @@ class WebhookCaller:
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             text = f'failed to call webhook: Post "{url}": {_reason(error)}'
             raise failed_call(hook.name, text) from error
-        return read_answer(hook.name, reply, uid, mutating=mutating)
+        return read_answer(hook.name, reply, uid)
 
     async def close(self) -> None:
         if self._session is not None:

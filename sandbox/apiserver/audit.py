@@ -13,11 +13,7 @@ ENTRIES = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One answered call of a resource.
-
-    ``denied`` says that the caller's roles don't allow it; a plugin, a quota for example, refuses
-    with the same code.
-    """
+    """One answered call of a resource."""
 
     time: datetime
     verb: str
@@ -29,7 +25,6 @@ class Entry:
     user: str
     user_agent: str
     code: int
-    denied: bool = False
 
     def as_json(self) -> dict[str, Any]:
         fields = asdict(self)

@@ -11,7 +11,7 @@ import msgspec
 from sandbox import errors
 from sandbox.apiserver.negotiation import JSON
 from sandbox.apiserver.requests import Place, Request
-from sandbox.objects import crds, defaults, micro_times, structural_schema
+from sandbox.objects import crds, defaults, structural_schema
 from sandbox.objects.crds import CustomVersion
 from sandbox.objects.metadata import tidy, tidy_metadata
 from sandbox.objects.resources import Resource
@@ -174,7 +174,6 @@ def understand(
         for name in obj.keys() - {"metadata", "status"}:
             _drop_nulls(obj[name])
         defaults.fill(resource, obj)
-    micro_times.normalize(resource, obj)
     if crds.is_definition(resource):
         crds.fill_defaults(obj)
 

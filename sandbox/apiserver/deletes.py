@@ -43,13 +43,6 @@ class Deletes:
             },
         )
 
-    async def each(self, request: Request, resource: Resource, items: list[Stored]) -> list[Stored]:
-        """Delete what is selected of a collection, and return it as it was."""
-        options, dry = self._options(request)
-        for item in items:
-            await self._delete(request, resource, item, options, dry=dry)
-        return items
-
     def _options(self, request: Request) -> tuple[DeleteOptions, bool]:
         """What is asked for, and whether it is a dry run; a body speaks for the query, too."""
         body = read_options(request)
@@ -79,7 +72,7 @@ class Deletes:
             options=options_of("DeleteOptions", request),
         )
         await self._admission.mutate(asked)
-        await self._admission.validate(asked)
+        self._admission.validate(asked)
         if dry:
             return self._deletions.planned(resource, stored, options)
         current = self._store.get(resource, stored.namespace, stored.name)

@@ -1,7 +1,7 @@
-"""How objects go: grace, finalizers, owners, namespaces.
+"""Deletion: grace periods, finalizers and owned objects.
 
-The garbage collector and the namespace controller of a real cluster are part of the API
-server here: what an object owned goes with it, at once, whatever the propagation policy.
+The garbage collector of a real cluster is part of the API server here: what an object owns is
+deleted with it, at once, whatever the propagation policy and its other owners.
 """
 
 from collections import deque
@@ -12,15 +12,13 @@ from typing import Any
 
 from common.runtime.clock import Clock
 from sandbox import errors
-from sandbox.objects import crds
 from sandbox.objects.registry import Registry
-from sandbox.objects.resources import NAMESPACES, Resource
+from sandbox.objects.resources import Resource
 from sandbox.objects.store import Store, Stored
 from sandbox.times import rfc3339
 
 _REMEMBERED_OWNERS = 1000
 _DEFAULT_GRACE = 30
-_IMMORTAL = ("default", "kube-public", "kube-system")
 _FINISHED = ("Succeeded", "Failed")
 
 
@@ -69,11 +67,8 @@ class Deletions:
         """Compare the preconditions.
 
         Raises:
-            ApiError: 409, it is another object or another version of it; 403, it is a
-                namespace that must stay.
+            ApiError: 409, it is another object or another version of it.
         """
-        if resource == NAMESPACES and stored.name in _IMMORTAL:
-            raise errors.forbidden(resource, stored.name, "this namespace may not be deleted")
         subject = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
         for kind, wanted, actual, ending in (
             ("UID", options.uid, stored.uid, "deleted and then recreated"),
@@ -100,11 +95,6 @@ class Deletions:
         """
         obj = stored.object(resource)
         meta = obj["metadata"]
-        if resource == NAMESPACES:
-            if "deletionTimestamp" not in meta:
-                meta["deletionTimestamp"] = rfc3339(self._clock.now())
-                obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
-            return obj, False
         finalizers = meta.get("finalizers") or []
         left = meta.get("deletionGracePeriodSeconds", 0)
         if "deletionTimestamp" not in meta:
@@ -122,8 +112,6 @@ class Deletions:
         self, resource: Resource, stored: Stored, options: DeleteOptions
     ) -> tuple[Stored, bool]:
         """Begin or finish the deletion; returns the last state, and whether it is gone."""
-        if resource == NAMESPACES:
-            return self._delete_namespace(stored, options), False
         obj, gone = self.planned(resource, stored, options)
         marked = stored
         if obj != stored.object(resource):
@@ -139,21 +127,15 @@ class Deletions:
         meta = stored.object(resource)["metadata"]
         if meta.get("finalizers") or meta.get("deletionGracePeriodSeconds"):
             return False
-        if resource == NAMESPACES:
-            return False
         self.remove(resource, stored)
         return True
 
     def remove(self, resource: Resource, stored: Stored) -> Stored:
-        """Take the object out, and with it what nobody else owns."""
-        if crds.is_definition(resource):
-            self._remove_instances(stored.name)
+        """Remove the object and everything that it owns."""
         last = self._store.delete(resource, stored.namespace, stored.name)
         if stored.uid:
             self._gone.append(stored.uid)
             self._collect(stored.uid)
-        if stored.namespace:
-            self._finish_namespace(stored.namespace)
         return last
 
     def collect_if_orphaned(self, resource: Resource, stored: Stored) -> None:
@@ -178,19 +160,8 @@ class Deletions:
 
     def _collect(self, uid: str) -> None:
         for resource, stored in self._dependents(uid):
-            others = [owner for owner in stored.owners if owner != uid]
-            if others:
-                self._disown(resource, stored, uid)
-            elif not stored.terminating:
+            if not stored.terminating:
                 self.delete(resource, stored, _BY_COLLECTOR)
-
-    def _remove_instances(self, definition: str) -> None:
-        """Take the custom resources with their definition, finalizers or not."""
-        resource = self._registry.of(definition)
-        if resource is not None:
-            for item in self._store.list(resource):
-                if self._store.get(resource, item.namespace, item.name) is item:
-                    self.remove(resource, item)
 
     def _dependents(self, uid: str) -> list[tuple[Resource, Stored]]:
         found = []
@@ -200,36 +171,3 @@ class Deletions:
             if resource is not None and dependent is not None:
                 found.append((resource, dependent))
         return found
-
-    def _disown(self, resource: Resource, stored: Stored, uid: str) -> None:
-        obj = stored.object(resource)
-        owners = [one for one in obj["metadata"]["ownerReferences"] if one["uid"] != uid]
-        if owners:
-            obj["metadata"]["ownerReferences"] = owners
-        else:
-            del obj["metadata"]["ownerReferences"]
-        self._store.update(resource, obj)
-
-    def _delete_namespace(self, stored: Stored, options: DeleteOptions) -> Stored:
-        if not stored.terminating:
-            obj, _ = self.planned(NAMESPACES, stored, options)
-            stored = self._store.update(NAMESPACES, obj)
-        for resource in self._registry.stored():
-            if resource.namespaced:
-                for item in self._store.list(resource, stored.name):
-                    if self._store.get(resource, item.namespace, item.name) is item:
-                        self.delete(resource, item, _BY_COLLECTOR)
-        self._finish_namespace(stored.name)
-        return stored
-
-    def _finish_namespace(self, name: str) -> None:
-        """Remove a terminating namespace with its last object."""
-        namespace = self._store.get(NAMESPACES, "", name)
-        if namespace is None or not namespace.terminating:
-            return
-        if not any(
-            self._store.list(resource, name)
-            for resource in self._registry.stored()
-            if resource.namespaced
-        ):
-            self._store.delete(NAMESPACES, "", name)

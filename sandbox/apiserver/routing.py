@@ -176,23 +176,13 @@ class Routing:
                 raise errors.method_not_allowed()
         form = negotiate(request.headers.get("accept", ""))
         if verb == "get":
-            stored = await self._reads.get(request, resource, place.namespace, place.name)
+            stored = self._reads.get(resource, place.namespace, place.name)
             return Answer(body=self._presenter.one(resource, stored, form))
         if verb == "list":
-            page = await self._reads.list(request, resource, place.namespace)
+            page = self._reads.list(request, resource, place.namespace)
             return Answer(body=self._presenter.many(resource, page.items, page.meta, form))
-        if verb == "deletecollection":
-            return await self._delete_collection(request, resource, place, form)
         written = await self._write(request, resource, place, verb)
         return self._present(resource, written, form)
-
-    async def _delete_collection(
-        self, request: Request, resource: Resource, place: Place, form: Form
-    ) -> Answer:
-        chosen = self._reads.selected(request, resource, place.namespace)
-        deleted = await self._deletes.each(request, resource, chosen)
-        meta = {"resourceVersion": str(self._store.version)}
-        return Answer(body=self._presenter.many(resource, deleted, meta, form))
 
     async def _write(
         self, request: Request, resource: Resource, place: Place, verb: str

@@ -89,9 +89,9 @@ class Subresources:
             if meta.get(name) and meta[name] != actual:
                 text = f"{told} in precondition: {meta[name]}, {told} in object meta: {actual}"
                 raise errors.precondition_failed(PODS, place.namespace, place.name, text)
-        obstacle = _obstacle(pod)
-        if obstacle:
-            raise errors.conflict(_BINDINGS, place.name, f"pod {place.name} {obstacle}")
+        if "deletionTimestamp" in pod["metadata"] or pod["spec"].get("nodeName"):
+            text = f"pod {place.name} is assigned to a node, or is being deleted"
+            raise errors.conflict(_BINDINGS, place.name, text)
         pod["spec"]["nodeName"] = target.get("name", "")
         _set_scheduled(pod, rfc3339(self._clock.now()))
         if not request.is_dry_run:
@@ -130,17 +130,6 @@ class Subresources:
             for one in status.get("containerStatuses") or ()
         ]
         return text_answer("".join(lines))
-
-
-def _obstacle(pod: Json) -> str:
-    """Why a pod can't be given a node; empty if it can."""
-    if "deletionTimestamp" in pod["metadata"]:
-        return "is being deleted, cannot be assigned to a host"
-    if pod["spec"].get("nodeName"):
-        return f'is already assigned to node "{pod["spec"]["nodeName"]}"'
-    if pod["spec"].get("schedulingGates"):
-        return "has non-empty .spec.schedulingGates"
-    return ""
 
 
 def _set_scheduled(pod: Json, now: str) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from common.errors import Cause
 from common.runtime.clock import Clock
 from sandbox import errors
 from sandbox.admission.chain import Admission, AdmissionRequest, Operation
@@ -75,10 +74,7 @@ class Writes:
     async def create(self, request: Request, resource: Resource, place: Place) -> Written:
         """Handle a POST on a collection."""
         write = Write(request=request, resource=resource, place=place)
-        return await self._create(write, read_body(request, resource))
-
-    async def _create(self, write: Write, obj: Json) -> Written:
-        resource, place = write.resource, write.place
+        obj = read_body(request, resource)
         meta = checked_metadata(obj, resource, place)
         if meta.get("resourceVersion"):
             raise errors.plain("resourceVersion should not be set on objects to be created")
@@ -96,7 +92,7 @@ class Writes:
         prepare_identified(resource, obj)
         self._validation.check_new(resource, obj)
         asked.name, asked.object = obj["metadata"]["name"], obj
-        await self._admission.validate(asked)
+        self._admission.validate(asked)
         if write.request.is_dry_run:
             if self._store.get(resource, place.namespace, asked.name) is not None:
                 raise errors.already_exists(resource, asked.name)
@@ -118,12 +114,6 @@ class Writes:
         body = read_body(request, resource)
         meta = checked_metadata(body, resource, place)
         check_name(meta, place)
-        exists = self._store.get(write.resource, place.namespace, place.name) is not None
-        if not exists and resource.created_by_update and not place.subresource:
-            meta.pop("resourceVersion", None)
-            return await self._create(write, body)
-        if exists and resource.needs_version and not meta.get("resourceVersion"):
-            raise self._version_required(resource, place.name)
 
         def change(old: Json) -> Json:
             uid, actual = meta.get("uid"), old["metadata"].get("uid")
@@ -157,12 +147,6 @@ class Writes:
 
         return await self.update(write, change)
 
-    async def change(
-        self, request: Request, resource: Resource, place: Place, change: Change
-    ) -> Written:
-        """Update an object by a function of what it is; ``change`` may be called again."""
-        return await self.update(Write(request=request, resource=resource, place=place), change)
-
     async def update(self, write: Write, change: Change) -> Written:
         """Update until nobody was faster; a client that names a version gets 409 at once."""
         for _ in range(_TRIES - 1):
@@ -195,7 +179,7 @@ class Writes:
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         self._validation.check_changed(resource, place.subresource, old, new)
         asked.object = new
-        await self._admission.validate(asked)
+        self._admission.validate(asked)
         if new == old:
             return write.done(200, before)
         self._record(write, new)
@@ -230,28 +214,8 @@ class Writes:
     def _check_namespace(self, resource: Resource, name: str) -> None:
         if not resource.namespaced:
             return
-        namespace = self._store.get(NAMESPACES, "", name)
-        if namespace is None:
+        if self._store.get(NAMESPACES, "", name) is None:
             raise errors.not_found(NAMESPACES, name)
-        if namespace.terminating:
-            text = (
-                f"unable to create new content in namespace {name} because it is being terminated"
-            )
-            cause = Cause(
-                reason="NamespaceTerminating",
-                message=f"namespace {name} is being terminated",
-                field="metadata.namespace",
-            )
-            raise errors.forbidden(resource, "", text, causes=[cause])
-
-    def _version_required(self, resource: Resource, name: str) -> errors.ApiError:
-        zero = "0" if self._version.minor >= 35 else "0x0"  # 1.34 isn't recorded
-        cause = Cause(
-            reason="FieldValueInvalid",
-            message=f"Invalid value: {zero}: must be specified for an update",
-            field="metadata.resourceVersion",
-        )
-        return errors.invalid(resource.plural, name, [cause], group=resource.group)
 
     def _free_name(self, resource: Resource, meta: Json) -> str:
         while True:
@@ -277,13 +241,11 @@ def _check_version(given: str | None, before: Stored, resource: Resource) -> Non
     """An update that names a version must have seen the latest one.
 
     Raises:
-        ApiError: 409, it has seen another one; 500, what it names is no version.
+        ApiError: 409, it has seen another one.
     """
     if not given or given == str(before.version):
         return
-    if not (given.isascii() and given.isdecimal()):
-        raise errors.plain(f"strconv.ParseUint: parsing {errors.shown(given)}: invalid syntax")
-    if int(given):
+    if given != "0":
         raise errors.conflict(resource, before.name)
 
 

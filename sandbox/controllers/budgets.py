@@ -8,18 +8,13 @@ from datetime import datetime
 from typing import Any
 
 from common.api.core import Pod
-from common.kube.events import WARNING
 from sandbox.admission.disruption import DELETION_TIMEOUT, GuardedPod, budget_status
 from sandbox.controllers.actor import Actor
-from sandbox.controllers.conditions import with_condition
 from sandbox.controllers.pods import controller_of, is_active, ready_since
 from sandbox.controllers.view import BUDGETS, View
 from sandbox.objects.label_selectors import selector_of
 
 Json = dict[str, Any]
-
-_WITHOUT_SCALE = {"DaemonSet": "daemonsets.apps", "Job": "jobs.batch"}
-_COUNTS = ("currentHealthy", "desiredHealthy", "expectedPods")
 
 
 class Budgets:
@@ -40,13 +35,7 @@ class Budgets:
             if selector.matches(pod.metadata.labels)
         ]
         now = self._actor.clock.now()
-        problem = unscalable(budget, view, namespace)
-        if problem:
-            text = f"Failed to calculate the number of expected pods: {problem}"
-            self._actor.tell(budget, WARNING, "CalculateExpectedPodCountFailed", text)
-            status = failed_status(budget, problem, now)
-        else:
-            status = budget_status(budget, pods, now)
+        status = budget_status(budget, pods, now)
         old = budget.get("status") or {}
         if status != old:
             gone = set(old.get("disruptedPods") or ()) - set(status.get("disruptedPods") or ())
@@ -60,39 +49,6 @@ class Budgets:
                 BUDGETS, budget, {"metadata": version, "status": patch}, subresource="status"
             )
         return _seconds_to_timeout(status, now)
-
-
-def unscalable(budget: Json, view: View, namespace: str) -> str:
-    """Why nobody can say how many pods there should be; empty when somebody can.
-
-    Asked for ``maxUnavailable`` and for percentages only. Bare pods are no problem, they count
-    for nothing; what has no scale, such as a Job or a DaemonSet, is one.
-    """
-    spec = budget.get("spec") or {}
-    if "maxUnavailable" not in spec and not isinstance(spec.get("minAvailable"), str):
-        return ""
-    selector = selector_of(spec.get("selector"))
-    for pod in view.pods.in_namespace(namespace):
-        owner = controller_of(pod)
-        if owner is None or not selector.matches(pod.metadata.labels):
-            continue
-        if owner.kind in _WITHOUT_SCALE:
-            return f"{_WITHOUT_SCALE[owner.kind]} does not implement the scale subresource"
-        cache = view.workloads.get(owner.kind)
-        if cache is not None and cache.get(namespace, owner.name) is None:
-            return f'found no controllers for pod "{pod.metadata.name}"'
-    return ""
-
-
-def failed_status(budget: Json, problem: str, now: datetime) -> Json:
-    """The status when it can't be computed: as it was, but nothing may go."""
-    old = budget.get("status") or {}
-    counts = {name: old.get(name, 0) for name in _COUNTS}
-    status: Json = {**counts, **old, "disruptionsAllowed": 0}
-    status["conditions"] = with_condition(
-        old.get("conditions") or (), "DisruptionAllowed", False, "SyncFailed", problem, now=now
-    )
-    return status
 
 
 def guarded(pod: Pod, view: View) -> GuardedPod:

@@ -106,21 +106,6 @@ REPLICA_SET = Template(
         "status": {"observedGeneration": 1, "replicas": "<<replicas>>", **_COUNTS},
     }
 )
-BUDGET = Template(
-    {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": _meta(),
-        "spec": {"maxUnavailable": "50%", "selector": {"matchLabels": {"app": "<app>"}}},
-        "status": {
-            "currentHealthy": "<<replicas>>",
-            "desiredHealthy": "<<half>>",
-            "disruptionsAllowed": "<<half>>",
-            "expectedPods": "<<replicas>>",
-            "observedGeneration": 1,
-        },
-    }
-)
 VPA = Template(
     {
         "apiVersion": "autoscaling.k8s.io/v1",
@@ -211,20 +196,5 @@ NODE = Template(
             "capacity": {"cpu": "64", "memory": "256Gi", "pods": "110"},
             "conditions": [{"status": "True", "type": "Ready"}],
         },
-    }
-)
-NAMESPACE = Template(
-    {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {
-            "creationTimestamp": "<started>",
-            "labels": {"kubernetes.io/metadata.name": "<namespace>"},
-            "name": "<namespace>",
-            "resourceVersion": "<version>",
-            "uid": "<uid>",
-        },
-        "spec": {"finalizers": ["kubernetes"]},
-        "status": {"phase": "Active"},
     }
 )

@@ -8,7 +8,7 @@ import msgspec
 
 from sandbox.load import documents
 from sandbox.load.amounts import STALE, Sized, recommendation, target, usage, with_limits
-from sandbox.load.layout import CONTAINERS, PODS_ON_A_NODE, Layout, namespace_name, uid
+from sandbox.load.layout import CONTAINERS, PODS_ON_A_NODE, Layout, uid
 from sandbox.load.pod_document import POD, RESIZER, SCHEDULER
 
 FIRST_VERSION = 1000  # of everything that never changed
@@ -25,7 +25,7 @@ _OBSERVED = msgspec.json.encode(
         ),
     }
 )
-_POD, _DEPLOYMENT, _GROUP, _VPA, _CHECKPOINT, _BUDGET, _NODE, _NAMESPACE = range(8)
+_POD, _DEPLOYMENT, _GROUP, _VPA, _CHECKPOINT, _NODE = range(6)
 
 
 class PodState(NamedTuple):
@@ -186,11 +186,6 @@ class Population:
         values = self._of_app(_DEPLOYMENT, vpa)
         return documents.DEPLOYMENT.fill({**values, "replicas": b"%d" % self.layout.pods_per_vpa})
 
-    def budget(self, vpa: int) -> bytes:
-        replicas = self.layout.pods_per_vpa
-        counts = {"replicas": b"%d" % replicas, "half": b"%d" % (replicas // 2)}
-        return documents.BUDGET.fill({**self._of_app(_BUDGET, vpa), **counts})
-
     def replica_set(self, group: int) -> bytes:
         vpa = group // self.layout.groups_per_vpa
         return documents.REPLICA_SET.fill(
@@ -220,11 +215,6 @@ class Population:
     def node(self, number: int) -> bytes:
         node = b"node-%05d" % number
         return documents.NODE.fill({**self._fixed(), "node": node, "uid": _uid(_NODE, number)})
-
-    def namespace(self, number: int) -> bytes:
-        name = namespace_name(number).encode()
-        values = {**self._fixed(), "namespace": name, "uid": _uid(_NAMESPACE, number)}
-        return documents.NAMESPACE.fill(values)
 
     def _of_app(self, kind: int, vpa: int, *, version: int = FIRST_VERSION) -> dict[str, bytes]:
         return {

@@ -92,14 +92,7 @@ def resources(world: World, checkpoints: Container[int]) -> Iterator[Collection]
     yield of_vpas(
         ("apps", "v1", "replicasets", "ReplicaSet"), layout.groups_per_vpa, people.replica_set
     )
-    yield of_vpas(
-        ("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"),
-        1,
-        people.budget,
-        find=vpa_named,
-    )
     yield of_cluster(("", "v1", "nodes", "Node"), layout.nodes, people.node)
-    yield of_cluster(("", "v1", "namespaces", "Namespace"), layout.namespaces, people.namespace)
     for kind in _EMPTY:
         yield of_cluster(kind, 0, people.node)
 

@@ -20,10 +20,8 @@ from sandbox.load.writes import Writes
 
 REPORT = "/load/report"
 
-_VERSION = {"major": "1", "minor": "36", "gitVersion": "v1.36.0", "platform": "linux/amd64"}
 _HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
 _JSON = (b"content-type", b"application/json")
-_SCALABLE = frozenset({"deployments", "replicasets", "statefulsets", "replicationcontrollers"})
 
 
 class LoadApi:
@@ -117,17 +115,14 @@ class LoadApi:
         if path in _HEALTH:
             await _send(send, 200, b"ok")
             return
-        if path == REPORT:
-            now = time.perf_counter()
-            if method == "DELETE":
-                self.audit.reset(now)
-            body: Any = {"world": self._described(), **self.audit.report(now)}
-        else:
-            body = self._discovered(path.strip("/"))
-        if body is None:
+        if path != REPORT:
             await _send(send, 404, RefusedError(404, "there is no such path").body)
-        else:
-            await _send(send, 200, msgspec.json.encode(body))
+            return
+        now = time.perf_counter()
+        if method == "DELETE":
+            self.audit.reset(now)
+        report = {"world": self._described(), **self.audit.report(now)}
+        await _send(send, 200, msgspec.json.encode(report))
 
     def _described(self) -> dict[str, Any]:
         layout, settings = self.layout, self._settings
@@ -145,50 +140,6 @@ class LoadApi:
             "updateMode": settings.update_mode,
             "answerDelaySeconds": settings.answer_delay.total_seconds(),
         }
-
-    def _discovered(self, path: str) -> Any:
-        """What discovery says, as far as our components read it; None: there is nothing."""
-        groups = {each.group: each.version for each in self._collections.values() if each.group}
-        match path.split("/"):
-            case ["version"]:
-                return _VERSION
-            case ["api"]:
-                return {"kind": "APIVersions", "versions": ["v1"]}
-            case ["apis"]:
-                return {"kind": "APIGroupList", "groups": [_group(*one) for one in groups.items()]}
-            case ["apis", group] if group in groups:
-                return _group(group, groups[group])
-            case ["api", version]:
-                return self._resource_list("", version)
-            case ["apis", group, version]:
-                return self._resource_list(group, version)
-        return None
-
-    def _resource_list(self, group: str, version: str) -> Any:
-        found = [
-            each
-            for each in self._collections.values()
-            if (each.group, each.version) == (group, version)
-        ]
-        if not found:
-            return None
-        named = [{"name": each.resource, "kind": each.kind, "namespaced": True} for each in found]
-        scales = [
-            {"name": f"{each.resource}/scale", "kind": "Scale", "namespaced": True}
-            for each in found
-            if each.resource in _SCALABLE
-        ]
-        group_version = f"{group}/{version}" if group else version
-        return {
-            "kind": "APIResourceList",
-            "groupVersion": group_version,
-            "resources": named + scales,
-        }
-
-
-def _group(name: str, version: str) -> dict[str, Any]:
-    served = {"groupVersion": f"{name}/{version}", "version": version}
-    return {"kind": "APIGroup", "name": name, "versions": [served], "preferredVersion": served}
 
 
 async def _send(send: Send, code: int, body: bytes) -> None:

@@ -10,7 +10,7 @@ from sandbox.objects.schema_keywords import Schema
 from sandbox.times import rfc3339
 
 _STORED_VERSIONS = "storedVersions"
-_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+_VERBS = ("delete", "get", "list", "patch", "create", "update", "watch")
 _NAMES = ("plural", "singular", "shortNames", "kind", "listKind", "categories")
 
 
@@ -71,7 +71,6 @@ def _custom_version(spec: Mapping[str, Any], version: Mapping[str, Any]) -> Cust
         ),
         counts_generations=True,
         verbs=_VERBS,
-        needs_version=True,
         custom=True,
     )
     columns = tuple(_column(one) for one in version.get("additionalPrinterColumns") or ())

@@ -233,12 +233,6 @@ def _node(obj: Json) -> None:
     canonical_amounts(status.get("allocatable") or {})
 
 
-def _mutating_webhooks(obj: Json) -> None:
-    _webhooks(obj)
-    for webhook in obj.get("webhooks") or ():
-        webhook.setdefault("reinvocationPolicy", "Never")
-
-
 def _webhooks(obj: Json) -> None:
     for webhook in obj.get("webhooks") or ():
         webhook.setdefault("failurePolicy", "Fail")
@@ -246,6 +240,7 @@ def _webhooks(obj: Json) -> None:
         webhook.setdefault("namespaceSelector", {})
         webhook.setdefault("objectSelector", {})
         webhook.setdefault("timeoutSeconds", 10)
+        webhook.setdefault("reinvocationPolicy", "Never")
         for rule in webhook.get("rules") or ():
             rule.setdefault("scope", "*")
 
@@ -257,7 +252,7 @@ _BY_KIND: Mapping[str, Callable[[Json], None]] = {
     "Job": _job,
     "Lease": _with_spec,
     "LimitRange": _limit_range,
-    "MutatingWebhookConfiguration": _mutating_webhooks,
+    "MutatingWebhookConfiguration": _webhooks,
     "Namespace": _namespace,
     "Node": _node,
     "Pod": _pod,
@@ -267,5 +262,4 @@ _BY_KIND: Mapping[str, Callable[[Json], None]] = {
     "ResourceQuota": _quota,
     "Secret": _secret,
     "StatefulSet": _stateful_set,
-    "ValidatingWebhookConfiguration": _webhooks,
 }

@@ -33,14 +33,6 @@ class Registry:
     def __iter__(self) -> Iterator[Resource]:
         return iter(tuple(self._resources.values()))
 
-    def stored(self) -> Iterator[Resource]:
-        """Every resource that has objects of its own, once."""
-        seen: set[str] = set()
-        for resource in self:
-            if resource.group_resource not in seen:
-                seen.add(resource.group_resource)
-                yield resource
-
     def group_versions(self) -> dict[str, list[str]]:
         """The served versions by group, in the order of registration; the core group is ``""``."""
         found: dict[str, list[str]] = {}

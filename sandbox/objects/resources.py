@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-NAMESPACE_VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
+ALL_VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
+NAMESPACE_VERBS = ("create", "get", "list", "patch", "update", "watch")  # none is deleted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +26,6 @@ class Resource:
     verbs: tuple[str, ...] = ALL_VERBS
     fields: tuple[str, ...] = ()
     counts_generations: bool = False  # metadata.generation grows with changes outside metadata
-    needs_version: bool = False  # an update without resourceVersion is refused
-    created_by_update: bool = False  # a PUT on a missing name creates
     custom: bool = False  # defined by a CustomResourceDefinition
 
     # Derived, and asked for on every request, so kept:
@@ -103,14 +101,12 @@ EVENTS = Resource(
         "source",
         "type",
     ),
-    created_by_update=True,
 )
 SECRETS = Resource(plural="secrets", kind="Secret", fields=("type",))
 LIMIT_RANGES = Resource(
     plural="limitranges",
     kind="LimitRange",
     short_names=("limits",),
-    created_by_update=True,
 )
 RESOURCE_QUOTAS = Resource(
     plural="resourcequotas",
@@ -175,8 +171,6 @@ LEASES = Resource(
     group="coordination.k8s.io",
     plural="leases",
     kind="Lease",
-    needs_version=True,
-    created_by_update=True,
 )
 CUSTOM_RESOURCE_DEFINITIONS = Resource(
     group="apiextensions.k8s.io",
@@ -187,7 +181,6 @@ CUSTOM_RESOURCE_DEFINITIONS = Resource(
     categories=("api-extensions",),
     subresources=("status",),
     counts_generations=True,
-    needs_version=True,
 )
 MUTATING_WEBHOOKS = Resource(
     group="admissionregistration.k8s.io",
@@ -197,15 +190,6 @@ MUTATING_WEBHOOKS = Resource(
     categories=("api-extensions",),
     counts_generations=True,
 )
-VALIDATING_WEBHOOKS = Resource(
-    group="admissionregistration.k8s.io",
-    plural="validatingwebhookconfigurations",
-    kind="ValidatingWebhookConfiguration",
-    namespaced=False,
-    categories=("api-extensions",),
-    counts_generations=True,
-)
-
 BUILTIN: tuple[Resource, ...] = (
     Resource(plural="configmaps", kind="ConfigMap", short_names=("cm",)),
     EVENTS,
@@ -240,6 +224,5 @@ BUILTIN: tuple[Resource, ...] = (
     POD_DISRUPTION_BUDGETS,
     LEASES,
     MUTATING_WEBHOOKS,
-    VALIDATING_WEBHOOKS,
     CUSTOM_RESOURCE_DEFINITIONS,
 )

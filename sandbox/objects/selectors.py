@@ -4,22 +4,13 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from common.labels import (
-    EVERYTHING,
-    LabelError,
-    LabelSelectorError,
-    Selector,
-    parse_selector,
-)
-from sandbox.errors import bad_request, shown
+from common.labels import EVERYTHING, LabelSelectorError, Selector, parse_selector
+from sandbox.errors import bad_request
 from sandbox.objects.resources import Resource
-from sandbox.objects.rules.metadata import key_causes, value_causes
 from sandbox.objects.store import Stored
 
 _TERM = re.compile(r"([^=!]+)(==|!=|=)(.*)", re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-_ESCAPE = re.compile(r"\\[\\,=]")
-_NO_ESCAPE = re.compile(r"\\.?", re.DOTALL)
 _SPLIT = re.compile(r"(?<!\\),")
 
 
@@ -67,8 +58,6 @@ def select(
     """
     try:
         by_label = parse_selector(labels) if labels else EVERYTHING
-    except LabelError as error:
-        raise bad_request(f"unable to parse requirement: {_no_label(error)}") from error
     except LabelSelectorError as error:
         raise bad_request(str(error)) from error
     by_field = tuple(_term(resource, text) for text in _SPLIT.split(fields) if text)
@@ -77,21 +66,11 @@ def select(
     )
 
 
-def _no_label(error: LabelError) -> str:
-    """All that is wrong with a key or a value, at one place."""
-    causes = (key_causes if error.is_key else value_causes)(error.text, error.place)
-    head = f"Invalid value: {shown(error.text)}: "
-    problems = "; ".join(cause.message.removeprefix(head) for cause in causes)
-    return f"{error.place}: {head}{problems}"
-
-
 def _term(resource: Resource, text: str) -> FieldTerm:
     match = _TERM.fullmatch(text)
     if match is None:
         raise bad_request(f"invalid selector: '{text}'; can't understand '{text}'")
     path, operator, value = match.groups()
-    if wrong := _NO_ESCAPE.search(_ESCAPE.sub("", value)):
-        raise bad_request(f"invalid field selector: invalid escape sequence: {wrong[0]}")
     return FieldTerm(_reader(resource, path.strip()), _ESCAPED.sub(r"\1", value), operator != "!=")
 
 
@@ -101,15 +80,6 @@ def _reader(resource: Resource, path: str) -> Callable[[Stored], str]:
     if path == "metadata.namespace":
         return lambda stored: stored.namespace
     if path not in resource.fields:
-        raise bad_request(_not_selectable(resource, path))
+        raise bad_request(f"field label not supported: {path}")
     position = resource.fields.index(path)
     return lambda stored: stored.fields[position]
-
-
-def _not_selectable(resource: Resource, path: str) -> str:
-    """Kinds without fields of their own say what is left, and the Job says that it is one."""
-    if resource.kind == "Job" and not resource.custom:
-        return f'field label "{path}" not supported for Job'
-    if resource.fields or resource.custom:
-        return f"field label not supported: {path}"
-    return f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'

@@ -1,9 +1,8 @@
 """The rules that an object must keep before it is stored.
 
-Built-in kinds: names, labels, owners, finalizers, the amounts of pods, and what controllers of
-workloads rely on; custom resources: their schema. Everything else of built-in kinds is stored as
-it is. What a resize may do is in :mod:`sandbox.objects.resizing`. Source: k8s.io/kubernetes
-pkg/apis/*/validation.
+Built-in kinds: names, labels, the amounts of pods, and what controllers of workloads rely on;
+custom resources: their schema. Everything else of built-in kinds is stored as it is. The rules of
+a resize are in :mod:`sandbox.objects.resizing`. Source: k8s.io/kubernetes pkg/apis/*/validation.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,18 +13,15 @@ from sandbox.errors import (
     field_forbidden,
     field_invalid,
     field_required,
-    fields_invalid,
     invalid,
 )
 from sandbox.objects import schema_validation
 from sandbox.objects.label_selectors import selector_of
 from sandbox.objects.registry import Registry
 from sandbox.objects.resizing import resize_causes, same_spec
-from sandbox.objects.resources import EVENTS, LEASES, PODS, Resource
+from sandbox.objects.resources import LEASES, PODS, Resource
 from sandbox.objects.rules.amounts import pod_causes
-from sandbox.objects.rules.dns_names import label_problems, segment_problems, subdomain_problems
-from sandbox.objects.rules.metadata import changed_metadata_causes, metadata_causes
-from sandbox.objects.rules.numbers import negative_causes
+from sandbox.objects.rules.metadata import metadata_causes, name_causes
 from sandbox.objects.taking import take
 from sandbox.version import KubernetesVersion
 
@@ -38,7 +34,6 @@ _POD_UPDATES = (
     "(only additions to existing tolerations),`spec.terminationGracePeriodSeconds` "
     "(allow it to be set to 1 if it was previously negative)"
 )
-_HOST_NAMES = frozenset({"Namespace", "Service", "StatefulSet"})  # names that hosts get
 
 
 class Validation:
@@ -55,10 +50,7 @@ class Validation:
             ApiError: 422 with every broken rule.
         """
         name = obj["metadata"].get("name", "")
-        causes = [
-            *_name_causes(resource, name),
-            *metadata_causes(obj["metadata"], custom=resource.custom),
-        ]
+        causes = [*name_causes(resource, name), *metadata_causes(obj["metadata"])]
         if resource.custom:
             causes += self._schema_causes(resource, obj)
         elif resource is PODS:
@@ -76,9 +68,7 @@ class Validation:
         Raises:
             ApiError: 422 with every broken rule.
         """
-        causes = list(
-            changed_metadata_causes(old["metadata"], new["metadata"], custom=resource.custom)
-        )
+        causes = list(metadata_causes(new["metadata"]))
         if resource.custom:
             causes += self._schema_causes(resource, new, old, subresource)
         elif resource is PODS and subresource == "resize":
@@ -102,16 +92,6 @@ class Validation:
         return schema_validation.check(obj, custom.schema, nil=nil, old=old, part=part)
 
 
-def _name_causes(resource: Resource, name: str) -> Iterator[Cause]:
-    if not name:
-        yield field_required("metadata.name", "name or generateName is required")
-        return
-    problems = label_problems if resource.kind in _HOST_NAMES else subdomain_problems
-    if resource is EVENTS:
-        problems = segment_problems
-    yield from fields_invalid("metadata.name", name, problems(name))
-
-
 def _pod_update_causes(old: Json, new: Json) -> Iterator[Cause]:
     """Images, tolerations, scheduling gates and the deadline may change, nothing else."""
     allowed, wanted = dict(old["spec"]), new["spec"]
@@ -132,7 +112,6 @@ def _lease_causes(lease: Json) -> Iterator[Cause]:
     seconds = spec.get("leaseDurationSeconds")
     if seconds is not None and seconds <= 0:
         yield field_invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0")
-    yield from negative_causes(spec, "spec", "leaseTransitions")
 
 
 def _workload_causes(workload: Json) -> Iterator[Cause]:

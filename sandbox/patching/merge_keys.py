@@ -76,7 +76,6 @@ _KINDS: Mapping[tuple[str, str], Fields] = {
     ("batch", "CronJob"): {"spec": {"jobTemplate": {"metadata": _META, **_TEMPLATE_OWNER}}},
     ("policy", "PodDisruptionBudget"): {"spec": {"selector": Replaced()}, "status": _CONDITIONS},
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _WEBHOOKS,
-    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _WEBHOOKS,
 }
 
 

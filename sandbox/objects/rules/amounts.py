@@ -18,7 +18,6 @@ from sandbox.errors import (
 )
 from sandbox.objects.pod_resources import is_sidecar, pod_requests, resources_of
 from sandbox.objects.rules.metadata import key_causes
-from sandbox.objects.rules.numbers import NOT_NEGATIVE
 from sandbox.version import KubernetesVersion
 
 Json = Mapping[str, Any]
@@ -85,7 +84,7 @@ def _amount_causes(name: str, amount: Quantity, path: str) -> Iterator[Cause]:
         if "kubernetes.io/" not in name and (problems or not _is_extended(name)):
             yield field_invalid(path, name, "doesn't follow extended resource name standard")
     if amount.sign < 0:
-        yield field_invalid(path, str(amount), NOT_NEGATIVE)
+        yield field_invalid(path, str(amount), "must be greater than or equal to 0")
     if _is_extended(name) and amount.milli % 1000:
         yield field_invalid(path, str(amount), "must be an integer")
 
