@@ -25,6 +25,7 @@ class Entry:
     user: str
     user_agent: str
     code: int
+    denied: bool = False  # by RBAC, which only a real API server has
 
     def as_json(self) -> dict[str, Any]:
         fields = asdict(self)

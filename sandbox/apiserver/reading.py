@@ -56,16 +56,16 @@ class Reads:
         selection = selection_of(request, resource, namespace)
         limit = max(request.number("limit") or 0, 0)
         request.number("timeoutSeconds")
-        version_text = request.query.get("resourceVersion", "")
+        version = read_version(request)
         token = request.query.get("continue", "")
         if token:
             at, after = read_token(token)
-            if version_text not in ("", "0"):
+            if version:
                 raise errors.bad_request(
                     "specifying resource version is not allowed when using continue"
                 )
             return self._page(resource, selection, limit, at=at, after=after)
-        if version_text == "0":
+        if request.query.get("resourceVersion") == "0":
             limit = 0  # from the watch cache, which knows no pages
         return self._page(resource, selection, limit, at=self._store.version, after="")
 
@@ -103,7 +103,7 @@ def selection_of(request: Request, resource: Resource, namespace: str) -> Select
 
 
 def read_version(request: Request) -> int:
-    """Return the resource version that a watch starts from; 0 when the request has none.
+    """Return the resource version that a list or a watch asks for; 0 without one.
 
     Raises:
         ApiError: 400, it is no number.

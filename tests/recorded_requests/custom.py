@@ -84,7 +84,6 @@ def ours() -> list[Case]:
         "recommenders-two": vpa(recommenders=[{"name": "a"}, {"name": "b"}]),
         "recommender-unnamed": vpa(recommenders=[{}]),
         "status": {**vpa(), "status": {"recommendation": {}}},
-        "bad-name": {**vpa(), "metadata": {"name": "V_"}},
         "null-field": vpa(updatePolicy=None),
         "boost": vpa(startupBoost={"cpu": {"type": "Factor", "factor": 2, "durationSeconds": 10}}),
         "boost-unknown": vpa(startupBoost={"cpu": {"type": "Rocket"}}),
@@ -189,7 +188,6 @@ def ours() -> list[Case]:
             ),
             before=made,
         ),
-        case("vpa-put-without-version", put(VPA, vpa()), before=made),
         case(
             "vpa-put-stale",
             put(VPA, {**vpa(), "metadata": {"name": "v", "resourceVersion": "1"}}),
@@ -237,7 +235,6 @@ def ours() -> list[Case]:
         ),
         case("vpa-list", get(VPAS), before=made),
         case("vpa-scale", get(f"{VPA}/scale"), before=made),
-        case("vpa-resource-discovery", get("/apis/autoscaling.k8s.io/v1")),
         case("vpa-beta", get(VPA.replace("/v1/", "/v1beta2/")), before=made),
         case("checkpoint-create", post(CHECKPOINTS, checkpoint)),
         case(

@@ -29,5 +29,4 @@ CASES: list[Case] = [
     ),
     case("event-core-type", post(EVENTS, {**OLD, "type": "Odd"})),
     case("event-core-name", post(EVENTS, {**OLD, "metadata": {"name": "A_b"}})),
-    case("event-core-slash", post(EVENTS, {**OLD, "metadata": {"name": "a b/c"}})),
 ]

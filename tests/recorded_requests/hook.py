@@ -38,8 +38,6 @@ REPLIES: dict[str, dict[str, Any]] = {
     "label": _patched(_LABEL),
     "cpu": _patched(_CPU),
     "bad-path": _patched({"op": "replace", "path": "/spec/nothing/here", "value": 1}),
-    "no-patch-type": {"allowed": True, "patch": _patched(_LABEL)["patch"]},
-    "other-patch-type": {**_patched(_LABEL), "patchType": "MergePatch"},
     "audit": {"allowed": True, "auditAnnotations": {"a": "b"}},
 }
 
@@ -52,8 +50,6 @@ async def answer(name: str, asked: Asked) -> Response:
     uid = "other" if name == "other-uid" else review["request"]["uid"]
     reply = {"uid": uid, **REPLIES.get(name, {"allowed": True})}
     body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": reply}
-    if name == "no-response":
-        del body["response"]
     return Response(content=msgspec.json.encode(body), media_type="application/json")
 
 

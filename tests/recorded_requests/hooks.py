@@ -11,7 +11,7 @@ HOOKS = "/apis/admissionregistration.k8s.io/v1"
 def hooks() -> list[Case]:
     """Admission webhooks, as a user sees them."""
 
-    def hook(kind: str, reply: str, **fields: Any) -> Request:
+    def hook(reply: str, **fields: Any) -> Request:
         body = named(
             "{ns}",
             webhooks=[
@@ -33,25 +33,21 @@ def hooks() -> list[Case]:
                 }
             ],
         )
-        return post(f"{HOOKS}/{kind}webhookconfigurations", body)
+        return post(f"{HOOKS}/mutatingwebhookconfigurations", body)
 
     def configured(case_name: str, **fields: Any) -> Case:
-        request = hook("mutating", "allow", **fields)
+        request = hook("allow", **fields)
         return case(f"hook-configuration-{case_name}", request)
 
-    kinds = [*REPLIES, "other-uid", "no-response"]
+    kinds = [*REPLIES, "other-uid"]
     return [
         configured("defaults"),
         configured(
             "bad-bundle",
             clientConfig={"url": "https://127.0.0.1/x", "caBundle": "bm90IGEgY2VydGlmaWNhdGU="},
         ),
-        *(
-            _hooked(hook(kind, reply), f"hook-{kind}-{reply}")
-            for kind in ("mutating", "validating")
-            for reply in kinds
-        ),
-        _hooked(hook("mutating", "error", failurePolicy="Ignore"), "hook-mutating-error-ignored"),
+        *(_hooked(hook(reply), f"hook-mutating-{reply}") for reply in kinds),
+        _hooked(hook("error", failurePolicy="Ignore"), "hook-mutating-error-ignored"),
     ]
 
 

@@ -152,7 +152,6 @@ def forms() -> list[Case]:
         sent("wrong-name", {"metadata": {"name": "q"}}, STRATEGIC),
         sent("wrong-namespace", {"metadata": {"namespace": "q"}}, STRATEGIC),
         sent("stale-version", {"metadata": {"resourceVersion": "1"}}, STRATEGIC),
-        sent("bad-version", {"metadata": {"resourceVersion": "x"}}, STRATEGIC),
         sent("labels-are-dropped", {"metadata": {"labels": {"a": "b"}}}, STRATEGIC),
         sent(
             "image-is-dropped", {"spec": {"containers": [{"name": "app", "image": "j"}]}}, STRATEGIC

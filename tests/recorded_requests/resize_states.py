@@ -221,36 +221,11 @@ def nodes() -> list[Case]:
         on_node("capacity-equal", {"requests": {"cpu": "4"}, "limits": {"cpu": "4"}}, *node()),
         on_node("capacity-limit-only", {"limits": {"cpu": "9"}}, *node()),
         on_node("capacity-dry-run", big, *node(), query="?dryRun=All"),
-        on_node("windows", cpu("200m"), *node(system="windows")),
-        on_node("windows-and-capacity", big, *node(system="windows")),
         on_node("without-label", cpu("200m"), *node(system="")),
         on_node("missing", cpu("200m")),
         on_node("missing-no-op", cpu("100m")),
         resized("node-shrunk-decrease", cpu("80m"), *placed(), shrunk, until=("code", 403)),
         resized("node-shrunk-to-fit", cpu("40m"), *placed(), shrunk),
-        sent(
-            "node-init-undeclared",
-            {"spec": {"initContainers": [{"name": "init", "resources": cpu("200m")}]}},
-            STRATEGIC,
-            *node(features=False),
-            *running(
-                pod("p", container(resources=BURSTABLE), nodeName=NODE, initContainers=[INIT])
-            ),
-        ),
-        sent(
-            "node-pod-level-undeclared",
-            {"spec": {"resources": {"limits": {"cpu": "3"}}}},
-            STRATEGIC,
-            *node(features=False),
-            *running(
-                pod(
-                    "p",
-                    container(resources=BURSTABLE),
-                    nodeName=NODE,
-                    resources=amounts({"cpu": "1"}, cpu="2"),
-                )
-            ),
-        ),
         resized(
             "capacity-and-qos",
             {"requests": {"cpu": "9", "memory": "256Mi"}, "limits": {"cpu": "9"}},

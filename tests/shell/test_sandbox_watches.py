@@ -111,7 +111,7 @@ async def test_a_history_that_is_too_short_is_an_error_event() -> None:
 
 async def test_parameters_that_can_not_be_read(api: Api) -> None:
     for query, code in (
-        ("resourceVersion=x", 500),
+        ("resourceVersion=x", 400),
         ("timeoutSeconds=x", 400),
         ("labelSelector=a%20b", 400),
     ):

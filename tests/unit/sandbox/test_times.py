@@ -21,27 +21,16 @@ HOUR, DAY = 3600, 86400
 @pytest.mark.parametrize(
     ("seconds", "want"),
     [
-        (-5, "<invalid>"),
-        (-1, "0s"),
+        (-5, "0s"),
         (0, "0s"),
         (119, "119s"),
         (120, "2m"),
-        (150, "2m30s"),
-        (599, "9m59s"),
-        (600, "10m"),
-        (3 * HOUR - 1, "179m"),
-        (3 * HOUR, "3h"),
-        (8 * HOUR - 60, "7h59m"),
-        (8 * HOUR, "8h"),
+        (2 * HOUR - 1, "119m"),
+        (2 * HOUR, "2h"),
         (48 * HOUR - 1, "47h"),
         (2 * DAY, "2d"),
-        (8 * DAY - HOUR, "7d23h"),
-        (8 * DAY, "8d"),
-        (730 * DAY - 1, "729d"),
-        (730 * DAY, "2y"),
-        (731 * DAY, "2y1d"),
-        (8 * 365 * DAY, "8y"),
+        (730 * DAY, "730d"),
     ],
 )
-def test_ages_have_two_units_at_most(seconds: int, want: str) -> None:
+def test_ages_have_one_unit(seconds: int, want: str) -> None:
     assert human_age(timedelta(seconds=seconds)) == want
