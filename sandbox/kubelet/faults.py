@@ -47,8 +47,6 @@ class Faults:
     exit_after: float | None = None  # seconds after each start of a container
     exit_code: int | None = None  # of such an exit, and of a restart for a resize
     report_resources: bool | None = None  # False: an old node, its status has no resources
-    guard_shrinks: bool | None = None  # False: usage rises after the look at it, and kills
-    cpu_step: int | None = None  # millicores in which the runtime counts what it reports
 
     @classmethod
     def parse(cls, section: Section) -> Self:
@@ -134,6 +132,4 @@ _SWITCHES: Mapping[str, Callable[[object], Any]] = {
     "exit_after": description.seconds,
     "exit_code": description.whole,
     "report_resources": description.truth,
-    "guard_shrinks": description.truth,
-    "cpu_step": description.whole,
 }

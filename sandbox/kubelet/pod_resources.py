@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from common.api.base import QuantityJson
 from common.api.core import ResourceRequirements
-from common.quantity import Quantity, parse_milli, parse_value
+from common.quantity import parse_milli, parse_value
 from sandbox.kubelet.wire import NO_RESOURCES, ContainerSpec, RunnablePodSpec
 
 WHOLE_POD = ""
@@ -128,27 +128,6 @@ def occupied(
     """What a pod counts on its node: what was granted, or what still runs where that is more."""
     granted = total_requests(spec, allocated)
     return granted.highest(total_requests(spec, {**allocated, **running}))
-
-
-def rounded_up(resources: ResourceRequirements, step: int) -> ResourceRequirements:
-    """CPU as a runtime reads it back that counts in ``step`` millicores.
-
-    At or below the kernel's minimum (2 millicores of request, 10 of limit) the granted value is
-    reported as it is (kubernetes-resize.md 3.2).
-    """
-    return ResourceRequirements(
-        requests=_rounded(resources.requests, step, least=2),
-        limits=_rounded(resources.limits, step, least=10),
-    )
-
-
-def _rounded(
-    quantities: Mapping[str, QuantityJson] | None, step: int, *, least: int
-) -> Mapping[str, QuantityJson] | None:
-    cpu = amounts(quantities).get("cpu", 0)
-    if quantities is None or cpu <= least:
-        return quantities
-    return {**quantities, "cpu": str(Quantity.from_milli(-(-cpu // step) * step))}
 
 
 def _requests(resources: ResourceRequirements) -> Totals:

@@ -191,8 +191,6 @@ def _failure(pod: PodRun, updated: list[Container], now: datetime) -> str:
     """Why the runtime can't take the new values; empty where it can."""
     if pod.faults.resize is ResizeFault.ERROR:
         return pod.faults.resize_message or _RUNTIME_FAILED
-    if pod.faults.guard_shrinks is False:
-        return ""
     running = [one for one in pod.containers.values() if one.running and one.kind is not Kind.INIT]
     used = {one.name: pod.memory_demand(one, now) for one in running}
     failures = []

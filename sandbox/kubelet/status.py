@@ -7,11 +7,10 @@ pkg/kubelet/kubelet_pods.go.
 from datetime import datetime
 from typing import Any
 
-from common.api.core import ResourceRequirements
 from sandbox.kubelet import conditions
 from sandbox.kubelet.containers import Container, Kind
 from sandbox.kubelet.pod_lifecycle import Phase, PodRun
-from sandbox.kubelet.pod_resources import WHOLE_POD, rounded_up
+from sandbox.kubelet.pod_resources import WHOLE_POD
 from sandbox.kubelet.wire import resources_json
 from sandbox.times import rfc3339
 
@@ -78,16 +77,11 @@ def _container(pod: PodRun, container: Container, now: datetime) -> dict[str, An
     if container.container_id:
         told["containerID"] = container.container_id
         if pod.faults.report_resources is not False:
-            told["resources"] = resources_json(_reported(pod, container))
+            told["resources"] = resources_json(pod.resources_of(container))
             granted = pod.allocated.get(container.name)
             if granted is not None and granted.requests:
                 told["allocatedResources"] = dict(granted.requests)
     return told
-
-
-def _reported(pod: PodRun, container: Container) -> ResourceRequirements:
-    found, step = pod.resources_of(container), pod.faults.cpu_step
-    return rounded_up(found, step) if step and container.running else found
 
 
 def _readiness(pod: PodRun, now: datetime) -> list[dict[str, Any]]:

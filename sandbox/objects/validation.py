@@ -19,7 +19,7 @@ from sandbox.objects import schema_validation
 from sandbox.objects.label_selectors import selector_of
 from sandbox.objects.registry import Registry
 from sandbox.objects.resizing import resize_causes, same_spec
-from sandbox.objects.resources import LEASES, PODS, Resource
+from sandbox.objects.resources import PODS, Resource
 from sandbox.objects.rules.amounts import pod_causes
 from sandbox.objects.rules.metadata import metadata_causes, name_causes
 from sandbox.objects.taking import take
@@ -55,8 +55,6 @@ class Validation:
             causes += self._schema_causes(resource, obj)
         elif resource is PODS:
             causes += pod_causes(obj, self._version)
-        elif resource is LEASES:
-            causes += _lease_causes(obj)
         elif resource.kind in _WORKLOADS:
             causes += _workload_causes(obj)
         if causes:
@@ -75,8 +73,6 @@ class Validation:
             causes += resize_causes(old, new, self._version)
         elif resource is PODS and not subresource and old.get("spec") != new.get("spec"):
             causes += [*pod_causes(new, self._version), *_pod_update_causes(old, new)]
-        elif resource is LEASES:
-            causes += _lease_causes(new)
         elif resource.kind in _WORKLOADS:
             causes += _workload_causes(new)
         if causes:
@@ -105,13 +101,6 @@ def _pod_update_causes(old: Json, new: Json) -> Iterator[Cause]:
     take(allowed, wanted, "activeDeadlineSeconds", "tolerations", "schedulingGates")
     if not same_spec(allowed, wanted):
         yield field_forbidden("spec", _POD_UPDATES)
-
-
-def _lease_causes(lease: Json) -> Iterator[Cause]:
-    spec = lease.get("spec") or {}
-    seconds = spec.get("leaseDurationSeconds")
-    if seconds is not None and seconds <= 0:
-        yield field_invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0")
 
 
 def _workload_causes(workload: Json) -> Iterator[Cause]:

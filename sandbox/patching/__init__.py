@@ -9,5 +9,4 @@ __all__ = [
     "apply_operations",
     "apply_patch",
     "copied",
-    "undecodable",
 ]

@@ -76,12 +76,9 @@ def _json_patch(current: dict[str, Any], body: bytes) -> dict[str, Any]:
             f"{MAX_OPERATIONS}, got {len(operations)}",
         )
     try:
-        patched = apply_operations(copied(current), operations)
+        return apply_operations(copied(current), operations)
     except OperationError as error:
         raise unprocessable_patch() from error
-    if not isinstance(patched, dict):
-        raise unprocessable_patch()
-    return patched
 
 
 def _strategic_patch(current: dict[str, Any], body: bytes, resource: Resource) -> dict[str, Any]:
@@ -89,11 +86,10 @@ def _strategic_patch(current: dict[str, Any], body: bytes, resource: Resource) -
     if resource.group_resource == "pods":
         _check_quantities(patch, body)
     try:
-        merged = strategic_merge(copied(current), patch, fields_of(resource.group, resource.kind))
+        return strategic_merge(copied(current), patch, fields_of(resource.group, resource.kind))
     except StrategicPatchError as error:
         reason = {400: "BadRequest", 422: "Invalid"}.get(error.status, "InternalError")
         raise ApiError(error.status, reason, str(error)) from error
-    return merged if isinstance(merged, dict) else {}
 
 
 def _check_quantities(patch: dict[str, Any], body: bytes) -> None:

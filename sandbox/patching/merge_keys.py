@@ -1,8 +1,8 @@
 """How lists of built-in kinds merge under a strategic merge patch.
 
 The API server reads this from the tags ``patchStrategy`` and ``patchMergeKey`` of its Go
-types; here it is a tree per kind. What the tree does not name merges as it does there
-without a tag: maps key by key, lists and scalars as a whole.
+types; here it is a tree per kind, with the lists that are merged in practice. Other maps merge
+key by key, other lists and scalars are replaced.
 
 Source: the tags in k8s.io/api and k8s.io/apimachinery, releases 1.33 to 1.36.
 """
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-Fields: TypeAlias = Mapping[str, "Fields | MergedList | Replaced"]
+Fields: TypeAlias = Mapping[str, "Fields | MergedList"]
 """The fields of a map that are not plain; a nested mapping is a map with such fields."""
 
 
@@ -23,11 +23,6 @@ class MergedList:
     item: Fields = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Replaced:
-    """A map that a patch replaces whole (``patchStrategy: replace``)."""
-
-
 _CONDITIONS: Fields = {"conditions": MergedList("type")}
 _META: Fields = {"ownerReferences": MergedList("uid"), "finalizers": MergedList()}
 
@@ -35,17 +30,11 @@ _CONTAINER: Fields = {
     "ports": MergedList("containerPort"),
     "env": MergedList("name"),
     "volumeMounts": MergedList("mountPath"),
-    "volumeDevices": MergedList("devicePath"),
 }
 _POD_SPEC: Fields = {
     "volumes": MergedList("name"),
     "initContainers": MergedList("name", _CONTAINER),
     "containers": MergedList("name", _CONTAINER),
-    "ephemeralContainers": MergedList("name", _CONTAINER),
-    "imagePullSecrets": MergedList("name"),
-    "hostAliases": MergedList("ip"),
-    "topologySpreadConstraints": MergedList("topologyKey"),
-    "resourceClaims": MergedList("name"),
     "schedulingGates": MergedList("name"),
 }
 _TEMPLATE: Fields = {"metadata": _META, "spec": _POD_SPEC}
@@ -57,24 +46,18 @@ _KINDS: Mapping[tuple[str, str], Fields] = {
         "spec": _POD_SPEC,
         "status": {
             **_CONDITIONS,
-            "podIPs": MergedList("ip"),
-            "hostIPs": MergedList("ip"),
-            "resourceClaimStatuses": MergedList("name"),
         },
     },
     ("", "ReplicationController"): _TEMPLATE_OWNER,
     ("", "Node"): {
-        "spec": {"podCIDRs": MergedList()},
         "status": {**_CONDITIONS, "addresses": MergedList("type")},
     },
-    ("", "Namespace"): {"status": _CONDITIONS},
     ("apps", "Deployment"): _TEMPLATE_OWNER,
     ("apps", "ReplicaSet"): _TEMPLATE_OWNER,
     ("apps", "StatefulSet"): _TEMPLATE_OWNER,
     ("apps", "DaemonSet"): _TEMPLATE_OWNER,
     ("batch", "Job"): _TEMPLATE_OWNER,
-    ("batch", "CronJob"): {"spec": {"jobTemplate": {"metadata": _META, **_TEMPLATE_OWNER}}},
-    ("policy", "PodDisruptionBudget"): {"spec": {"selector": Replaced()}, "status": _CONDITIONS},
+    ("policy", "PodDisruptionBudget"): {"status": _CONDITIONS},
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _WEBHOOKS,
 }
 

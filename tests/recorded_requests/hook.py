@@ -37,7 +37,6 @@ REPLIES: dict[str, dict[str, Any]] = {
     "warn": {"allowed": True, "warnings": ["mind the gap", "and the other"]},
     "label": _patched(_LABEL),
     "cpu": _patched(_CPU),
-    "bad-path": _patched({"op": "replace", "path": "/spec/nothing/here", "value": 1}),
     "audit": {"allowed": True, "auditAnnotations": {"a": "b"}},
 }
 

@@ -127,28 +127,6 @@ def test_events_of_resizes_by_version(minor: int, want: list[str]) -> None:
 # 3.2: reported values
 
 
-@pytest.mark.parametrize(
-    ("granted", "limit", "want"),
-    [
-        ("101m", "205m", {"requests": "110m", "limits": "210m"}),
-        ("110m", "210m", {"requests": "110m", "limits": "210m"}),
-        ("2m", "10m", {"requests": "2m", "limits": "10m"}),  # the kernel's minima
-    ],
-)
-def test_actual_cpu_is_rounded_and_the_resize_is_over_all_the_same(
-    granted: str, limit: str, want: dict[str, str]
-) -> None:
-    annotations = {"cpu-step": "10"}
-    kubelet = Kubelet()
-    started(kubelet, limits={"cpu": "500m"}, annotations=annotations)
-    kubelet.post(cpu=granted, limits={"cpu": limit}, annotations=annotations)
-    kubelet.wait(1)
-    found = kubelet.container()
-    assert {name: block["cpu"] for name, block in found["resources"].items()} == want
-    assert found["allocatedResources"]["cpu"] == granted
-    assert kubelet.resize() == []
-
-
 # 3.3: the queue of deferred resizes
 
 
@@ -236,18 +214,6 @@ def test_a_1_33_node_looks_at_the_usage_of_the_pod_only() -> None:
         kubelet.post(limits={"memory": "150Mi"}, init=[sidecar])
         kubelet.node.advance(run.uid, kubelet.now + timedelta(seconds=1))
         assert kubelet.resize() == want
-
-
-def test_usage_that_rises_after_the_look_is_an_oom_kill() -> None:
-    annotations = {"guard-shrinks": "false"}
-    kubelet = Kubelet(memory=Runs((Constant(200 * MIB), Constant(50 * MIB))))
-    started(kubelet, limits={"memory": "300Mi"}, annotations=annotations)
-    kubelet.post(limits={"memory": "150Mi"}, annotations=annotations)
-    kubelet.wait(4)
-    found = kubelet.container()
-    assert found["lastState"]["terminated"]["reason"] == "OOMKilled"
-    assert (found["restartCount"], found["resources"]["limits"]["memory"]) == (1, "150Mi")
-    assert kubelet.resize() == []
 
 
 def test_what_is_lowered_counts_until_it_is_lowered_really() -> None:

@@ -205,24 +205,6 @@ CASES = [
         want=False,
         usual=True,
     ),
-    Case(
-        id="guard-shrinks",
-        switches={"guard-shrinks": "false"},
-        before=HUNGRY,
-        then={"limits": {"memory": "150Mi"}},
-        wait=5,
-        seen=last_reason,
-        want="OOMKilled",
-        usual=None,
-    ),
-    Case(
-        id="cpu-step",
-        switches={"cpu-step": "50"},
-        then={"cpu": "310m"},
-        seen=actual_cpu,
-        want="350m",
-        usual="310m",
-    ),
 ]
 
 
