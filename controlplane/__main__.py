@@ -18,7 +18,7 @@ from controlplane.cluster import ControlPlane, running_control_plane
 from controlplane.processes import ProcessEndedError
 from controlplane.servers import NotReadyError
 from controlplane.settings import Settings
-from sandbox.program import read_command, stay
+from sandbox.program import read_command, run_until_stopped
 from sandbox.scenario import Scenario
 
 PROGRAM = "controlplane"
@@ -39,7 +39,7 @@ def main() -> None:
 async def _main(argv: Sequence[str]) -> None:
     scenario, settings = read_command(Settings, argv, program=PROGRAM)
     logs.configure(settings.verbosity, settings.logging_format)
-    await stay(
+    await run_until_stopped(
         _cluster(scenario, settings),
         settings.kubeconfig,
         title=lambda cluster: f"Control plane ready: Kubernetes {cluster.version}",

@@ -12,7 +12,7 @@ from common.runtime import logs
 from common.runtime.service import run
 from sandbox.apiserver.memory import relax_garbage_collection
 from sandbox.cluster import Cluster, running_cluster
-from sandbox.program import read_command, stay
+from sandbox.program import read_command, run_until_stopped
 from sandbox.scenario import Scenario
 from sandbox.settings import Settings
 
@@ -29,7 +29,7 @@ async def _main(argv: Sequence[str]) -> None:
     logs.configure(settings.verbosity, settings.logging_format)
     if settings.kubernetes_version is not None:
         scenario = replace(scenario, version=settings.kubernetes_version)
-    await stay(
+    await run_until_stopped(
         _cluster(scenario, settings.port),
         settings.kubeconfig,
         title=lambda _: f"Sandbox cluster ready: Kubernetes {scenario.version}",

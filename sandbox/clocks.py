@@ -8,7 +8,7 @@ from common.runtime.clock import Clock
 class ShiftedClock:
     """Another clock, and how far this one is ahead of it.
 
-    Waits go by the event loop and not by a clock, so a jump wakes nobody: it shows in what is
+    Waits go by the event loop and not by a clock, so a jump ends no wait: it shows in what is
     stamped and compared from then on (leases, tokens, certificates, ages, decay).
     """
 

@@ -82,7 +82,7 @@ class Cluster(Access):
     metrics: MetricsServer
 
     def audit(self, **wanted: str) -> tuple[Entry, ...]:
-        """The calls that the API server has answered, oldest first, as far as they fit.
+        """The calls that the API server has answered, oldest first, at most 10,000.
 
         Keys are those of :meth:`sandbox.apiserver.audit.AuditLog.find`: ``verb``, ``resource``, ….
         """

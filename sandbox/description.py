@@ -1,6 +1,6 @@
 """Read a nested description (from YAML) field by field; every complaint names the field.
 
-A description is somebody's handwriting: a misspelt key must not be passed over in silence,
+A description is written by hand: a misspelt key must not be ignored,
 and ``nodes[0].memory: not a quantity: '16Gib'`` is worth more than a traceback.
 """
 
@@ -26,7 +26,7 @@ REQUIRED = _Required.REQUIRED
 class Section:
     """A mapping of the description, and where it stands.
 
-    ``take`` and its kin hand out one field each; :meth:`close` complains about what nobody took.
+    ``take`` and its kin return one field each; :meth:`close` rejects the fields that were not read.
     All raise ConfigError.
     """
 
@@ -80,7 +80,7 @@ class Section:
             yield Section(item, path)
 
     def close(self) -> None:
-        """Complain about fields that nobody asked for."""
+        """Reject the fields that were not read."""
         unknown = sorted(self._value.keys() - self._taken)
         if unknown:
             known = ", ".join(sorted(self._taken))

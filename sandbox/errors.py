@@ -164,7 +164,7 @@ def cannot_be_handled(resource: Resource, text: str) -> ApiError:
 
 
 def unauthorized() -> ApiError:
-    """401: no token, or one that nobody knows."""
+    """401: no token, or an unknown one."""
     return ApiError(401, "Unauthorized", "Unauthorized")
 
 

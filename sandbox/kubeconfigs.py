@@ -44,7 +44,7 @@ def remove_ours(path: Path) -> None:
     """Remove a kubeconfig that an earlier sandbox left, and no other.
 
     Raises:
-        ConfigError: the file is somebody else's, or can't be read.
+        ConfigError: the file isn't a sandbox's, or can't be read.
     """
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))

@@ -27,7 +27,7 @@ DROP = "sandbox.drop"
 """An extension of the ASGI scope: a function that breaks the connection of the request."""
 
 _KEEP_ALIVE = 3600  # seconds; virtual ones pass quickly
-_GRACE = 1.0  # seconds for requests at hand, once the listener closes
+_GRACE = 1.0  # seconds for open requests, once the listener closes
 
 
 class Listener:
@@ -101,7 +101,7 @@ class Listener:
         try:
             await self._app(scope, receive, send)
         except asyncio.CancelledError:
-            # Only ``_cut`` cancels, when nobody listens any more; uvicorn would log it as a bug.
+            # Only ``_cut`` cancels, when the client has left; uvicorn would log it as a bug.
             logger.debug("request was cut off", extra={"path": scope.get("path")})
 
     def _drop(self, client: tuple[str, int] | None) -> None:
@@ -137,7 +137,7 @@ class Listener:
                 task.cancel()
 
     def close(self) -> None:
-        """Accept nobody any more, and give the port back."""
+        """Accept no connections, and release the port."""
         if self._server is not None:
             self._server.close()
         self._socket.close()

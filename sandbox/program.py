@@ -1,4 +1,4 @@
-"""What the programs that run a cluster share: a scenario in, a kubeconfig out, stay until told."""
+"""What the programs that run a cluster share: scenario, kubeconfig, and a run until a signal."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Running(Protocol):
-    """A cluster, as far as its user is told of it."""
+    """What a user needs of a running cluster."""
 
     @property
     def url(self) -> str: ...
@@ -38,7 +38,7 @@ def read_command(settings: type[T], argv: Sequence[str], *, program: str) -> tup
     return load_scenario(argv[0]) if named else parse_scenario(""), flags
 
 
-async def stay(
+async def run_until_stopped(
     cluster: AbstractAsyncContextManager[R],
     kubeconfig: Path,
     *,
@@ -50,7 +50,7 @@ async def stay(
     ``title`` says what is ready, once it is.
 
     Raises:
-        ConfigError: the file is somebody else's, or can't be written.
+        ConfigError: the file isn't a sandbox's, or can't be written.
     """
     path = _free_place(kubeconfig)
 
@@ -72,7 +72,7 @@ def _free_place(kubeconfig: Path) -> Path:
 
 
 def ready(title: str, url: str, kubeconfig: Path, *, nodes: int) -> str:
-    """What a user is told, and can copy."""
+    """Return the message for the user, with commands to copy."""
     return (
         f"{title}, {nodes} node{'' if nodes == 1 else 's'}\n"
         f"  server:     {url}\n"

@@ -1,4 +1,4 @@
-"""An event loop in which waiting costs nothing: when nobody has work, time jumps to the next timer.
+"""An event loop without real waiting: when no task is ready, time jumps to the next timer.
 
 A whole cluster and our processes can run on one such loop, and a simulated day passes in
 minutes, because every wait of theirs is a timer of the loop and every time of day comes from a
@@ -93,7 +93,7 @@ class _JumpingSelector(selectors.BaseSelector):
         self._real = selectors.DefaultSelector()
         # Kept beside the map of keys, which is slow to go through before every jump.
         self._writers: set[int] = set()  # descriptors that connect, or wait to write
-        self._senders: set[int] = set()  # of which the kernel tells what it holds back
+        self._senders: set[int] = set()  # whose unsent bytes the kernel reports
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
         key = self._real.register(fileobj, events, data)

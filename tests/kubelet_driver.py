@@ -70,7 +70,7 @@ class Kubelet:
                 [plan for plan in plans if plan is not None and plan > self.now]
                 + [end, self.now + timedelta(seconds=1)]
             )
-            self.node.kill_hungry(self.now)
+            self.node.enforce_memory_limits(self.now)
             self.settle()
 
     def status(self, name: str = "web") -> dict[str, Any]:

@@ -34,7 +34,7 @@ _TARGET: Final = {
 class Guard(enum.Enum):
     """What a disruption budget says of one eviction."""
 
-    IGNORED = "ignored"  # the pod disrupts nobody
+    IGNORED = "ignored"  # the pod doesn't count
     SPENDS = "spends"  # one of the allowed disruptions is used up
 
 
@@ -129,7 +129,7 @@ def is_ready(pod: Mapping[str, Any]) -> bool:
 
 
 def _budget_of(store: Store, pod: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The budget that guards the pod; None also for a pod whose end disrupts nobody."""
+    """The budget that guards the pod; None also for a pod that no budget counts."""
     phase = (pod.get("status") or {}).get("phase")
     meta = pod["metadata"]
     if phase in ("Pending", "Succeeded", "Failed") or meta.get("deletionTimestamp"):

@@ -148,7 +148,7 @@ def check_name(meta: Json, place: Place) -> None:
         )
 
 
-def understand(
+def complete(
     obj: Json,
     resource: Resource,
     custom: CustomVersion | None,

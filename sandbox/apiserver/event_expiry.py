@@ -1,6 +1,6 @@
 """Events are forgotten after an hour, so that a simulated week fits into memory.
 
-Source: kube-apiserver's ``--event-ttl``; every write of an event starts its hour anew.
+Source: kube-apiserver's ``--event-ttl``; every write of an event starts its hour again.
 """
 
 from datetime import datetime, timedelta

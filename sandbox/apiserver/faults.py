@@ -1,7 +1,7 @@
 """What the API server does wrong on purpose: rules that say which calls suffer, and how.
 
 A rule comes from a scenario (``api-faults``) or from a program (:meth:`ApiFaults.add`). What
-becomes of a call that it hits is in ``sandbox.apiserver.disturbance``.
+becomes of a call that it hits is in ``sandbox.apiserver.fault_injection``.
 """
 
 import enum

@@ -1,4 +1,4 @@
-"""OpenAPI v3, as far as kubectl reads it.
+"""The parts of OpenAPI v3 that kubectl reads.
 
 Before it validates on the server's side, kubectl looks for PATCH operations with the kind and
 the parameters ``fieldValidation`` and ``dryRun``. Schemas are there for custom resources only.

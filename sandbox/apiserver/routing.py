@@ -87,7 +87,7 @@ class Routing:
         return resource
 
     def _is_our_own(self, group: str) -> bool:
-        """Whether no CRD and nobody behind this server serves the group."""
+        """Whether the group is built in."""
         return any(one.group == group and not one.custom for one in self._registry)
 
     def other(self, request: Request) -> Answer:

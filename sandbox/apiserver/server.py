@@ -25,7 +25,7 @@ from sandbox.apiserver.auth import ADMIN, Authenticator
 from sandbox.apiserver.bootstrap import fill_new_cluster
 from sandbox.apiserver.deletes import Deletes
 from sandbox.apiserver.deletion import Deletions
-from sandbox.apiserver.disturbance import Disturbance, dropper
+from sandbox.apiserver.fault_injection import FaultInjection, dropper
 from sandbox.apiserver.faults import NOTHING, ApiFaults
 from sandbox.apiserver.forms import Presenter
 from sandbox.apiserver.negotiation import negotiate
@@ -146,8 +146,8 @@ class ApiServer:
         if effect is NOTHING:
             await handle(receive, send)
             return
-        disturbance = Disturbance(effect=effect, place=place, verb=verb, drop=dropper(scope))
-        refused = await disturbance.run(handle, receive, send)
+        injection = FaultInjection(effect=effect, place=place, verb=verb, drop=dropper(scope))
+        refused = await injection.run(handle, receive, send)
         if refused is not None:
             self._note(request, place, verb, refused)
 

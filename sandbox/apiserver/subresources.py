@@ -22,7 +22,7 @@ from sandbox.times import rfc3339
 
 Json = dict[str, Any]
 
-_BINDINGS = replace(PODS, plural="pods/binding")  # what a conflict is told of
+_BINDINGS = replace(PODS, plural="pods/binding")  # the resource that a conflict names
 _OLD_EVICTION = "policy/v1beta1"  # understood as well
 BINDING = Resource(plural="bindings", kind="Binding")
 EVICTION = Resource(group="policy", plural="evictions", kind="Eviction")

@@ -118,7 +118,7 @@ class Watches:
 
         Raises:
             ApiError: 400, 422 or 500 for parameters that can't be read or don't go together. A
-                version that is too old is told by an ERROR event.
+                version that is too old leads to an ERROR event.
         """
         selection = selection_of(request, resource, namespace)
         request.number("limit")
@@ -169,7 +169,7 @@ class Watches:
     def _change_line(
         self, change: Change, selection: Selection, resource: Resource, form: Form
     ) -> bytes | None:
-        """What a watcher of ``selection`` is told; None when it is none of its business."""
+        """Return the event for a watcher of ``selection``; None for no event."""
         deleted = change.type is ChangeType.DELETED
         is_in = not deleted and selection.matches(change.stored)
         was_in = change.previous is not None and selection.matches(change.previous)

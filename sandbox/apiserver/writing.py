@@ -16,8 +16,8 @@ from sandbox.admission.chain import Admission, AdmissionRequest, Operation
 from sandbox.apiserver.decoding import (
     check_name,
     checked_metadata,
+    complete,
     read_body,
-    understand,
 )
 from sandbox.apiserver.deletion import Deletions
 from sandbox.apiserver.event_expiry import EventExpiry
@@ -79,7 +79,7 @@ class Writes:
         if meta.get("resourceVersion"):
             raise errors.plain("resourceVersion should not be set on objects to be created")
         self._check_namespace(resource, place.namespace)
-        obj = self._understood(write, obj, None)
+        obj = self._completed(write, obj, None)
         prepare_create(resource, obj)
         for name in ("uid", "creationTimestamp", "managedFields"):
             obj["metadata"].pop(name, None)
@@ -101,7 +101,7 @@ class Writes:
         if crds.is_definition(resource):
             obj["status"] = crds.first_status(obj)
         stored = self._store.create(resource, obj)
-        if crds.is_definition(resource):  # a moment later, which nobody has to wait for
+        if crds.is_definition(resource):  # a real server takes a moment
             status = crds.established_status(obj, self._clock.now())
             self._store.update(resource, {**stored.object(resource), "status": status})
         self._expiry.written(resource, stored)
@@ -148,15 +148,15 @@ class Writes:
         return await self.update(write, change)
 
     async def update(self, write: Write, change: Change) -> Written:
-        """Update until nobody was faster; a client that names a version gets 409 at once."""
+        """Update, and retry after a concurrent write unless the body names a version."""
         for _ in range(_TRIES - 1):
             try:
                 return await self._update(write, change)
-            except _OvertakenError:
+            except _StaleUpdateError:
                 write.warnings.clear()
         try:
             return await self._update(write, change)
-        except _OvertakenError as error:
+        except _StaleUpdateError as error:
             raise errors.conflict(write.resource, write.place.name) from error
 
     async def _update(self, write: Write, change: Change) -> Written:
@@ -167,7 +167,7 @@ class Writes:
         old = before.object(resource)
         new = change(old)
         _check_version(new["metadata"].get("resourceVersion"), before, resource)
-        new = self._understood(write, new, old)
+        new = self._completed(write, new, old)
         carry_over(old, new)
         if place.subresource != "resize":
             new = prepare_update(resource, place.subresource, old, new)
@@ -188,7 +188,7 @@ class Writes:
         if crds.is_definition(resource):
             new["status"] = crds.established_status(new, self._clock.now())
         if self._store.get(resource, place.namespace, place.name) is not before:
-            raise _OvertakenError
+            raise _StaleUpdateError
         after = self._store.update(resource, new)
         self._expiry.written(resource, after)
         self._deletions.finish(resource, after)
@@ -200,9 +200,9 @@ class Writes:
             raise RuntimeError("admission has lost the object")
         return obj
 
-    def _understood(self, write: Write, obj: Json, old: Json | None) -> Json:
+    def _completed(self, write: Write, obj: Json, old: Json | None) -> Json:
         custom = self._registry.custom(write.resource)
-        understand(
+        complete(
             obj,
             write.resource,
             custom,
@@ -233,8 +233,8 @@ class Writes:
         )
 
 
-class _OvertakenError(Exception):
-    """Somebody else wrote while admission was asked: the update starts again."""
+class _StaleUpdateError(Exception):
+    """The object changed during admission: the update starts again."""
 
 
 def _check_version(given: str | None, before: Stored, resource: Resource) -> None:

@@ -49,10 +49,10 @@ class Actor:
         try:
             pod = await self.client.create(OWNED_PODS, body, namespace=namespace)
         except KubeError as error:
-            self.tell(owner, WARNING, "FailedCreate", f"Error creating: {error}")
+            self.record_event(owner, WARNING, "FailedCreate", f"Error creating: {error}")
             return error
         self.view.owned.created(pod)
-        self.tell(owner, NORMAL, "SuccessfulCreate", f"Created pod: {pod.metadata.name}")
+        self.record_event(owner, NORMAL, "SuccessfulCreate", f"Created pod: {pod.metadata.name}")
         return None
 
     async def delete_pods(self, owner: Json, pods: Sequence[Pod]) -> None:
@@ -75,10 +75,10 @@ class Actor:
         except NotFoundError:
             return None
         except KubeError as error:
-            self.tell(owner, WARNING, "FailedDelete", f"Error deleting: {error}")
+            self.record_event(owner, WARNING, "FailedDelete", f"Error deleting: {error}")
             return error
         self.view.owned.deleted(pod)
-        self.tell(owner, NORMAL, "SuccessfulDelete", f"Deleted pod: {meta.name}")
+        self.record_event(owner, NORMAL, "SuccessfulDelete", f"Deleted pod: {meta.name}")
         return None
 
     async def write_status(self, endpoint: Endpoint[Any], obj: Json, status: Json) -> None:
@@ -104,7 +104,7 @@ class Actor:
         except NotFoundError:
             return
 
-    def tell(self, about: Json, type: str, reason: str, message: str) -> None:
+    def record_event(self, about: Json, type: str, reason: str, message: str) -> None:
         """Record an Event."""
         meta = about["metadata"]
         reference = ObjectReference(

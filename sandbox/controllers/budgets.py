@@ -78,7 +78,7 @@ def expected_replicas(view: View, namespace: str, kind: str, name: str) -> int:
 
 
 def _seconds_to_timeout(status: Mapping[str, Any], now: datetime) -> float | None:
-    """When the first eviction that nobody carried out stops counting."""
+    """Return the seconds until the first eviction without a deletion stops counting."""
     dues = [
         datetime.fromisoformat(since) + DELETION_TIMEOUT - now
         for since in (status.get("disruptedPods") or {}).values()

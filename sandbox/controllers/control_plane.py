@@ -47,7 +47,7 @@ class ControlPlane:
         return self._controllers.synced and self._scheduler.synced
 
     async def run(self) -> None:
-        """Control and schedule for ever."""
+        """Run controllers and scheduler until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._controllers.run())
             group.create_task(self._scheduler.run())

@@ -88,7 +88,7 @@ class Deployments:
         namespace = deployment["metadata"]["namespace"]
         await self._actor.client.create(REPLICA_SETS.as_dicts(), body, namespace=namespace)
         name = body["metadata"]["name"]
-        self._tell_scaled(deployment, name, 0, count)
+        self._record_scaled(deployment, name, 0, count)
         conditions = with_condition(
             (deployment.get("status") or {}).get("conditions") or (),
             "Progressing",
@@ -145,7 +145,7 @@ class Deployments:
             "spec": {"replicas": count},
         }
         await self._actor.patch(REPLICA_SETS, replica_set, patch)
-        self._tell_scaled(deployment, meta["name"], before, count)
+        self._record_scaled(deployment, meta["name"], before, count)
 
     async def _clean_up(self, deployment: Json, old: Sequence[Json]) -> None:
         """Forget old ReplicaSets beyond the limit of the history."""
@@ -160,9 +160,9 @@ class Deployments:
             except (ConflictError, NotFoundError):
                 continue
 
-    def _tell_scaled(self, deployment: Json, name: str, before: int, after: int) -> None:
+    def _record_scaled(self, deployment: Json, name: str, before: int, after: int) -> None:
         direction = "up" if after >= before else "down"
-        self._actor.tell(
+        self._actor.record_event(
             deployment,
             NORMAL,
             "ScalingReplicaSet",

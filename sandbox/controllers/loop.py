@@ -40,7 +40,7 @@ class Loop:
         self._queue.add(f"{namespace}/{name}")
 
     async def run(self) -> None:
-        """Work for ever."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as group:
             for _ in range(self._workers):
                 group.create_task(self._work())

@@ -86,7 +86,7 @@ class Ledger:
         return uid in self._placed
 
     def room(self, node: str) -> Room:
-        """The node's room; empty and without capacity for a node that nobody has described."""
+        """The node's room; empty and without capacity for an unknown node."""
         return self._rooms.setdefault(node, Room())
 
     def describe(self, node: Json) -> None:

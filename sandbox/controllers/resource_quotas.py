@@ -1,4 +1,4 @@
-"""The quota controller: keeps the status of ResourceQuotas, as far as pods go.
+"""The quota controller: keeps the status of ResourceQuotas for pods.
 
 Admission adds to it at once; this recomputes it, which is how usage ever falls.
 
@@ -14,7 +14,7 @@ from sandbox.controllers.actor import Actor
 from sandbox.controllers.scheduler import SCHEDULABLE_PODS
 from sandbox.controllers.view import QUOTAS
 
-_RESYNC = timedelta(minutes=5).total_seconds()  # for what no watch tells of
+_RESYNC = timedelta(minutes=5).total_seconds()  # for changes that no watch reports
 
 
 class ResourceQuotas:

@@ -44,8 +44,8 @@ def rolling_update(
 ) -> dict[str, int]:
     """The ReplicaSets to scale, and to what; ``old`` is ordered from oldest to youngest.
 
-    The new one grows first, as far as the surge allows; when it can't, the old ones shrink:
-    first by pods that are not available anyway, then as far as enough pods stay available.
+    The new one grows first, within the surge; when it can't, the old ones shrink:
+    first by pods that are not available anyway, then while enough pods stay available.
     """
     grown = _grown(replicas, new, old, tolerance)
     if grown != new.wanted:

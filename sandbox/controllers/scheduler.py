@@ -81,7 +81,7 @@ Requests = Mapping[str, Quantity]
 class Scheduler:
     """Places pods one at a time; ``run`` is endless.
 
-    A binding counts at once, before the watch tells of it. Pods that find no place wait
+    A binding counts at once, before the watch reports it. Pods that find no place wait
     until a node changes or a pod gives room back.
     """
 
@@ -96,7 +96,7 @@ class Scheduler:
         self._nodes = Cache(client, NODES.as_dicts(), on_change=self._node_changed)
 
     async def run(self) -> None:
-        """Schedule for ever."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._pods.run())
             group.create_task(self._nodes.run())
@@ -150,13 +150,13 @@ class Scheduler:
         node, obstacles = self._choose(spec, requests)
         if not node:
             self._waiting.add((namespace, name))
-            await self._tell_unschedulable(pod, obstacles)
+            await self._record_unschedulable(pod, obstacles)
             return None
         self._ledger.place(pod.metadata.uid, node, requests)
         try:
             await self._bind(pod, node)
         except (ConflictError, NotFoundError):
-            self._ledger.release(pod.metadata.uid)  # gone, or bound by somebody else
+            self._ledger.release(pod.metadata.uid)  # gone, or bound by another client
         except (KubeError, DecodeError):
             self._ledger.release(pod.metadata.uid)
             raise
@@ -191,7 +191,9 @@ class Scheduler:
         text = f"Successfully assigned {meta.namespace}/{meta.name} to {node}"
         self._recorder.event(_reference(pod), NORMAL, "Scheduled", text)
 
-    async def _tell_unschedulable(self, pod: SchedulablePod, obstacles: Counter[Obstacle]) -> None:
+    async def _record_unschedulable(
+        self, pod: SchedulablePod, obstacles: Counter[Obstacle]
+    ) -> None:
         """Say in the pod's status, and by an Event, why it has to wait."""
         message = unschedulable_message(obstacles)
         if any(

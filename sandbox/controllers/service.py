@@ -62,7 +62,7 @@ class Controllers:
         return self._view.synced
 
     async def run(self) -> None:
-        """Control for ever."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._view.run())
             for recorder in self._recorders:

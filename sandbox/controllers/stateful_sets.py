@@ -66,7 +66,7 @@ def next_steps(owner: Json, pods: Sequence[Pod], revision: str, now: datetime) -
     """Decide the next steps.
 
     With OrderedReady a pod is made when all before it are available, and one at a time goes,
-    the last first. A pod that has finished is deleted, so that it is made anew. A pod with an
+    the last first. A pod that has finished is deleted, so that it is replaced. A pod with an
     old template is replaced when all are available, last first, down to the partition.
     """
     spec = owner["spec"]

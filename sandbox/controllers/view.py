@@ -149,7 +149,7 @@ class View:
         return all(cache.synced for cache in self._caches())
 
     async def run(self) -> None:
-        """Follow everything, for ever."""
+        """Run the caches until cancelled."""
         async with asyncio.TaskGroup() as group:
             for cache in self._caches():
                 group.create_task(cache.run())

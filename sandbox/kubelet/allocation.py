@@ -73,7 +73,7 @@ def admit_resize(total: Totals, room: Room, *, minor: int) -> ResizeAnswer:
     """Decide on a resize to ``total``, of all containers and resources at once.
 
     A pod that is larger than its node is Infeasible up to Kubernetes 1.35; from 1.36 on the
-    API server refuses such a resize, and the kubelet knows only Deferred for it. Where both
+    API server refuses such a resize, and the kubelet answers Deferred for it. Where both
     resources are too large, memory is named.
     """
     if minor <= 35:
@@ -95,7 +95,7 @@ def admit_resize(total: Totals, room: Room, *, minor: int) -> ResizeAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """What decides the turn of a pending resize."""
+    """The values that decide the order of pending resizes."""
 
     wanted: Totals
     allocated: Totals
@@ -104,7 +104,7 @@ class Waiting:
     since: datetime | None  # in PodResizePending; None is not yet
 
 
-def turn(waiting: Waiting, latest: datetime) -> tuple[bool, int, bool, datetime]:
+def retry_order(waiting: Waiting, latest: datetime) -> tuple[bool, int, bool, datetime]:
     """Sort key of the retry queue, first come lowest; ``latest`` stands for "not yet waiting".
 
     1. resizes that raise no total, 2. higher priority, 3. Guaranteed first, 4. longest wait.

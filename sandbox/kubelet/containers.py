@@ -113,7 +113,7 @@ class Container:
         self.answers = self.spec.readiness_probe is None
 
     def end(self, now: datetime, *, exit_code: int, reason: str = "") -> None:
-        """End the present run; without a reason the exit code tells it."""
+        """End the present run; without a reason the exit code decides it."""
         self.ended = Ended(
             exit_code=exit_code,
             reason=reason or ("Error" if exit_code else "Completed"),
@@ -156,7 +156,7 @@ class Container:
         self.waiting, self.ended, self.restart_at = told, None, None
         return True
 
-    def take_turn(self) -> None:
+    def start_again(self) -> None:
         """Count a restart; the run that ended becomes the last one."""
         self.last = self.ended or self.last
         self.restarts += 1

@@ -57,7 +57,7 @@ class UsageRule:
 
 
 def load_of(pod: RunnablePod, container: str, rules: Sequence[UsageRule]) -> Load:
-    """The usage of one container; small and constant where nobody says anything.
+    """The usage of one container; small and constant without a rule.
 
     An annotation that can't be parsed is passed over.
     """

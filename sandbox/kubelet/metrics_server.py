@@ -53,7 +53,7 @@ class MetricsServer:
         self._pods: dict[tuple[str, str], PodUsage] = {}
 
     async def run(self) -> NoReturn:
-        """Sample once per window, for ever."""
+        """Sample once per window until cancelled."""
         while True:
             await asyncio.sleep(self._window.total_seconds())
             if not self.stalled:

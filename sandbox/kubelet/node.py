@@ -16,7 +16,7 @@ from sandbox.kubelet.allocation import (
     Waiting,
     admit,
     admit_resize,
-    turn,
+    retry_order,
 )
 from sandbox.kubelet.pod_lifecycle import Phase, PodRun, Simulation
 from sandbox.kubelet.pod_resources import (
@@ -93,7 +93,7 @@ class Node:
             used_pods=count,
         )
 
-    # What the API server tells
+    # Changes from the API server
 
     def observe(self, pod: RunnablePod, now: datetime, *, new_ip: str) -> None:
         """A pod of this node is new, or has changed; ``new_ip`` is for a new one."""
@@ -163,12 +163,12 @@ class Node:
             pod.released = False
             self.retry(now)
 
-    def kill_hungry(self, now: datetime) -> None:
+    def enforce_memory_limits(self, now: datetime) -> None:
         """Find the containers that are above their memory limit."""
         if self.frozen:
             return
         for pod in self.pods.values():
-            if pod.kill_hungry(now, node_memory=self.shape.capacity.memory):
+            if pod.enforce_memory_limits(now, node_memory=self.shape.capacity.memory):
                 self.touched.add(pod.uid)
 
     def retry(self, now: datetime) -> None:
@@ -177,7 +177,7 @@ class Node:
             return
         waiting = [pod for pod in self._queue if resizing.is_wanted(pod)]
         if self.simulation.minor >= _SORTED_FROM:
-            waiting.sort(key=lambda pod: turn(_waiting(pod), now))
+            waiting.sort(key=lambda pod: retry_order(_waiting(pod), now))
         self._queue = [
             pod
             for pod in waiting

@@ -191,9 +191,9 @@ class PodRun:
     def allocate(self, resources: dict[str, ResourceRequirements]) -> None:
         """Grant resources; they count on the node from now on."""
         self.allocated = resources
-        self.weigh()
+        self.update_occupied()
 
-    def weigh(self) -> None:
+    def update_occupied(self) -> None:
         """What it counts on its node: what runs is given back when it has been lowered."""
         running = {one.name: self.resources_of(one) for one in self.containers.values()}
         if WHOLE_POD in self.actuated:
@@ -215,7 +215,7 @@ class PodRun:
                 self.end(container, now, exit_code=self.faults.exit_code or 0)
             due = container.restart_at is not None and container.restart_at <= now
             if due and not self.hold_back(container):
-                container.take_turn()
+                container.start_again()
                 self._run(container, now)
 
     def due(self, now: datetime) -> datetime | None:
@@ -338,8 +338,8 @@ class PodRun:
         self.pending = self.in_progress = self.actuate_at = None
         self.released = True
 
-    def kill_hungry(self, now: datetime, *, node_memory: int) -> bool:
-        """Kill what wants more memory than its limit allows; True if somebody died.
+    def enforce_memory_limits(self, now: datetime, *, node_memory: int) -> bool:
+        """Kill what wants more memory than its limit allows; return whether a container was killed.
 
         A container without a limit may have what the node has, ``node_memory`` bytes.
         """

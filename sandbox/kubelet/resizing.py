@@ -66,7 +66,7 @@ def answered(pod: PodRun, answer: ResizeAnswer, now: datetime, *, reason: str = 
         if delay is None:
             delay = pod.simulation.timing.resize_delay
         pod.actuate_at = now + timedelta(seconds=delay)
-        _tell(pod, "ResizeStarted", "Pod resize started", generation=pod.generation)
+        _note_event(pod, "ResizeStarted", "Pod resize started", generation=pod.generation)
         return
     old = pod.pending
     shown = reason or answer.answer.value
@@ -75,7 +75,7 @@ def answered(pod: PodRun, answer: ResizeAnswer, now: datetime, *, reason: str = 
     )
     if old is None or (old.reason, old.generation) != (shown, pod.generation):
         name = "Infeasible" if answer.answer is Answer.INFEASIBLE else "Deferred"
-        _tell(
+        _note_event(
             pod,
             f"Resize{name}",
             f"Pod resize {name}",
@@ -128,12 +128,12 @@ def _complete(pod: PodRun) -> None:
     if restarts:  # but a container in its back-off doesn't run, so it isn't waited for
         pod.actuate_at = max(restarts)
         return
-    pod.weigh()
+    pod.update_occupied()
     if pod.in_progress is not None:
         generation = pod.in_progress.generation
         pod.in_progress = None
         pod.released = True
-        _tell(pod, "ResizeCompleted", "Pod resize completed", generation=generation)
+        _note_event(pod, "ResizeCompleted", "Pod resize completed", generation=generation)
 
 
 def _outstanding(pod: PodRun) -> list[Container]:
@@ -241,7 +241,7 @@ def _fail(pod: PodRun, message: str, now: datetime) -> None:
         old, reason=conditions.ERROR, message=message, generation=pod.generation, now=now
     )
     if old is None or old.message != message:
-        _tell(
+        _note_event(
             pod,
             "ResizeError",
             "Pod resize error",
@@ -251,7 +251,9 @@ def _fail(pod: PodRun, message: str, now: datetime) -> None:
     pod.actuate_at = now + timedelta(seconds=pod.simulation.timing.retry_failed)
 
 
-def _tell(pod: PodRun, reason: str, sentence: str, *, generation: int, error: str = "") -> None:
+def _note_event(
+    pod: PodRun, reason: str, sentence: str, *, generation: int, error: str = ""
+) -> None:
     """Events of resizes exist from Kubernetes 1.35 on (kubernetes-resize.md 3.4)."""
     if pod.simulation.minor < 35:
         return

@@ -23,9 +23,9 @@ from common.runtime.clock import Clock
 from sandbox.kubelet.addresses import Addresses
 from sandbox.kubelet.events import event
 from sandbox.kubelet.node import Node, NodeShape, node_object, node_status
+from sandbox.kubelet.plan_clock import PlanClock
 from sandbox.kubelet.pod_lifecycle import PodRun, Simulation
 from sandbox.kubelet.status import status_patch
-from sandbox.kubelet.steady import SteadyPlans
 from sandbox.kubelet.usages import PodUsage, pod_usages
 from sandbox.kubelet.wire import RunnablePod
 from sandbox.times import micro_time
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 RUNNABLE_PODS = Endpoint("", "v1", "pods", "Pod", RunnablePod)
 
 _LEASE_NAMESPACE = "kube-node-lease"
-_NO_ENDPOINT = 10250  # the usual port, where nobody listens
+_NO_ENDPOINT = 10250  # the usual port, where no server listens
 _WORKERS = 16  # pods that are written at the same time
 _RETRY = 1.0  # seconds after which a write that failed is tried again
 _SHORTEST = 0.001  # seconds; a timer may be a little early for the clock
@@ -85,7 +85,7 @@ class Kubelets:
         self.nodes = {shape.name: Node(shape, simulation) for shape in shapes}
         self._client = client
         self._clock = clock
-        self._plans = SteadyPlans(clock, self.nodes)
+        self._plans = PlanClock(clock, self.nodes)
         self._homes: dict[str, Node] = {}  # by pod UID
         self._written: dict[str, int] = {}  # hash of the last status, by pod UID
         self._queue = WorkQueue()
@@ -111,9 +111,9 @@ class Kubelets:
             group.create_task(self._cache.run())
             for _ in range(_WORKERS):
                 group.create_task(self._work())
-            group.create_task(self._tell())
+            group.create_task(self._send_events())
             group.create_task(self._beat())
-            group.create_task(self._look_for_the_hungry())
+            group.create_task(self._enforce_memory_limits())
             group.create_task(self._retry_deferred())
         raise RuntimeError("a kubelet's task ended")
 
@@ -329,7 +329,7 @@ class Kubelets:
         except (NotFoundError, ConflictError):
             logger.debug("pod was gone already", extra={"pod": meta.name})
 
-    async def _tell(self) -> NoReturn:
+    async def _send_events(self) -> NoReturn:
         """Write Events; one that is refused is lost, as a kubelet's would be."""
         while True:
             body = await self._events.get()
@@ -340,12 +340,12 @@ class Kubelets:
             except KubeError as error:
                 logger.debug("event lost", extra={"error": str(error)})
 
-    async def _look_for_the_hungry(self) -> NoReturn:
+    async def _enforce_memory_limits(self) -> NoReturn:
         while True:
             await asyncio.sleep(self.simulation.timing.memory_check)
             now = self._plans.now()
             for node in self.nodes.values():
-                node.kill_hungry(now)
+                node.enforce_memory_limits(now)
                 self._enqueue(node)
 
     async def _retry_deferred(self) -> NoReturn:

@@ -1,6 +1,6 @@
 """What a container would like to use, as pure functions of time.
 
-A model tells the demand for one resource: CPU in millicores, memory in bytes. What becomes of
+A model returns the demand for one resource: CPU in millicores, memory in bytes. What becomes of
 the demand (CPU is throttled at the limit, memory above the limit is death) is :func:`throttled`
 and the kubelet's affair. The same seed, names and times give the same numbers, always.
 

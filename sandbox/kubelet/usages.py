@@ -24,7 +24,7 @@ class PodUsage:
 def pod_usages(node: Node, *, now: datetime, window: float) -> Iterator[PodUsage]:
     """Usage over the last ``window`` seconds, of every pod that was there all the time.
 
-    A pod is missing if one of its containers is down or younger than the window, for nobody has
+    A pod is missing if one of its containers is down or younger than the window, as no server has
     seen it twice then; so are all pods of a frozen node (kubernetes-resize.md 7, "gaps").
     """
     if node.frozen:

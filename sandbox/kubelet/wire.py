@@ -134,7 +134,7 @@ class ContainerSpec(Wire, frozen=True, kw_only=True):
 
 
 class RunnablePodSpec(Wire, frozen=True, kw_only=True):
-    """``spec`` of a pod, as far as it matters to running it."""
+    """The fields of a pod's ``spec`` that matter to running it."""
 
     containers: tuple[ContainerSpec, ...] = ()
     init_containers: tuple[ContainerSpec, ...] | None = None

@@ -17,7 +17,7 @@ from common.runtime.web import WebServer
 from sandbox.kubeconfigs import kubeconfig_text
 from sandbox.load.server import LoadApi
 from sandbox.load.settings import Settings
-from sandbox.program import stay
+from sandbox.program import run_until_stopped
 from sandbox.tls import make_credentials
 
 PROGRAM = "sandbox.load"
@@ -44,7 +44,7 @@ async def _main(argv: Sequence[str]) -> None:
     layout = settings.layout
     counts = f"{layout.vpas} VPAs, {layout.pods} pods in groups of {layout.group_size}"
     tls = "with TLS" if settings.tls else "without TLS"
-    await stay(
+    await run_until_stopped(
         serving(settings),
         settings.kubeconfig,
         title=lambda it: f"Load mode ready: {counts}, {it.pod_bytes} bytes each, {tls}",

@@ -1,7 +1,7 @@
 """The pod of the load mode, as a real API server serves one: two containers, seven kilobytes.
 
-Two thirds of such a pod are nothing that an autoscaler reads: managedFields, environment, probes,
-volumes, conditions, images.
+Two thirds of such a pod are fields that an autoscaler doesn't read: managedFields, environment,
+probes, volumes, conditions, images.
 """
 
 from typing import Any

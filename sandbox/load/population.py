@@ -29,7 +29,7 @@ _POD, _DEPLOYMENT, _GROUP, _VPA, _CHECKPOINT, _NODE = range(6)
 
 
 class PodState(NamedTuple):
-    """What tells one pod from all others, and from what it was before."""
+    """The identity and the state of one pod."""
 
     slot: int
     incarnation: int  # how many held the place before it

@@ -61,7 +61,7 @@ class Collection:
 
 
 class Reads:
-    """Answers what reads ask for, at the version that ``version`` tells."""
+    """Answers what reads ask for, at the version that ``version`` returns."""
 
     def __init__(self, version: Callable[[], int], *, compress: bool) -> None:
         self._version = version
@@ -164,7 +164,7 @@ class Reads:
         position: int,
         gone: "asyncio.Future[None]",
     ) -> None:
-        """Raise TimeoutError of the caller when its time is up; return when nobody listens."""
+        """Raise TimeoutError of the caller when its time is up; return when the client has left."""
         bookmarks = asked.query.get("allowWatchBookmarks") == "true"
         while not gone.done():
             try:

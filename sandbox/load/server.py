@@ -25,7 +25,7 @@ _JSON = (b"content-type", b"application/json")
 
 
 class LoadApi:
-    """Answers requests; ``GET /load/report`` tells of them, and ``DELETE`` forgets."""
+    """Answers requests; ``GET /load/report`` returns counts, and ``DELETE`` resets them."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self.layout: Layout = settings.layout

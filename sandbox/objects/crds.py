@@ -116,7 +116,7 @@ def fill_defaults(crd: dict[str, Any]) -> None:
 
 
 def first_status(crd: Mapping[str, Any]) -> dict[str, Any]:
-    """The status of a definition that nobody has looked at yet."""
+    """Return the status of a new definition."""
     stored = [one["name"] for one in crd["spec"]["versions"] if one["storage"]]
     names = {"plural": "", "kind": ""}
     return {"conditions": None, "acceptedNames": names, _STORED_VERSIONS: stored}

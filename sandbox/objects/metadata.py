@@ -6,8 +6,8 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
+from sandbox.objects.fields import copy_fields
 from sandbox.objects.resources import DEPLOYMENTS, Resource
-from sandbox.objects.taking import take
 from sandbox.times import rfc3339
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -77,7 +77,7 @@ def stamp_new(obj: dict[str, Any], resource: Resource, now: datetime, rng: Rando
 def carry_over(old: Mapping[str, Any], new: dict[str, Any]) -> None:
     """Keep in ``new``, in place, what only the server may change in the metadata of ``old``."""
     before, after = old["metadata"], new["metadata"]
-    take(after, before, *_SERVER_OWNED)
+    copy_fields(after, before, *_SERVER_OWNED)
     after["resourceVersion"] = before["resourceVersion"]
 
 

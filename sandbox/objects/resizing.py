@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from common.errors import Cause
 from sandbox.errors import field_forbidden, field_invalid
+from sandbox.objects.fields import copy_fields
 from sandbox.objects.pod_resources import is_sidecar, qos_class, resources_of, same_amounts
 from sandbox.objects.rules.amounts import pod_causes
-from sandbox.objects.taking import take
 from sandbox.version import KubernetesVersion
 
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
@@ -49,13 +49,13 @@ def prepare_resize(
             pairs = zip(old_spec[kind], new_spec[kind], strict=True)
             spec[kind] = [_resized(before, after) for before, after in pairs]
     if version.minor >= 36:
-        take(spec, new_spec, "resources")
+        copy_fields(spec, new_spec, "resources")
     meta = dict(new["metadata"])
-    take(meta, old["metadata"], *_RESET_META)
+    copy_fields(meta, old["metadata"], *_RESET_META)
     if not same_spec(spec, old_spec):
         meta["generation"] = old["metadata"].get("generation", 0) + 1
     prepared = {**new, "metadata": meta, "spec": spec}
-    take(prepared, old, "status")
+    copy_fields(prepared, old, "status")
     return prepared
 
 
@@ -88,7 +88,7 @@ def resize_causes(
 
 def _resized(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     container = dict(before)
-    take(container, after, "resources", "resizePolicy")
+    copy_fields(container, after, "resources", "resizePolicy")
     return container
 
 
@@ -114,7 +114,7 @@ def _unsupported(old: Mapping[str, Any], version: KubernetesVersion) -> str:
 
 
 def _runs_where_resize_works(pod: Mapping[str, Any]) -> bool:
-    """A kubelet that can resize reports actual resources; the first running container tells."""
+    """A kubelet that can resize reports actual resources; the first running container decides."""
     for status in (pod.get("status") or {}).get("containerStatuses") or ():
         if (status.get("state") or {}).get("running") is not None:
             return status.get("resources") is not None

@@ -238,7 +238,7 @@ class Store:
             table.floor = self._version
 
     def restart(self) -> None:
-        """Forget what only watches need, as an API server does that starts anew.
+        """Forget what only watches need, as a restarted API server does.
 
         Its watch cache begins with the state that it finds, so that who has seen less has to
         list again; pages are read from etcd, and go on.

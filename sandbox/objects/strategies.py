@@ -7,10 +7,10 @@ pkg/registry/*/strategy.go.
 from collections.abc import Mapping
 from typing import Any
 
+from sandbox.objects.fields import copy_fields
 from sandbox.objects.pod_resources import qos_class
 from sandbox.objects.resizing import MIRROR_ANNOTATION
 from sandbox.objects.resources import PODS, Resource
-from sandbox.objects.taking import take
 
 _KEEPS_STATUS_ON_CREATE = frozenset({"nodes"})
 # What of the metadata ``/status`` leaves as it is.
@@ -114,17 +114,17 @@ def prepare_update(
         if resource is PODS and new.get("spec") != old.get("spec"):
             _tolerate_node_trouble(new["spec"])
         if resource.has_status:
-            take(new, old, "status")
+            copy_fields(new, old, "status")
         return new
     kept = dict(old)
     if resource is PODS and new.get("status"):
         _complete_status(new["status"])
     if not resource.custom and resource.group_resource in _FIRST_STATUS:
         new["status"] = {**_FIRST_STATUS[resource.group_resource], **(new.get("status") or {})}
-    take(kept, new, "status")
+    copy_fields(kept, new, "status")
     if resource.group_resource in _METADATA_THROUGH_STATUS:
         meta = dict(new["metadata"])
-        take(meta, old["metadata"], *_METADATA_THROUGH_STATUS[resource.group_resource])
+        copy_fields(meta, old["metadata"], *_METADATA_THROUGH_STATUS[resource.group_resource])
         kept["metadata"] = meta
     else:
         kept["metadata"] = dict(old["metadata"])

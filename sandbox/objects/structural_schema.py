@@ -50,7 +50,7 @@ def fill_defaults(value: Any, schema: Schema) -> None:
 def drop_nulls(value: Any, schema: Schema | None) -> None:
     """Remove, in place, the nulls of fields that may not be null and have no default.
 
-    What no schema tells of may be null.
+    Fields without a schema may be null.
     """
     if isinstance(value, dict):
         for name in tuple(value):

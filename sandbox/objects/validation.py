@@ -16,13 +16,13 @@ from sandbox.errors import (
     invalid,
 )
 from sandbox.objects import schema_validation
+from sandbox.objects.fields import copy_fields
 from sandbox.objects.label_selectors import selector_of
 from sandbox.objects.registry import Registry
 from sandbox.objects.resizing import resize_causes, same_spec
 from sandbox.objects.resources import PODS, Resource
 from sandbox.objects.rules.amounts import pod_causes
 from sandbox.objects.rules.metadata import metadata_causes, name_causes
-from sandbox.objects.taking import take
 from sandbox.version import KubernetesVersion
 
 Json = Mapping[str, Any]
@@ -98,7 +98,7 @@ def _pod_update_causes(old: Json, new: Json) -> Iterator[Cause]:
                 {**one, "image": other.get("image")}
                 for one, other in zip(before, after, strict=True)
             ]
-    take(allowed, wanted, "activeDeadlineSeconds", "tolerations", "schedulingGates")
+    copy_fields(allowed, wanted, "activeDeadlineSeconds", "tolerations", "schedulingGates")
     if not same_spec(allowed, wanted):
         yield field_forbidden("spec", _POD_UPDATES)
 

@@ -12,7 +12,7 @@ from sandbox.kubelet.allocation import (
     Waiting,
     admit,
     admit_resize,
-    turn,
+    retry_order,
 )
 from sandbox.kubelet.pod_resources import Totals
 
@@ -169,4 +169,4 @@ def test_the_turn_is_by_direction_priority_class_and_age() -> None:
         waiting(),
     ]
     for order in (want, list(reversed(want))):
-        assert sorted(order, key=lambda one: turn(one, NOW)) == want
+        assert sorted(order, key=lambda one: retry_order(one, NOW)) == want

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubelet_driver import BEGIN, MIB, Kubelet
-from sandbox.kubelet.allocation import Waiting, turn
+from sandbox.kubelet.allocation import Waiting, retry_order
 from sandbox.kubelet.pod_resources import Totals
 from sandbox.kubelet.usage import Constant, Ramp, Runs
 
@@ -148,7 +148,7 @@ def test_the_order_of_retries_has_four_levels() -> None:
     ]
     latest = BEGIN + timedelta(seconds=60)
     mixed = [best_first[place] for place in (3, 0, 5, 1, 4, 2)]
-    assert sorted(mixed, key=lambda one: turn(one, latest)) == best_first
+    assert sorted(mixed, key=lambda one: retry_order(one, latest)) == best_first
 
 
 def test_a_blocked_head_does_not_block_the_rest() -> None:

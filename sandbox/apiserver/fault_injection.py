@@ -29,7 +29,7 @@ _BOOKMARK = b'{"type":"BOOKMARK"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Disturbance:
+class FaultInjection:
     """What happens to one call."""
 
     effect: Effect
@@ -50,7 +50,7 @@ class Disturbance:
             return None
         done = bool(effect.done) and self.verb != "watch"
         if done:
-            await handle(receive, _into_the_void)
+            await handle(receive, _discard)
         if effect.drop:
             self.drop()
             while (await receive())["type"] != "http.disconnect":
@@ -137,12 +137,12 @@ def _error(effect: Effect, place: Place) -> ApiError:
     return error
 
 
-async def _into_the_void(_message: Message) -> None:
-    """Where an answer goes that nobody gets."""
+async def _discard(_message: Message) -> None:
+    """Discard an answer."""
 
 
 def _ending(receive: Receive, when: float) -> Receive:
-    """``receive`` until ``when`` by the loop; then the client is told to have left."""
+    """``receive`` until ``when`` by the loop; then it reports a disconnect."""
 
     async def until_then() -> Message:
         try:
@@ -155,7 +155,7 @@ def _ending(receive: Receive, when: float) -> Receive:
 
 
 def _telling(receive: Receive, over: asyncio.Event) -> Receive:
-    """``receive`` that sets ``over`` when the client has left, or is told to have."""
+    """``receive`` that sets ``over`` at a disconnect, real or injected."""
 
     async def telling() -> Message:
         message = await receive()

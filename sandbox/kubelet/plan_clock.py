@@ -11,7 +11,7 @@ from sandbox.kubelet.pod_lifecycle import PodRun
 _JUMP = timedelta(seconds=1)  # less is the granularity of two clocks, or a clock that is slewed
 
 
-class SteadyPlans:
+class PlanClock:
     """The time of day for kubelets, whose plans go by the event loop's time.
 
     A real kubelet waits by a clock that never jumps, and stamps by one that may.
