@@ -6,9 +6,11 @@ from datetime import datetime
 from pathlib import Path
 
 import yaml
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
-from sandbox.kubeconfigs import certificate_user, kubeconfig_text
-from sandbox.tls import ADDRESSES, NAMES, Authority, Credentials, make_key_pair
+from sandbox.kubeconfigs import encoded, kubeconfig_text
+from sandbox.tls import ADDRESSES, NAMES, Authority, Credentials, private_text
 
 ADMIN = "kubernetes-admin"
 MASTERS = "system:masters"  # the group that RBAC lets do everything
@@ -107,7 +109,7 @@ def write_files(
     own = authority.serving("kube-apiserver", hosts=(*NAMES, *ADDRESSES, _FIRST_SERVICE))
     _write_pair(files, "kube-apiserver", own)
     _write_pair(files, "front-proxy", front.client(FRONT_PROXY))
-    private, public = make_key_pair()
+    private, public = _key_pair()
     _write(files.service_account_key, private)
     _write(files.service_account_public_key, public)
     users = {
@@ -123,7 +125,7 @@ def write_files(
         texts[name] = kubeconfig_text(
             url,
             credentials.authority,
-            certificate_user(credentials.certificate, credentials.key),
+            _certificate_user(credentials),
         )
         _write(files.kubeconfig(name), texts[name])
     _write(files.audit_policy, yaml.safe_dump(AUDIT_POLICY))
@@ -174,3 +176,20 @@ def _write_pair(files: Files, name: str, credentials: Credentials) -> None:
 def _write(path: Path, text: str) -> None:
     path.touch(mode=0o600)
     path.write_text(text, encoding="utf-8")
+
+
+def _certificate_user(credentials: Credentials) -> dict[str, str]:
+    """Return the user of a kubeconfig that authenticates by a certificate."""
+    return {
+        "client-certificate-data": encoded(credentials.certificate),
+        "client-key-data": encoded(credentials.key),
+    }
+
+
+def _key_pair() -> tuple[str, str]:
+    """Return a private key and its public key, PEM, for signing ServiceAccount tokens."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    public = key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return private_text(key), public.decode()

@@ -30,11 +30,6 @@ def kubeconfig_text(
     )
 
 
-def certificate_user(certificate: str, key: str) -> dict[str, str]:
-    """A kubeconfig's user who shows a certificate; both PEM."""
-    return {"client-certificate-data": encoded(certificate), "client-key-data": encoded(key)}
-
-
 def encoded(text: str) -> str:
     """Text as the fields ``…-data`` hold it: base64 in one line."""
     return b64encode(text.encode()).decode()

@@ -8,7 +8,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -86,15 +85,6 @@ class Authority:
 def make_credentials(now: datetime, *, names: tuple[str, ...] = NAMES) -> Credentials:
     """Make a new authority and a certificate for loopback addresses and ``names``."""
     return Authority(now).serving("sandbox", hosts=(*names, *ADDRESSES))
-
-
-def make_key_pair() -> tuple[str, str]:
-    """A private key and its public one, PEM, as ServiceAccount tokens are signed with."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    public = key.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-    return private_text(key), public.decode()
 
 
 def private_text(key: ec.EllipticCurvePrivateKey) -> str:

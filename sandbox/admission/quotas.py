@@ -22,9 +22,6 @@ from sandbox.objects.pod_resources import (
 
 Usage = dict[str, Quantity]
 
-SCOPES: Final = ("BestEffort", "NotBestEffort", "Terminating", "NotTerminating")
-"""The scopes that are enforced; a quota with another one is refused when it is written."""
-
 _REQUESTED: Final = ("cpu", "memory", "ephemeral-storage")
 
 

@@ -40,15 +40,6 @@ def _steps(path: str) -> tuple[re.Match[str], ...]:
     return tuple(steps)
 
 
-def check_path(path: str) -> None:
-    """Find out whether a path can be followed.
-
-    Raises:
-        JsonPathError: it uses what isn't supported.
-    """
-    _steps(path)
-
-
 def find(obj: Any, path: str) -> Any:
     """The first value at ``path``, None when there is none.
 
