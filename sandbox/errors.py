@@ -31,7 +31,6 @@ class ApiError(Exception):
         causes: Sequence[Cause] = (),
         details: Mapping[str, Any] | None = None,
         retry_after: int | None = None,
-        metadata: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -40,7 +39,6 @@ class ApiError(Exception):
         self.causes = tuple(causes)
         self.details = details
         self.retry_after = retry_after
-        self.metadata = metadata
         self.warnings: tuple[str, ...] = ()  # of webhooks, for the headers of the answer
 
     def status_object(self) -> dict[str, Any]:
@@ -48,7 +46,7 @@ class ApiError(Exception):
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": dict(self.metadata or {}),
+            "metadata": {},
             "status": "Failure",
             "message": self.message,
         }
@@ -229,10 +227,9 @@ def too_many_requests(
     )
 
 
-def expired(text: str, *, continue_token: str = "") -> ApiError:
+def expired(text: str) -> ApiError:
     """410: the version is older than what the history still holds."""
-    metadata = {"continue": continue_token} if continue_token else None
-    return ApiError(410, "Expired", text, metadata=metadata)
+    return ApiError(410, "Expired", text)
 
 
 def internal(text: str) -> ApiError:

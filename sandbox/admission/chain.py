@@ -76,7 +76,7 @@ class Admission:
         return request.object
 
     def validate(self, request: AdmissionRequest) -> None:
-        """Ask the validating plugins; quota is charged here, unless it is a dry run.
+        """Check the validating plugins; quota is charged here, unless it is a dry run.
 
         Raises:
             ApiError: 403 of a plugin.
