@@ -101,7 +101,7 @@ def summary(
     ]
     freed, added = given_back(start, end)
     return Group(
-        Text("\nWhat became of the workloads, by what each pod requests"),
+        Text("\nRequests of each pod, before and after"),
         _table(("workload", "before", "after"), rows, end),
         _notes(progress),
         Text(f"\nGiven back: {show(freed)}. Given to workloads that lacked it: {show(added)}."),
