@@ -44,10 +44,10 @@ from updater.disruption import DisruptionPolicy
 from updater.group_size import GroupSize
 from updater.live_node import LiveNode, NodeCapacity, NodeStatus
 from updater.live_pod import LivePod, LivePodMeta
+from updater.pass_context import Rules
 from updater.resize import Infeasible, Part, Targets
 from updater.rollout import Rollout
 from updater.snapshot import AutoscaledPods, ClusterSnapshot
-from updater.work import Rules
 
 _CPU = ("50m", "90m", "100m", "110m", "300m", "1", "a lot")
 _MEMORY = ("50Mi", "100Mi", "400Mi")

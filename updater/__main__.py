@@ -22,12 +22,12 @@ from common.runtime.health import Health, OpsServer
 from common.runtime.rate_limit import RateLimiter
 from common.version import user_agent
 from updater import debugging
-from updater.actuation import Actuator, TemplatePods
+from updater.actuation import PodActuator, TemplatePods
+from updater.execute import RateLimits
 from updater.live_pod import MANAGER
 from updater.metrics import UpdaterMetrics
-from updater.plan import NotNow, Plan, Scope
+from updater.preview import NotNow, PassPreview, Scope
 from updater.schedule import Admission, Updater, always_ready, by_lease
-from updater.sending import Turns
 from updater.settings import UpdaterSettings
 from updater.snapshot import LIVE_NODES, LIVE_PODS, LIVE_VPAS, Caches
 from updater.wake import Alarm
@@ -77,7 +77,7 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
 
         acting: Updater | None = None
 
-        async def plan(scope: Scope) -> Plan | NotNow:
+        async def plan(scope: Scope) -> PassPreview | NotNow:
             if acting is not None:
                 return await acting.plan(scope)
             standby = campaign is not None and not campaign.leading
@@ -100,8 +100,8 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
                 admission=_admission(settings, client, clock, environ),
                 ignored_namespaces=settings.ignored_vpa_object_namespaces,
                 rules=settings.rules,
-                hands=Actuator(writer, events),
-                turns=Turns(evictions=_limiter(settings), resizes=_limiter(settings)),
+                actuator=PodActuator(writer, events),
+                limits=RateLimits(evictions=_limiter(settings), resizes=_limiter(settings)),
                 metrics=metrics,
                 clock=clock,
                 stop=stop,

@@ -90,6 +90,10 @@ class PodMemory:
             return pod.metadata.generation >= self.sent.generation
         return pod.metadata.resource_version != self.sent.resource_version
 
+    def with_block(self, block: Block | None) -> "PodMemory":
+        """Return the memory of a pod whose in-place update is blocked like that from now on."""
+        return replace(self, blocked=block)
+
     def held(
         self, now: datetime, targets: Targets, node: NodeCapacity | None = None
     ) -> Refusal | None:

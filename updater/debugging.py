@@ -1,7 +1,7 @@
 """``GET /debug/plan`` on the ops address: what the next pass would decide about each pod, and why.
 
-The plan is a pass that was rehearsed (``updater.plan``). Here it is told, one VPA after the other:
-the numbers beside a decision are looked up as they are sent, and never stand in memory at once.
+The decisions are those of ``updater.preview``. Here they are listed, one VPA after the other: the
+numbers beside a decision are looked up as they are sent, and never stand in memory at once.
 Slices are counted in pods, because a VPA may have any number of them.
 """
 
@@ -27,15 +27,15 @@ from common.recommendation.scaled_containers import scaled_specs
 from common.resources import ResourceQuantities, parse_quantities
 from common.runtime.text_or_json import described, wants_text
 from updater.decision import Action, Decision, Reason
+from updater.decision_log import whole_seconds
 from updater.fitting import Fits
-from updater.ledger import whole_seconds
 from updater.live_pod import LivePod
-from updater.plan import NotNow, Plan, Scope
+from updater.preview import NotNow, PassPreview, Scope
 from updater.snapshot import AutoscaledPods, key_of, update_mode
 
 PATH = "/debug/plan"
 
-Planner = Callable[[Scope], Awaitable[Plan | NotNow]]
+Planner = Callable[[Scope], Awaitable[PassPreview | NotNow]]
 
 _SLICE = 500  # pods that are told of before other tasks get their turn
 _HEAD = ("NAMESPACE", "VPA", "POD", "DECISION", "REASON", "UNTIL", "MEANING")
@@ -122,7 +122,7 @@ class NoPlan(Wire, frozen=True, kw_only=True):
 
 
 def router(planner: Planner) -> fastapi.APIRouter:
-    """The endpoint; ``planner`` rehearses a pass."""
+    """The endpoint; ``planner`` previews a pass."""
     made = fastapi.APIRouter()
 
     @made.get(PATH, response_model=None, responses=_responses())
@@ -131,8 +131,7 @@ def router(planner: Planner) -> fastapi.APIRouter:
     ) -> fastapi.Response:
         """What the updater's next pass would decide about each pod, and why.
 
-        It is the pass itself, with hands that do nothing: rate limits don't count, and every call
-        works. ``namespace`` and ``vpa`` name what to look at; all else is left alone, and costs
+        These are the plans that a pass begins with: rate limits don't count, and every call works. ``namespace`` and ``vpa`` name what to look at; all else is left alone, and costs
         nothing. With ``Accept: text/plain`` the answer is a table.
         """
         text = wants_text(request.headers.get("accept", ""))
@@ -174,7 +173,7 @@ def _responses() -> dict[int | str, dict[str, Any]]:
 # The answers
 
 
-async def as_json(plan: Plan) -> AsyncIterator[bytes]:
+async def as_json(plan: PassPreview) -> AsyncIterator[bytes]:
     """A ``PlanAnswer``, a slice of pods after the other."""
     parts = _encoded(plan)
     while part := b"".join(islice(parts, _SLICE)):
@@ -182,7 +181,7 @@ async def as_json(plan: Plan) -> AsyncIterator[bytes]:
         await asyncio.sleep(0)
 
 
-def _encoded(plan: Plan) -> Iterator[bytes]:
+def _encoded(plan: PassPreview) -> Iterator[bytes]:
     """All of it, no part larger than what is said of a pod."""
     basis = Basis(at=plan.taken_at, leading=True, caches_fresh=True, admission=plan.admission)
     yield _opened(basis, "vpas")
@@ -210,7 +209,7 @@ def _opened(told: Wire, name: str) -> bytes:
     return msgspec.json.encode(told).removesuffix(b"}") + f',"{name}":['.encode()
 
 
-async def as_text(plan: Plan) -> AsyncIterator[str]:
+async def as_text(plan: PassPreview) -> AsyncIterator[str]:
     """A table with a line for each pod, below what it is based on."""
     rows, widths = [_HEAD], _widths([_HEAD])
     for row in _rows(plan):
@@ -229,7 +228,7 @@ async def as_text(plan: Plan) -> AsyncIterator[str]:
         await asyncio.sleep(0)
 
 
-def _counts(plan: Plan) -> str:
+def _counts(plan: PassPreview) -> str:
     counts = Counter(decision.action for decision in plan.decisions.values())
     return (
         ", ".join(f"{counts[action]} {action}" for action in Action if counts[action]) or "no pods"
@@ -244,7 +243,7 @@ _EXAMPLE: Row = (
 )
 
 
-def _rows(plan: Plan) -> Iterator[Row]:
+def _rows(plan: PassPreview) -> Iterator[Row]:
     for vpa, _, pods, why in _by_vpa(plan):
         namespace, name = key_of(vpa)
         if why is not None:
@@ -277,7 +276,7 @@ Decided = Sequence[tuple[LivePod, Decision]]
 
 
 def _by_vpa(
-    plan: Plan,
+    plan: PassPreview,
 ) -> Iterator[tuple[VerticalPodAutoscaler, AutoscaledPods | None, Decided, str | None]]:
     """Each VPA, its pods if it has any, those that are decided on, and why none is."""
     scaled = {key_of(each.vpa): each for each in plan.snapshot.autoscaled}
@@ -288,7 +287,7 @@ def _by_vpa(
         yield vpa, found, decided, skipped or (None if decided else _why_none(vpa, found))
 
 
-def _decided(scaled: AutoscaledPods | None, plan: Plan) -> Decided:
+def _decided(scaled: AutoscaledPods | None, plan: PassPreview) -> Decided:
     if scaled is None:
         return ()
     pods = sorted(scaled.pods, key=lambda pod: pod.metadata.name)

@@ -52,6 +52,25 @@ class PassFigures:
     vpas_updated: Tally[str] = field(default_factory=Tally)
     candidates: Tally[Decision] = field(default_factory=Tally)
 
+    def count_controlled(self, vpa: VpaLabels, pods: int) -> None:
+        """Count the live pods of a VPA."""
+        self.controlled[vpa.size, vpa.mode.value] += pods
+
+    def count_due(self, vpa: VpaLabels, updatable: int | None, evictable: int | None) -> None:
+        """Count the pods that are due for a resize or an eviction; None: the mode has none."""
+        if updatable is not None:
+            self.updatable[vpa.size] += updatable
+            self.vpas_updatable[vpa.size] += updatable > 0
+        if evictable is not None:
+            key = (vpa.size, vpa.mode.value)
+            self.evictable[key] += evictable
+            self.vpas_evictable[key] += evictable > 0
+
+    def count_done(self, vpa: VpaLabels, *, evicted: bool, resized: bool) -> None:
+        """Count a VPA of which pods were evicted or resized in this pass."""
+        self.vpas_evicted[vpa.size, vpa.mode.value] += evicted
+        self.vpas_updated[vpa.size] += resized
+
     def left_alone(self, mode: UpdateMode, pods: int) -> None:
         """Count a VPA of which no pod is due for anything."""
         key = (size_label(pods), mode.value)

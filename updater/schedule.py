@@ -8,21 +8,18 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Protocol
 
-from prometheus_client import CollectorRegistry
-
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.kube.lease import AdmissionStatus, StatusLease
 from common.kube.targets import Targets
 from common.runtime.clock import Clock
 from common.runtime.object_errors import ObjectErrors
 from updater.attempts import Attempts
-from updater.cycle import Pass
-from updater.dry_run import Replacements
+from updater.execute import Executor, RateLimits, Replacements
 from updater.freezing import Freezer
 from updater.matching import Matcher
 from updater.metrics import UpdaterMetrics
-from updater.plan import EVERYTHING, NotNow, Plan, Scope, rehearse
-from updater.sending import Turns
+from updater.pass_context import PassContext, Rules
+from updater.preview import EVERYTHING, NotNow, PassPreview, Scope, preview_pass
 from updater.snapshot import (
     Caches,
     ClusterSnapshot,
@@ -33,7 +30,7 @@ from updater.snapshot import (
     sorted_out,
     update_mode,
 )
-from updater.work import Hands, Rules
+from updater.update_pass import ReportingActuator, UpdatePass
 
 logger = logging.getLogger(__name__)
 
@@ -88,8 +85,8 @@ class Updater:
         admission: Admission,
         ignored_namespaces: Sequence[str],
         rules: Rules,
-        hands: Hands,
-        turns: Turns,
+        actuator: ReportingActuator,
+        limits: RateLimits,
         metrics: UpdaterMetrics,
         clock: Clock,
         stop: asyncio.Event,
@@ -101,8 +98,8 @@ class Updater:
         self._admission = admission
         self._ignored_namespaces = ignored_namespaces
         self._rules = rules
-        self._hands = hands
-        self._turns = turns
+        self._actuator = actuator
+        self._limits = limits
         self._metrics = metrics
         self._clock = clock
         self._stop = stop
@@ -124,7 +121,7 @@ class Updater:
         async with self._turn:
             await self._run_once()
 
-    async def plan(self, scope: Scope = EVERYTHING) -> Plan | NotNow:
+    async def plan(self, scope: Scope = EVERYTHING) -> PassPreview | NotNow:
         """What a pass would decide now; nothing is done, and the next pass never knows of it.
 
         It waits for the pass that is going on, or its memory would be half a pass old. The next
@@ -150,24 +147,28 @@ class Updater:
         finally:
             self._planning = False
 
-    async def _plan(self, scope: Scope) -> Plan | NotNow:
+    async def _plan(self, scope: Scope) -> PassPreview | NotNow:
         if not await self._caches.check():
             return NotNow.NOT_FRESH
         admission = await self._admission()
         errors = self._metrics.object_errors
         afresh = Memory(self._caches, self._targets, errors)  # a part of the picture would spoil it
-        picture = await self._take(UpdaterMetrics(CollectorRegistry()), afresh, scope)
+        picture = await self._take(afresh, scope)
         if not self._caches.fresh:
             return NotNow.NOT_FRESH
         taken_at = self._clock.now()
-        decisions = await rehearse(
+        decisions = await preview_pass(
             picture.snapshot,
-            self._attempts,
-            rules=self._rules,
-            admission_ready=admission.allows_eviction,
-            clock=self._clock,
+            PassContext.of(
+                picture.snapshot,
+                self._attempts,
+                rules=self._rules,
+                now=taken_at,
+                admission_ready=admission.allows_eviction,
+                errors=errors,
+            ),
         )
-        return Plan(
+        return PassPreview(
             taken_at=taken_at,
             admission=admission,
             vpas=[vpa for vpa in picture.vpas if scope.covers(vpa)],
@@ -185,7 +186,7 @@ class Updater:
             try:
                 async with asyncio.timeout_at(deadline):
                     status = await self._look_at_admission()
-                    picture = await self._take(self._metrics, self._memory)
+                    picture = await self._take(self._memory, metrics=self._metrics)
             except TimeoutError:
                 logger.warning("pass skipped, looking at the cluster took too long")
                 return
@@ -194,24 +195,36 @@ class Updater:
             self._tell_skipped(picture.skipped)
             self._tell_deprecated(picture.vpas)
             self.passes += 1
-            current = Pass(
+            context = PassContext.of(
                 picture.snapshot,
                 self._attempts,
                 rules=self._rules,
-                present=self._caches,
-                hands=self._hands,
-                metrics=self._metrics,
-                turns=self._turns,
-                clock=self._clock,
+                now=self._clock.now(),
                 admission_ready=status.allows_eviction,
+                errors=self._metrics.object_errors,
+                templates=self._replacements,
+            )
+            executor = Executor(
+                live=self._caches,
+                actuator=self._actuator,
+                replacements=self._replacements,
+                limits=self._limits,
+                metrics=self._metrics,
+                clock=self._clock,
                 deadline=deadline,
                 stop=self._stop,
-                replacements=self._replacements,
+            )
+            current = UpdatePass(
+                snapshot=picture.snapshot,
+                context=context,
+                executor=executor,
+                reporter=self._actuator,
+                metrics=self._metrics,
             )
             with self._timed("EvictPods", self._metrics):
-                await current.run(first=self.passes)
+                after = await current.run(first=self.passes)
             there = {vpa.metadata.uid: vpa for vpa in self._caches.vpas.snapshot.items()}
-            self._attempts = current.attempts.about(there.keys())
+            self._attempts = after.about(there.keys())
             self._metrics.keep_only({key_of(vpa) for vpa in there.values()})
             breakers = self._attempts.breakers.items()
             self._metrics.publish_suspended(
@@ -256,7 +269,11 @@ class Updater:
         self._deprecated = count
 
     async def _take(
-        self, metrics: UpdaterMetrics, memory: Memory, scope: Scope = EVERYTHING
+        self,
+        memory: Memory,
+        scope: Scope = EVERYTHING,
+        *,
+        metrics: UpdaterMetrics | None = None,
     ) -> Picture:
         """Freeze the cluster; afterwards nobody looks at the caches again."""
         self._targets.begin_cycle(self._rules.interval.total_seconds())
@@ -288,10 +305,11 @@ class Updater:
         return Picture(vpas=vpas, skipped=skipped, snapshot=snapshot)
 
     @contextlib.contextmanager
-    def _timed(self, step: str, metrics: UpdaterMetrics) -> Iterator[None]:
+    def _timed(self, step: str, metrics: UpdaterMetrics | None) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:
             yield
         finally:
-            metrics.observe_step(step, loop.time() - started)
+            if metrics is not None:
+                metrics.observe_step(step, loop.time() - started)

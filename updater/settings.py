@@ -15,9 +15,9 @@ from common.runtime.settings import (
     lease_name_flag,
 )
 from updater.disruption import DisruptionPolicy
+from updater.pass_context import Rules
 from updater.resize import Timeouts
 from updater.update_order import Thresholds
-from updater.work import Rules
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from common.quantity import Quantity
 from fake_api import FakeApi, Reply
 from golden_data import lists
 from reference_lists import check_flags, check_metrics
-from updater.actuation import Actuator
+from updater.actuation import PodActuator
 from updater.attempts import Attempts, PodMemory
 from updater.decision import Action, Decision, Reason
 from updater.disruption import DisruptionPolicy
@@ -121,7 +121,7 @@ async def test_events_have_the_references_words(recorded: dict[str, Any]) -> Non
         tolerance = DisruptionPolicy(tolerance_fraction=recorded["eviction_tolerance"])
         await run(
             snapshot(mode, names=NAMES[:3]),
-            Actuator(client, events),
+            PodActuator(client, events),
             attempts=remembered(mode),
             rules=replace(OPEN, disruption=tolerance),
         )

@@ -14,8 +14,8 @@ from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
 from stormy_cluster import INTERVAL, LAG, Workload, storm
 from updater.disruption import DisruptionPolicy
+from updater.pass_context import Rules
 from updater.resize import Timeouts
-from updater.work import Rules
 
 # The whole proof is `make proofs`: 1,000 cycles.
 CYCLES = int(os.environ.get("PROOF_CYCLES", "30"))

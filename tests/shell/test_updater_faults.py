@@ -16,7 +16,7 @@ from sandbox.virtual_time import VirtualClock
 from stormy_cluster import BUDGETS, INTERVAL, Process, Storm, Workload, storm
 from updater.disruption import DisruptionPolicy
 from updater.live_pod import MANAGER
-from updater.work import Rules
+from updater.pass_context import Rules
 from workloads import NAMESPACE
 
 pytestmark = pytest.mark.timeout(180)  # some seconds, but more while coverage is measured

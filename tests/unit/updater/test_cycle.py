@@ -1,4 +1,4 @@
-"""One pass with hands that remember: the vectors of updater.md 16, and what may go wrong."""
+"""One pass with actuator that remember: the vectors of updater.md 16, and what may go wrong."""
 
 import asyncio
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ from common.runtime.rate_limit import RateLimiter
 from sandbox import virtual_time
 from updater.attempts import Attempts
 from updater.decision import Reason, leave, wait
-from updater.sending import Turns
+from updater.execute import RateLimits
 from updater.snapshot import ClusterSnapshot
-from updater_harness import HALF, NAMES, NOW, Hands, Present, run, snapshot
+from updater_harness import HALF, NAMES, NOW, FakeActuator, Present, run, snapshot
 
 REFUSED = InvalidError("refused", reason="Invalid")
 TOO_LARGE = ForbiddenError("no", reason="Forbidden", causes=(Cause(reason="NodeCapacity"),))
@@ -45,133 +45,133 @@ VECTORS = [
 
 @pytest.mark.parametrize(("mode", "resized", "evicted"), VECTORS)
 async def test_what_each_mode_does(mode: UpdateMode, resized: int, evicted: int) -> None:
-    hands = Hands()
-    await run(snapshot(mode), hands)
-    assert (len(hands.resized), len(hands.evicted)) == (resized, evicted)
+    actuator = FakeActuator()
+    await run(snapshot(mode), actuator)
+    assert (len(actuator.resized), len(actuator.evicted)) == (resized, evicted)
 
 
 async def test_a_stale_admission_lease_stops_evictions_and_nothing_else() -> None:
     for mode in (UpdateMode.RECREATE, UpdateMode.IN_PLACE_OR_RECREATE):
-        hands = Hands()
-        await run(snapshot(mode), hands, admission_ready=False)
-        assert hands.evicted == []
-        assert hands.resized == (NAMES if mode is UpdateMode.IN_PLACE_OR_RECREATE else [])
+        actuator = FakeActuator()
+        await run(snapshot(mode), actuator, admission_ready=False)
+        assert actuator.evicted == []
+        assert actuator.resized == (NAMES if mode is UpdateMode.IN_PLACE_OR_RECREATE else [])
 
 
 async def test_resizes_that_fail_for_good_become_evictions() -> None:
-    hands = Hands(resize_errors=dict.fromkeys(NAMES, REFUSED))
-    await run(snapshot(UpdateMode.IN_PLACE_OR_RECREATE), hands)
-    assert hands.resized == hands.evicted == NAMES
+    actuator = FakeActuator(resize_errors=dict.fromkeys(NAMES, REFUSED))
+    await run(snapshot(UpdateMode.IN_PLACE_OR_RECREATE), actuator)
+    assert actuator.resized == actuator.evicted == NAMES
 
 
 async def test_mode_in_place_never_evicts_whatever_the_answer() -> None:
     for error in (REFUSED, TOO_LARGE, ServerError("trouble"), UnreachableError("away")):
-        hands = Hands(resize_errors=dict.fromkeys(NAMES, error))
+        actuator = FakeActuator(resize_errors=dict.fromkeys(NAMES, error))
         given, attempts = snapshot(UpdateMode.IN_PLACE), Attempts()
         for _ in range(5):
-            attempts = await run(given, hands, attempts=attempts)
-        assert hands.evicted == []
+            attempts = await run(given, actuator, attempts=attempts)
+        assert actuator.evicted == []
 
 
 async def test_what_does_not_fit_is_tried_once_and_told_once() -> None:
-    hands = Hands(resize_errors=dict.fromkeys(NAMES, TOO_LARGE))
+    actuator = FakeActuator(resize_errors=dict.fromkeys(NAMES, TOO_LARGE))
     given, attempts = snapshot(UpdateMode.IN_PLACE), Attempts()
     for _ in range(3):
-        attempts = await run(given, hands, attempts=attempts)
-    assert hands.resized == NAMES
-    assert hands.skipped == NAMES
+        attempts = await run(given, actuator, attempts=attempts)
+    assert actuator.resized == NAMES
+    assert actuator.skipped == NAMES
 
 
 async def test_three_hiccups_in_a_row_are_a_failure() -> None:
-    hands = Hands(resize_errors=dict.fromkeys(NAMES, ServerError("trouble")))
+    actuator = FakeActuator(resize_errors=dict.fromkeys(NAMES, ServerError("trouble")))
     given, attempts = snapshot(UpdateMode.IN_PLACE_OR_RECREATE), Attempts()
     for evicted in (0, 0, 5):
-        attempts = await run(given, hands, attempts=attempts)
-        assert len(hands.evicted) == evicted
-    assert len(hands.resized) == 15
+        attempts = await run(given, actuator, attempts=attempts)
+        assert len(actuator.evicted) == evicted
+    assert len(actuator.resized) == 15
 
 
 async def test_x120_a_lease_that_may_have_run_out_evicts_nobody_and_is_no_line_for_each_pod(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level("INFO", logger="updater.sending")
+    caplog.set_level("INFO", logger="updater.decision_log")
     errors = dict.fromkeys(NAMES, NotLeadingError("it may have run out", reason="NotLeading"))
-    hands = Hands(resize_errors=errors, eviction_errors=errors)
-    await run(snapshot(UpdateMode.IN_PLACE_OR_RECREATE), hands)
-    assert (hands.resized, hands.evicted) == (NAMES, [])
-    await run(snapshot(UpdateMode.RECREATE), hands)
-    assert hands.evicted == NAMES  # they are refused one by one, and nothing is sent
-    assert caplog.records == []
+    actuator = FakeActuator(resize_errors=errors, eviction_errors=errors)
+    await run(snapshot(UpdateMode.IN_PLACE_OR_RECREATE), actuator)
+    assert (actuator.resized, actuator.evicted) == (NAMES, [])
+    await run(snapshot(UpdateMode.RECREATE), actuator)
+    assert actuator.evicted == NAMES  # they are refused one by one, and nothing is sent
+    assert {line.getMessage() for line in caplog.records} == {"pod decided"}
 
 
 async def test_a_quota_never_leads_to_an_eviction() -> None:
     error = ForbiddenError("exceeded quota: q", reason="Forbidden")
-    hands = Hands(resize_errors=dict.fromkeys(NAMES, error))
+    actuator = FakeActuator(resize_errors=dict.fromkeys(NAMES, error))
     given, attempts = snapshot(UpdateMode.IN_PLACE_OR_RECREATE), Attempts()
     for _ in range(4):
-        attempts = await run(given, hands, attempts=attempts)
-    assert hands.evicted == []
-    assert hands.resized == NAMES  # the clock stands still, so each is backing off
+        attempts = await run(given, actuator, attempts=attempts)
+    assert actuator.evicted == []
+    assert actuator.resized == NAMES  # the clock stands still, so each is backing off
 
 
 @pytest.mark.parametrize("mode", [UpdateMode.RECREATE, UpdateMode.IN_PLACE_OR_RECREATE])
 async def test_as_long_as_the_cache_lags_nothing_happens_twice(mode: UpdateMode) -> None:
-    hands = Hands()
+    actuator = FakeActuator()
     given, attempts = snapshot(mode), Attempts()
     for _ in range(3):
-        attempts = await run(given, hands, attempts=attempts)
-    assert hands.resized + hands.evicted == NAMES
+        attempts = await run(given, actuator, attempts=attempts)
+    assert actuator.resized + actuator.evicted == NAMES
 
 
 async def test_evicted_pods_that_the_cache_still_shows_count_as_gone() -> None:
     """Five of five with half tolerated: two may go, and then nobody until they are back."""
-    hands = Hands()
+    actuator = FakeActuator()
     given = snapshot(UpdateMode.RECREATE)
-    attempts = await run(given, hands, rules=HALF)
-    assert len(hands.evicted) == 2
-    await run(given, hands, attempts=attempts, rules=HALF)
-    assert len(hands.evicted) == 2
+    attempts = await run(given, actuator, rules=HALF)
+    assert len(actuator.evicted) == 2
+    await run(given, actuator, attempts=attempts, rules=HALF)
+    assert len(actuator.evicted) == 2
 
 
 async def test_a_refused_eviction_costs_nothing_and_stops_nobody() -> None:
-    hands = Hands(eviction_errors={"web-0": TooManyRequestsError("budget")})
-    await run(snapshot(UpdateMode.RECREATE), hands, rules=HALF)
-    assert hands.evicted == ["web-0", "web-1", "web-2"]
+    actuator = FakeActuator(eviction_errors={"web-0": TooManyRequestsError("budget")})
+    await run(snapshot(UpdateMode.RECREATE), actuator, rules=HALF)
+    assert actuator.evicted == ["web-0", "web-1", "web-2"]
 
 
 async def test_a_call_without_an_answer_may_have_happened_and_costs_its_budget() -> None:
-    hands = Hands(eviction_errors={"web-0": UnreachableError("away")})
-    await run(snapshot(UpdateMode.RECREATE), hands, rules=HALF)
-    assert hands.evicted == ["web-0", "web-1"]
+    actuator = FakeActuator(eviction_errors={"web-0": UnreachableError("away")})
+    await run(snapshot(UpdateMode.RECREATE), actuator, rules=HALF)
+    assert actuator.evicted == ["web-0", "web-1"]
 
 
 async def test_a_call_without_an_answer_may_still_happen_in_the_next_pass() -> None:
-    hands = Hands(eviction_errors={"web-0": UnreachableError("away")})
-    attempts = await run(snapshot(UpdateMode.RECREATE), hands, rules=HALF)
-    await run(snapshot(UpdateMode.RECREATE), hands, rules=HALF, attempts=attempts)
-    assert hands.evicted == ["web-0", "web-1", "web-0"]
+    actuator = FakeActuator(eviction_errors={"web-0": UnreachableError("away")})
+    attempts = await run(snapshot(UpdateMode.RECREATE), actuator, rules=HALF)
+    await run(snapshot(UpdateMode.RECREATE), actuator, rules=HALF, attempts=attempts)
+    assert actuator.evicted == ["web-0", "web-1", "web-0"]
 
 
 async def test_resizes_and_evictions_share_one_budget() -> None:
-    hands = Hands(resize_errors={"web-0": REFUSED})
-    await run(snapshot(UpdateMode.IN_PLACE_OR_RECREATE), hands, rules=HALF)
-    assert hands.resized == ["web-0", "web-1", "web-2"]
-    assert hands.evicted == []  # the two resizes have used it up
+    actuator = FakeActuator(resize_errors={"web-0": REFUSED})
+    await run(snapshot(UpdateMode.IN_PLACE_OR_RECREATE), actuator, rules=HALF)
+    assert actuator.resized == ["web-0", "web-1", "web-2"]
+    assert actuator.evicted == []  # the two resizes have used it up
 
 
 async def test_a_pod_that_is_marked_already_is_not_marked_again() -> None:
-    hands = Hands()
-    await run(snapshot(UpdateMode.IN_PLACE, marked=True), hands)
-    assert len(hands.resized) == 5
-    assert hands.marked == []
+    actuator = FakeActuator()
+    await run(snapshot(UpdateMode.IN_PLACE, marked=True), actuator)
+    assert len(actuator.resized) == 5
+    assert actuator.marked == []
 
 
 def test_a_rate_limit_ends_the_pass_when_its_time_is_up() -> None:
-    hands, turns = Hands(), Turns(evictions=RateLimiter(0.001, 2))
+    actuator, limits = FakeActuator(), RateLimits(evictions=RateLimiter(0.001, 2))
     registry = CollectorRegistry()
     given = snapshot(UpdateMode.RECREATE)
-    virtual_time.run(lambda _: run(given, hands, turns=turns, registry=registry))
-    assert len(hands.evicted) == 2
+    virtual_time.run(lambda _: run(given, actuator, limits=limits, registry=registry))
+    assert len(actuator.evicted) == 2
     labels = {
         "vpa_size_log2": "2",
         "update_mode": "Recreate",
@@ -184,14 +184,14 @@ def test_a_rate_limit_ends_the_pass_when_its_time_is_up() -> None:
 
 
 def test_the_limit_of_evictions_does_not_hold_up_resizes() -> None:
-    hands, turns = Hands(), Turns(evictions=RateLimiter(0.001, 1))
-    virtual_time.run(lambda _: run(snapshot(UpdateMode.IN_PLACE), hands, turns=turns))
-    assert len(hands.resized) == 5
+    actuator, limits = FakeActuator(), RateLimits(evictions=RateLimiter(0.001, 1))
+    virtual_time.run(lambda _: run(snapshot(UpdateMode.IN_PLACE), actuator, limits=limits))
+    assert len(actuator.resized) == 5
 
 
 async def test_every_pod_ends_with_one_decision_and_one_reason() -> None:
     registry = CollectorRegistry()
-    await run(snapshot(UpdateMode.RECREATE), Hands(), rules=HALF, registry=registry)
+    await run(snapshot(UpdateMode.RECREATE), FakeActuator(), rules=HALF, registry=registry)
     found = {
         (sample.labels["decision"], sample.labels["reason"]): sample.value
         for metric in registry.collect()
@@ -202,16 +202,18 @@ async def test_every_pod_ends_with_one_decision_and_one_reason() -> None:
 
 
 async def test_a_pod_is_remembered_only_while_it_lives() -> None:
-    attempts = await run(snapshot(UpdateMode.RECREATE), Hands())
+    attempts = await run(snapshot(UpdateMode.RECREATE), FakeActuator())
     assert len(attempts.pods) == 5
-    after = await run(snapshot(UpdateMode.RECREATE, names=["web-9"]), Hands(), attempts=attempts)
+    after = await run(
+        snapshot(UpdateMode.RECREATE, names=["web-9"]), FakeActuator(), attempts=attempts
+    )
     assert set(after.pods) == {"uid-web-9"}
 
 
 async def test_back_off_ends() -> None:
-    hands = Hands(resize_errors=dict.fromkeys(NAMES, REFUSED))
+    actuator = FakeActuator(resize_errors=dict.fromkeys(NAMES, REFUSED))
     given = snapshot(UpdateMode.IN_PLACE)
-    attempts = await run(given, hands)
+    attempts = await run(given, actuator)
     memory = attempts.of("uid-web-0")
     assert memory.held(NOW + timedelta(seconds=59), {}) is not None
     assert memory.held(NOW + timedelta(seconds=60), {}) is None
@@ -220,43 +222,43 @@ async def test_back_off_ends() -> None:
 @pytest.mark.parametrize("mode", [UpdateMode.RECREATE, UpdateMode.IN_PLACE])
 async def test_a_pass_that_took_its_time_ends_without_any_rate_limit(mode: UpdateMode) -> None:
     """By then it would act on a picture that is a whole interval old."""
-    hands = Hands()
-    await run(snapshot(mode), hands, seconds=0)
-    assert hands.evicted == hands.resized == []
+    actuator = FakeActuator()
+    await run(snapshot(mode), actuator, seconds=0)
+    assert actuator.evicted == actuator.resized == []
 
 
 async def test_a_pass_ends_when_the_api_server_goes_away() -> None:
     present = Present()
-    hands = Hands(eviction_errors={"web-0": UnreachableError("away")}, loses=present)
-    await run(snapshot(UpdateMode.RECREATE), hands, present=present)
-    assert hands.evicted == ["web-0"]
+    actuator = FakeActuator(eviction_errors={"web-0": UnreachableError("away")}, loses=present)
+    await run(snapshot(UpdateMode.RECREATE), actuator, present=present)
+    assert actuator.evicted == ["web-0"]
 
 
 async def test_pods_that_went_or_changed_hands_since_the_pass_began_are_left_alone() -> None:
     for mode in (UpdateMode.RECREATE, UpdateMode.IN_PLACE):
-        hands = Hands()
-        attempts = await run(snapshot(mode), hands, present=Present(gone_pods={"web-1"}))
-        assert hands.evicted + hands.resized == ["web-0", "web-2", "web-3", "web-4"]
+        actuator = FakeActuator()
+        attempts = await run(snapshot(mode), actuator, present=Present(gone_pods={"web-1"}))
+        assert actuator.evicted + actuator.resized == ["web-0", "web-2", "web-3", "web-4"]
         assert attempts.of("uid-web-1").decision == leave(Reason.GONE)
 
 
 async def test_a_vpa_that_was_changed_since_the_pass_began_does_nothing_more() -> None:
     for mode in (UpdateMode.RECREATE, UpdateMode.IN_PLACE):
-        hands = Hands()
-        attempts = await run(snapshot(mode), hands, present=Present(vpa_changed=True))
-        assert hands.evicted == hands.resized == []
+        actuator = FakeActuator()
+        attempts = await run(snapshot(mode), actuator, present=Present(vpa_changed=True))
+        assert actuator.evicted == actuator.resized == []
         assert attempts.of("uid-web-0").decision == wait(Reason.VPA_CHANGED)
 
 
 async def test_hiccups_with_a_pass_between_them_in_which_all_was_well_are_not_in_a_row() -> None:
-    hands = Hands(resize_errors=dict.fromkeys(NAMES, ServerError("trouble")))
+    actuator = FakeActuator(resize_errors=dict.fromkeys(NAMES, ServerError("trouble")))
     given = snapshot(UpdateMode.IN_PLACE_OR_RECREATE)
     content = snapshot(UpdateMode.IN_PLACE_OR_RECREATE, recommended=False)
     attempts = Attempts()
     for each in (given, given, content, given, given):
-        attempts = await run(each, hands, attempts=attempts)
-    assert len(hands.resized) == 20
-    assert hands.evicted == []
+        attempts = await run(each, actuator, attempts=attempts)
+    assert len(actuator.resized) == 20
+    assert actuator.evicted == []
 
 
 async def test_others_have_their_turn_while_a_pass_has_nothing_to_send() -> None:
@@ -271,7 +273,7 @@ async def test_others_have_their_turn_while_a_pass_has_nothing_to_send() -> None
             await asyncio.sleep(0)
 
     task = asyncio.create_task(other())
-    await run(many, Hands())
+    await run(many, FakeActuator())
     task.cancel()
     assert turns >= 20
 
@@ -286,7 +288,7 @@ def vpas(count: int, mode: UpdateMode = UpdateMode.RECREATE) -> ClusterSnapshot:
 
 
 @dataclass(slots=True)
-class Slow(Hands):
+class Slow(FakeActuator):
     """Answers an eviction only when it is told to; counts those who wait."""
 
     answers: asyncio.Event = field(default_factory=asyncio.Event)
@@ -304,7 +306,7 @@ class Slow(Hands):
         self.most = max(self.most, self.waiting)
         await self.answers.wait()
         self.waiting -= 1
-        await Hands.evict(self, pod, vpa, reason, changes)
+        await FakeActuator.evict(self, pod, vpa, reason, changes)
 
 
 async def until_quiet() -> None:
@@ -314,47 +316,47 @@ async def until_quiet() -> None:
 
 
 async def test_thirty_two_calls_wait_for_the_api_server_at_a_time() -> None:
-    hands = Slow()
+    actuator = Slow()
     async with asyncio.TaskGroup() as group:
-        group.create_task(run(vpas(40), hands))
+        group.create_task(run(vpas(40), actuator))
         await until_quiet()
-        assert hands.waiting == 32
-        hands.answers.set()
-    assert hands.most == 32
-    assert len(hands.evicted) == 80
+        assert actuator.waiting == 32
+        actuator.answers.set()
+    assert actuator.most == 32
+    assert len(actuator.evicted) == 80
 
 
 async def test_a_slow_answer_delays_only_those_for_whom_the_budget_is_too_small() -> None:
     """Two of five may go at a time: the third one waits for what becomes of them."""
-    hands = Slow(eviction_errors={"web-0": TooManyRequestsError("budget")})
+    actuator = Slow(eviction_errors={"web-0": TooManyRequestsError("budget")})
     async with asyncio.TaskGroup() as group:
-        group.create_task(run(snapshot(UpdateMode.RECREATE), hands, rules=HALF))
+        group.create_task(run(snapshot(UpdateMode.RECREATE), actuator, rules=HALF))
         await until_quiet()
-        assert hands.waiting == 2
-        hands.answers.set()
-    assert hands.evicted == ["web-0", "web-1", "web-2"]
-    assert hands.most == 2
+        assert actuator.waiting == 2
+        actuator.answers.set()
+    assert actuator.evicted == ["web-0", "web-1", "web-2"]
+    assert actuator.most == 2
 
 
 def test_evictions_that_wait_for_their_limit_hold_up_no_resizes_of_other_vpas() -> None:
-    hands, evicted = Hands(), vpas(40)
+    actuator, evicted = FakeActuator(), vpas(40)
     resized = snapshot(UpdateMode.IN_PLACE)
     given = ClusterSnapshot(
         autoscaled=evicted.autoscaled + resized.autoscaled, living=evicted.living | resized.living
     )
-    turns = Turns(evictions=RateLimiter(0.001, 1))
-    virtual_time.run(lambda _: run(given, hands, turns=turns))
-    assert len(hands.evicted) == 1
-    assert hands.resized == NAMES
+    limits = RateLimits(evictions=RateLimiter(0.001, 1))
+    virtual_time.run(lambda _: run(given, actuator, limits=limits))
+    assert len(actuator.evicted) == 1
+    assert actuator.resized == NAMES
 
 
 async def test_the_end_of_a_pass_waits_for_what_was_sent_and_remembers_it() -> None:
-    present, hands = Present(), Slow()
+    present, actuator = Present(), Slow()
     async with asyncio.TaskGroup() as group:
-        passing = group.create_task(run(vpas(40), hands, present=present))
+        passing = group.create_task(run(vpas(40), actuator, present=present))
         await until_quiet()
         present.fresh = False
-        hands.answers.set()
-    assert len(hands.evicted) == 32
+        actuator.answers.set()
+    assert len(actuator.evicted) == 32
     assert sum(memory.evicted for memory in passing.result().pods.values()) == 32
     assert passing.result().of("uid-web-39-b").decision == wait(Reason.NO_TURN)

@@ -12,7 +12,7 @@ from updater.attempts import Attempts
 from updater.daemons import SETTLED, Daemons, Turnout, wanted_daemons
 from updater.group_size import GroupSize
 from updater.snapshot import ClusterSnapshot
-from updater_harness import HALF, NAMES, NOW, Hands, run, snapshot
+from updater_harness import HALF, NAMES, NOW, FakeActuator, run, snapshot
 
 SECOND = timedelta(seconds=1)
 AGENT = Controller("default", "DaemonSet", "agent", "apps/v1")
@@ -105,11 +105,11 @@ def four_of_six(*, ready: int, live: int) -> ClusterSnapshot:
 
 
 async def evictions(turnouts: Mapping[Controller, Turnout], *, ready: int, live: int) -> int:
-    hands = Hands()
+    actuator = FakeActuator()
     given = four_of_six(ready=ready, live=live)
-    after = await run(given, hands, rules=HALF, attempts=Attempts(turnouts=turnouts))
+    after = await run(given, actuator, rules=HALF, attempts=Attempts(turnouts=turnouts))
     assert after.turnouts[AGENT].most == max(live, *(each.most for each in turnouts.values()), 0)
-    return len(hands.evicted)
+    return len(actuator.evicted)
 
 
 async def test_with_two_out_already_one_of_six_may_go_whoever_is_ready() -> None:

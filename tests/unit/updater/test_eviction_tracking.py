@@ -18,14 +18,14 @@ from common.target.owners import Controller
 from replacements import HOUR, MINUTE, SECOND
 from updater.attempts import Attempts
 from updater.breaker import Breaker, Closed, Eviction, Note, Observation, Open, Transition
+from updater.breaker_view import sentence
 from updater.decision import Decision, Reason, evict, leave, wait
-from updater.eviction_tracking import sentence
 from updater.group_size import GroupSize
 from updater.live_pod import LivePod
 from updater.live_vpa import LiveVpa, LiveVpaMeta
 from updater.replacement_result import ReplacementResult
 from updater.snapshot import ClusterSnapshot
-from updater_harness import NAMES, NOW, OPEN, WEB, Hands, run, snapshot
+from updater_harness import NAMES, NOW, OPEN, WEB, FakeActuator, run, snapshot
 
 CHECKED = replace(OPEN, checks_outcomes=True)
 UID = "uid-vpa-web"
@@ -50,51 +50,51 @@ def given(breaker: Breaker) -> Attempts:
 
 
 async def test_three_pods_of_a_vpa_go_before_a_replacement_was_seen() -> None:
-    hands = Hands()
-    after = await run(snapshot(UpdateMode.RECREATE), hands, rules=CHECKED)
-    assert hands.evicted == NAMES[:3]
+    actuator = FakeActuator()
+    after = await run(snapshot(UpdateMode.RECREATE), actuator, rules=CHECKED)
+    assert actuator.evicted == NAMES[:3]
     assert decisions(after) == [OUTSIDE] * 3 + [UNVERIFIED] * 2
     assert len(after.breakers[UID].unanswered) == 3
     assert after.owing == {UID: {WEB}}
 
 
 async def test_no_more_go_in_the_next_pass() -> None:
-    first, second = Hands(), Hands()
+    first, second = FakeActuator(), FakeActuator()
     attempts = await run(snapshot(UpdateMode.RECREATE), first, rules=CHECKED)
     await run(snapshot(UpdateMode.RECREATE), second, rules=CHECKED, attempts=attempts)
     assert second.evicted == []
 
 
 async def test_without_the_check_all_go_and_nothing_is_remembered() -> None:
-    hands = Hands()
-    after = await run(snapshot(UpdateMode.RECREATE), hands)
-    assert hands.evicted == NAMES
+    actuator = FakeActuator()
+    after = await run(snapshot(UpdateMode.RECREATE), actuator)
+    assert actuator.evicted == NAMES
     assert after.breakers == {}
 
 
 async def test_three_more_go_once_the_replacements_were_right() -> None:
-    hands = Hands()
-    await run(snapshot(UpdateMode.RECREATE), hands, rules=CHECKED, attempts=given(CLOSED))
-    assert hands.evicted == NAMES[:3]
+    actuator = FakeActuator()
+    await run(snapshot(UpdateMode.RECREATE), actuator, rules=CHECKED, attempts=given(CLOSED))
+    assert actuator.evicted == NAMES[:3]
 
 
 async def test_evictions_after_failed_resizes_are_counted_as_well() -> None:
-    hands = Hands(resize_errors=dict.fromkeys(NAMES, REFUSED))
-    await run(snapshot(UpdateMode.IN_PLACE_OR_RECREATE), hands, rules=CHECKED)
-    assert (hands.resized, hands.evicted) == (NAMES, NAMES[:3])
+    actuator = FakeActuator(resize_errors=dict.fromkeys(NAMES, REFUSED))
+    await run(snapshot(UpdateMode.IN_PLACE_OR_RECREATE), actuator, rules=CHECKED)
+    assert (actuator.resized, actuator.evicted) == (NAMES, NAMES[:3])
 
 
 async def test_what_is_refused_leaves_its_place_to_the_next_pod() -> None:
-    hands = Hands(eviction_errors={"web-0": PROTECTED})
-    after = await run(snapshot(UpdateMode.RECREATE), hands, rules=CHECKED)
-    assert hands.evicted == NAMES[:4]
+    actuator = FakeActuator(eviction_errors={"web-0": PROTECTED})
+    after = await run(snapshot(UpdateMode.RECREATE), actuator, rules=CHECKED)
+    assert actuator.evicted == NAMES[:4]
     assert decisions(after)[-1] == UNVERIFIED
 
 
 async def test_what_may_have_happened_counts() -> None:
-    hands = Hands(eviction_errors=dict.fromkeys(NAMES, LOST))
-    await run(snapshot(UpdateMode.RECREATE), hands, rules=CHECKED)
-    assert hands.evicted == NAMES[:3]
+    actuator = FakeActuator(eviction_errors=dict.fromkeys(NAMES, LOST))
+    await run(snapshot(UpdateMode.RECREATE), actuator, rules=CHECKED)
+    assert actuator.evicted == NAMES[:3]
 
 
 def came_up(
@@ -128,12 +128,12 @@ def born(pod: LivePod, *, at: datetime, patched: bool) -> LivePod:
 
 
 async def test_a_process_that_starts_finds_what_an_earlier_one_left_behind() -> None:
-    hands = Hands()
+    actuator = FakeActuator()
     whole = came_up(snapshot(UpdateMode.RECREATE), *NAMES[:3])
-    after = await run(whole, hands, rules=CHECKED)
-    assert hands.evicted == []
+    after = await run(whole, actuator, rules=CHECKED)
+    assert actuator.evicted == []
     assert decisions(after) == [SUSPENDED] * 5
-    ((transition, cause),) = hands.turns
+    ((transition, cause),) = actuator.transitions
     assert transition is Transition.SUSPENDED
     assert "when the updater started" in cause
 
@@ -149,10 +149,10 @@ async def test_a_process_that_starts_finds_what_an_earlier_one_left_behind() -> 
     ],
 )
 async def test_suspended(probe_at: datetime, evicted: list[str]) -> None:
-    hands = Hands()
+    actuator = FakeActuator()
     stopped = given(Breaker(state=Open(probe_at)))
-    after = await run(snapshot(UpdateMode.RECREATE), hands, rules=CHECKED, attempts=stopped)
-    assert hands.evicted == evicted
+    after = await run(snapshot(UpdateMode.RECREATE), actuator, rules=CHECKED, attempts=stopped)
+    assert actuator.evicted == evicted
     last = decisions(after)[-1]
     assert last == SUSPENDED
     assert last is not None
@@ -161,10 +161,10 @@ async def test_suspended(probe_at: datetime, evicted: list[str]) -> None:
 
 
 async def test_a_refused_probe_is_tried_with_the_next_pod() -> None:
-    hands = Hands(eviction_errors=dict.fromkeys(NAMES[:2], PROTECTED))
+    actuator = FakeActuator(eviction_errors=dict.fromkeys(NAMES[:2], PROTECTED))
     stopped = Breaker(state=Open(NOW))
-    await run(snapshot(UpdateMode.RECREATE), hands, rules=CHECKED, attempts=given(stopped))
-    assert hands.evicted == NAMES[:3]
+    await run(snapshot(UpdateMode.RECREATE), actuator, rules=CHECKED, attempts=given(stopped))
+    assert actuator.evicted == NAMES[:3]
 
 
 # What came
@@ -183,16 +183,16 @@ def overdue(count: int) -> Breaker:
 
 
 async def test_pods_that_never_came_suspend_a_vpa_without_pods_and_are_told() -> None:
-    hands, registry = Hands(), CollectorRegistry()
+    actuator, registry = FakeActuator(), CollectorRegistry()
     after = await run(
         nobody_left({WEB: GroupSize(wanted=3)}),
-        hands,
+        actuator,
         rules=CHECKED,
         attempts=given(overdue(3)),
         registry=registry,
     )
     assert after.breakers[UID].suspends
-    ((transition, cause),) = hands.turns
+    ((transition, cause),) = actuator.transitions
     assert transition is Transition.SUSPENDED
     assert "not created within two minutes" in cause
     outcomes = "vpa_updater_eviction_outcomes_total"
@@ -200,23 +200,23 @@ async def test_pods_that_never_came_suspend_a_vpa_without_pods_and_are_told() ->
 
 
 async def test_pods_that_exist_without_a_node_are_waited_for() -> None:
-    hands = Hands()
+    actuator = FakeActuator()
     there = nobody_left({WEB: GroupSize(wanted=3, existing=3)})
-    after = await run(there, hands, rules=CHECKED, attempts=given(overdue(3)))
+    after = await run(there, actuator, rules=CHECKED, attempts=given(overdue(3)))
     assert len(after.breakers[UID].unanswered) == 3
-    assert hands.turns == []
+    assert actuator.transitions == []
 
 
 async def test_pods_that_are_going_are_waited_for() -> None:
     there = nobody_left({WEB: GroupSize(wanted=3)})
     going = replace(there, terminating=frozenset({"gone"}))
-    after = await run(going, Hands(), rules=CHECKED, attempts=given(overdue(1)))
+    after = await run(going, FakeActuator(), rules=CHECKED, attempts=given(overdue(1)))
     assert after.breakers[UID].state == Closed()
 
 
 async def test_of_vpas_with_nothing_to_evict_nothing_is_known() -> None:
     quiet = snapshot(UpdateMode.RECREATE, recommended=False)
-    assert (await run(quiet, Hands(), rules=CHECKED)).breakers == {}
+    assert (await run(quiet, FakeActuator(), rules=CHECKED)).breakers == {}
 
 
 def test_breakers_are_forgotten_with_their_vpa() -> None:
@@ -265,23 +265,23 @@ def limited(most: str, **default: str) -> ClusterSnapshot:
 
 
 async def test_no_pod_goes_whose_replacement_would_be_refused() -> None:
-    hands = Hands()
-    after = await run(limited("1Gi"), hands)
-    assert hands.evicted == []
+    actuator = FakeActuator()
+    after = await run(limited("1Gi"), actuator)
+    assert actuator.evicted == []
     assert decisions(after) == [wait(Reason.REPLACEMENT_WOULD_BE_REFUSED)] * 5
-    assert set(hands.refused) == set(NAMES)
-    assert hands.refused["web-0"] == (
+    assert set(actuator.refused) == set(NAMES)
+    assert actuator.refused["web-0"] == (
         "container app would have no memory limit, and the LimitRange's max for a Container is 1Gi"
     )
-    again = Hands()
+    again = FakeActuator()
     await run(limited("1Gi"), again, attempts=after)
     assert again.refused == {}
 
 
 async def test_where_the_bound_holds_all_go() -> None:
-    hands = Hands()
-    await run(limited("1Gi", memory="20Mi"), hands)
-    assert hands.evicted == NAMES
+    actuator = FakeActuator()
+    await run(limited("1Gi", memory="20Mi"), actuator)
+    assert actuator.evicted == NAMES
 
 
 BOOSTED = [
@@ -312,15 +312,15 @@ async def test_no_pod_goes_whose_replacement_would_start_too_large(
     )
     features = FeatureGates(cpu_startup_boost=gate)
     rules = replace(OPEN, features=features, boost_bound=Quantity.parse(bound))
-    hands = Hands()
-    after = await run(replace(whole, autoscaled=(scaled,)), hands, rules=rules)
-    assert hands.evicted == evicted
+    actuator = FakeActuator()
+    after = await run(replace(whole, autoscaled=(scaled,)), actuator, rules=rules)
+    assert actuator.evicted == evicted
     refused = wait(Reason.REPLACEMENT_WOULD_BE_REFUSED)
     assert decisions(after) == [OUTSIDE if evicted else refused] * 5
 
 
 async def test_a_limit_range_that_cannot_be_read_keeps_pods() -> None:
-    hands = Hands()
-    after = await run(limited("much"), hands)
-    assert hands.evicted == []
+    actuator = FakeActuator()
+    after = await run(limited("much"), actuator)
+    assert actuator.evicted == []
     assert decisions(after) == [leave(Reason.UNREADABLE)] * 5

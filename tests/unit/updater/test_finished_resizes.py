@@ -23,7 +23,7 @@ from updater.finished_resizes import answered_ooms, before_next_resize, last_res
 from updater.live_pod import WITHDRAWER, LivePod, LivePodMeta, ManagedFieldsEntry, resized_at
 from updater.snapshot import ClusterSnapshot
 from updater.update_order import OomKill
-from updater_harness import NOW, OPEN, WEB, Hands, live_pod, run, snapshot
+from updater_harness import NOW, OPEN, WEB, FakeActuator, live_pod, run, snapshot
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 DEFERRED = PodCondition(type="PodResizePending", status="True", reason="Deferred")
@@ -156,7 +156,9 @@ async def decided(
     one: LivePod, target: Mapping[str, str], before: Attempts, *, at: datetime
 ) -> tuple[Decision | None, Attempts]:
     """What became of the pod; the next answer has the next generation."""
-    after = await run(cluster(one, target), Hands(), attempts=before, rules=RULES, clock=At(at))
+    after = await run(
+        cluster(one, target), FakeActuator(), attempts=before, rules=RULES, clock=At(at)
+    )
     memory = after.of(one.metadata.uid)
     if memory.sent is not None:
         sent = replace(memory.sent, generation=one.metadata.generation)

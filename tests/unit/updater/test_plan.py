@@ -2,9 +2,10 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import TypeVar
 
 import pytest
 from msgspec import structs
@@ -16,17 +17,22 @@ from common.api.core import Pod
 from common.patches import Operation
 from common.recommendation.changes import ResourceChange
 from random_cluster import RandomCluster, random_cluster
+from updater.assessment import Steps, assess
 from updater.attempts import Attempts
 from updater.decision import Decision, Reason
-from updater.plan import IdleHands, rehearse
-from updater_harness import NOW, StoppedClock, run
+from updater.plan import EvictPod, PodPlan, ResizePod, UnboostPod, plan_vpa
+from updater.progress import VpaProgress
+from updater.snapshot import key_of
+from updater_harness import NOW, Call, RecordingActuator, context_of, preview, run
+
+T = TypeVar("T")
 
 CLUSTERS = 300
 _ACTING = (UpdateMode.AUTO, UpdateMode.RECREATE, UpdateMode.IN_PLACE_OR_RECREATE)
 
 
 @dataclass(slots=True)
-class SlowHands(IdleHands):
+class SlowActuator(RecordingActuator):
     """Every call works, and takes its time: answers come in any order."""
 
     random: Random = field(default_factory=lambda: Random(0))
@@ -39,7 +45,7 @@ class SlowHands(IdleHands):
         changes: Sequence[ResourceChange],
     ) -> None:
         await self.answer()
-        await IdleHands.evict(self, pod, vpa, reason, changes)
+        await RecordingActuator.evict(self, pod, vpa, reason, changes)
 
     async def resize(
         self,
@@ -49,28 +55,65 @@ class SlowHands(IdleHands):
         reason: Reason,
     ) -> Pod:
         await self.answer()
-        resized = await IdleHands.resize(self, pod, vpa, operations, reason)
+        resized = await RecordingActuator.resize(self, pod, vpa, operations, reason)
         meta = structs.replace(resized.metadata, generation=resized.metadata.generation + 1)
         return structs.replace(resized, metadata=meta)
 
     async def annotate(self, pod: Pod, operations: Sequence[Operation]) -> None:
         await self.answer()
-        await IdleHands.annotate(self, pod, operations)
+        await RecordingActuator.annotate(self, pod, operations)
 
     async def answer(self) -> None:
         for _ in range(self.random.randint(0, 20)):
             await asyncio.sleep(0)
 
 
-async def planned(given: RandomCluster, hands: IdleHands) -> dict[str, Decision]:
-    return await rehearse(
+async def planned(given: RandomCluster) -> dict[str, Decision]:
+    return await preview(
         given.snapshot,
         given.attempts,
         rules=given.rules,
         admission_ready=given.admission_ready,
-        clock=StoppedClock(),
-        hands=hands,
     )
+
+
+def planned_calls(given: RandomCluster) -> list[Call]:
+    """The calls of the first plans, which are all where every call works."""
+    context = context_of(
+        given.snapshot,
+        given.attempts,
+        rules=given.rules,
+        admission_ready=given.admission_ready,
+    )
+    found: list[Call] = []
+    for scaled in given.snapshot.autoscaled:
+        assessment = result(assess(scaled, context))
+        progress = VpaProgress.begin(assessment, context)
+        plan = result(plan_vpa(assessment, progress, context))
+        for each in plan.pods:
+            found += call_of(each, key_of(scaled.vpa))
+    return found
+
+
+def call_of(planned: PodPlan, key: tuple[str, str]) -> Iterator[Call]:
+    uid = planned.pod.metadata.uid
+    match planned.action:
+        case EvictPod(reason, changes):
+            yield "evict", uid, key, reason, changes
+        case ResizePod(plan=plan, reason=reason):
+            yield "resize", uid, key, plan.operations, reason
+        case UnboostPod(plan) if plan.changes:
+            yield "resize", uid, key, plan.operations, Reason.STARTUP_BOOST_OVER
+
+
+def result(steps: Steps[T]) -> T:
+    """Run a computation to its end."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: T = end.value
+            return found
 
 
 def is_boosted(pod: Pod) -> bool:
@@ -78,11 +121,11 @@ def is_boosted(pod: Pod) -> bool:
 
 
 async def acted(
-    given: RandomCluster, hands: IdleHands, *, registry: CollectorRegistry | None = None
+    given: RandomCluster, actuator: RecordingActuator, *, registry: CollectorRegistry | None = None
 ) -> Attempts:
     return await run(
         given.snapshot,
-        hands,
+        actuator,
         attempts=given.attempts,
         rules=given.rules,
         admission_ready=given.admission_ready,
@@ -98,27 +141,28 @@ def told(decision: Decision | None) -> tuple[object, ...] | None:
 @pytest.mark.parametrize("seed", range(CLUSTERS))
 async def test_what_is_planned_is_what_is_done(seed: int) -> None:
     given = random_cluster(seed, now=NOW)
-    thought, done = IdleHands(), SlowHands(random=Random(seed))
-    plan = await planned(given, thought)
+    done = SlowActuator(random=Random(seed))
+    plan = await planned(given)
     after = await acted(given, done)
     for uid in given.snapshot.living:
         settled = plan.get(uid, given.attempts.of(uid).decision)
         assert told(settled) == told(after.of(uid).decision)
-    assert Counter(map(str, thought.calls)) == Counter(map(str, done.calls))
+    sent = [call for call in done.calls if call[0] in ("evict", "resize")]
+    assert Counter(map(str, planned_calls(given))) == Counter(map(str, sent))
 
 
 async def test_every_pod_ends_once_and_only_those_end_that_a_mode_acts_on() -> None:
     for seed in range(CLUSTERS):
         given = random_cluster(seed, now=NOW)
         registry = CollectorRegistry()
-        await acted(given, SlowHands(random=Random(seed)), registry=registry)
+        await acted(given, SlowActuator(random=Random(seed)), registry=registry)
         counted = sum(
             sample.value
             for metric in registry.collect()
             for sample in metric.samples
             if sample.name == "vpa_updater_candidate_pods"
         )
-        plan = await planned(given, IdleHands())
+        plan = await planned(given)
         assert counted == len(plan)
         for scaled in given.snapshot.autoscaled:
             live = {pod.metadata.uid for pod in scaled.pods}
@@ -136,7 +180,7 @@ async def test_a_plan_leaves_no_trace(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
     for seed in range(20):
         given, same = random_cluster(seed, now=NOW), random_cluster(seed, now=NOW)
-        first, second = await planned(given, IdleHands()), await planned(given, IdleHands())
+        first, second = await planned(given), await planned(given)
         assert {uid: told(each) for uid, each in first.items()} == {
             uid: told(each) for uid, each in second.items()
         }
@@ -148,7 +192,7 @@ async def test_the_clusters_are_worth_it() -> None:
     """Nearly every reason comes up that one pass can come to by itself, with all calls working."""
     seen: Counter[Reason] = Counter()
     for seed in range(CLUSTERS):
-        plan = await planned(random_cluster(seed, now=NOW), IdleHands())
+        plan = await planned(random_cluster(seed, now=NOW))
         seen.update(decision.reason for decision in plan.values())
     failures = {
         Reason.REPLACEMENT_LACKS_RECOMMENDATION,

@@ -20,7 +20,7 @@ from updater.group_size import GroupSize
 from updater.live_pod import LivePod, LivePodMeta
 from updater.replacement_result import ReplacementResult, check_replacement
 from updater.snapshot import AutoscaledPods, ClusterSnapshot
-from updater_harness import NOW, OPEN, WEB, Hands, run
+from updater_harness import NOW, OPEN, WEB, FakeActuator, run
 
 KEEP, FOLLOW = PodLevelMode.KEEP, PodLevelMode.FOLLOW
 VPA = vpa(
@@ -104,15 +104,15 @@ async def test_evictions_stop_where_admission_keeps_and_the_updater_follows() ->
             limit_ranges=(),
             sizes={WEB: GroupSize(4, 4)},
         )
-        given, clock, hands = (
+        given, clock, actuator = (
             ClusterSnapshot(autoscaled=(scaled,), living=uids),
             At(minutes),
-            Hands(),
+            FakeActuator(),
         )
-        attempts = await run(given, hands, attempts=attempts, rules=rules, clock=clock)
-        evicted += hands.evicted
-        pods = [each for each in pods if each.metadata.name not in hands.evicted]
-        pods += [kept(f"{name}-next", created=clock.now()) for name in hands.evicted]
+        attempts = await run(given, actuator, attempts=attempts, rules=rules, clock=clock)
+        evicted += actuator.evicted
+        pods = [each for each in pods if each.metadata.name not in actuator.evicted]
+        pods += [kept(f"{name}-next", created=clock.now()) for name in actuator.evicted]
     assert len(evicted) == 3
     last = attempts.of(pods[0].metadata.uid).decision
     assert last is not None

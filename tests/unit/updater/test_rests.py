@@ -19,10 +19,9 @@ from updater.attempts import Attempts, Rest
 from updater.breaker import Breaker, Open
 from updater.group_size import GroupSize
 from updater.live_pod import LivePod
-from updater.plan import IdleHands
+from updater.pass_context import Rules
 from updater.snapshot import AutoscaledPods, ClusterSnapshot
-from updater.work import Rules
-from updater_harness import NOW, WEB, run, snapshot
+from updater_harness import NOW, WEB, RecordingActuator, run, snapshot
 
 SEEDS = 60
 PASSES = 12
@@ -116,7 +115,7 @@ async def rested(seed: int) -> int:
     count = 0
     for _ in range(PASSES):
         registries = CollectorRegistry(), CollectorRegistry()
-        asked, done = IdleHands(), IdleHands()
+        asked, done = RecordingActuator(), RecordingActuator()
         ready = random.random() < 0.9
         now = picture(autoscaled)
         rests = resting.rests
@@ -209,5 +208,5 @@ async def test_who_is_looked_at_in_each_pass(kind: str, breaker: Breaker, want: 
     after = Attempts(breakers={uid: breaker})
     for _ in range(2):
         before = after
-        after = await run(picture([scaled]), IdleHands(), attempts=before, rules=Rules())
+        after = await run(picture([scaled]), RecordingActuator(), attempts=before, rules=Rules())
     assert sum(before.rests.get(key) is rest for key, rest in after.rests.items()) == want

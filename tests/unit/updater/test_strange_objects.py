@@ -13,7 +13,7 @@ from common.features import FeatureGates
 from updater.decision import Decision, Reason, leave, resize
 from updater.live_pod import LivePod
 from updater.snapshot import ClusterSnapshot
-from updater_harness import NAMES, OPEN, WEB, Hands, live_pod, run, snapshot
+from updater_harness import NAMES, OPEN, WEB, FakeActuator, live_pod, run, snapshot
 
 FINE = {"requests": {"cpu": "10m", "memory": "10Mi"}}
 NONSENSE = {"requests": {"cpu": "10m", "memory": "10Mi", "ephemeral-storage": "abc"}}
@@ -108,17 +108,17 @@ def strange_pod(spec: dict[str, Any], status: dict[str, Any]) -> LivePod:
 async def test_the_other_pods_are_updated(
     mode: UpdateMode, spec: dict[str, Any], status: dict[str, Any]
 ) -> None:
-    hands = Hands()
-    await run(among_others(mode, strange_pod(spec, status)), hands)
-    done = {name for name in (*hands.evicted, *hands.resized) if name != "strange"}
+    actuator = FakeActuator()
+    await run(among_others(mode, strange_pod(spec, status)), actuator)
+    done = {name for name in (*actuator.evicted, *actuator.resized) if name != "strange"}
     assert done == (set() if mode in (UpdateMode.OFF, UpdateMode.INITIAL) else set(NAMES))
 
 
 @pytest.mark.parametrize("mode", [UpdateMode.RECREATE, UpdateMode.IN_PLACE_OR_RECREATE])
 async def test_a_pod_that_can_not_be_read_is_left_alone(mode: UpdateMode) -> None:
-    hands = Hands()
+    actuator = FakeActuator()
     spec = {"containers": [{"name": "app", "resources": NONSENSE, "resizePolicy": [RESTARTS]}]}
-    attempts = await run(among_others(mode, strange_pod(spec, {})), hands)
+    attempts = await run(among_others(mode, strange_pod(spec, {})), actuator)
     decision = attempts.of("uid-strange").decision
     assert decision is not None
     assert decision.reason is Reason.UNREADABLE
@@ -149,11 +149,11 @@ async def test_the_boost_of_a_pod_that_can_not_be_read(
     (scaled,) = given.autoscaled
     boosting = msgspec.structs.replace(scaled.vpa.spec, startup_boost=StartupBoost())
     autoscaler = msgspec.structs.replace(scaled.vpa, spec=boosting)
-    hands = Hands()
+    actuator = FakeActuator()
     attempts = await run(
         replace(given, autoscaled=(replace(scaled, vpa=autoscaler),)),
-        hands,
+        actuator,
         rules=replace(OPEN, features=FeatureGates(cpu_startup_boost=True)),
     )
     assert attempts.of("uid-strange").decision == want
-    assert len(hands.evicted) == len(NAMES)
+    assert len(actuator.evicted) == len(NAMES)

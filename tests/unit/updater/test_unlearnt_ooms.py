@@ -34,9 +34,8 @@ from common.quantity import parse_value
 from updater.attempts import Attempts
 from updater.decision import Action, Decision, Reason
 from updater.live_pod import LivePod, LivePodMeta
-from updater.plan import IdleHands
 from updater.snapshot import AutoscaledPods, ClusterSnapshot
-from updater_harness import NOW, OPEN, WEB, run
+from updater_harness import NOW, OPEN, WEB, RecordingActuator, run
 
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 BOOSTING = replace(OPEN, features=FeatureGates(in_place=True, cpu_startup_boost=True))
@@ -132,11 +131,11 @@ async def one_pass(
     given: ClusterSnapshot, *, attempts: Attempts | None = None
 ) -> tuple[Decision, Sequence[Operation], Attempts]:
     """How the pod ends, and what is sent as a resize."""
-    hands = IdleHands()
-    after = await run(given, hands, attempts=attempts, rules=ONE)
+    actuator = RecordingActuator()
+    after = await run(given, actuator, attempts=attempts, rules=ONE)
     decision = after.of("uid-web-0").decision
     assert decision is not None
-    sent = [call[3] for call in hands.calls if call[0] == "resize"]
+    sent = [call[3] for call in actuator.calls if call[0] == "resize"]
     operations: Sequence[Operation] = sent[0] if sent else ()  # type: ignore[assignment]  # calls hold objects
     return decision, operations, after
 
@@ -416,13 +415,13 @@ async def test_the_end_of_a_boost_leaves_the_memory_alone() -> None:
     boost = StartupBoost(cpu=GenericStartupBoost(type="Factor", factor=2, duration_seconds=0))
     spec = structs.replace(scaled.vpa.spec, startup_boost=boost)
     scaled = replace(scaled, vpa=structs.replace(scaled.vpa, spec=spec))
-    hands = IdleHands()
+    actuator = RecordingActuator()
     await run(
         replace(given, autoscaled=(scaled,)),
-        hands,
+        actuator,
         rules=replace(BOOSTING, disruption=ONE.disruption),
     )
-    (sent,) = [call[3] for call in hands.calls if call[0] == "resize"]
+    (sent,) = [call[3] for call in actuator.calls if call[0] == "resize"]
     assert changed(sent) == {"cpu"}  # type: ignore[arg-type]  # calls hold objects
 
 

@@ -28,7 +28,7 @@ from updater.live_pod import LivePod
 from updater.settling import is_settling
 from updater.snapshot import ClusterSnapshot
 from updater.wake import Alarm, is_news_of_node, is_news_of_pod, is_news_of_vpa, rest_after
-from updater_harness import HALF, NAMES, NOW, OPEN, Hands, live_pod, run, snapshot
+from updater_harness import HALF, NAMES, NOW, OPEN, FakeActuator, live_pod, run, snapshot
 
 SMALL, LARGE = recommendation(target={"cpu": "100m"}), recommendation(target={"cpu": "1"})
 
@@ -320,12 +320,12 @@ def test_who_needs_a_moment(given: Pod, memory: PodMemory, *, want: bool) -> Non
 
 
 async def test_where_passes_follow_at_once_three_hiccups_in_a_row_are_three_intervals() -> None:
-    hands = Hands(resize_errors=dict.fromkeys(NAMES, ServerError("trouble")))
+    actuator = FakeActuator(resize_errors=dict.fromkeys(NAMES, ServerError("trouble")))
     given, attempts = snapshot(UpdateMode.IN_PLACE_OR_RECREATE), Attempts()
     for _ in range(4):
-        attempts = await run(given, hands, attempts=attempts, rules=replace(OPEN, pace=MINUTE))
-    assert hands.resized == NAMES
-    assert hands.evicted == []
+        attempts = await run(given, actuator, attempts=attempts, rules=replace(OPEN, pace=MINUTE))
+    assert actuator.resized == NAMES
+    assert actuator.evicted == []
 
 
 async def test_where_passes_follow_at_once_a_replacement_counts_once_it_is_ready() -> None:
@@ -347,7 +347,7 @@ async def test_where_passes_follow_at_once_a_replacement_counts_once_it_is_ready
     )
     one = replace(scaled, pods=(*scaled.pods[:2], coming))
     for pace, evicted in ((timedelta(), ["web-0"]), (MINUTE, [])):
-        hands = Hands()
+        actuator = FakeActuator()
         rules = replace(HALF, pace=pace)
-        await run(ClusterSnapshot(autoscaled=(one,), living=given.living), hands, rules=rules)
-        assert hands.evicted == evicted
+        await run(ClusterSnapshot(autoscaled=(one,), living=given.living), actuator, rules=rules)
+        assert actuator.evicted == evicted

@@ -1,14 +1,16 @@
-"""What the ledger tells: each change once, and no line for each pod that is fine."""
+"""What is logged about decisions: each change once, and no line for each pod that is fine."""
 
 import logging
 from datetime import timedelta
 
 import pytest
 
+from common.api.autoscaling import UpdateMode
 from updater.attempts import NOTHING, Attempts
 from updater.decision import Decision, Reason, evict, leave, wait
-from updater.ledger import Ledger
-from updater_harness import NOW, live_pod
+from updater.pass_results import PassResults
+from updater.pod_outcome import PodOutcome, Subject
+from updater_harness import NOW, context_of, live_pod, snapshot
 
 YOUNG, SMALL = leave(Reason.TOO_YOUNG), leave(Reason.TOO_SMALL)
 BUSY, GONE = wait(Reason.BUDGET_EXHAUSTED), evict(Reason.OUTSIDE_RANGE)
@@ -25,17 +27,23 @@ ROWS = [
 ]
 
 
+def decide(decision: Decision, before: Attempts) -> Attempts:
+    """Run a pass that comes to this decision; what it remembers."""
+    given = snapshot(UpdateMode.RECREATE, names=["web-0"])
+    results = PassResults(context_of(given, before))
+    subject = Subject(given.autoscaled[0].vpa)
+    results.decide(PodOutcome(live_pod("web-0"), decision, before.of("uid-web-0"), subject))
+    return results.state(given, complete=True)
+
+
 @pytest.mark.parametrize(("decisions", "told"), ROWS)
 def test_what_is_told(
     decisions: list[Decision], told: list[Decision], caplog: pytest.LogCaptureFixture
 ) -> None:
-    pod, attempts = live_pod("web-0"), Attempts({"uid-web-0": NOTHING})
-    living = frozenset({"uid-web-0"})
+    attempts = Attempts({"uid-web-0": NOTHING})
     with caplog.at_level(logging.INFO):
         for decision in decisions:
-            ledger = Ledger(attempts)
-            ledger.settle(pod, decision, ledger.memory(pod))
-            attempts = ledger.attempts(living)
+            attempts = decide(decision, attempts)
     lines = [(vars(line)["decision"], vars(line)["reason"]) for line in caplog.records]
     assert lines == [(each.action.value, each.reason.value) for each in told]
 
@@ -44,5 +52,5 @@ def test_a_line_says_until_when_where_that_is_known(caplog: pytest.LogCaptureFix
     until = NOW + timedelta(milliseconds=1500)
     with caplog.at_level(logging.INFO):
         for decision in (wait(Reason.RESIZE_DEFERRED, until=until), BUSY):
-            Ledger(Attempts()).settle(live_pod("web-0"), decision, NOTHING)
+            decide(decision, Attempts())
     assert [vars(line).get("until") for line in caplog.records] == ["2026-03-01T12:00:01Z", None]
