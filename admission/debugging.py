@@ -15,7 +15,7 @@ from fastapi.responses import PlainTextResponse
 from admission import manifest
 from admission.explanation import Explanation, as_text, explain
 from admission.manifest import Manifest, ManifestError
-from admission.pod_reviews import Verdict
+from admission.pod_reviews import PodVerdict
 from admission.review import AdmissionRequest, GroupVersionResource
 from common.api.base import Wire
 from common.recommendation.decision_trace import DecisionTrace
@@ -23,7 +23,7 @@ from common.runtime.text_or_json import described, wants_text
 
 PATH = "/debug/explain"
 
-Judge = Callable[[AdmissionRequest, DecisionTrace], Awaitable[Verdict]]
+Judge = Callable[[AdmissionRequest, DecisionTrace], Awaitable[PodVerdict]]
 
 _EXAMPLE = """apiVersion: apps/v1
 kind: Deployment

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from admission.metrics import Outcome
-from admission.pod_reviews import Candidate, Match, Reason, Verdict
-from admission.pods import update_mode
+from admission.metrics import ReviewOutcome
+from admission.pod_patch import update_mode
+from admission.pod_reviews import MatchReason, PodVerdict, TargetingVpa, VpaMatch
 from common.annotations import startup_boost_key
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.base import QuantityJson, Wire
@@ -108,7 +108,7 @@ class Explanation(Wire, frozen=True, kw_only=True):
     patch: tuple[Operation, ...]
 
 
-def explain(verdict: Verdict, trail: DecisionTrace, *, namespace: str, name: str) -> Explanation:
+def explain(verdict: PodVerdict, trail: DecisionTrace, *, namespace: str, name: str) -> Explanation:
     """Take a verdict apart; ``trail`` is the one that was filled on the way to it.
 
     ``namespace`` and ``name`` are the pod's.
@@ -132,29 +132,29 @@ def explain(verdict: Verdict, trail: DecisionTrace, *, namespace: str, name: str
     )
 
 
-def _why(verdict: Verdict, owner: str | None, namespace: str) -> str:
+def _why(verdict: PodVerdict, owner: str | None, namespace: str) -> str:
     match verdict.outcome:
-        case Outcome.NOT_SYNCED:
+        case ReviewOutcome.NOT_SYNCED:
             return "the cluster has not been listed yet; until then pods pass unchanged"
-        case Outcome.TIMED_OUT:
+        case ReviewOutcome.TIMED_OUT:
             return f"who owns {owner} was not found out in time; the pod passes unchanged"
-        case Outcome.LOOKUP_FAILED:
+        case ReviewOutcome.LOOKUP_FAILED:
             return f"who owns {owner} can't be found out: {verdict.error}; the pod passes unchanged"
-        case Outcome.ERROR:
+        case ReviewOutcome.ERROR:
             told = f"of VPA {verdict.vpa_name} or of the pod can't be used: {verdict.error}"
             return f"a number {told}; the pod passes unchanged"
-        case Outcome.PATCHED if verdict.match is not None and verdict.match.vpa is not None:
+        case ReviewOutcome.PATCHED if verdict.match is not None and verdict.match.vpa is not None:
             idle = _UNBOOSTED if _is_unboosted(verdict, verdict.match.vpa) else ""
             unfit = "" if verdict.unfit is None else f"; nothing is applied: {verdict.error}"
             return _why_patched(verdict.match.vpa, owner) + idle + unfit
-    reason = Reason.MATCHED if verdict.match is None else verdict.match.reason
+    reason = MatchReason.MATCHED if verdict.match is None else verdict.match.reason
     sentences = {
-        Reason.NO_CONTROLLER: "the pod has no controller (an owner reference with controller: "
+        MatchReason.NO_CONTROLLER: "the pod has no controller (an owner reference with controller: "
         "true), and VPAs target controllers",
-        Reason.NO_VPA_IN_NAMESPACE: f"no VPA of the namespace {namespace} has a targetRef",
-        Reason.NO_SCALABLE_OWNER: f"{owner} is neither of a well-known kind nor scalable",
-        Reason.NOT_TARGETED: f"no VPA targets {owner}, the pod's topmost owner",
-        Reason.NONE_APPLIES: f"no VPA that targets {owner} applies to the pod",
+        MatchReason.NO_VPA_IN_NAMESPACE: f"no VPA of the namespace {namespace} has a targetRef",
+        MatchReason.NO_SCALABLE_OWNER: f"{owner} is neither of a well-known kind nor scalable",
+        MatchReason.NOT_TARGETED: f"no VPA targets {owner}, the pod's topmost owner",
+        MatchReason.NONE_APPLIES: f"no VPA that targets {owner} applies to the pod",
     }
     return sentences.get(reason, verdict.error or verdict.problem)
 
@@ -168,7 +168,7 @@ def _why_patched(vpa: VerticalPodAutoscaler, owner: str | None) -> str:
     return f"VPA {name} targets {owner}"
 
 
-def _is_unboosted(verdict: Verdict, vpa: VerticalPodAutoscaler) -> bool:
+def _is_unboosted(verdict: PodVerdict, vpa: VerticalPodAutoscaler) -> bool:
     """Whether the VPA asks for a boost, and no container gets one."""
     place = pointer("metadata", "annotations", startup_boost_key(""))
     return has_startup_boost(vpa) and not any(
@@ -176,7 +176,7 @@ def _is_unboosted(verdict: Verdict, vpa: VerticalPodAutoscaler) -> bool:
     )
 
 
-def _considered(match: Match, pod: Pod) -> tuple[Considered, ...]:
+def _considered(match: VpaMatch, pod: Pod) -> tuple[Considered, ...]:
     found = [_of_candidate(each, match, pod) for each in match.candidates]
     return tuple(
         sorted(
@@ -185,7 +185,7 @@ def _considered(match: Match, pod: Pod) -> tuple[Considered, ...]:
     )
 
 
-def _of_candidate(candidate: Candidate, match: Match, pod: Pod) -> Considered:
+def _of_candidate(candidate: TargetingVpa, match: VpaMatch, pod: Pod) -> Considered:
     vpa = candidate.vpa
     fate, why = _fate(candidate, match, pod)
     created = vpa.metadata.creation_timestamp
@@ -198,7 +198,7 @@ def _of_candidate(candidate: Candidate, match: Match, pod: Pod) -> Considered:
     )
 
 
-def _fate(candidate: Candidate, match: Match, pod: Pod) -> tuple[Fate, str]:
+def _fate(candidate: TargetingVpa, match: VpaMatch, pod: Pod) -> tuple[Fate, str]:
     if candidate.vpa is match.vpa:
         others = len(match.candidates) > 1
         return Fate.CHOSEN, "the oldest that applies" if others else "the only one"
@@ -213,7 +213,7 @@ def _fate(candidate: Candidate, match: Match, pod: Pod) -> tuple[Fate, str]:
     return Fate.OLDER_WINS, f"{chosen} is older, or as old and sorts first"
 
 
-def _containers(pod: Pod, verdict: Verdict, trail: DecisionTrace) -> tuple[ContainerWay, ...]:
+def _containers(pod: Pod, verdict: PodVerdict, trail: DecisionTrace) -> tuple[ContainerWay, ...]:
     vpa = None if verdict.match is None else verdict.match.vpa
     if vpa is None:
         return ()
@@ -231,7 +231,7 @@ def _containers(pod: Pod, verdict: Verdict, trail: DecisionTrace) -> tuple[Conta
     return tuple(found)
 
 
-def _pod_level(pod: Pod, verdict: Verdict, trail: DecisionTrace) -> PodLevelWay | None:
+def _pod_level(pod: Pod, verdict: PodVerdict, trail: DecisionTrace) -> PodLevelWay | None:
     present = pod.spec.resources
     if present is None or verdict.match is None or verdict.match.vpa is None:
         return None

@@ -28,15 +28,6 @@ class AdmissionSettings(CommonSettings):
         group="Serving",
         help="Serve the webhook on this port of all addresses, over HTTPS only.",
     )
-    workers: int = flag(
-        "--workers",
-        default=1,
-        parse=whole(least=1),
-        group="Serving",
-        metavar="COUNT",
-        help="Answer reviews in this number of processes. Each has its own watches and caches; "
-        "prefer another replica.",
-    )
     pod_level_resources: PodLevelMode = flag(
         "--pod-level-resources",
         default=PodLevelMode.KEEP,
@@ -210,6 +201,6 @@ class AdmissionSettings(CommonSettings):
             raise ConfigError("--register-by-url needs --webhook-port")
 
     @property
-    def lookup_deadline(self) -> float:
+    def lookup_timeout(self) -> float:
         """Seconds that finding a pod's VPA may take; far below what API servers wait."""
         return min(_LONGEST_LOOKUP, self.webhook_timeout_seconds / 4)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import ip_address
 
-from certs.renewal import Policy
+from certs.renewal import CertificatePolicy
 from common.errors import ConfigError
 from common.flags import boolean, duration, flag, names, namespace, whole
 from common.kube.ca_bundle import CONFIGURATION_NAME
@@ -115,9 +115,9 @@ class CertsSettings(LoggingSettings, ClientSettings):
         return self.secret_name or ("" if self.output_dir else DEFAULT_SECRET)
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> CertificatePolicy:
         """What is wanted of the certificates."""
-        return Policy(
+        return CertificatePolicy(
             hosts=self.served_hosts,
             lifetime=timedelta(days=self.days),
             settle=self.settle,

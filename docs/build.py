@@ -44,7 +44,6 @@ import sandbox.metrics_server.settings
 import sandbox.settings
 import updater.metrics
 import updater.settings
-from admission.metrics import AskedGauge
 from common.features import FeatureGates
 from common.flags import groups, show
 from common.runtime.settings import KLOG_FLAGS, CommonSettings, LeaderElectionSettings
@@ -203,7 +202,7 @@ def _exposed(collector: Any) -> Exposed:
     elif isinstance(collector, MetricWrapperBase):
         labels = tuple(collector._labelnames)  # noqa: SLF001 - see ``exposed``
     else:
-        assert isinstance(collector, PlainCounter | BatchHistogram | AskedGauge)  # noqa: S101 - for the type checker
+        assert isinstance(collector, PlainCounter | BatchHistogram)  # noqa: S101 - for the type checker
         labels = tuple(collector.labels)
     name, kind = described.name, described.type
     return Exposed(

@@ -7,8 +7,8 @@ them true.
 
 from collections.abc import Iterable, Mapping
 
-from admission.metrics import Outcome, Step
-from admission.review import Subject
+from admission.metrics import ReviewOutcome, ReviewStep
+from admission.review import ReviewSubject
 from common.api.autoscaling import UpdateMode
 from recommender.metrics import RequestSource
 from updater.decision import Action, Reason
@@ -58,8 +58,7 @@ Each component serves its metrics at `/metrics` on its ops address, as Prometheu
 OpenMetrics. Names, labels and buckets are the reference's. A metric of origin *ours* is unknown
 to the reference. A counter *as untyped* has a name that does not end in `_total`, and the text
 formats allow that for no typed counter. Each component also serves the client library's
-`process_*` and `python_*` metrics. With admission's `--workers` above 1 these are of the first
-worker, and counters and histograms are sums over all workers.
+`process_*` and `python_*` metrics.
 """
 REASONS = """\
 In each pass the updater decides about each pod that a VPA controls: `evict`, `resize`, `wait` (it
@@ -172,10 +171,10 @@ LABELS: Mapping[tuple[str, str], str] = {
     "`InPlaceUpdateRateLimiterWaitFailed`; of candidates one of [reasons.md](reasons.md).",
     ("admission", "result"): _values(("right", "wrong")),
     ("admission", "applied"): f"Whether the pod got a patch: {_BOOLEAN}",
-    ("admission", "status"): _values(dict.fromkeys(outcome.status for outcome in Outcome)),
-    ("admission", "resource"): _values(Subject),
-    ("admission", "step"): _values(Step),
-    ("admission", "outcome"): _values(Outcome),
+    ("admission", "status"): _values(dict.fromkeys(outcome.status for outcome in ReviewOutcome)),
+    ("admission", "resource"): _values(ReviewSubject),
+    ("admission", "step"): _values(ReviewStep),
+    ("admission", "outcome"): _values(ReviewOutcome),
     ("admission", "certificate"): "`serving`: what is shown; `authority`: what signed that.",
 }
 

@@ -56,6 +56,7 @@ class RecommenderMetrics:
             ("update_mode", "has_recommendation", "api", "matches_pods", "unsupported_config"),
             registry=self.registry,
         )
+        self._counted_modes: set[str] = set()
         self._latency = Histogram(
             "vpa_recommender_recommendation_latency_seconds",
             "From the creation of a VPA to its first recommendation.",
@@ -197,9 +198,11 @@ class RecommenderMetrics:
 
     def count_vpas(self, vpas: Mapping[VpaLabels, int]) -> None:
         """Set the gauge of VPAs, with a zero for each combination that has none."""
-        self._vpas.clear()
         flags = (True, False)
         modes = {mode.value for mode in UpdateMode} | {mode for mode, *_ in vpas}
+        if modes != self._counted_modes:  # a mode that is none is gone, or new
+            self._vpas.clear()
+            self._counted_modes = modes
         for mode, has, api, matches, unsupported in itertools.product(
             sorted(modes), flags, _API_VERSIONS, flags, flags
         ):

@@ -52,7 +52,7 @@ class Health:
         self._last = self._clock.now()
 
     def beat(self) -> None:
-        """A cycle has finished; without effect before ``arm``."""
+        """Note that a cycle has finished; without effect before ``arm``."""
         if self._last is not None:
             self._last = self._clock.now()
 
@@ -83,7 +83,7 @@ class _Scrapes:
     async def answer(
         self, asked: object, encode: Callable[[Any], bytes], names: Sequence[str]
     ) -> bytes | None:
-        """The text, the same for whoever has ``asked`` the same; None if too many wait."""
+        """Return the text, the same for all that ``asked`` the same; None if too many wait."""
         if self._waiting >= _MOST_SCRAPES and not self._has(asked):
             return None
         self._waiting += 1
@@ -110,7 +110,7 @@ def ops_app(
     profiling: bool = False,
     routers: Sequence[fastapi.APIRouter] = (),
 ) -> fastapi.FastAPI:
-    """The application behind the ops address.
+    """Return the application behind the ops address.
 
     ``/health-check`` is :class:`Health`; ``/readyz`` is 200 when every one of ``checks`` says
     so, else 503 with the names of those that don't; ``/metrics`` is the registry in the form

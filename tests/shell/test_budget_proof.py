@@ -18,7 +18,7 @@ from updater.resize import Timeouts
 from updater.work import Rules
 
 # The whole proof is `make proofs`: 1,000 cycles.
-CYCLES = int(os.environ.get("PROOF_CYCLES", "75"))
+CYCLES = int(os.environ.get("PROOF_CYCLES", "30"))
 FEW, MANY = 20, 100  # of which something, and much, happens for sure
 SEED = int(os.environ.get("PROOF_SEED", "1"))
 MODES = ("Recreate", "InPlaceOrRecreate", "Auto", "InPlaceOrRecreate")

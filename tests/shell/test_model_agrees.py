@@ -22,7 +22,7 @@ from recommender.model.histograms import Histograms
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import moment
 
-STREAMS = int(os.environ.get("MODEL_STREAMS", "24"))
+STREAMS = int(os.environ.get("MODEL_STREAMS", "8"))
 PARTS = 4
 SEED = int(os.environ.get("PROOF_SEED", "1"))
 CYCLES = 60

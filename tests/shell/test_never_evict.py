@@ -18,7 +18,7 @@ from updater.disruption import DisruptionPolicy
 from updater.work import Rules
 
 # The whole proof is `make proofs`: 1,000 cycles.
-CYCLES = int(os.environ.get("PROOF_CYCLES", "75"))
+CYCLES = int(os.environ.get("PROOF_CYCLES", "30"))
 SEED = int(os.environ.get("PROOF_SEED", "1"))
 REQUESTED = (("cpu", "memory"), ("cpu", "memory"), ("cpu",), ())
 POD_LEVEL = ((), (), (), ("requests",), ("limits",), ("requests", "limits"))

@@ -19,7 +19,7 @@ from restarted_process import Shop, shop
 from restarted_town import Restart
 
 SEEDS = [int(seed) for seed in os.environ.get("PROOF_SEEDS", "1").split(",")]
-CYCLES = int(os.environ.get("PROOF_CYCLES", "240"))
+CYCLES = int(os.environ.get("PROOF_CYCLES", "60"))
 SIZES = ((100, 600), (500, 1200), (2500, 2400))  # millicores and MiB, far from each other
 NAMES = ("a", "b", "c")
 MARGIN = 1.15

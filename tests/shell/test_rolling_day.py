@@ -15,7 +15,7 @@ import pytest
 
 from rolling_day import FAMILIES
 
-HOURS = int(os.environ.get("PROOF_HOURS", "4"))
+HOURS = int(os.environ.get("PROOF_HOURS", "3"))
 TESTS = Path(__file__).parents[1]
 
 

@@ -5,6 +5,7 @@ to do, and admitting it once more writes the same. The chain is a cluster's, see
 ``admitted_pods``; the updater's part is its own.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -39,7 +40,7 @@ ANY_DRIFT = Thresholds(min_change=1e-12)
 pytestmark = pytest.mark.timeout(600)  # a counterexample is made small first, which takes a while
 
 MANY = settings(
-    max_examples=400,
+    max_examples=int(os.environ.get("PROPERTY_EXAMPLES", "100")),
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from admission.pods import pod_patch
+from admission.pod_patch import pod_patch
 from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import ContainerPolicy, GenericStartupBoost, StartupBoost
 from common.api.core import Container, LimitRangeItem, LimitRangeSpec, ResourceRequirements
