@@ -17,7 +17,7 @@ class TargetResolution:
     selector: Selector
     unsupported: str = ""  # the reference's text of ConfigUnsupported; empty: all is well
     owner: str = ""  # what the target should be instead
-    open: bool = False  # nobody could tell yet: nothing is known to be wrong, or right
+    open: bool = False  # a look-up has not answered yet: neither wrong nor right
 
     @property
     def message(self) -> str:
