@@ -30,14 +30,15 @@ venv: $(VENV)/installed ## make the virtual environment
 
 test: lint types contracts unit ## everything the project promises: lint, types, contracts, tests
 
-lint: venv ## formatting, and all rules of ruff
+lint: venv ## formatting, all rules of ruff, and the words of docs and messages
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(PY) docs/banned_words.py
 
 types: venv ## mypy, strict
 	$(BIN)/mypy $(PACKAGES) tests benchmarks docs
 
-contracts: venv ## who may import whom
+contracts: venv ## the allowed imports between packages
 	$(BIN)/lint-imports
 
 # Lists the slowest tests. Properties are tested with the same examples each time (profile ci); proofs, and
@@ -55,10 +56,10 @@ proofs: venv ## 1,000 stormy cycles without a forbidden eviction, a day of rollo
 e2e: venv $(if $(filter sandbox,$(CLUSTER)),,controlplane) ## our manifests in a whole cluster; CLUSTER=controlplane (default) or sandbox
 	$(PY) -m pytest tests/e2e --cluster=$(or $(CLUSTER),controlplane) --verbose
 
-record: venv ## record anew what a real API server answers (tests/conformance/recorded)
+record: venv ## record the answers of a real API server (tests/conformance/recorded)
 	PYTHONPATH=tests $(PY) -m recorded_requests
 
-docs: venv ## write the generated pages of docs/ anew from the code
+docs: venv ## write the generated pages of docs/ from the code
 	PYTHONPATH=docs $(PY) docs/build.py
 
 controlplane: ## build etcd and Kubernetes' own servers, unless they are there
