@@ -131,7 +131,8 @@ def router(planner: Planner) -> fastapi.APIRouter:
     ) -> fastapi.Response:
         """What the updater's next pass would decide about each pod, and why.
 
-        These are the plans that a pass begins with: rate limits don't count, and every call works. ``namespace`` and ``vpa`` name what to look at; all else is left alone, and costs
+        These are the plans that a pass begins with: rate limits don't count, and every call
+        works. ``namespace`` and ``vpa`` name what to look at; all else is left alone, and costs
         nothing. With ``Accept: text/plain`` the answer is a table.
         """
         text = wants_text(request.headers.get("accept", ""))

@@ -9,6 +9,7 @@ from common.api.core import Pod
 from common.errors import DecodeError, KubeError, NotLeadingError
 from common.recommendation.changes import ResourceChange, patch_changes
 from common.target.owners import Controller
+from updater.actions import EvictPod, PodPlan, ResizePod, TryReplacement, UnboostPod, VpaPlan
 from updater.assessment import Assessment, Undecided
 from updater.attempts import PodMemory, RefusedCall, SentResize
 from updater.budgets import Budgets
@@ -18,7 +19,6 @@ from updater.dry_run_answer import DryRunRefusal, after_answer, after_error, ref
 from updater.failures import after_refused_eviction, after_refused_resize, may_have_happened
 from updater.finished_resizes import before_next_resize
 from updater.pass_context import PassContext
-from updater.plan import EvictPod, PodPlan, ResizePod, TryReplacement, UnboostPod, VpaPlan
 from updater.pod_outcome import CallRefused, PodOutcome, PodReport, note_blocked
 from updater.progress import VpaProgress, breaker_after_eviction
 from updater.resize import WHOLE, Attempt

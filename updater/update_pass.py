@@ -12,6 +12,7 @@ from common.kube.endpoints import VPAS
 from common.recommendation.changes import ResourceChange
 from common.runtime.object_errors import Boundary
 from common.runtime.pausing import in_steps
+from updater.actions import VpaPlan
 from updater.assessment import Assessment, assess
 from updater.attempts import Attempts
 from updater.breaker import Observation, Transition
@@ -23,7 +24,7 @@ from updater.fold import fold
 from updater.metrics import UpdaterMetrics, VpaLabels, size_label
 from updater.pass_context import PassContext
 from updater.pass_results import PassResults
-from updater.plan import VpaPlan, plan_vpa
+from updater.plan import plan_vpa
 from updater.pod_outcome import (
     CallRefused,
     EvictionSkipped,

@@ -17,10 +17,11 @@ from common.api.core import Pod
 from common.patches import Operation
 from common.recommendation.changes import ResourceChange
 from random_cluster import RandomCluster, random_cluster
+from updater.actions import EvictPod, PodPlan, ResizePod, UnboostPod
 from updater.assessment import Steps, assess
 from updater.attempts import Attempts
 from updater.decision import Decision, Reason
-from updater.plan import EvictPod, PodPlan, ResizePod, UnboostPod, plan_vpa
+from updater.plan import plan_vpa
 from updater.progress import VpaProgress
 from updater.snapshot import key_of
 from updater_harness import NOW, Call, RecordingActuator, context_of, preview, run
