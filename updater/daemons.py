@@ -1,10 +1,7 @@
 """How many pods a DaemonSet is taken to want: the reference's number shrinks with what is down."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-
-from common.target.owners import Controller
 
 SETTLED = timedelta(minutes=10)
 
@@ -37,27 +34,3 @@ def wanted_daemons(
         return ready
     settled = now - turnout.since >= SETTLED
     return max(live, min(desired, turnout.most) if settled else desired)
-
-
-@dataclass(slots=True)
-class Daemons:
-    """All DaemonSets of a pass; makes of what was seen before it what is known after it."""
-
-    before: Mapping[Controller, Turnout]
-    now: datetime
-    seen: dict[Controller, Turnout] = field(default_factory=dict)
-
-    def replicas(
-        self, controller: Controller, told: int | None, *, desired: int | None, live: int
-    ) -> int | None:
-        """What a controller asks for; ``told`` is what the reference takes it to be."""
-        if controller.kind != "DaemonSet":
-            return told
-        known = self.before.get(controller) or Turnout(self.now)
-        turnout = Turnout(known.since, max(known.most, live))
-        self.seen[controller] = turnout
-        return wanted_daemons(told, desired=desired, live=live, turnout=turnout, now=self.now)
-
-    def after(self, *, complete: bool) -> Mapping[Controller, Turnout]:
-        """What is known after the pass; one that is not ``complete`` did not look at all."""
-        return self.seen if complete else {**self.before, **self.seen}

@@ -21,8 +21,7 @@ from common.quantity import QuantityError
 from common.recommendation.pod_level import PodLevelMode
 from common.recommendation.quota import exceeds_without, freed_by
 from common.recommendation.scaled_containers import scaled_specs
-from updater.back_off import pause_after
-from updater.decision import Decision, Reason, wait
+from updater.decision import Decision, Reason, pause_after, wait
 from updater.replacement_result import ReplacementResult, check_replacement
 
 _NO_RESULT = (

@@ -18,8 +18,7 @@ from common.errors import (
     UnreachableError,
 )
 from updater.attempts import PodMemory, Refusal
-from updater.back_off import pause_after
-from updater.decision import Action, Decision, Reason, evict, leave, wait
+from updater.decision import Action, Decision, Reason, evict, leave, pause_after, wait
 from updater.resize import WHOLE, Attempt, Infeasible, Part, Targets
 
 

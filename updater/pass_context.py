@@ -12,7 +12,7 @@ from common.target.owners import Controller
 from updater.attempts import Attempts
 from updater.disruption import DisruptionPolicy
 from updater.live_node import NodeCapacities
-from updater.quota_use import QuotaUse
+from updater.preflight import QuotaUse
 from updater.resize import Timeouts
 from updater.snapshot import ClusterSnapshot
 from updater.update_order import Thresholds

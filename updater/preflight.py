@@ -1,6 +1,7 @@
 """Preflight of a VPA's actions: would the API server accept the pod that follows (X110)?"""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from common.api.core import Pod, PodSpec, ResourceQuota
@@ -18,7 +19,6 @@ from common.recommendation.quota import (
 )
 from common.resources import ResourceQuantities
 from updater.decision import Decision, Reason, leave, wait
-from updater.quota_use import QuotaUse
 from updater.resize_plan import ResizePlan
 from updater.snapshot import AutoscaledPods
 
@@ -28,6 +28,33 @@ _KINDS_OF_PODS = 1024  # that differ in what counts here, in one VPA
 
 def _cache() -> IdentityCache[_Judged]:
     return IdentityCache(_KINDS_OF_PODS)
+
+
+@dataclass(slots=True)
+class QuotaUse:
+    """Quotas by namespace, shared by all VPAs of a pass.
+
+    The status of a quota lags behind: it is read again for the next pass, and an action that
+    fails gives nothing back in this one. Reading what is left and taking from it happen in one
+    step of planning, with no other VPA in between.
+    """
+
+    quotas: Mapping[str, Sequence[ResourceQuota]] = field(default_factory=dict)
+    _taken: defaultdict[str, dict[str, Quantity]] = field(default_factory=lambda: defaultdict(dict))
+
+    def of(self, namespace: str) -> Sequence[ResourceQuota]:
+        """Return the quotas of a namespace."""
+        return self.quotas.get(namespace, ())
+
+    def taken(self, namespace: str) -> ResourceQuantities:
+        """Return what actions of this pass have taken so far."""
+        return self._taken.get(namespace, {})
+
+    def take(self, namespace: str, growth: ResourceQuantities) -> None:
+        """Record that an action takes this much."""
+        taken = self._taken[namespace]
+        for name, amount in growth.items():
+            taken[name] = taken[name] + amount if name in taken else amount
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ import pytest
 from common.api.autoscaling import UpdateMode
 from common.target.owners import Controller
 from updater.attempts import Attempts
-from updater.daemons import SETTLED, Daemons, Turnout, wanted_daemons
+from updater.daemons import SETTLED, Turnout, wanted_daemons
 from updater.group_size import GroupSize
 from updater.snapshot import ClusterSnapshot
 from updater_harness import HALF, NAMES, NOW, FakeActuator, run, snapshot
@@ -75,18 +75,18 @@ def test_wanted_daemons(case: Case) -> None:
     assert found == case.want
 
 
-def test_other_kinds_want_what_they_tell() -> None:
-    web = Controller("default", "ReplicaSet", "web", "apps/v1")
-    daemons = Daemons({}, NOW)
-    assert daemons.replicas(web, 3, desired=4, live=1) == 3
-    assert daemons.replicas(web, None, desired=None, live=1) is None
-    assert daemons.seen == {}
+async def test_the_pods_of_other_kinds_are_not_remembered() -> None:
+    assert (await run(snapshot(UpdateMode.RECREATE), FakeActuator())).turnouts == {}
 
 
-def test_who_is_not_seen_in_a_whole_pass_is_forgotten() -> None:
-    daemons = Daemons({AGENT: Turnout(LONG_AGO, 6)}, NOW)
-    assert daemons.after(complete=False) == {AGENT: Turnout(LONG_AGO, 6)}
-    assert daemons.after(complete=True) == {}
+@pytest.mark.parametrize(("seconds", "kept"), [(60, False), (0, True)], ids=["complete", "cut"])
+async def test_a_daemon_set_is_forgotten_after_a_complete_pass_without_it(
+    seconds: float, *, kept: bool
+) -> None:
+    before = {AGENT: Turnout(LONG_AGO, 6)}
+    given, state = snapshot(UpdateMode.RECREATE), Attempts(turnouts=before)
+    after = await run(given, FakeActuator(), attempts=state, seconds=seconds)
+    assert after.turnouts == (before if kept else {})
 
 
 # Passes over six nodes, of which two have no room for a pod
