@@ -19,16 +19,16 @@ from common.recommendation.changes import ResourceChange, summary
 from common.runtime.clock import Clock
 from common.runtime.object_errors import ObjectErrors
 from common.target.owners import Controller
-from updater.attempts import Attempts
-from updater.breaker import Transition
 from updater.decision import Decision, Reason
-from updater.disruption import DisruptionPolicy
+from updater.eviction.breaker import BreakerTransition
+from updater.eviction.disruption import DisruptionPolicy
 from updater.execute import Executor, RateLimits, Replacements
-from updater.live_pod import LivePod, LivePodMeta
 from updater.metrics import UpdaterMetrics
 from updater.pass_context import PassContext, Rules
 from updater.preview import preview_pass
-from updater.snapshot import AutoscaledPods, ClusterSnapshot, key_of
+from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot, key_of
+from updater.snapshot.live_pod import LivePod, LivePodMeta
+from updater.state import UpdaterState
 from updater.update_pass import ReportingActuator, UpdatePass
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -54,7 +54,7 @@ class FakeActuator:
     obstacles: dict[str, str] = field(default_factory=dict)  # the details of what blocks
     unblocked: list[tuple[str, Reason, str]] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
-    transitions: list[tuple[Transition, str]] = field(default_factory=list)
+    transitions: list[tuple[BreakerTransition, str]] = field(default_factory=list)
     loses: "Present | None" = None  # sight of the cluster, with the first refused eviction
 
     async def evict(
@@ -120,7 +120,7 @@ class FakeActuator:
         self.refused[pod.metadata.name] = decision.detail
 
     def report_transition(
-        self, vpa: VerticalPodAutoscaler, transition: Transition, cause: str
+        self, vpa: VerticalPodAutoscaler, transition: BreakerTransition, cause: str
     ) -> None:
         self.transitions.append((transition, cause))
 
@@ -196,7 +196,7 @@ class RecordingActuator:
         self.calls.append(call)
 
     def report_transition(
-        self, vpa: VerticalPodAutoscaler, transition: Transition, cause: str
+        self, vpa: VerticalPodAutoscaler, transition: BreakerTransition, cause: str
     ) -> None:
         """Note what would be reported, and report nothing."""
         self.calls.append(("report_transition", key_of(vpa), transition, cause))
@@ -269,7 +269,7 @@ async def run(
     given: ClusterSnapshot,
     actuator: ReportingActuator,
     *,
-    attempts: Attempts | None = None,
+    state: UpdaterState | None = None,
     rules: Rules = OPEN,
     admission_ready: bool = True,
     limits: RateLimits | None = None,
@@ -280,7 +280,7 @@ async def run(
     clock: Clock | None = None,
     stop: asyncio.Event | None = None,
     replacements: Replacements | None = None,
-) -> Attempts:
+) -> UpdaterState:
     """Run one pass; what it remembers."""
     metrics = UpdaterMetrics(registry or CollectorRegistry())
     clock = clock or StoppedClock()
@@ -296,7 +296,7 @@ async def run(
     )
     context = PassContext.of(
         given,
-        attempts or Attempts(),
+        state or UpdaterState(),
         rules=rules,
         now=clock.now(),
         admission_ready=admission_ready,
@@ -311,7 +311,7 @@ async def run(
 
 def context_of(
     given: ClusterSnapshot,
-    attempts: Attempts | None = None,
+    state: UpdaterState | None = None,
     *,
     rules: Rules = OPEN,
     admission_ready: bool = True,
@@ -320,7 +320,7 @@ def context_of(
     """Return what the plans of a snapshot depend on."""
     return PassContext.of(
         given,
-        attempts or Attempts(),
+        state or UpdaterState(),
         rules=rules,
         now=now,
         admission_ready=admission_ready,
@@ -330,12 +330,12 @@ def context_of(
 
 async def preview(
     given: ClusterSnapshot,
-    attempts: Attempts | None = None,
+    state: UpdaterState | None = None,
     *,
     rules: Rules = OPEN,
     admission_ready: bool = True,
     now: datetime = NOW,
 ) -> dict[str, Decision]:
     """Return what a pass would decide, by pod UID."""
-    context = context_of(given, attempts, rules=rules, admission_ready=admission_ready, now=now)
+    context = context_of(given, state, rules=rules, admission_ready=admission_ready, now=now)
     return await preview_pass(given, context)

@@ -23,13 +23,13 @@ from sandbox.cluster import Cluster, running_cluster
 from sandbox.scenario import parse_scenario
 from sandbox.virtual_time import VirtualClock
 from updater.actuation import PodActuator, TemplatePods
-from updater.disruption import DisruptionPolicy
+from updater.eviction.disruption import DisruptionPolicy
 from updater.execute import RateLimits
-from updater.live_pod import MANAGER
 from updater.metrics import UpdaterMetrics
 from updater.pass_context import Rules
-from updater.schedule import Updater
-from updater.snapshot import Caches
+from updater.run import Updater
+from updater.snapshot.caches import Caches
+from updater.snapshot.live_pod import MANAGER
 from updater.update_pass import ReportingActuator
 from workloads import DEFINITIONS
 

@@ -31,11 +31,11 @@ from sandbox.times import rfc3339
 from sandbox.virtual_time import VirtualClock
 from updater.actuation import PodActuator
 from updater.execute import RateLimits
-from updater.live_pod import MANAGER
 from updater.metrics import UpdaterMetrics
-from updater.schedule import Updater, always_ready
+from updater.run import Updater, always_ready
 from updater.settings import UpdaterSettings
-from updater.snapshot import Caches
+from updater.snapshot.caches import Caches
+from updater.snapshot.live_pod import MANAGER
 from workloads import NAMESPACE, prepare
 
 SCENARIO = parse_scenario("""

@@ -23,14 +23,14 @@ from common.runtime.rate_limit import RateLimiter
 from common.version import user_agent
 from updater import debugging
 from updater.actuation import PodActuator, TemplatePods
+from updater.event_trigger import EventTrigger
 from updater.execute import RateLimits
-from updater.live_pod import MANAGER
 from updater.metrics import UpdaterMetrics
 from updater.preview import NotNow, PassPreview, Scope
-from updater.schedule import Admission, Updater, always_ready, by_lease
+from updater.run import Admission, Updater, always_ready, by_lease
 from updater.settings import UpdaterSettings
-from updater.snapshot import LIVE_NODES, LIVE_PODS, LIVE_VPAS, Caches
-from updater.wake import Alarm
+from updater.snapshot.caches import LIVE_NODES, LIVE_PODS, LIVE_VPAS, Caches
+from updater.snapshot.live_pod import MANAGER
 
 logger = logging.getLogger(__name__)
 
@@ -59,14 +59,14 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
         seconds = settings.interval.total_seconds()
         metrics = UpdaterMetrics(prometheus_client.REGISTRY)
         errors = metrics.object_errors
-        alarm = _alarm(settings) if settings.event_driven else None
+        trigger = _trigger(settings) if settings.event_driven else None
         caches = Caches.following(
             client,
             namespace=settings.vpa_object_namespace,
             features=settings.feature_gates,
-            on_vpa=None if alarm is None else apart(alarm.on_vpa, LIVE_VPAS, errors),
-            on_pod=None if alarm is None else apart(alarm.on_pod, LIVE_PODS, errors),
-            on_node=None if alarm is None else apart(alarm.on_node, LIVE_NODES, errors),
+            on_vpa=None if trigger is None else apart(trigger.on_vpa, LIVE_VPAS, errors),
+            on_pod=None if trigger is None else apart(trigger.on_pod, LIVE_PODS, errors),
+            on_node=None if trigger is None else apart(trigger.on_node, LIVE_NODES, errors),
         )
         events = EventRecorder(
             client.apart(qps=settings.event_qps, burst=settings.event_burst), PROGRAM, clock=clock
@@ -113,8 +113,8 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
             )
 
             async def cycle() -> None:
-                if alarm is not None:
-                    alarm.silence()
+                if trigger is not None:
+                    trigger.silence()
                 await updater.run_once()
                 health.beat()
                 if updater.passes == 1:
@@ -122,7 +122,7 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
 
             due = asyncio.get_running_loop().time() + seconds
             await service.pause_until(due, stop=stop)  # the first pass, too, takes its time
-            rest = service.pause_until if alarm is None else alarm.rest
+            rest = service.pause_until if trigger is None else trigger.rest
             await service.every(seconds, cycle, stop=stop, rest=rest)
 
         ops = OpsServer(
@@ -148,9 +148,9 @@ def _synced(caches: Caches) -> service.Background:
     return wait
 
 
-def _alarm(settings: UpdaterSettings) -> Alarm:
+def _trigger(settings: UpdaterSettings) -> EventTrigger:
     ignored = settings.ignored_vpa_object_namespaces
-    return Alarm(settings.interval.total_seconds(), ignored=ignored)
+    return EventTrigger(settings.interval.total_seconds(), ignored=ignored)
 
 
 def _limiter(settings: UpdaterSettings) -> RateLimiter | None:

@@ -25,9 +25,9 @@ from common.kube.targets import ControllerCaches
 from common.patches import Operation
 from common.recommendation.changes import ResourceChange, patch_changes, summary
 from common.target.owners import Controller
-from updater.breaker import Transition
 from updater.decision import Decision, Reason
-from updater.live_pod import WITHDRAWER
+from updater.eviction.breaker import BreakerTransition
+from updater.snapshot.live_pod import WITHDRAWER
 
 logger = logging.getLogger(__name__)
 
@@ -196,7 +196,7 @@ class PodActuator:
         self._events.event(reference(PODS, pod.metadata), NORMAL, "EvictionSkipped", text)
 
     def report_transition(
-        self, vpa: VerticalPodAutoscaler, transition: Transition, cause: str
+        self, vpa: VerticalPodAutoscaler, transition: BreakerTransition, cause: str
     ) -> None:
         """Report that a VPA's evictions are suspended or go on, in the log as well.
 
@@ -204,7 +204,7 @@ class PodActuator:
         """
         meta = vpa.metadata
         about = {"vpa": f"{meta.namespace}/{meta.name}", "cause": cause}
-        if transition is Transition.RESUMED:
+        if transition is BreakerTransition.RESUMED:
             logger.info("evictions resumed", extra=about)
             text = f"{cause} {_about(vpa)}"
             self._events.event(reference(VPAS, meta), NORMAL, "EvictionsResumed", text)

@@ -28,10 +28,10 @@ from common.resources import ResourceQuantities, parse_quantities
 from common.runtime.text_or_json import described, wants_text
 from updater.decision import Action, Decision, Reason
 from updater.decision_log import whole_seconds
-from updater.fitting import Fits
-from updater.live_pod import LivePod
+from updater.evaluate.recommendation_fit import RecommendationFit
 from updater.preview import NotNow, PassPreview, Scope
-from updater.snapshot import AutoscaledPods, key_of, update_mode
+from updater.snapshot.cluster_snapshot import AutoscaledPods, key_of, update_mode
+from updater.snapshot.live_pod import LivePod
 
 PATH = "/debug/plan"
 
@@ -65,7 +65,7 @@ class PodLevelNumbers(Wire, frozen=True, kw_only=True):
     new_limits: Amounts
 
 
-class PodPlan(Wire, frozen=True, kw_only=True):
+class PodAnswer(Wire, frozen=True, kw_only=True):
     """What would be decided about a pod, and what is known of it.
 
     ``detail`` has the numbers behind the reason, where there are any; null: ``meaning`` is all.
@@ -94,10 +94,10 @@ class VpaHead(Wire, frozen=True, kw_only=True):
     why: str | None
 
 
-class VpaPlan(VpaHead, frozen=True, kw_only=True):
+class VpaAnswer(VpaHead, frozen=True, kw_only=True):
     """A VPA and those of its pods that are decided on; ``why`` says why there are none."""
 
-    pods: tuple[PodPlan, ...]
+    pods: tuple[PodAnswer, ...]
 
 
 class Basis(Wire, frozen=True, kw_only=True):
@@ -112,7 +112,7 @@ class Basis(Wire, frozen=True, kw_only=True):
 class PlanAnswer(Basis, frozen=True, kw_only=True):
     """What the next pass would decide, if every call worked and no rate limit ended it."""
 
-    vpas: tuple[VpaPlan, ...]
+    vpas: tuple[VpaAnswer, ...]
 
 
 class NoPlan(Wire, frozen=True, kw_only=True):
@@ -195,10 +195,10 @@ def _encoded(plan: PassPreview) -> Iterator[bytes]:
         head = VpaHead(namespace=namespace, name=name, mode=mode, why=why)
         yield before_vpa + _opened(head, "pods")
         ranges = () if scaled is None else scaled.limit_ranges
-        fits = Fits(vpa, ranges, pod_level=plan.pod_level)
+        fit = RecommendationFit(vpa, ranges, pod_level=plan.pod_level)
         before_pod = b""
         for pod, decision in pods:
-            yield before_pod + msgspec.json.encode(_pod(pod, decision, fits))
+            yield before_pod + msgspec.json.encode(_pod(pod, decision, fit))
             before_pod = b","
         yield b"]}"
         before_vpa = b",\n"
@@ -303,10 +303,10 @@ def _why_none(vpa: VerticalPodAutoscaler, scaled: AutoscaledPods | None) -> str:
     return _ALL_GONE if scaled is not None and scaled.pods else _NO_PODS
 
 
-def _pod(pod: LivePod, decision: Decision, fits: Fits) -> PodPlan:
-    measured = fits.measured(pod)
+def _pod(pod: LivePod, decision: Decision, fit: RecommendationFit) -> PodAnswer:
+    measured = fit.measured(pod)
     known = None if isinstance(measured, Decision) else measured
-    return PodPlan(
+    return PodAnswer(
         name=pod.metadata.name,
         decision=decision.action,
         reason=decision.reason,
@@ -327,15 +327,17 @@ def _pod(pod: LivePod, decision: Decision, fits: Fits) -> PodPlan:
             )
             for name, amounts in known.processed.containers.items()
         ),
-        pod_level=None if known is None else _pod_level(pod, known.processed, fits),
+        pod_level=None if known is None else _pod_level(pod, known.processed, fit),
     )
 
 
-def _pod_level(pod: LivePod, processed: Processed, fits: Fits) -> PodLevelNumbers | None:
+def _pod_level(
+    pod: LivePod, processed: Processed, fit: RecommendationFit
+) -> PodLevelNumbers | None:
     whole, bounds = pod.spec.resources, processed.pod_level
     if whole is None or bounds is None:
         return None
-    wanted = wanted_resources(pod, fits.vpa, processed, fits.drifts.limit_ranges)
+    wanted = wanted_resources(pod, fit.vpa, processed, fit.drifts.limit_ranges)
     names = [container.name for container in scaled_specs(pod)]
     after = bounds.after(pod, dict(zip(names, wanted, strict=True)))
     return PodLevelNumbers(

@@ -7,7 +7,7 @@ from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
 from common.recommendation.changes import summary
 from updater.decision import Decision, Reason
-from updater.pod_outcome import CallRefused, Subject
+from updater.plan.pod_outcome import CallRefused, Subject
 
 logger = logging.getLogger(__name__)
 

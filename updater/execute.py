@@ -15,12 +15,12 @@ from common.runtime.clock import Clock
 from common.runtime.rate_limit import RateLimiter
 from common.runtime.service import unless_stopped
 from common.target.owners import Controller
-from updater.actions import EvictPod, PodPlan, ResizePod, TryReplacement, UnboostPod
 from updater.decision import Decision, Reason, leave, wait
 from updater.failures import is_infeasible
 from updater.fold import Accepted, CallResult, NotSent, Refused, Tried
 from updater.metrics import UpdaterMetrics, VpaLabels
-from updater.resize_plan import annotation_operations, is_marked
+from updater.plan.actions import EvictPod, PodPlan, ResizePod, TryReplacement, UnboostPod
+from updater.resize.resize_plan import annotation_operations, is_marked
 
 # Calls under way at a time. An eviction takes a real API server a tenth of a second
 # (benchmarks/README.md), and the updater would only wait.

@@ -9,21 +9,21 @@ from common.api.core import Pod
 from common.errors import DecodeError, KubeError, NotLeadingError
 from common.recommendation.changes import ResourceChange, patch_changes
 from common.target.owners import Controller
-from updater.actions import EvictPod, PodPlan, ResizePod, TryReplacement, UnboostPod, VpaPlan
-from updater.assessment import Assessment, Undecided
-from updater.attempts import PodMemory, RefusedCall, SentResize
-from updater.budgets import Budgets
-from updater.candidate import note_kills
 from updater.decision import Action, Decision, Reason, evict, wait
-from updater.dry_run_answer import DryRunRefusal, after_answer, after_error, refusal_after
+from updater.evaluate.update_order import ContainerOomKill
+from updater.eviction.budgets import Budgets
+from updater.eviction.dry_run_answer import DryRunRefusal, after_answer, after_error, refusal_after
 from updater.failures import after_refused_eviction, after_refused_resize, may_have_happened
-from updater.finished_resizes import before_next_resize
 from updater.pass_context import PassContext
-from updater.pod_outcome import CallRefused, PodOutcome, PodReport, note_blocked
-from updater.progress import VpaProgress, breaker_after_eviction
-from updater.resize import WHOLE, Attempt
-from updater.resize_plan import ResizePlan
-from updater.update_order import OomKill
+from updater.plan.actions import EvictPod, PodPlan, ResizePod, TryReplacement, UnboostPod, VpaPlan
+from updater.plan.assessment import Assessment, Undecided
+from updater.plan.candidate import note_kills
+from updater.plan.finished_resizes import before_next_resize
+from updater.plan.pod_outcome import CallRefused, PodOutcome, PodReport, note_blocked
+from updater.plan.progress import VpaProgress, breaker_after_eviction
+from updater.resize.resize_plan import ResizePlan
+from updater.resize.resize_state import WHOLE, Attempt
+from updater.state import PodMemory, RefusedCall, SentResize
 
 # An API server gives a call up after a minute (--request-timeout), whoever still waits for it.
 LATEST = timedelta(minutes=1)
@@ -346,7 +346,7 @@ def _sent(
     memory: PodMemory,
     at: datetime,
     *,
-    ooms: Collection[OomKill] = (),
+    ooms: Collection[ContainerOomKill] = (),
     attempt: Attempt = WHOLE,
 ) -> PodMemory:
     """Return the memory of a pod whose resize the API server took."""

@@ -11,7 +11,7 @@ from common.api.autoscaling import UpdateMode
 from common.runtime.build_info import expose_build_info
 from common.runtime.object_errors import ObjectErrors
 from updater.decision import Decision
-from updater.replacement_result import ReplacementResult
+from updater.eviction.replacement_result import ReplacementResult
 
 _BUCKETS = (
     *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100),

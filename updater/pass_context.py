@@ -9,13 +9,13 @@ from common.quantity import ZERO, Quantity
 from common.recommendation.pod_level import PodLevelMode
 from common.runtime.object_errors import ObjectErrors
 from common.target.owners import Controller
-from updater.attempts import Attempts
-from updater.disruption import DisruptionPolicy
-from updater.live_node import NodeCapacities
+from updater.evaluate.update_order import Thresholds
+from updater.eviction.disruption import DisruptionPolicy
 from updater.preflight import QuotaUse
-from updater.resize import Timeouts
-from updater.snapshot import ClusterSnapshot
-from updater.update_order import Thresholds
+from updater.resize.resize_state import Timeouts
+from updater.snapshot.cluster_snapshot import ClusterSnapshot
+from updater.snapshot.live_node import NodeCapacities
+from updater.state import UpdaterState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class PassContext:
     """
 
     rules: Rules
-    before: Attempts  # what earlier passes left
+    before: UpdaterState  # what earlier passes left
     now: datetime
     admission_ready: bool
     terminating: frozenset[str]  # UIDs of pods
@@ -69,7 +69,7 @@ class PassContext:
     def of(
         cls,
         snapshot: ClusterSnapshot,
-        before: Attempts,
+        before: UpdaterState,
         *,
         rules: Rules,
         now: datetime,

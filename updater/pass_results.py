@@ -4,19 +4,19 @@ import functools
 from dataclasses import replace
 
 from common.target.owners import Controller
-from updater.assessment import Assessment
-from updater.attempts import NOTHING, Attempts, PodMemory, Rest
-from updater.breaker import Breaker
-from updater.daemons import Turnout
 from updater.decision import Decision, Reason
 from updater.decision_log import log_change
-from updater.dry_run_answer import DryRunRefusal
-from updater.fitting import Drifts
+from updater.evaluate.recommendation_fit import KnownDrifts
+from updater.eviction.breaker import Breaker
+from updater.eviction.daemonset_desired_count import ObservedDaemons
+from updater.eviction.dry_run_answer import DryRunRefusal
 from updater.metrics import PassFigures
 from updater.pass_context import PassContext
-from updater.pod_outcome import PodOutcome
-from updater.progress import VpaProgress
-from updater.snapshot import AutoscaledPods, ClusterSnapshot, key_of
+from updater.plan.assessment import Assessment
+from updater.plan.pod_outcome import PodOutcome
+from updater.plan.progress import VpaProgress
+from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot, key_of
+from updater.state import NO_MEMORY, IdleVpa, PodMemory, UpdaterState
 
 
 class PassResults:
@@ -25,15 +25,15 @@ class PassResults:
     def __init__(self, context: PassContext) -> None:
         self._context = context
         self._pods: dict[str, PodMemory] = {}
-        self._drifts: dict[tuple[str, str], Drifts] = {}
-        self._rests: dict[tuple[str, str], Rest] = {}
-        self._turnouts: dict[Controller, Turnout] = {}
+        self._drifts: dict[tuple[str, str], KnownDrifts] = {}
+        self._idle_vpas: dict[tuple[str, str], IdleVpa] = {}
+        self._observed_daemons: dict[Controller, ObservedDaemons] = {}
         self._breakers: dict[str, Breaker] = {}
         self._tried: set[Controller] = set()
         self._refusals: dict[Controller, DryRunRefusal] = {}
         self.figures = PassFigures()
 
-    def rests(self, scaled: AutoscaledPods) -> bool:
+    def idle_vpas(self, scaled: AutoscaledPods) -> bool:
         """Return whether all pods of a VPA need nothing, as before; if so, that is counted.
 
         While its breaker waits for new pods, each pass looks at the VPA.
@@ -43,10 +43,10 @@ class PassResults:
             breaker = before.breakers.get(scaled.vpa.metadata.uid)
             if breaker is not None and breaker.watches:
                 return False
-        found = before.rests.get(key)
+        found = before.idle_vpas.get(key)
         if found is None or not found.goes_on(scaled, now=self._context.now):
             return False
-        self._rests[key] = found
+        self._idle_vpas[key] = found
         self._drifts[key] = before.drifts[key]
         for decision, count in found.decisions:
             self.figures.candidates[decision] += count
@@ -78,14 +78,14 @@ class PassResults:
         if assessment.drifts is not None:
             self._drifts[key] = assessment.drifts
         if assessment.rest is not None:
-            self._rests[key] = assessment.rest
-        self._turnouts.update(assessment.turnouts)
+            self._idle_vpas[key] = assessment.rest
+        self._observed_daemons.update(assessment.observed_daemons)
         if progress.breaker is not None:
             self._breakers[scaled.vpa.metadata.uid] = progress.breaker
         self._tried.update(progress.dry_runs)
         self._refusals.update(progress.refusals)
 
-    def state(self, snapshot: ClusterSnapshot, *, complete: bool) -> Attempts:
+    def state(self, snapshot: ClusterSnapshot, *, complete: bool) -> UpdaterState:
         """Return what to remember of the pods that live; ``complete``: all VPAs were visited."""
         before = self._context.before
         present = {each for scaled in snapshot.autoscaled for each in scaled.replicas}
@@ -95,15 +95,17 @@ class PassResults:
             before.followed_by(self._pods, living=snapshot.living),
             breakers={**before.breakers, **self._breakers},
             drifts=self._drifts,
-            rests=self._rests,
-            turnouts=self._turnouts if complete else {**before.turnouts, **self._turnouts},
+            idle_vpas=self._idle_vpas,
+            observed_daemons=self._observed_daemons
+            if complete
+            else {**before.observed_daemons, **self._observed_daemons},
             dry_runs={each: found for each, found in refusals.items() if each in present},
         )
 
 
 def _deciding(memory: PodMemory, decision: Decision) -> PodMemory:
     """Return the memory with the decision; most pods have nothing else, and share it."""
-    if memory is NOTHING and decision.until is None and not decision.detail:
+    if memory is NO_MEMORY and decision.until is None and not decision.detail:
         return _nothing_but(decision)
     return replace(memory, decision=decision)
 

@@ -19,8 +19,8 @@ from common.recommendation.quota import (
 )
 from common.resources import ResourceQuantities
 from updater.decision import Decision, Reason, leave, wait
-from updater.resize_plan import ResizePlan
-from updater.snapshot import AutoscaledPods
+from updater.resize.resize_plan import ResizePlan
+from updater.snapshot.cluster_snapshot import AutoscaledPods
 
 _Judged = tuple[PodSpec, Refusal | None]
 _KINDS_OF_PODS = 1024  # that differ in what counts here, in one VPA

@@ -10,12 +10,12 @@ from common.kube.endpoints import VPAS
 from common.kube.lease import AdmissionStatus
 from common.recommendation.pod_level import PodLevelMode
 from common.runtime.pausing import in_steps
-from updater.assessment import assess
 from updater.decision import Decision
 from updater.pass_context import PassContext
-from updater.plan import plan_vpa
-from updater.progress import VpaProgress
-from updater.snapshot import ClusterSnapshot, key_of
+from updater.plan.assessment import assess
+from updater.plan.progress import VpaProgress
+from updater.plan.vpa_plan import plan_vpa
+from updater.snapshot.cluster_snapshot import ClusterSnapshot, key_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,20 +12,18 @@ from common.kube.endpoints import VPAS
 from common.recommendation.changes import ResourceChange
 from common.runtime.object_errors import Boundary
 from common.runtime.pausing import in_steps
-from updater.actions import VpaPlan
-from updater.assessment import Assessment, assess
-from updater.attempts import Attempts
-from updater.breaker import Observation, Transition
-from updater.breaker_view import sentence
 from updater.decision import Decision, Reason
 from updater.decision_log import log_refusal
+from updater.eviction.breaker import BreakerObservation, BreakerTransition
+from updater.eviction.breaker_view import sentence
 from updater.execute import Actuator, Executor, Target
 from updater.fold import fold
 from updater.metrics import UpdaterMetrics, VpaLabels, size_label
 from updater.pass_context import PassContext
 from updater.pass_results import PassResults
-from updater.plan import plan_vpa
-from updater.pod_outcome import (
+from updater.plan.actions import VpaPlan
+from updater.plan.assessment import Assessment, assess
+from updater.plan.pod_outcome import (
     CallRefused,
     EvictionSkipped,
     PodOutcome,
@@ -33,8 +31,10 @@ from updater.pod_outcome import (
     ResizeBlocked,
     ResizeUnblocked,
 )
-from updater.progress import VpaProgress
-from updater.snapshot import AutoscaledPods, ClusterSnapshot, key_of
+from updater.plan.progress import VpaProgress
+from updater.plan.vpa_plan import plan_vpa
+from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot, key_of
+from updater.state import UpdaterState
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Reporter(Protocol):
         """Report that a pod is not evicted because of the pod that would follow."""
 
     def report_transition(
-        self, vpa: VerticalPodAutoscaler, transition: Transition, cause: str
+        self, vpa: VerticalPodAutoscaler, transition: BreakerTransition, cause: str
     ) -> None:
         """Report that a VPA's evictions are suspended or go on."""
 
@@ -99,7 +99,7 @@ class UpdatePass:
     reporter: Reporter
     metrics: UpdaterMetrics
 
-    async def run(self, *, first: int = 0) -> Attempts:
+    async def run(self, *, first: int = 0) -> UpdaterState:
         """Visit every VPA once, starting with the one at ``first``; what to remember afterwards.
 
         Where a rate limit ends passes early, a start that moves on reaches every VPA sometime.
@@ -122,7 +122,7 @@ class UpdatePass:
     ) -> None:
         at_rest = 0
         for scaled in autoscaled:
-            if results.rests(scaled):
+            if results.idle_vpas(scaled):
                 at_rest += 1
                 if at_rest % _SLICE == 0:
                     await asyncio.sleep(0)
@@ -225,10 +225,10 @@ class UpdatePass:
             case CallRefused():
                 log_refusal(pod, vpa, report)
 
-    def _report_observation(self, scaled: AutoscaledPods, found: Observation | None) -> None:
+    def _report_observation(self, scaled: AutoscaledPods, found: BreakerObservation | None) -> None:
         for note in () if found is None else found.notes:
             self.metrics.came_out(note.result)
-        if found is not None and found.transition is not Transition.NONE:
+        if found is not None and found.transition is not BreakerTransition.NONE:
             self.reporter.report_transition(scaled.vpa, found.transition, sentence(found))
 
     def _around(self, stage: str, scaled: AutoscaledPods) -> Boundary:

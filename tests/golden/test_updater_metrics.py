@@ -15,12 +15,12 @@ from fake_api import FakeApi, Reply
 from golden_data import lists
 from reference_lists import check_flags, check_metrics
 from updater.actuation import PodActuator
-from updater.attempts import Attempts, PodMemory
 from updater.decision import Action, Decision, Reason
-from updater.disruption import DisruptionPolicy
+from updater.eviction.disruption import DisruptionPolicy
 from updater.metrics import PassFigures, UpdaterMetrics, VpaLabels, size_label
-from updater.resize import Infeasible
+from updater.resize.resize_state import Infeasible
 from updater.settings import UpdaterSettings
+from updater.state import PodMemory, UpdaterState
 from updater_harness import NAMES, OPEN, StoppedClock, run, snapshot
 
 COMPONENT = "updater"
@@ -93,13 +93,13 @@ SUFFIX = re.compile(r" \[(\w+)\] \(VPA web; (.*)\)$")
 CHANGES = "app cpu 10m -> 250m, memory 10Mi -> 256Mi"
 
 
-def remembered(mode: UpdateMode) -> Attempts:
+def remembered(mode: UpdateMode) -> UpdaterState:
     """In mode InPlace, web-1 did not fit at the present recommendation."""
     if mode is not UpdateMode.IN_PLACE:
-        return Attempts()
+        return UpdaterState()
     targets = {"app": {"cpu": Quantity.parse("250m"), "memory": Quantity.parse("256Mi")}}
     infeasible = Infeasible(targets=targets, reported=False)
-    return Attempts({"uid-web-1": PodMemory(infeasible=infeasible)})
+    return UpdaterState({"uid-web-1": PodMemory(infeasible=infeasible)})
 
 
 def answering(api: FakeApi) -> None:
@@ -122,7 +122,7 @@ async def test_events_have_the_references_words(recorded: dict[str, Any]) -> Non
         await run(
             snapshot(mode, names=NAMES[:3]),
             PodActuator(client, events),
-            attempts=remembered(mode),
+            state=remembered(mode),
             rules=replace(OPEN, disruption=tolerance),
         )
         sending = asyncio.create_task(events.run())

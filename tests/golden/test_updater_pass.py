@@ -19,13 +19,13 @@ from common.recommendation.changes import ResourceChange
 from common.recommendation.policy import container_policy, is_off
 from common.target.controlling import SelectedVpa, controlling
 from golden_data import Differences, Row, rows
-from updater.breaker import Transition
 from updater.decision import Decision, Reason
-from updater.disruption import DisruptionPolicy
-from updater.live_pod import LivePod
+from updater.evaluate.update_order import Thresholds
+from updater.eviction.breaker import BreakerTransition
+from updater.eviction.disruption import DisruptionPolicy
 from updater.pass_context import Rules
-from updater.snapshot import AutoscaledPods, ClusterSnapshot, update_mode
-from updater.update_order import Thresholds
+from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot, update_mode
+from updater.snapshot.live_pod import LivePod
 from updater_harness import NOW, WEB, run
 
 # Rows that aren't tagged with D30, because their pods break the LimitRanges already: no request
@@ -108,7 +108,9 @@ class RecordingHands:
     ) -> None:
         """The reference knows nothing of it."""
 
-    def report_transition(self, vpa: VerticalPodAutoscaler, turn: Transition, cause: str) -> None:
+    def report_transition(
+        self, vpa: VerticalPodAutoscaler, turn: BreakerTransition, cause: str
+    ) -> None:
         """Nor of this."""
 
 

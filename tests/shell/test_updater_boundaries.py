@@ -10,8 +10,8 @@ from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.core import Pod
 from common.kube.targets import Targets
 from common.labels import Selector
-from updater.live_pod import LivePod
-from updater.snapshot import ClusterSnapshot
+from updater.snapshot.cluster_snapshot import ClusterSnapshot
+from updater.snapshot.live_pod import LivePod
 from updater_harness import NAMES, OPEN, FakeActuator, run, snapshot
 from updater_shop import Shop, in_shop
 

@@ -19,7 +19,7 @@ from random_cluster import random_cluster
 from updater import debugging
 from updater.decision import Reason
 from updater.preview import NotNow, PassPreview, Scope
-from updater.snapshot import ClusterSnapshot, key_of
+from updater.snapshot.cluster_snapshot import ClusterSnapshot, key_of
 from updater_harness import HALF, NOW, live_pod, preview, snapshot
 
 
@@ -203,7 +203,7 @@ async def test_whatever_the_cluster_is_like_the_answer_is_the_one_that_is_descri
         given = random_cluster(seed, now=NOW)
         decisions = await preview(
             given.snapshot,
-            given.attempts,
+            given.state,
             rules=given.rules,
             admission_ready=given.admission_ready,
         )
@@ -258,7 +258,7 @@ def test_the_answers_are_described() -> None:
     assert {each["name"] for each in described["parameters"]} == {"namespace", "vpa"}
     assert set(described["responses"]) >= {"200", "409", "503"}
     content = described["responses"]["200"]["content"]
-    assert "PodPlan" in content["application/json"]["schema"]["$defs"]
+    assert "PodAnswer" in content["application/json"]["schema"]["$defs"]
     assert content["text/plain"]["example"].startswith("NAMESPACE  VPA")
 
 

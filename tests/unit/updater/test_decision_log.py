@@ -6,10 +6,10 @@ from datetime import timedelta
 import pytest
 
 from common.api.autoscaling import UpdateMode
-from updater.attempts import NOTHING, Attempts
 from updater.decision import Decision, Reason, evict, leave, wait
 from updater.pass_results import PassResults
-from updater.pod_outcome import PodOutcome, Subject
+from updater.plan.pod_outcome import PodOutcome, Subject
+from updater.state import NO_MEMORY, UpdaterState
 from updater_harness import NOW, context_of, live_pod, snapshot
 
 YOUNG, SMALL = leave(Reason.TOO_YOUNG), leave(Reason.TOO_SMALL)
@@ -27,7 +27,7 @@ ROWS = [
 ]
 
 
-def decide(decision: Decision, before: Attempts) -> Attempts:
+def decide(decision: Decision, before: UpdaterState) -> UpdaterState:
     """Run a pass that comes to this decision; what it remembers."""
     given = snapshot(UpdateMode.RECREATE, names=["web-0"])
     results = PassResults(context_of(given, before))
@@ -40,10 +40,10 @@ def decide(decision: Decision, before: Attempts) -> Attempts:
 def test_what_is_told(
     decisions: list[Decision], told: list[Decision], caplog: pytest.LogCaptureFixture
 ) -> None:
-    attempts = Attempts({"uid-web-0": NOTHING})
+    state = UpdaterState({"uid-web-0": NO_MEMORY})
     with caplog.at_level(logging.INFO):
         for decision in decisions:
-            attempts = decide(decision, attempts)
+            state = decide(decision, state)
     lines = [(vars(line)["decision"], vars(line)["reason"]) for line in caplog.records]
     assert lines == [(each.action.value, each.reason.value) for each in told]
 
@@ -52,5 +52,5 @@ def test_a_line_says_until_when_where_that_is_known(caplog: pytest.LogCaptureFix
     until = NOW + timedelta(milliseconds=1500)
     with caplog.at_level(logging.INFO):
         for decision in (wait(Reason.RESIZE_DEFERRED, until=until), BUSY):
-            decide(decision, Attempts())
+            decide(decision, UpdaterState())
     assert [vars(line).get("until") for line in caplog.records] == ["2026-03-01T12:00:01Z", None]

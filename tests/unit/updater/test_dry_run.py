@@ -34,11 +34,11 @@ from common.errors import (
 )
 from common.runtime.rate_limit import RateLimiter
 from common.target.owners import Controller
-from updater.attempts import Attempts
 from updater.decision import Reason
-from updater.dry_run_answer import after_answer, after_error, refusal_after
+from updater.eviction.dry_run_answer import after_answer, after_error, refusal_after
 from updater.execute import RateLimits
-from updater.snapshot import ClusterSnapshot
+from updater.snapshot.cluster_snapshot import ClusterSnapshot
+from updater.state import UpdaterState
 from updater_harness import NAMES, NOW, OPEN, WEB, FakeActuator, preview, snapshot
 from updater_harness import run as run_pass
 
@@ -183,17 +183,17 @@ async def run(
     replacements: Replacements | None,
     actuator: FakeActuator,
     *,
-    attempts: Attempts | None = None,
+    state: UpdaterState | None = None,
     minutes: float = 0,
     given: ClusterSnapshot | None = None,
     names: Sequence[str] = NAMES,
     stop: asyncio.Event | None = None,
     limits: RateLimits | None = None,
-) -> Attempts:
+) -> UpdaterState:
     return await run_pass(
         given or snapshot(UpdateMode.RECREATE, names=names),
         actuator,
-        attempts=attempts,
+        state=state,
         clock=At(NOW + timedelta(minutes=minutes)),
         limits=limits,
         replacements=replacements,
@@ -204,10 +204,10 @@ async def run(
 
 async def test_one_dry_run_for_a_workload_in_a_pass() -> None:
     replacements, actuator = Replacements(), FakeActuator()
-    attempts = await run(replacements, actuator)
+    state = await run(replacements, actuator)
     assert len(replacements.asked) == 1
     assert sorted(actuator.evicted) == NAMES
-    assert not attempts.dry_runs
+    assert not state.dry_runs
     await run(replacements, actuator, names=["next-0", "next-1"])
     assert len(replacements.asked) == 2, "what was accepted holds for one pass"
 
@@ -221,36 +221,36 @@ async def test_one_dry_run_for_a_workload_in_a_pass() -> None:
 )
 async def test_a_refusal_costs_no_pod(answer: Callable[[], Pod], reason: Reason) -> None:
     replacements, actuator = Replacements(answer), FakeActuator()
-    attempts = await run(replacements, actuator)
+    state = await run(replacements, actuator)
     assert not actuator.evicted
     assert len(replacements.asked) == 1
     assert set(actuator.refused) == set(NAMES), "an Event for each pod that stays"
     for name in NAMES:
-        decision = attempts.of(f"uid-{name}").decision
+        decision = state.of(f"uid-{name}").decision
         assert decision is not None
         assert decision.reason is reason
         assert decision.until == NOW + OPEN.interval
     second = FakeActuator()
-    attempts = await run(replacements, second, attempts=attempts, minutes=0.9)
+    state = await run(replacements, second, state=state, minutes=0.9)
     assert len(replacements.asked) == 1, "asked again only after a pause"
     assert not second.evicted
     assert not second.refused, "an Event once per change"
-    planned = await preview(snapshot(UpdateMode.RECREATE), attempts)
+    planned = await preview(snapshot(UpdateMode.RECREATE), state)
     assert {each.reason for each in planned.values()} == {reason}
     assert len(replacements.asked) == 1, "a plan asks nobody"
 
 
 async def test_pauses_grow_and_the_end_of_a_refusal_is_seen() -> None:
     replacements, actuator = Replacements(refused), FakeActuator()
-    attempts = await run(replacements, actuator)
+    state = await run(replacements, actuator)
     for minutes, times in ((1, 2), (2, 2), (2.9, 2), (3, 3), (6.9, 3), (7, 4)):
-        attempts = await run(replacements, actuator, attempts=attempts, minutes=minutes)
+        state = await run(replacements, actuator, state=state, minutes=minutes)
         assert len(replacements.asked) == times, minutes
     assert not actuator.evicted
     replacements.answer = right
-    attempts = await run(replacements, actuator, attempts=attempts, minutes=15)
+    state = await run(replacements, actuator, state=state, minutes=15)
     assert sorted(actuator.evicted) == NAMES
-    assert not attempts.dry_runs
+    assert not state.dry_runs
 
 
 def changed(autoscaler: VerticalPodAutoscaler) -> ClusterSnapshot:
@@ -261,27 +261,27 @@ def changed(autoscaler: VerticalPodAutoscaler) -> ClusterSnapshot:
 
 async def test_another_recommendation_policy_or_template_is_tried_at_once() -> None:
     replacements, actuator = Replacements(refused), FakeActuator()
-    attempts = await run(replacements, actuator)
+    state = await run(replacements, actuator)
     same = snapshot(UpdateMode.RECREATE).autoscaled[0].vpa
     other = RecommendedPodResources(
         container_recommendations=(recommendation(target={"cpu": "280m"}, lower={"cpu": "200m"}),)
     )
-    attempts = await run(
+    state = await run(
         replacements,
         actuator,
-        attempts=attempts,
+        state=state,
         given=changed(structs.replace(same, status=VpaStatus(recommendation=other))),
     )
     assert len(replacements.asked) == 2
     bounded = vpa(policies=(ContainerPolicy(container_name="app", max_allowed={"cpu": "1"}),)).spec
     policy = structs.replace(same.spec, resource_policy=bounded.resource_policy)
-    attempts = await run(
-        replacements, actuator, attempts=attempts, given=changed(structs.replace(same, spec=policy))
+    state = await run(
+        replacements, actuator, state=state, given=changed(structs.replace(same, spec=policy))
     )
     assert len(replacements.asked) == 3
     replacements.at = 2
     await run(
-        replacements, actuator, attempts=attempts, given=changed(structs.replace(same, spec=policy))
+        replacements, actuator, state=state, given=changed(structs.replace(same, spec=policy))
     )
     assert len(replacements.asked) == 4
     assert not actuator.evicted
@@ -289,15 +289,15 @@ async def test_another_recommendation_policy_or_template_is_tried_at_once() -> N
 
 async def test_a_call_without_an_answer_holds_for_one_pass() -> None:
     replacements, actuator = Replacements(away), FakeActuator()
-    attempts = await run(replacements, actuator)
+    state = await run(replacements, actuator)
     assert not actuator.evicted
     assert not actuator.refused
     assert len(replacements.asked) == 1
-    decision = attempts.of("uid-web-0").decision
+    decision = state.of("uid-web-0").decision
     assert decision is not None
     assert (decision.reason, decision.until) == (Reason.EVICTION_FAILED, None)
     replacements.answer = right
-    await run(replacements, actuator, attempts=attempts)
+    await run(replacements, actuator, state=state)
     assert sorted(actuator.evicted) == NAMES
 
 
@@ -308,9 +308,9 @@ async def test_nothing_is_sent_if_the_pass_ends_while_the_api_server_is_asked() 
         stop.set()
         return right()
 
-    attempts = await run(Replacements(late), actuator, stop=stop)
+    state = await run(Replacements(late), actuator, stop=stop)
     assert not actuator.evicted
-    decision = attempts.of("uid-web-0").decision
+    decision = state.of("uid-web-0").decision
     assert decision is not None
     assert decision.reason is Reason.NO_TURN
 
@@ -345,10 +345,10 @@ async def test_without_the_flag_nothing_is_asked() -> None:
 
 
 async def test_refusals_of_controllers_that_are_gone_are_forgotten() -> None:
-    attempts = await run(Replacements(refused), FakeActuator())
-    assert set(attempts.dry_runs) == {WEB}
+    state = await run(Replacements(refused), FakeActuator())
+    assert set(state.dry_runs) == {WEB}
     empty = ClusterSnapshot(autoscaled=(), living=frozenset())
-    assert not (await run(Replacements(), FakeActuator(), attempts=attempts, given=empty)).dry_runs
+    assert not (await run(Replacements(), FakeActuator(), state=state, given=empty)).dry_runs
 
 
 def test_a_pause_is_thirty_two_intervals_at_most() -> None:

@@ -14,7 +14,7 @@ from common.errors import (
     ServerError,
     TooManyRequestsError,
 )
-from updater.attempts import Attempts
+from updater.state import UpdaterState
 from updater_harness import HALF, NAMES, FakeActuator, run, snapshot
 
 REFUSED = InvalidError("no", reason="Invalid")
@@ -136,10 +136,10 @@ async def test_what_a_pass_counts(
 
 async def test_pods_whose_resize_is_known_not_to_fit_count_in_every_pass() -> None:
     actuator = refusing({"resizes": TOO_LARGE})
-    attempts: Attempts | None = None
+    state: UpdaterState | None = None
     for skips in (None, 5, 5):
         registry = CollectorRegistry()
-        attempts = await run(snapshot(IN_PLACE), actuator, attempts=attempts, registry=registry)
+        state = await run(snapshot(IN_PLACE), actuator, state=state, registry=registry)
         assert counted(registry).get("in_place_infeasible_skip_pods") == skips
 
 

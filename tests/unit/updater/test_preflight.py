@@ -25,13 +25,13 @@ from common.api.core import (
 )
 from common.api.meta import ObjectMeta
 from common.features import FeatureGates
-from updater.attempts import Attempts
 from updater.decision import Action, Decision, Reason, leave, wait
-from updater.disruption import DisruptionPolicy
-from updater.dry_run_answer import DryRunRefusal
-from updater.live_pod import LivePod, LivePodMeta
+from updater.eviction.disruption import DisruptionPolicy
+from updater.eviction.dry_run_answer import DryRunRefusal
 from updater.pass_context import Rules
-from updater.snapshot import AutoscaledPods, ClusterSnapshot
+from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot
+from updater.snapshot.live_pod import LivePod, LivePodMeta
+from updater.state import UpdaterState
 from updater_harness import NOW, WEB, FakeActuator, preview, run
 
 Amounts = Mapping[str, str]
@@ -167,10 +167,10 @@ def cluster(world: World, mode: UpdateMode, *, names: Sequence[str] = ()) -> Clu
     return ClusterSnapshot(autoscaled=(scaled,), living=living, quotas=world.quotas)
 
 
-def before(world: World, given: ClusterSnapshot) -> Attempts:
+def before(world: World, given: ClusterSnapshot) -> UpdaterState:
     """What an earlier pass left."""
     if not world.refused:
-        return Attempts()
+        return UpdaterState()
     autoscaler = given.autoscaled[0].vpa
     until = NOW + timedelta(minutes=1)
     refusal = DryRunRefusal(
@@ -181,7 +181,7 @@ def before(world: World, given: ClusterSnapshot) -> Attempts:
         tries=1,
         until=until,
     )
-    return Attempts(dry_runs={WEB: refusal})
+    return UpdaterState(dry_runs={WEB: refusal})
 
 
 def cells() -> Iterator[tuple[str, str, str]]:
@@ -203,7 +203,7 @@ CELLS = tuple(cells())
 async def test_preflight(rule: str, mode: str, want: str) -> None:
     world, actuator = WORLDS[rule], FakeActuator()
     given = cluster(world, MODES[mode])
-    after = await run(given, actuator, attempts=before(world, given), rules=RULES)
+    after = await run(given, actuator, state=before(world, given), rules=RULES)
     decision = after.of("uid-web-0").decision
     assert decision is not None
     assert f"{decision.action.value} {decision.reason.value}" == want
@@ -237,8 +237,8 @@ def test_every_world_is_in_the_table() -> None:
 async def test_an_event_is_emitted_once_per_change() -> None:
     given = cluster(WORLDS["quota: one millicore short"], UpdateMode.RECREATE)
     first, second = FakeActuator(), FakeActuator()
-    attempts = await run(given, first, rules=RULES)
-    await run(given, second, attempts=attempts, rules=RULES)
+    state = await run(given, first, rules=RULES)
+    await run(given, second, state=state, rules=RULES)
     assert first.refused == {
         "web-0": "ResourceQuota team allows 599m of requests.cpu, other pods use 400m, and the pod "
         "would use 200m instead of 100m"
@@ -250,9 +250,9 @@ async def test_a_resize_that_would_be_refused_is_blocked_until_it_would_not() ->
     tight = cluster(WORLDS["quota: one millicore short"], UpdateMode.IN_PLACE)
     roomy = cluster(WORLDS["quota: fits exactly"], UpdateMode.IN_PLACE)
     actuator = FakeActuator()
-    attempts = Attempts()
+    state = UpdaterState()
     for given in (tight, tight, roomy):
-        attempts = await run(given, actuator, attempts=attempts, rules=RULES)
+        state = await run(given, actuator, state=state, rules=RULES)
     assert actuator.blocked == [("web-0", Reason.RESIZE_REFUSED, CHANGES)]
     assert actuator.unblocked == [("web-0", Reason.OUTSIDE_RANGE, CHANGES)]
     assert not actuator.refused
@@ -261,9 +261,9 @@ async def test_a_resize_that_would_be_refused_is_blocked_until_it_would_not() ->
 async def test_that_nothing_is_wanted_any_more_is_told_of_the_change_that_was_blocked() -> None:
     actuator = FakeActuator()
     tight = cluster(WORLDS["quota: one millicore short"], UpdateMode.IN_PLACE)
-    attempts = await run(tight, actuator, rules=RULES)
+    state = await run(tight, actuator, rules=RULES)
     settled = cluster(World(has=app(TARGET)), UpdateMode.IN_PLACE)
-    await run(settled, actuator, attempts=attempts, rules=RULES)
+    await run(settled, actuator, state=state, rules=RULES)
     assert actuator.unblocked == [("web-0", Reason.TOO_YOUNG, CHANGES)]
 
 
@@ -287,16 +287,14 @@ async def test_a_boost_whose_end_would_be_refused_is_blocked_until_it_would_not(
         pods=(structs.replace(boosted, status=status),),
         limit_ranges=(limit_range("Pod", max={"cpu": "20m"}),),
     )
-    actuator, attempts = FakeActuator(), Attempts()
+    actuator, state = FakeActuator(), UpdaterState()
     rules = replace(
         RULES,
         features=FeatureGates(in_place=True, cpu_startup_boost=True),
         disruption=DisruptionPolicy(tolerance_fraction=0.5, min_replicas=1),
     )
     for one in (tight, tight, replace(tight, limit_ranges=())):
-        attempts = await run(
-            replace(given, autoscaled=(one,)), actuator, attempts=attempts, rules=rules
-        )
+        state = await run(replace(given, autoscaled=(one,)), actuator, state=state, rules=rules)
     before, after = "app cpu 500m -> ", "100m" if mode is UpdateMode.OFF else "200m"
     assert actuator.blocked == [("web-0", Reason.RESIZE_REFUSED, before + after)]
     assert "the LimitRange's max for a Pod is 20m" in actuator.obstacles["web-0"]

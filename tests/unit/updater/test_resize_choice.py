@@ -27,14 +27,14 @@ from common.errors import Cause, ConflictError, ForbiddenError, InvalidError
 from common.features import FeatureGates
 from common.patches import Operation
 from common.resources import parse_quantities
-from updater.attempts import Attempts, PodMemory, Refusal
 from updater.decision import Decision, Reason, evict, leave, resize, wait
-from updater.disruption import DisruptionPolicy
-from updater.live_node import LiveNode, NodeCapacity, NodeStatus
-from updater.live_pod import LivePod, LivePodMeta
+from updater.eviction.disruption import DisruptionPolicy
 from updater.pass_context import Rules
-from updater.resize import Infeasible, Part
-from updater.snapshot import AutoscaledPods, ClusterSnapshot
+from updater.resize.resize_state import Infeasible, Part
+from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot
+from updater.snapshot.live_node import LiveNode, NodeCapacity, NodeStatus
+from updater.snapshot.live_pod import LivePod, LivePodMeta
+from updater.state import PodMemory, ResizeRefusal, UpdaterState
 from updater_harness import NOW, WEB, FakeActuator, RecordingActuator, run
 
 Amounts = Mapping[str, str]
@@ -109,7 +109,7 @@ def cluster(
     return ClusterSnapshot(autoscaled=(scaled,), living=living, nodes=nodes)
 
 
-def decided(after: Attempts, name: str = "web-0") -> Decision | None:
+def decided(after: UpdaterState, name: str = "web-0") -> Decision | None:
     return after.of(f"uid-{name}").decision
 
 
@@ -136,11 +136,9 @@ async def test_a_refused_withdrawal_costs_no_pod_and_is_not_sent_again_and_again
     error: InvalidError | ForbiddenError | ConflictError, mode: UpdateMode
 ) -> None:
     given = cluster(mode, pod("web-0", asks=MORE, has=TARGET, condition=DEFERRED), *GOOD)
-    actuator, attempts = FakeActuator(resize_errors={"web-0": error}), Attempts()
+    actuator, state = FakeActuator(resize_errors={"web-0": error}), UpdaterState()
     for number in range(12):
-        attempts = await run(
-            given, actuator, attempts=attempts, rules=RULES, clock=PassesLater(number)
-        )
+        state = await run(given, actuator, state=state, rules=RULES, clock=PassesLater(number))
     assert actuator.evicted == []
     assert len(actuator.resized) <= 12 if isinstance(error, ConflictError) else 4
 
@@ -182,7 +180,7 @@ async def test_a_resize_that_replaces_another_does_not_wait_anew(
     later = await run(
         cluster(OR_RECREATE, second, *GOOD),
         FakeActuator(),
-        attempts=sent,
+        state=sent,
         rules=RULES,
         clock=PassesLater(after),
     )
@@ -194,7 +192,7 @@ async def test_a_recommendation_that_falls_in_each_pass_postpones_an_eviction_by
     late: float,
 ) -> None:
     deferred = msgspec.structs.replace(DEFERRED, last_transition_time=NOW)
-    attempts = Attempts()
+    state = UpdaterState()
     for number in range(12):
         asks, wanted = ({"cpu": f"{500 - 5 * step}m", **MEMORY} for step in (number, number + 1))
         first = pod("web-0", asks=asks, has=OLD, condition=deferred, generation=number + 1)
@@ -205,13 +203,13 @@ async def test_a_recommendation_that_falls_in_each_pass_postpones_an_eviction_by
         falling = vpa(mode=OR_RECREATE.value, recommendations=(exactly,))
         given = replace(given, autoscaled=(replace(given.autoscaled[0], vpa=falling),))
         actuator, clock = FakeActuator(), PassesLater(number * (1 + late))
-        attempts = await run(given, actuator, attempts=attempts, rules=RULES, clock=clock)
-        memory = attempts.of("uid-web-0")
+        state = await run(given, actuator, state=state, rules=RULES, clock=clock)
+        memory = state.of("uid-web-0")
         if actuator.evicted:
             break
         if memory.sent is not None:
             sent = replace(memory.sent, generation=number + 2)
-            attempts = replace(attempts, pods={"uid-web-0": replace(memory, sent=sent)})
+            state = replace(state, pods={"uid-web-0": replace(memory, sent=sent)})
     assert 5 < number * (1 + late) <= 7.1, "five minutes, and an interval for the last one"
 
 
@@ -244,7 +242,7 @@ async def test_an_added_request_is_tried_again_once_the_node_has_grown(
     given = cluster(IN_PLACE, first, *GOOD, node=ROOMY)
     given = replace(given, autoscaled=(replace(given.autoscaled[0], limit_ranges=limit_ranges),))
     actuator = RecordingActuator()
-    sent = await run(given, actuator, attempts=Attempts({"uid-web-0": memory}), rules=RULES)
+    sent = await run(given, actuator, state=UpdaterState({"uid-web-0": memory}), rules=RULES)
     assert decided(sent) == resize(Reason.OUTSIDE_RANGE)
     (call,) = (each for each in actuator.calls if each[0] == "resize")
     operations = cast("Sequence[Operation]", call[3])
@@ -253,7 +251,7 @@ async def test_an_added_request_is_tried_again_once_the_node_has_grown(
     ]
     after = pod("web-0", asks=want, has=has, generation=2)
     again = cluster(IN_PLACE, after, *GOOD, node=ROOMY)
-    later = await run(again, FakeActuator(), attempts=sent, rules=RULES)
+    later = await run(again, FakeActuator(), state=sent, rules=RULES)
     assert decided(later) == resize(Reason.OUTSIDE_RANGE)
 
 
@@ -261,13 +259,17 @@ async def test_an_added_request_is_tried_again_once_the_node_has_grown(
 
 
 async def passes(
-    given: ClusterSnapshot, actuator: FakeActuator, *, count: int, attempts: Attempts | None = None
+    given: ClusterSnapshot,
+    actuator: FakeActuator,
+    *,
+    count: int,
+    state: UpdaterState | None = None,
 ) -> list[Decision | None]:
     """What became of the first pod in each pass."""
     found = []
-    after = attempts or Attempts()
+    after = state or UpdaterState()
     for number in range(count):
-        after = await run(given, actuator, attempts=after, rules=RULES, clock=PassesLater(number))
+        after = await run(given, actuator, state=after, rules=RULES, clock=PassesLater(number))
         found.append(decided(after))
     return found
 
@@ -279,7 +281,7 @@ async def test_in_mode_in_place_the_part_follows_in_the_next_pass() -> None:
     first = await run(given, refusing, rules=RULES)
     assert decided(first) == leave(Reason.RESIZE_INFEASIBLE)
     actuator = FakeActuator()
-    second = await run(given, actuator, attempts=first, rules=RULES)
+    second = await run(given, actuator, state=first, rules=RULES)
     assert decided(second) == resize(Reason.RESIZE_PARTIAL)
     remembered = second.of("uid-web-0").infeasible
     assert remembered is not None
@@ -287,12 +289,10 @@ async def test_in_mode_in_place_the_part_follows_in_the_next_pass() -> None:
     assert set(remembered.targets["app"]) == {"cpu"}
     # The pod has the part: nothing more, until the node grows.
     has = pod("web-0", asks=PART, has=PART, generation=2)
-    third = await run(
-        cluster(IN_PLACE, has, *GOOD, node=FULL), actuator, attempts=second, rules=RULES
-    )
+    third = await run(cluster(IN_PLACE, has, *GOOD, node=FULL), actuator, state=second, rules=RULES)
     assert decided(third) == leave(Reason.INFEASIBLE_CACHED)
     fourth = await run(
-        cluster(IN_PLACE, has, *GOOD, node=ROOMY), actuator, attempts=third, rules=RULES
+        cluster(IN_PLACE, has, *GOOD, node=ROOMY), actuator, state=third, rules=RULES
     )
     assert decided(fourth) == resize(Reason.OUTSIDE_RANGE)
 
@@ -309,8 +309,8 @@ async def test_what_failed_stays_the_bound_when_more_is_wanted() -> None:
     scaled = given.autoscaled[0]
     more = vpa(mode=IN_PLACE.value, recommendations=(exactly,))
     given = replace(given, autoscaled=(replace(scaled, vpa=more),))
-    before = Attempts({"uid-web-0": PodMemory(infeasible=failed)})
-    after = await run(given, FakeActuator(), attempts=before, rules=RULES)
+    before = UpdaterState({"uid-web-0": PodMemory(infeasible=failed)})
+    after = await run(given, FakeActuator(), state=before, rules=RULES)
     assert decided(after) == resize(Reason.RESIZE_PARTIAL)
     remembered = after.of("uid-web-0").infeasible
     assert remembered is not None
@@ -335,7 +335,7 @@ async def test_where_no_eviction_is_allowed_the_part_follows_in_the_same_pass() 
     remembered = first.of("uid-web-0").infeasible
     assert remembered is not None
     assert remembered.part is Part.REFUSED
-    later = await passes(given, actuator, count=4, attempts=first)
+    later = await passes(given, actuator, count=4, state=first)
     assert later == [wait(Reason.REQUIREMENTS_NOT_MET)] * 4
     assert actuator.resized == ["web-0"] * 2, "neither the whole nor the part is sent again"
 
@@ -352,7 +352,7 @@ async def test_what_is_left_of_a_part_is_evicted_for_once_that_is_allowed() -> N
     after = await run(
         cluster(OR_RECREATE, has, *GOOD, node=FULL),
         actuator,
-        attempts=Attempts({"uid-web-0": sent}),
+        state=UpdaterState({"uid-web-0": sent}),
         rules=RULES,
     )
     assert decided(after) == evict(Reason.RESIZE_INFEASIBLE)
@@ -369,7 +369,7 @@ async def test_a_part_costs_budget_as_any_resize() -> None:
         rules=replace(RULES, disruption=DisruptionPolicy(tolerance_fraction=1.0)),
     )
     actuator = FakeActuator()
-    after = await run(given, actuator, attempts=before, rules=RULES)
+    after = await run(given, actuator, state=before, rules=RULES)
     assert actuator.resized == ["web-0"]
     assert decided(after, "web-1") == wait(Reason.BUDGET_EXHAUSTED)
 
@@ -384,7 +384,7 @@ async def test_parts_of_one_pass_share_what_a_quota_has_left() -> None:
             hard={"requests.memory": "1152Mi"}, used={"requests.memory": "1Gi"}
         ),
     )
-    refusal = Refusal(
+    refusal = ResizeRefusal(
         reason=Reason.RESIZE_INFEASIBLE,
         tries=1,
         until=NOW + timedelta(minutes=1),
@@ -396,7 +396,7 @@ async def test_parts_of_one_pass_share_what_a_quota_has_left() -> None:
     after = await run(
         replace(given, quotas={"default": (quota,)}),
         actuator,
-        attempts=Attempts(before),
+        state=UpdaterState(before),
         rules=RULES,
     )
     assert actuator.resized == ["web-0"]

@@ -10,13 +10,13 @@ from common.api.autoscaling import UpdateMode
 from common.api.core import ContainerResizePolicy, PodCondition
 from common.errors import TooManyRequestsError
 from common.target.owners import Controller
-from updater.attempts import Attempts, PodMemory
 from updater.decision import Decision, Reason, evict, resize, wait
-from updater.disruption import DisruptionPolicy, RolloutFloor
-from updater.group_size import GroupSize
-from updater.live_pod import LivePod, LivePodMeta
-from updater.rollout import Rollout
-from updater.snapshot import ClusterSnapshot
+from updater.eviction.disruption import DisruptionPolicy, RolloutFloor
+from updater.snapshot.cluster_snapshot import ClusterSnapshot
+from updater.snapshot.live_pod import LivePod, LivePodMeta
+from updater.snapshot.rollout import Rollout
+from updater.snapshot.workload_size import GroupSize
+from updater.state import PodMemory, UpdaterState
 from updater_harness import HALF, OPEN, FakeActuator, run, snapshot
 
 OLD = Controller("default", "ReplicaSet", "web-old", "apps/v1")
@@ -181,15 +181,15 @@ async def test_evictions_during_a_rollout(case: Case) -> None:
         assert after.of("uid-old-0").decision == HELD
 
 
-async def decided(attempts: Attempts, names: int) -> list[Decision | None]:
-    return [attempts.of(f"uid-old-{number}").decision for number in range(names)]
+async def decided(state: UpdaterState, names: int) -> list[Decision | None]:
+    return [state.of(f"uid-old-{number}").decision for number in range(names)]
 
 
 async def test_what_was_evicted_before_and_still_shows_counts_as_gone() -> None:
     """Seven are Ready in the cache, and one of them was evicted a moment ago."""
-    before = Attempts({"uid-old-0": PodMemory(evicted=True)})
+    before = UpdaterState({"uid-old-0": PodMemory(evicted=True)})
     actuator = FakeActuator()
-    await run(rolled("rrrrrrr", "n"), actuator, rules=HALF, attempts=before)
+    await run(rolled("rrrrrrr", "n"), actuator, rules=HALF, state=before)
     assert not [name for name in actuator.evicted if name.startswith("old")]
 
 
@@ -222,6 +222,6 @@ async def test_a_resize_that_restarts_nothing_goes_on() -> None:
 async def test_the_end_of_the_rollout_ends_the_wait() -> None:
     held = await run(rolled("rrrrrr", ""), FakeActuator(), rules=HALF)
     actuator = FakeActuator()
-    after = await run(rolled("rrrrrr", "", rollout=None), actuator, rules=HALF, attempts=held)
+    after = await run(rolled("rrrrrr", "", rollout=None), actuator, rules=HALF, state=held)
     assert len(actuator.evicted) == 3
     assert after.of("uid-old-0").decision == evict(OUTSIDE)

@@ -11,8 +11,8 @@ from common.api.core import ResourceQuota, ResourceQuotaStatus
 from common.api.meta import ObjectMeta
 from common.features import FeatureGates
 from updater.decision import Decision, Reason, leave, resize
-from updater.live_pod import LivePod
-from updater.snapshot import ClusterSnapshot
+from updater.snapshot.cluster_snapshot import ClusterSnapshot
+from updater.snapshot.live_pod import LivePod
 from updater_harness import NAMES, OPEN, WEB, FakeActuator, live_pod, run, snapshot
 
 FINE = {"requests": {"cpu": "10m", "memory": "10Mi"}}
@@ -118,8 +118,8 @@ async def test_the_other_pods_are_updated(
 async def test_a_pod_that_can_not_be_read_is_left_alone(mode: UpdateMode) -> None:
     actuator = FakeActuator()
     spec = {"containers": [{"name": "app", "resources": NONSENSE, "resizePolicy": [RESTARTS]}]}
-    attempts = await run(among_others(mode, strange_pod(spec, {})), actuator)
-    decision = attempts.of("uid-strange").decision
+    state = await run(among_others(mode, strange_pod(spec, {})), actuator)
+    decision = state.of("uid-strange").decision
     assert decision is not None
     assert decision.reason is Reason.UNREADABLE
 
@@ -150,10 +150,10 @@ async def test_the_boost_of_a_pod_that_can_not_be_read(
     boosting = msgspec.structs.replace(scaled.vpa.spec, startup_boost=StartupBoost())
     autoscaler = msgspec.structs.replace(scaled.vpa, spec=boosting)
     actuator = FakeActuator()
-    attempts = await run(
+    state = await run(
         replace(given, autoscaled=(replace(scaled, vpa=autoscaler),)),
         actuator,
         rules=replace(OPEN, features=FeatureGates(cpu_startup_boost=True)),
     )
-    assert attempts.of("uid-strange").decision == want
+    assert state.of("uid-strange").decision == want
     assert len(actuator.evicted) == len(NAMES)

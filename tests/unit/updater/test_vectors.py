@@ -1,7 +1,7 @@
 """The vectors of updater.md 16 that no other test holds; D13 and section 11 in whole passes.
 
-Decisions on resizes are in ``matrix.md``, the other whole passes in ``test_cycle.py``, leases in
-``tests/unit/common/kube/test_lease.py``, refused calls in ``test_failures.py``.
+Decisions on resizes are in ``matrix.md``, the other whole passes in ``test_update_pass.py``, leases
+in ``tests/unit/common/kube/test_lease.py``, refused calls in ``test_failures.py``.
 """
 
 from collections.abc import Sequence
@@ -32,13 +32,13 @@ from common.api.core import (
 )
 from common.errors import InvalidError
 from common.features import FeatureGates
-from updater.attempts import NOTHING
-from updater.candidate import Candidate, judge_pod
 from updater.decision import Decision, Reason
-from updater.fitting import Fits, measure_pod
-from updater.live_pod import LivePod
-from updater.snapshot import ClusterSnapshot
-from updater.update_order import Thresholds
+from updater.evaluate.recommendation_fit import RecommendationFit, measure_pod
+from updater.evaluate.update_order import Thresholds
+from updater.plan.candidate import Candidate, judge_pod
+from updater.snapshot.cluster_snapshot import ClusterSnapshot
+from updater.snapshot.live_pod import LivePod
+from updater.state import NO_MEMORY
 from updater_harness import NAMES, NOW, OPEN, FakeActuator, run, snapshot
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
@@ -203,8 +203,8 @@ def test_acceptance(case: Judged) -> None:
     )
     outcome = judge_pod(
         msgspec.structs.replace(plain, status=status),
-        Fits(autoscaler),
-        memory=NOTHING,
+        RecommendationFit(autoscaler),
+        memory=NO_MEMORY,
         resized_at=None,
         thresholds=Thresholds(min_change=0.5, min_lifetime=12 * HOUR),
         features=FeatureGates(),
@@ -274,13 +274,11 @@ async def test_an_expired_boost_is_taken_back_in_place_in_every_mode(
     actuator = FakeActuator()
     if refused:
         actuator.resize_errors = dict.fromkeys(NAMES, InvalidError("no", reason="Invalid"))
-    attempts = await run(boosted(mode), actuator, rules=BOOSTING)
+    state = await run(boosted(mode), actuator, rules=BOOSTING)
     assert actuator.resized == NAMES
     assert actuator.evicted == []
     reason = Reason.UNBOOST_FAILED if refused else Reason.STARTUP_BOOST_OVER
-    assert {memory.decision.reason for memory in attempts.pods.values() if memory.decision} == {
-        reason
-    }
+    assert {memory.decision.reason for memory in state.pods.values() if memory.decision} == {reason}
 
 
 @pytest.mark.parametrize("mode", UpdateMode)
@@ -303,9 +301,9 @@ async def test_where_the_vpa_boosts_no_more_its_pods_are_ordinary_ones(
     mode: UpdateMode, want: tuple[list[str], list[str]]
 ) -> None:
     actuator = FakeActuator()
-    attempts = await run(boosted(mode, gone=True), actuator, rules=BOOSTING)
+    state = await run(boosted(mode, gone=True), actuator, rules=BOOSTING)
     assert (actuator.resized, actuator.evicted) == want
-    for memory in attempts.pods.values():
+    for memory in state.pods.values():
         assert memory.decision is None or memory.decision.reason is Reason.OUTSIDE_RANGE
 
 
@@ -342,10 +340,10 @@ async def test_requirements_filter_evictions_alone(
     if refused:
         actuator.resize_errors = dict.fromkeys(NAMES, InvalidError("no", reason="Invalid"))
     ruled = changed(given, scaled.pods, msgspec.structs.replace(scaled.vpa, spec=spec))
-    attempts = await run(ruled, actuator)
+    state = await run(ruled, actuator)
     assert (len(actuator.resized), len(actuator.evicted)) == want
     if rule is DOWN and (refused or mode is UpdateMode.RECREATE):
-        decision = attempts.of("uid-web-0").decision
+        decision = state.of("uid-web-0").decision
         assert decision is not None
         assert decision.reason is Reason.REQUIREMENTS_NOT_MET
 
