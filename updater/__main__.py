@@ -26,11 +26,12 @@ from updater.actuation import PodActuator, TemplatePods
 from updater.event_trigger import EventTrigger
 from updater.execute import RateLimits
 from updater.metrics import UpdaterMetrics
-from updater.preview import NotNow, PassPreview, Scope
+from updater.preview import NotNow, PassPreview
 from updater.run import Admission, Updater, always_ready, by_lease
 from updater.settings import UpdaterSettings
 from updater.snapshot.caches import LIVE_NODES, LIVE_PODS, LIVE_VPAS, Caches
 from updater.snapshot.live_pod import MANAGER
+from updater.snapshot.selection import Scope
 
 logger = logging.getLogger(__name__)
 

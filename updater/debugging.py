@@ -29,9 +29,10 @@ from common.runtime.text_or_json import described, wants_text
 from updater.decision import Action, Decision, Reason
 from updater.decision_log import whole_seconds
 from updater.evaluate.recommendation_fit import RecommendationFit
-from updater.preview import NotNow, PassPreview, Scope
+from updater.preview import NotNow, PassPreview
 from updater.snapshot.cluster_snapshot import AutoscaledPods, key_of, update_mode
 from updater.snapshot.live_pod import LivePod
+from updater.snapshot.selection import Scope
 
 PATH = "/debug/plan"
 

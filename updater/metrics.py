@@ -1,7 +1,9 @@
 """The updater's figures, under the reference's names; updater.md 12.2."""
 
+import asyncio
+import contextlib
 from collections import Counter as Tally
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -160,8 +162,15 @@ class UpdaterMetrics:
     def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
         return Counter(name, text, labels, namespace="vpa_updater", registry=self._registry)
 
-    def observe_step(self, step: str, seconds: float) -> None:
-        self._latency.labels(step).observe(seconds)
+    @contextlib.contextmanager
+    def timed(self, step: str) -> Iterator[None]:
+        """Measure a step of a pass, on the event loop's clock."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        try:
+            yield
+        finally:
+            self._latency.labels(step).observe(loop.time() - started)
 
     def prepare(self, vpa: VpaLabels) -> None:
         """Let a VPA's two counters exist before they count."""

@@ -1,7 +1,7 @@
 """What the next pass would decide, without doing it."""
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,41 +16,6 @@ from updater.plan.assessment import assess
 from updater.plan.progress import VpaProgress
 from updater.plan.vpa_plan import plan_vpa
 from updater.snapshot.cluster_snapshot import ClusterSnapshot, key_of
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """The VPAs that a plan is about; an empty text stands for all.
-
-    Pods of a namespace are matched to the VPAs of that namespace, and no budget is shared beyond
-    a VPA: so what is left out changes nothing about the rest. Only a ResourceQuota is shared; what
-    other VPAs would take of it in the same pass is not in the plan.
-    """
-
-    namespace: str = ""
-    vpa: str = ""
-
-    def covers(self, vpa: VerticalPodAutoscaler) -> bool:
-        """Whether the plan is about this VPA."""
-        meta = vpa.metadata
-        return self.namespace in ("", meta.namespace) and self.vpa in ("", meta.name)
-
-    def reach(self, vpas: Iterable[VerticalPodAutoscaler]) -> tuple[VerticalPodAutoscaler, ...]:
-        """The VPAs that are to be looked at: one may be the older one of the same target."""
-        known = tuple(vpas)
-        if self == EVERYTHING:
-            return known
-        namespaces = {vpa.metadata.namespace for vpa in known if self.covers(vpa)}
-        return tuple(vpa for vpa in known if vpa.metadata.namespace in namespaces)
-
-    def namespaces(self, vpas: Iterable[VerticalPodAutoscaler]) -> frozenset[str] | None:
-        """Those whose pods are to be looked at, of the VPAs in ``reach``; None: all."""
-        if self == EVERYTHING:
-            return None  # a pass remembers pods as long as they live, with a VPA or without one
-        return frozenset(vpa.metadata.namespace for vpa in vpas)
-
-
-EVERYTHING = Scope()
 
 
 class NotNow(enum.StrEnum):

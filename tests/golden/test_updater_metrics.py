@@ -33,7 +33,7 @@ OUR_OWN_FLAGS = {
 }
 
 
-def observed() -> CollectorRegistry:
+async def observed() -> CollectorRegistry:
     """A registry in which every metric has been used once."""
     registry = CollectorRegistry()
     metrics = UpdaterMetrics(registry)
@@ -41,7 +41,8 @@ def observed() -> CollectorRegistry:
     metrics.eviction_failed(LABELS, "EvictionError")
     metrics.resize_failed(LABELS, "InPlaceUpdateError")
     metrics.skipped_infeasible(LABELS)
-    metrics.observe_step("total", 0.001)
+    with metrics.timed("total"):
+        await asyncio.sleep(0)
     figures = PassFigures()
     for tally in (figures.controlled, figures.evictable):
         tally["1", "Recreate"] += 2
@@ -51,12 +52,12 @@ def observed() -> CollectorRegistry:
     return registry
 
 
-def test_metrics_have_the_references_names_types_labels_and_buckets() -> None:
-    check_metrics(COMPONENT, observed())
+async def test_metrics_have_the_references_names_types_labels_and_buckets() -> None:
+    check_metrics(COMPONENT, await observed())
 
 
-def test_gauges_by_size_alone_show_every_size() -> None:
-    value = observed().get_sample_value
+async def test_gauges_by_size_alone_show_every_size() -> None:
+    value = (await observed()).get_sample_value
     assert value("vpa_updater_in_place_updatable_pods_total", {"vpa_size_log2": "19"}) == 0
     mode = {"vpa_size_log2": "2", "update_mode": "Recreate"}
     assert value("vpa_updater_evictable_pods_total", mode) is None

@@ -13,7 +13,8 @@ from common.api.core import Pod
 from common.kube.lease import AdmissionStatus
 from common.recommendation.changes import ResourceChange
 from updater.decision import Reason
-from updater.preview import NotNow, PassPreview, Scope
+from updater.preview import NotNow, PassPreview
+from updater.snapshot.selection import Scope
 from updater_harness import RecordingActuator
 from updater_shop import Shop, in_shop
 

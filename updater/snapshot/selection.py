@@ -23,6 +23,41 @@ _SLICE = 1000  # objects looked at before other tasks get their turn
 _LARGE_SLICE = 20_000  # the same, for a single look
 
 
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The VPAs that a plan is about; an empty text stands for all.
+
+    Pods of a namespace are matched to the VPAs of that namespace, and no budget is shared beyond
+    a VPA: so what is left out changes nothing about the rest. Only a ResourceQuota is shared; what
+    other VPAs would take of it in the same pass is not in the plan.
+    """
+
+    namespace: str = ""
+    vpa: str = ""
+
+    def covers(self, vpa: VerticalPodAutoscaler) -> bool:
+        """Whether the plan is about this VPA."""
+        meta = vpa.metadata
+        return self.namespace in ("", meta.namespace) and self.vpa in ("", meta.name)
+
+    def reach(self, vpas: Iterable[VerticalPodAutoscaler]) -> tuple[VerticalPodAutoscaler, ...]:
+        """The VPAs that are to be looked at: one may be the older one of the same target."""
+        known = tuple(vpas)
+        if self == EVERYTHING:
+            return known
+        namespaces = {vpa.metadata.namespace for vpa in known if self.covers(vpa)}
+        return tuple(vpa for vpa in known if vpa.metadata.namespace in namespaces)
+
+    def namespaces(self, vpas: Iterable[VerticalPodAutoscaler]) -> frozenset[str] | None:
+        """Those whose pods are to be looked at, of the VPAs in ``reach``; None: all."""
+        if self == EVERYTHING:
+            return None  # a pass remembers pods as long as they live, with a VPA or without one
+        return frozenset(vpa.metadata.namespace for vpa in vpas)
+
+
+EVERYTHING = Scope()
+
+
 async def select_vpas(
     vpas: Collection[VerticalPodAutoscaler], targets: Targets, errors: ObjectErrors
 ) -> tuple[list[SelectedVpa], dict[tuple[str, str], str]]:

@@ -18,8 +18,9 @@ from ops_caller import Answer, get
 from random_cluster import random_cluster
 from updater import debugging
 from updater.decision import Reason
-from updater.preview import NotNow, PassPreview, Scope
+from updater.preview import NotNow, PassPreview
 from updater.snapshot.cluster_snapshot import ClusterSnapshot, key_of
+from updater.snapshot.selection import Scope
 from updater_harness import HALF, NOW, live_pod, preview, snapshot
 
 
