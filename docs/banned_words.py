@@ -41,7 +41,6 @@ ALLOWED = frozenset(
         "docs/reasons.md",  # made from updater/decision.py
         "recommender/checkpoints/writing.py",
         "recommender/estimate/trace.py",
-        "sandbox/README.md",
         "sandbox/kubelet/node.py",
         "updater/decision.py",
     }
