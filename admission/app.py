@@ -28,7 +28,6 @@ from admission.review import AdmissionRequest, Subject
 from admission.vpa_decoding import BadQuantityError
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.errors import DecodeError
-from common.recommendation.decision_trace import DecisionTrace
 
 __all__ = ["LookupFailedError", "Match", "Policy", "Webhook"]
 
@@ -162,9 +161,9 @@ class Webhook:
         log_patched(request, verdict)
         return self._allowed(request, verdict.patches), verdict.outcome
 
-    async def judge(self, request: AdmissionRequest, trail: DecisionTrace | None = None) -> Verdict:
-        """What becomes of the pod of a request; ``trail`` is told how each number came about."""
-        return await judge(request, self._cluster, self._policy, memory=self._memory, trail=trail)
+    async def judge(self, request: AdmissionRequest) -> Verdict:
+        """What becomes of the pod of a request."""
+        return await judge(request, self._cluster, self._policy, memory=self._memory)
 
     async def _vpa(self, request: AdmissionRequest) -> tuple[bytes, Outcome]:
         if request.operation in ("DELETE", "CONNECT"):  # nothing is written, so nothing is wrong

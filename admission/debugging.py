@@ -18,12 +18,11 @@ from admission.manifest import Manifest, ManifestError
 from admission.pod_reviews import Verdict
 from admission.review import AdmissionRequest, GroupVersionResource
 from common.api.base import Wire
-from common.recommendation.decision_trace import DecisionTrace
 from common.runtime.text_or_json import described, wants_text
 
 PATH = "/debug/explain"
 
-Judge = Callable[[AdmissionRequest, DecisionTrace], Awaitable[Verdict]]
+Judge = Callable[[AdmissionRequest], Awaitable[Verdict]]
 
 _EXAMPLE = """apiVersion: apps/v1
 kind: Deployment
@@ -63,9 +62,8 @@ def router(judge: Judge) -> fastapi.APIRouter:
             found = await _read(request, namespace)
         except ManifestError as error:
             return _refused(error, text=text)
-        trail = DecisionTrace()
-        verdict = await judge(_review_of(found), trail)
-        told = explain(verdict, trail, namespace=found.namespace, name=found.name)
+        request = _review_of(found)
+        told = explain(await judge(request), request)
         return PlainTextResponse(as_text(told)) if text else _json(told)
 
     return made

@@ -1,8 +1,9 @@
-"""Why a new pod gets what it gets: the verdict about it, taken apart for people.
+"""Why a new pod gets what it gets: the verdict about it, and how its numbers came about.
 
-Nothing is decided here: it is all told by the functions that did.
+Nothing is decided here. The numbers and their steps come from the functions that make the patch.
 """
 
+import contextlib
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -12,13 +13,17 @@ import msgspec
 from admission.metrics import Outcome
 from admission.pod_reviews import Candidate, Match, Reason, Verdict
 from admission.pods import update_mode
+from admission.review import AdmissionRequest
 from common.annotations import startup_boost_key
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.base import QuantityJson, Wire
 from common.api.core import Pod
+from common.errors import DecodeError
 from common.patches import Operation, pointer
 from common.recommendation.actual import actual_resources
-from common.recommendation.decision_trace import WHOLE_POD, Amount, DecisionTrace
+from common.recommendation.admission_trace import WHOLE_POD, admission_trace
+from common.recommendation.admitted_resources import admitted_resources
+from common.recommendation.decision_trace import Amount, DecisionTrace
 from common.recommendation.pod_level import POD_LEVEL_PATH
 from common.recommendation.policy import container_policy
 from common.recommendation.scaled_containers import scaled_containers, scaled_specs
@@ -108,28 +113,46 @@ class Explanation(Wire, frozen=True, kw_only=True):
     patch: tuple[Operation, ...]
 
 
-def explain(verdict: Verdict, trail: DecisionTrace, *, namespace: str, name: str) -> Explanation:
-    """Take a verdict apart; ``trail`` is the one that was filled on the way to it.
-
-    ``namespace`` and ``name`` are the pod's.
-    """
-    pod, match = verdict.pod, verdict.match
+def explain(verdict: Verdict, request: AdmissionRequest) -> Explanation:
+    """Explain the verdict about the pod of a request."""
+    pod, match, trace = verdict.pod, verdict.match, _trace(verdict)
+    namespace = request.namespace
     controller = None if pod is None else controller_of(pod.metadata)
     topmost = None if match is None else match.topmost
     return Explanation(
         outcome=verdict.outcome,
         why=_why(verdict, _named(topmost or controller), namespace),
         namespace=namespace,
-        pod=name,
+        pod=request.name,
         controller=_named(controller),
         topmost_owner=_named(topmost),
         vpa=verdict.vpa_name or None,
         candidates=() if match is None or pod is None else _considered(match, pod),
         limit_ranges=msgspec.to_builtins(verdict.limit_ranges),
-        containers=() if pod is None else _containers(pod, verdict, trail),
-        pod_level=None if pod is None else _pod_level(pod, verdict, trail),
+        containers=() if pod is None else _containers(pod, verdict, trace),
+        pod_level=None if pod is None else _pod_level(pod, verdict, trace),
         patch=verdict.patches,
     )
+
+
+def _trace(verdict: Verdict) -> DecisionTrace:
+    """Record how the numbers of a verdict came about; without any where they can't be computed."""
+    pod, policy = verdict.pod, verdict.policy
+    vpa = None if verdict.match is None else verdict.match.vpa
+    if pod is None or vpa is None or policy is None:
+        return DecisionTrace()
+    for with_bounds in (True, False):  # the patch doesn't depend on bounds that can't be read
+        with contextlib.suppress(DecodeError):  # the verdict names the error
+            admitted = admitted_resources(
+                pod,
+                vpa,
+                verdict.limit_ranges,
+                pod_level=policy.pod_level,
+                most_boost=policy.most_boost if policy.features.cpu_startup_boost else None,
+                with_bounds=with_bounds,
+            )
+            return admission_trace(pod, vpa, admitted)
+    return DecisionTrace()
 
 
 def _why(verdict: Verdict, owner: str | None, namespace: str) -> str:
@@ -213,25 +236,25 @@ def _fate(candidate: Candidate, match: Match, pod: Pod) -> tuple[Fate, str]:
     return Fate.OLDER_WINS, f"{chosen} is older, or as old and sorts first"
 
 
-def _containers(pod: Pod, verdict: Verdict, trail: DecisionTrace) -> tuple[ContainerWay, ...]:
+def _containers(pod: Pod, verdict: Verdict, trace: DecisionTrace) -> tuple[ContainerWay, ...]:
     vpa = None if verdict.match is None else verdict.match.vpa
     if vpa is None:
         return ()
     values = {each.path: each.value for each in verdict.patches}
     paths = {each.spec.name: each.resources_path for each in scaled_containers(pod)}
     names = [container.name for container in scaled_specs(pod)]
-    names += (name for name in trail.containers if name not in paths and name != WHOLE_POD)
+    names += (name for name in trace.containers if name not in paths and name != WHOLE_POD)
     found: list[ContainerWay] = []
     for name in names:
         at = paths.get(name)
-        numbers = tuple(_numbers(name, at, trail, values))
+        numbers = tuple(_numbers(name, at, trace, values))
         asked = any(number.amount == Amount.REQUEST for number in numbers)
         note = _NO_CONTAINER if at is None else "" if asked else _NO_ADVICE
         found.append(_container(name, numbers, note, pod=pod, vpa=vpa))
     return tuple(found)
 
 
-def _pod_level(pod: Pod, verdict: Verdict, trail: DecisionTrace) -> PodLevelWay | None:
+def _pod_level(pod: Pod, verdict: Verdict, trace: DecisionTrace) -> PodLevelWay | None:
     present = pod.spec.resources
     if present is None or verdict.match is None or verdict.match.vpa is None:
         return None
@@ -239,7 +262,7 @@ def _pod_level(pod: Pod, verdict: Verdict, trail: DecisionTrace) -> PodLevelWay 
     return PodLevelWay(
         requests=_texts(present.requests),
         limits=_texts(present.limits),
-        numbers=tuple(_numbers(WHOLE_POD, POD_LEVEL_PATH, trail, values)),
+        numbers=tuple(_numbers(WHOLE_POD, POD_LEVEL_PATH, trace, values)),
     )
 
 
@@ -263,12 +286,12 @@ def _container(
 
 
 def _numbers(
-    name: str, at: str | None, trail: DecisionTrace, values: Mapping[str, Any]
+    name: str, at: str | None, trace: DecisionTrace, values: Mapping[str, Any]
 ) -> Iterable[Number]:
     ways: dict[tuple[Amount, str], list[Stage]] = {}
-    for step in trail.of(name):
-        value = None if step.value is None else str(step.value)
-        stage = Stage(step=step.cause, value=value)
+    for step in trace.of(name):
+        value = None if step.after is None else str(step.after)
+        stage = Stage(step=step.reason, value=value)
         ways.setdefault((step.amount, step.resource), []).append(stage)
     order = list(Amount)
     for amount, resource in sorted(ways, key=lambda way: order.index(way[0])):

@@ -12,7 +12,6 @@ import msgspec
 
 from admission.deadline import within
 from admission.metrics import Outcome
-from admission.pods import pod_patch
 from admission.remembered import PatchMemory
 from admission.review import AdmissionRequest
 from common.api.autoscaling import VerticalPodAutoscaler
@@ -23,7 +22,6 @@ from common.features import FeatureGates
 from common.labels import Selector
 from common.patches import Operation
 from common.quantity import ZERO, Quantity
-from common.recommendation.decision_trace import DecisionTrace
 from common.recommendation.pod_level import PodLevelMode, Unfit
 from common.recommendation.scaled_containers import scaled_specs
 from common.target.owners import Controller
@@ -103,6 +101,7 @@ class Verdict:
     """What becomes of a new pod; without ``patches`` it passes unchanged.
 
     ``problem`` is a sentence for the log where something was wrong, and ``error`` the details.
+    ``policy`` is there where the pod has a VPA.
     """
 
     outcome: Outcome
@@ -110,6 +109,7 @@ class Verdict:
     pod: Pod | None = None
     match: Match | None = None
     limit_ranges: Sequence[LimitRangeSpec] = ()
+    policy: Policy | None = None
     problem: str = ""
     error: str = ""
     unfit: Unfit | None = None
@@ -127,11 +127,8 @@ async def judge(
     policy: Policy,
     *,
     memory: PatchMemory,
-    trail: DecisionTrace | None = None,
 ) -> Verdict:
-    """Decide about the pod of a request; ``trail`` is told how each number came about.
-
-    ``memory`` answers where no trail is asked for; it belongs to the same policy.
+    """Decide about the pod of a request; ``memory`` belongs to the same policy.
 
     What people, other programs or the API server did wrong is part of the verdict; whatever is
     raised is a bug of ours.
@@ -164,24 +161,14 @@ async def judge(
         return Verdict(outcome=Outcome.OFF if match.off else Outcome.NO_VPA, pod=pod, match=match)
     limit_ranges = cluster.limit_ranges(meta.namespace)
     try:
-        if trail is None:
-            patch = memory.admit(pod, match.vpa, limit_ranges)
-        else:
-            patch = pod_patch(
-                pod,
-                match.vpa,
-                limit_ranges,
-                features=policy.features,
-                most_boost=policy.most_boost,
-                pod_level=policy.pod_level,
-                trail=trail,
-            )
+        patch = memory.admit(pod, match.vpa, limit_ranges)
     except DecodeError as error:  # what people or other programs wrote, no bug of ours
         return Verdict(
             outcome=Outcome.ERROR,
             pod=pod,
             match=match,
             limit_ranges=limit_ranges,
+            policy=policy,
             problem="pod passes unchanged",
             error=str(error),
         )
@@ -191,6 +178,7 @@ async def judge(
         pod=pod,
         match=match,
         limit_ranges=limit_ranges,
+        policy=policy,
         problem="" if patch.unfit is None else "recommendation not applied",
         error="" if patch.unfit is None else f"{patch.unfit.reason}: {patch.unfit.meaning}",
         unfit=patch.unfit,
