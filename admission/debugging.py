@@ -62,8 +62,8 @@ def router(judge: Judge) -> fastapi.APIRouter:
             found = await _read(request, namespace)
         except ManifestError as error:
             return _refused(error, text=text)
-        request = _review_of(found)
-        told = explain(await judge(request), request)
+        reviewed = _review_of(found)
+        told = explain(await judge(reviewed), reviewed)
         return PlainTextResponse(as_text(told)) if text else _json(told)
 
     return made

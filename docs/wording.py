@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from admission.metrics import Outcome, Step
 from admission.review import Subject
 from common.api.autoscaling import UpdateMode
-from recommender.metrics import RequestSource
+from recommender.model.pods import RequestSource
 from updater.decision import Action, Reason
 from updater.replacement_result import ReplacementResult
 

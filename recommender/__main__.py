@@ -37,8 +37,10 @@ from recommender.model.keys import VpaKey
 from recommender.model.sidecars import Sidecars
 from recommender.model.usage import Usage
 from recommender.publish.explanation import Explanation, Unexplained
-from recommender.publish.publisher import Publisher, Routine
+from recommender.publish.publisher import Publisher
+from recommender.publish.status_decision import PublishingSettings
 from recommender.publish.status_store import StatusStore
+from recommender.publish.status_writer import StatusWriter
 from recommender.run import Recommender
 from recommender.settings import RecommenderSettings
 from recommender.sources.cluster import PodLoader, VpaLoader
@@ -184,6 +186,12 @@ def assemble(
     )
     schedule = Schedule(clock)
     loading = CheckpointLoading(usage, store, schedule, metrics=metrics, clock=clock)
+    publishing = PublishingSettings(
+        estimation=settings.estimation,
+        publication=settings.publication,
+        workers=workers,
+        interval=settings.interval,
+    )
     past = None
     if settings.has_past:
         past = PrometheusBackfill(
@@ -244,14 +252,9 @@ def assemble(
             clock=clock,
         ),
         publisher=Publisher(
-            StatusStore(followed.client),
+            StatusWriter(StatusStore(followed.client), settings=publishing, metrics=metrics),
             usage,
-            routine=Routine(
-                estimation=settings.estimation,
-                publication=settings.publication,
-                workers=workers,
-                interval=settings.interval,
-            ),
+            settings=publishing,
             fetching=_nothing_is_fetched if past is None else past.fetching,
             metrics=metrics,
             clock=clock,

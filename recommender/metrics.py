@@ -1,6 +1,5 @@
 """The recommender's figures, under the reference's names; recommender.md 15."""
 
-import enum
 import itertools
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -12,6 +11,7 @@ from common.api.autoscaling import UpdateMode
 from common.runtime.object_errors import ObjectErrors
 from recommender.metric_types import PlainCounter
 from recommender.model.oom_outcome import OomOutcome
+from recommender.model.pods import RequestSource
 from recommender.quality import Quality
 
 _STEP_BUCKETS = (
@@ -27,19 +27,6 @@ _PROMETHEUS_BUCKETS = (
 )
 _API_VERSIONS = ("v1beta1", "v1beta2", "v1")
 _CLIENT = "default-metrics-client"
-
-
-class RequestSource(enum.StrEnum):
-    """Where the requests of a container are read from; the label of the counter."""
-
-    STATUS = "Pod.Status.ContainerStatuses"
-    INIT_STATUS = "Pod.Status.InitContainerStatuses"
-    SPEC = "Pod.Spec.Containers"
-    INIT_SPEC = "Pod.Spec.InitContainers"
-
-
-VpaLabels = tuple[str, bool, bool, bool]
-"""Update mode, has a recommendation, matches pods, has an unsupported configuration."""
 
 
 class RecommenderMetrics:
@@ -194,8 +181,11 @@ class RecommenderMetrics:
         """Time a step of the cycle, named as the reference names it."""
         return self._steps.labels(name).time()
 
-    def count_vpas(self, vpas: Mapping[VpaLabels, int]) -> None:
-        """Set the gauge of VPAs, with a zero for each combination that has none."""
+    def count_vpas(self, vpas: Mapping[tuple[str, bool, bool, bool], int]) -> None:
+        """Set the gauge of VPAs, with a zero for each combination that has none.
+
+        Keys are update mode, has a recommendation, matches pods, has an unsupported configuration.
+        """
         flags = (True, False)
         modes = {mode.value for mode in UpdateMode} | {mode for mode, *_ in vpas}
         if modes != self._counted_modes:  # a mode that is none is gone, or new

@@ -21,12 +21,13 @@ from recommender.model.history_changes import keep_former
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
-from recommender.publish.explanation import Explanation, Unexplained, explanation
+from recommender.publish.explanation import Explanation, Unexplained
 from recommender.publish.publisher import Publisher
-from recommender.sources.cluster import LoadedVpa, PodLoader, VpaLoader
+from recommender.sources.cluster import PodLoader, VpaLoader
 from recommender.sources.informers import Informers
 from recommender.sources.oom_ingestion import OomLearning
 from recommender.sources.prometheus_backfill import PrometheusBackfill
+from recommender.sources.target_resolution import LoadedVpa
 from recommender.sources.usage_ingestion import Ingestion
 
 logger = logging.getLogger(__name__)
@@ -156,10 +157,9 @@ class Recommender:
         if key in self._unread:
             held_up = "its checkpoints can't be read"
         try:
-            account = self._publisher.explain(loaded.with_status(vpa.status))
+            return self._publisher.explain(loaded.with_status(vpa.status), held_up=held_up)
         except QuantityError as error:
             return Unexplained(422, f"VPA {namespace}/{name}: its policy can't be read: {error}")
-        return explanation(account, held_up=held_up)
 
     async def _publish(self, known: Sequence[VpaKey]) -> None:
         with self._metrics.step("UpdateVPAs"):

@@ -5,7 +5,7 @@ An explanation records these in a ``DecisionTrace``, so it never computes a numb
 """
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from common.quantity import Quantity
@@ -122,28 +122,34 @@ class DecisionTrace:
         *,
         lowered: str = "",
         dropped: str = "",
+        by: Mapping[str, ResourceQuantities] | None = None,
+        with_unchanged: bool = False,
     ) -> None:
         """Record which numbers of all containers a step has changed.
 
         ``lowered`` and ``dropped`` are the reasons of numbers that became smaller, and of those
-        that are gone, where these reasons differ.
+        that are gone, where these reasons differ. ``by`` are the operands, by container and
+        resource; ``with_unchanged`` records numbers that have one even if it changed nothing.
         """
         kinds = tuple(amounts)
         old_by_name, new_by_name = ({each.name: each for each in some} for some in (before, after))
         for container in sorted(old_by_name.keys() | new_by_name.keys()):
+            operands = {} if by is None else by.get(container, {})
             for amount in kinds:
                 olds = amount.of(old_by_name.get(container))
                 news = amount.of(new_by_name.get(container))
                 for resource in in_order(olds.keys() | news.keys()):
                     old, new = olds.get(resource), news.get(resource)
-                    if old == new:
+                    operand = operands.get(resource)
+                    if old == new and not (with_unchanged and operand is not None):
                         continue
                     why = reason
                     if new is None:
                         why = dropped or reason
                     elif old is not None and new < old:
                         why = lowered or reason
-                    self.record(container, amount, resource, why, before=old, after=new)
+                    text = "" if operand is None else str(operand)
+                    self.record(container, amount, resource, why, before=old, after=new, by=text)
 
     def _last(self, container: str, amount: Amount, resource: str) -> Quantity | None:
         for step in reversed(self.of(container)):

@@ -25,7 +25,7 @@ from recommender.checkpoints.running_windows import encode_windows
 from recommender.checkpoints.schedule import Schedule
 from recommender.checkpoints.store import CheckpointStore, Draft, Found, Outcome
 from recommender.concurrency import spread
-from recommender.estimate.estimation import living
+from recommender.estimate.vpa_estimates import living
 from recommender.metrics import RecommenderMetrics
 from recommender.model.checkpoint_merge import take_in
 from recommender.model.keys import VpaKey

@@ -1,4 +1,4 @@
-"""Percentiles of what VPAs see, computed anew only where a histogram changed.
+"""Percentiles of what VPAs see, computed again only where a histogram changed.
 
 CPU changes with every sample. The memory of a container counts by its peak in a window, so most of
 its samples change nothing; and without new usage, nothing changes at all.
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from recommender.estimate.estimation import Estimation
 from recommender.model.aggregates import Aggregates
 from recommender.model.column_table import Ints, Mask
 from recommender.model.histograms import Histograms
@@ -21,18 +22,18 @@ _LATE = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Seen:
-    """What containers have used, one element for each; percentiles are rows times fractions."""
+class ContainerPercentiles:
+    """One resource of many containers; percentiles are rows times fractions."""
 
     percentiles: Ints
-    is_filled: Mask  # anything was seen
+    is_filled: Mask  # there is any usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Known:
+class _Entry:
     groups: Sequence[Group]
     changes: int  # of the histograms, when it was computed
-    seen: Seen
+    found: ContainerPercentiles
 
 
 class PercentileCache:
@@ -41,13 +42,15 @@ class PercentileCache:
     def __init__(self, fractions: tuple[float, ...]) -> None:
         self.computed = 0
         self._fractions = fractions
-        self._known: dict[VpaKey, _Known] = {}
+        self._entries: dict[VpaKey, _Entry] = {}
 
-    def seen(self, histograms: Histograms, groups: Mapping[VpaKey, Sequence[Group]]) -> Seen:
-        """The percentiles of each container of these VPAs, in their order."""
+    def percentiles(
+        self, histograms: Histograms, groups: Mapping[VpaKey, Sequence[Group]]
+    ) -> ContainerPercentiles:
+        """Return the percentiles of each container of these VPAs, in their order."""
         self._compute(histograms, {key: groups[key] for key in self._stale(histograms, groups)})
-        found = [self._known[key].seen for key in groups]
-        return Seen(
+        found = [self._entries[key].found for key in groups]
+        return ContainerPercentiles(
             percentiles=np.concatenate(
                 [np.empty((0, len(self._fractions)), np.int64), *(one.percentiles for one in found)]
             ),
@@ -55,9 +58,9 @@ class PercentileCache:
         )
 
     def forget_all_but(self, vpas: AbstractSet[VpaKey]) -> None:
-        """Drop what other VPAs saw."""
-        for key in [key for key in self._known if key not in vpas]:
-            del self._known[key]
+        """Drop the entries of other VPAs."""
+        for key in [key for key in self._entries if key not in vpas]:
+            del self._entries[key]
 
     def _stale(
         self, histograms: Histograms, groups: Mapping[VpaKey, Sequence[Group]]
@@ -67,8 +70,8 @@ class PercentileCache:
         stale = []
         for key, mine in groups.items():
             newest = max((next(versions) for group in mine for _ in group.rows), default=0)
-            known = self._known.get(key)
-            if known is None or newest > known.changes or known.groups != mine:
+            entry = self._entries.get(key)
+            if entry is None or newest > entry.changes or entry.groups != mine:
                 stale.append(key)
         return stale
 
@@ -81,15 +84,27 @@ class PercentileCache:
         end = 0
         for key, mine in groups.items():
             begin, end = end, end + len(mine)
-            self._known[key] = _Known(
-                groups=mine,
-                changes=histograms.changes,
-                seen=Seen(percentiles=percentiles[begin:end], is_filled=is_filled[begin:end]),
+            found = ContainerPercentiles(
+                percentiles=percentiles[begin:end], is_filled=is_filled[begin:end]
             )
+            self._entries[key] = _Entry(groups=mine, changes=histograms.changes, found=found)
 
 
-def counts(aggregates: Aggregates, groups: Sequence[Group]) -> tuple[Ints, Ints, Ints]:
-    """First and last CPU sample and the number of them, of each group."""
+class PercentileCaches:
+    """A cache for each resource."""
+
+    def __init__(self, estimation: Estimation) -> None:
+        self.cpu = PercentileCache(estimation.cpu.fractions)
+        self.memory = PercentileCache(estimation.memory.fractions)
+
+    def forget_all_but(self, vpas: AbstractSet[VpaKey]) -> None:
+        """Drop the entries of other VPAs."""
+        self.cpu.forget_all_but(vpas)
+        self.memory.forget_all_but(vpas)
+
+
+def sample_counts(aggregates: Aggregates, groups: Sequence[Group]) -> tuple[Ints, Ints, Ints]:
+    """Return the first and the last CPU sample and the number of samples, of each group."""
     if not groups:
         nothing = np.empty(0, dtype=np.int64)
         return nothing, nothing, nothing

@@ -11,10 +11,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from common.api.autoscaling import VerticalPodAutoscaler
-from common.recommendation.processing import ContainerAmounts
+from common.recommendation.amounts import ContainerAmounts
+from common.recommendation.decision_trace import Amount
 from common.resources import MEMORY, ResourceQuantities
-from recommender.estimate.estimation import ContainerEstimate
-from recommender.estimate.trace import Amount
+from recommender.estimate.vpa_estimates import ContainerEstimate
 from recommender.model.autoscalers import EVERY_OTHER, Marks, rule_for
 from recommender.model.keys import VpaKey
 from recommender.model.usage import Usage

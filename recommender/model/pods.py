@@ -1,5 +1,6 @@
 """Pods and containers whose usage we follow."""
 
+import enum
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,15 @@ _LONG_AGO = 1  # an instant: there was a sample, and no other is older
 _DIGITS = 15  # of a UID: enough to tell pods apart, and fit for a column of integers
 
 NOWHERE = -1  # no aggregate: it was collected, and the next sample makes a new one
+
+
+class RequestSource(enum.StrEnum):
+    """Where the requests of a container are read from; the label of the counter."""
+
+    STATUS = "Pod.Status.ContainerStatuses"
+    INIT_STATUS = "Pod.Status.InitContainerStatuses"
+    SPEC = "Pod.Spec.Containers"
+    INIT_SPEC = "Pod.Spec.InitContainers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,12 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 
-from msgspec import structs
-
-from common.api.autoscaling import VerticalPodAutoscaler, VpaStatus
+from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
 from common.errors import KubeError
 from common.kube.cache import Snapshot
@@ -32,7 +30,13 @@ from recommender.sources.conversion import (
     written_mode,
 )
 from recommender.sources.target_conflicts import Rivals
-from recommender.sources.target_resolution import TargetResolution, resolved, unchecked, unreadable
+from recommender.sources.target_resolution import (
+    LoadedVpa,
+    TargetResolution,
+    resolved,
+    unchecked,
+    unreadable,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -98,30 +102,6 @@ class PodLoader:
             return True
         labels = pod.metadata.labels or {}
         return self._usage.matching.is_matched(pod.metadata.namespace, labels)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LoadedVpa:
-    """A VPA of this cycle, and what its target came to."""
-
-    vpa: VerticalPodAutoscaler
-    resolution: TargetResolution
-    controlled_by: str = ""  # the VPA that controls the target's pods instead; empty: none
-
-    def __eq__(self, other: object) -> bool:
-        """Whether it is the very same version of the VPA, with the same outcome."""
-        return (
-            isinstance(other, LoadedVpa)
-            and self.vpa is other.vpa
-            and self.resolution == other.resolution
-        )
-
-    def __hash__(self) -> int:
-        return id(self.vpa)
-
-    def with_status(self, status: VpaStatus) -> "LoadedVpa":
-        """The same, of which the status has been written since."""
-        return replace(self, vpa=structs.replace(self.vpa, status=status))
 
 
 class VpaLoader:

@@ -11,10 +11,9 @@ from common.quantity import Quantity
 from common.recommendation.scaled_containers import scaled_sidecars, scaled_specs, scaled_statuses
 from common.resources import CPU, MEMORY, parse_quantities
 from common.target.owners import Controller
-from recommender.metrics import RequestSource
 from recommender.model.autoscalers import ContainerRule
 from recommender.model.keys import PodKey, VpaKey
-from recommender.model.pods import PodFacts
+from recommender.model.pods import PodFacts, RequestSource
 
 _FINISHED = ("Succeeded", "Failed")
 _OFF = "Off"

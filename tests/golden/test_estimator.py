@@ -8,13 +8,14 @@ import numpy as np
 from common.recommendation.processing import ContainerAmounts
 from golden_data import Differences, Row, close, rows
 from recommender.estimate.estimation import (
-    ContainerEstimate,
     Estimation,
+    Observed,
     Percentiles,
     ResourceEstimates,
-    estimate_all,
+    estimate_resources,
 )
-from recommender.estimate.post_processing import Publication, formatted
+from recommender.estimate.post_processing import Publication, amounts_of, rounding_stages
+from recommender.estimate.vpa_estimates import ContainerEstimate
 from recommender.model.usage import Usage
 from recommender_golden import feed, lone_container, series
 
@@ -58,7 +59,13 @@ def test_estimator() -> None:
         sizes = np.array([len(aggregates[row.id]) for row in cases])
         merged = usage.aggregates.merged([one for row in cases for one in aggregates[row.id]])
         estimation = estimation_of(cases[0].input["config"])
-        estimates = estimate_all(merged, np.repeat(sizes, sizes), estimation)
+        every = np.arange(len(merged))
+        observed = Observed(
+            cpu=merged.cpu.percentiles(every, estimation.cpu.fractions),
+            memory=merged.memory.percentiles(every, estimation.memory.fractions),
+            counts=(merged.first_sample[every], merged.last_sample[every], merged.samples[every]),
+        )
+        estimates = estimate_resources(observed, np.repeat(sizes, sizes), estimation)
         for row, first in zip(cases, np.cumsum(sizes) - sizes, strict=True):
             check_estimates(differences, row, estimates, int(first))
     differences.none_in(10_000)
@@ -109,7 +116,8 @@ def check_estimates(
             upper=amounts["upper"],
             confidence={},
         )
-        published = formatted(estimate, publication)
+        *_, last = rounding_stages((amounts_of(estimate),), publication)
+        (published,) = last.amounts
         differences.check(row.id, f"{name} texts", texts(published), wanted[name])
 
 

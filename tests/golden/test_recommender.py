@@ -13,8 +13,9 @@ from common.labels import from_label_selector
 from common.resources import parse_quantities
 from golden_data import Differences, Row, rows
 from recommender.checkpoints.codec import decode, object_name
-from recommender.estimate.estimation import Estimation, considered, recommend
+from recommender.estimate.estimation import Estimation
 from recommender.estimate.post_processing import Publication, publish
+from recommender.estimate.vpa_estimates import considered, estimate_vpas
 from recommender.model.aggregates import AggregationRules
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.oom_outcome import OomOutcome
@@ -181,7 +182,7 @@ def findings_of(
 ) -> Findings:
     config = case.row.input["config"]
     key = vpa_key(vpa)
-    estimates = recommend(case.usage, [key], Estimation(), instant(case.now))[key]
+    estimates = estimate_vpas(case.usage, [key], Estimation(), instant(case.now)).of(key).containers
     publication = Publication(
         round_cpu=config["round_cpu_millicores"],
         round_memory=config["round_memory_bytes"],
@@ -190,10 +191,10 @@ def findings_of(
         max_allowed=parse_quantities(config.get("container_recommendation_max_allowed")),
         without_samples=without_samples,
     )
-    chosen = publish(
+    processed = publish(
         estimates,
         publication,
         annotations=vpa.metadata.annotations or {},
         policy=vpa.spec.resource_policy,
     )
-    return Findings(recommendation=chosen.amounts, pods=pods, unknown=chosen.unknown)
+    return Findings(recommendation=processed.amounts, pods=pods, unknown=processed.chosen.unknown)

@@ -10,7 +10,7 @@ from common.api.autoscaling import VerticalPodAutoscaler
 from common.kube.watch import WatchProtocol
 from fake_api import FakeApi, Reply, listing, status, until, watch_line
 from recommender.checkpoints.codec import LONGEST_LAG
-from recommender.metrics import RequestSource
+from recommender.model.pods import RequestSource
 from recommender_harness import (
     CHECKPOINTS,
     CHECKPOINTS_OF_SHOP,

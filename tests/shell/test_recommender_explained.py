@@ -11,9 +11,10 @@ import pytest
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.kube.watch import WatchProtocol
 from common.quantity import Quantity
+from common.recommendation.decision_trace import Amount
 from fake_api import FakeApi, Reply, listing, named, status, watch_line
 from recommender.debugging import lines
-from recommender.estimate.trace import Amount, Cause
+from recommender.estimate.step_reasons import Cause
 from recommender.publish.explanation import Explanation, Neglect, Unexplained
 from recommender.publish.status_decision import Writing
 from recommender_harness import (

@@ -9,8 +9,9 @@ import pytest
 
 from common.features import FeatureGates
 from common.flags import declared, read_flags
+from common.recommendation.decision_trace import Amount
 from fake_api import FakeApi, listing
-from recommender.estimate.trace import Amount, Cause
+from recommender.estimate.step_reasons import Cause
 from recommender.publish.explanation import Explained, Explanation
 from recommender.settings import RecommenderSettings
 from recommender_harness import (

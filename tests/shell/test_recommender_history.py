@@ -13,7 +13,7 @@ from common.kube import endpoints
 from common.kube.watch import WatchProtocol
 from fake_api import FakeApi, Reply, listing, named, status, until, watch_line
 from fake_prometheus import FakePrometheus, Steady, refusal
-from recommender.estimate.trace import Cause
+from recommender.estimate.step_reasons import Cause
 from recommender.publish.explanation import Explanation
 from recommender_harness import (
     CHECKPOINTS,

@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 import fastapi
 import pytest
 
+from common.recommendation.decision_trace import Amount
 from ops_caller import Answer, get
 from recommender import debugging
-from recommender.estimate.trace import Amount, Cause
+from recommender.estimate.step_reasons import Cause
 from recommender.publish.explanation import (
     Explained,
     Explanation,

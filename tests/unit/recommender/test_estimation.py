@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from common.labels import from_map
-from recommender.estimate.estimation import ContainerEstimate, Estimation, recommend
+from recommender.estimate.estimation import Estimation
 from recommender.estimate.estimators import confidence, confidence_factors, scaled, with_margin
+from recommender.estimate.vpa_estimates import ContainerEstimate, estimate_vpas
 from recommender.model.aggregates import History
 from recommender.model.autoscalers import ContainerRule
 from recommender.model.column_table import Ints
@@ -79,7 +80,7 @@ def model(*containers: str, rules: tuple[ContainerRule, ...] = ()) -> tuple[Usag
 
 
 def estimates(usage: Usage, now: datetime = START) -> tuple[ContainerEstimate, ...]:
-    return recommend(usage, [WEB], Estimation(), instant(now))[WEB]
+    return estimate_vpas(usage, [WEB], Estimation(), instant(now)).of(WEB).containers
 
 
 def feed(usage: Usage, row: int, cpu: list[int], memory: int, start: datetime = START) -> None:

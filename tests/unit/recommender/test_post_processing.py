@@ -9,9 +9,9 @@ from common.api.autoscaling import ContainerPolicy, ResourcePolicy
 from common.quantity import Quantity
 from common.recommendation.processing import ContainerAmounts
 from common.resources import parse_quantities
-from recommender.estimate.estimation import ContainerEstimate
 from recommender.estimate.post_processing import Publication, publish
 from recommender.estimate.published import Earlier
+from recommender.estimate.vpa_estimates import ContainerEstimate
 
 ESTIMATE = ContainerEstimate(
     container="app",

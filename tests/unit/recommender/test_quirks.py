@@ -9,7 +9,8 @@ import pytest
 from builders import vpa
 from common.labels import EVERYTHING, from_map
 from recommender.concurrency import spread
-from recommender.estimate.estimation import Estimation, considered, living, recommend
+from recommender.estimate.estimation import Estimation
+from recommender.estimate.vpa_estimates import considered, estimate_vpas, living
 from recommender.model import buckets
 from recommender.model.aggregates import History
 from recommender.model.autoscalers import ContainerRule
@@ -47,12 +48,12 @@ def use(usage: Usage, name: str, labels: dict[str, str], cpu: int, *, minutes: r
 
 
 def target(usage: Usage, after: timedelta) -> int:
-    (app,) = recommend(usage, [WEB], Estimation(), at(after))[WEB]
+    (app,) = estimate_vpas(usage, [WEB], Estimation(), at(after)).of(WEB).containers
     return app.target["cpu"]
 
 
 def confidence(usage: Usage, after: timedelta) -> float:
-    (app,) = recommend(usage, [WEB], Estimation(), at(after))[WEB]
+    (app,) = estimate_vpas(usage, [WEB], Estimation(), at(after)).of(WEB).containers
     return app.confidence["cpu"]
 
 
@@ -80,8 +81,9 @@ def test_a_gap_in_the_metrics_changes_nothing_q17() -> None:
     usage = Usage()
     usage.put_autoscaler(WEB, EVERYTHING, ())
     use(usage, "web-1", {}, 100, minutes=range(61))
-    before = recommend(usage, [WEB], Estimation(), at(HOUR))
-    assert recommend(usage, [WEB], Estimation(), at(7 * DAY)) == before
+    before = estimate_vpas(usage, [WEB], Estimation(), at(HOUR)).of(WEB).containers
+    later = estimate_vpas(usage, [WEB], Estimation(), at(7 * DAY)).of(WEB).containers
+    assert later == before
 
 
 def test_the_time_for_checkpoints_counts_from_their_step_q22() -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from builders import container
 from common.labels import from_map
-from recommender.estimate.estimation import Estimation, considered, recommend
+from recommender.estimate.estimation import Estimation
+from recommender.estimate.vpa_estimates import considered, estimate_vpas
 from recommender.model.aggregates import History
 from recommender.model.histograms import Saved
 from recommender.model.keys import PodKey, VpaKey
@@ -116,7 +117,7 @@ def test_whose_checkpoint_is_marked(
 
 
 def test_the_minimum_is_that_of_the_others() -> None:
-    (app,) = recommend(usage_of(pod()), [WEB], Estimation(), NOW)[WEB]
+    (app,) = estimate_vpas(usage_of(pod()), [WEB], Estimation(), NOW).of(WEB).containers
     assert app.target == {"cpu": 25, "memory": 250 << 20}
 
 

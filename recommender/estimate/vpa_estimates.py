@@ -1,0 +1,190 @@
+"""From the usage that VPAs see to an estimate for each of their containers.
+
+Source: recommender.md section 7; ``podResourceRecommender.GetRecommendedPodResources``,
+vertical-pod-autoscaler/pkg/recommender/logic/recommender.go.
+"""
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from itertools import compress
+
+import numpy as np
+
+from common.resources import CPU, MEMORY
+from recommender.estimate.estimation import (
+    Estimation,
+    Observed,
+    ResourceEstimates,
+    estimate_resources,
+)
+from recommender.estimate.percentile_cache import PercentileCaches, sample_counts
+from recommender.model.autoscalers import ContainerRule, rule_for
+from recommender.model.column_table import Floats, Ints, Mask
+from recommender.model.keys import VpaKey
+from recommender.model.timestamps import span
+from recommender.model.usage import Group, Usage
+
+_RESOURCES = (CPU, MEMORY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerEstimate:
+    """What one container should get: resource -> millicores or bytes.
+
+    Only controlled resources are there. ``confidence`` is that of each of them, in units of
+    its confidence interval. Of a resource that was not ``observed`` the amounts are the minimum.
+    """
+
+    container: str
+    target: Mapping[str, int]
+    lower: Mapping[str, int]
+    upper: Mapping[str, int]
+    confidence: Mapping[str, float]
+    observed: AbstractSet[str] = frozenset(_RESOURCES)
+
+
+def living(usage: Usage, key: VpaKey, now: int) -> tuple[Group, ...]:
+    """The containers of a VPA that still matter; the same value while they stay the same.
+
+    Left out are those of which only a checkpoint is left, as old as an aggregate may get
+    (recommender.md Q5).
+    """
+    groups = usage.groups(key)
+    if all(group.has_pods for group in groups):
+        return groups
+    return tuple(group for group in groups if group.has_pods or _is_remembered(usage, group, now))
+
+
+def _is_remembered(usage: Usage, group: Group, now: int) -> bool:
+    rule = rule_for(usage.autoscalers[group.vpa].rules, group.container)
+    lifetime = span(rule.applied_to(usage.defaults).lifetime)
+    return bool(usage.aggregates.last_sample[group.rows[-1]] > now - lifetime)
+
+
+def considered(usage: Usage, key: VpaKey, now: int) -> tuple[Group, ...]:
+    """The containers of a VPA that get a recommendation: the living, unless switched off.
+
+    With the gate NativeSidecar off that leaves out native sidecars, whose usage a checkpoint or
+    Prometheus may still report (X108).
+    """
+    groups = living(usage, key, now)
+    if sidecars := usage.sidecars.left_out(key, usage.matching):
+        groups = tuple(group for group in groups if group.container not in sidecars)
+    rules = usage.autoscalers[key].rules
+    if not any(rule.off for rule in rules):
+        return groups
+    return tuple(group for group in groups if not rule_for(rules, group.container).off)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class VpaEstimate:
+    """The estimate for one VPA; columns have a row for each container, in the order of groups."""
+
+    groups: Sequence[Group]
+    rules: tuple[ContainerRule, ...]
+    targets: Ints  # cpu and memory
+    bounds: Ints  # lower and upper cpu, lower and upper memory
+    confidence: Floats  # cpu and memory
+    observed: Mask  # cpu and memory: whether there is any usage
+    is_sure: bool  # enough history of both resources for every container
+
+    @property
+    def containers(self) -> tuple[ContainerEstimate, ...]:
+        """The estimate for each container, by resource."""
+        targets, bounds = self.targets.tolist(), self.bounds.tolist()
+        confidence, observed = self.confidence.tolist(), self.observed.tolist()
+        return tuple(
+            self._container(group.container, *columns)
+            for group, *columns in zip(
+                self.groups, targets, bounds, confidence, observed, strict=True
+            )
+        )
+
+    def _container(
+        self,
+        name: str,
+        targets: Sequence[int],
+        bounds: Sequence[int],
+        confidence: Sequence[float],
+        observed: Sequence[bool],
+    ) -> ContainerEstimate:
+        controlled = rule_for(self.rules, name).controlled
+        columns = [(at, each) for at, each in enumerate(_RESOURCES) if each in controlled]
+        return ContainerEstimate(
+            container=name,
+            target={each: targets[at] for at, each in columns},
+            lower={each: bounds[2 * at] for at, each in columns},
+            upper={each: bounds[2 * at + 1] for at, each in columns},
+            confidence={each: confidence[at] for at, each in columns},
+            observed=frozenset(compress(_RESOURCES, observed)),
+        )
+
+
+class Estimates:
+    """The estimates of some VPAs, in columns with a row for each container."""
+
+    def __init__(
+        self,
+        usage: Usage,
+        groups: Mapping[VpaKey, Sequence[Group]],
+        by_resource: Mapping[str, ResourceEstimates],
+        observed: Mask,
+    ) -> None:
+        """``observed`` says of each row whether there is usage of cpu and of memory."""
+        cpu, memory = by_resource[CPU], by_resource[MEMORY]
+        self.by_resource = by_resource
+        self._usage = usage
+        self._groups = groups
+        self._targets = np.stack((cpu.target, memory.target), axis=1)
+        self._bounds = np.stack((cpu.lower, cpu.upper, memory.lower, memory.upper), axis=1)
+        self._confidence = np.stack((cpu.confidence, memory.confidence), axis=1)
+        self._observed = observed
+        is_sure: Mask = ((self._confidence >= 1) & observed).all(axis=1)
+        self._is_sure: list[bool] = is_sure.tolist()
+        self._rows: dict[VpaKey, slice] = {}
+        end = 0
+        for key, mine in groups.items():
+            begin, end = end, end + len(mine)
+            self._rows[key] = slice(begin, end)
+
+    def rows(self, key: VpaKey) -> slice:
+        """Return where the containers of a VPA are in the columns."""
+        return self._rows[key]
+
+    def of(self, key: VpaKey) -> VpaEstimate:
+        """Return the estimate for one VPA."""
+        rows = self._rows[key]
+        return VpaEstimate(
+            groups=self._groups[key],
+            rules=self._usage.autoscalers[key].rules,
+            targets=self._targets[rows],
+            bounds=self._bounds[rows],
+            confidence=self._confidence[rows],
+            observed=self._observed[rows],
+            is_sure=all(self._is_sure[rows]),
+        )
+
+
+def estimate_vpas(
+    usage: Usage,
+    keys: Sequence[VpaKey],
+    estimation: Estimation,
+    now: int,
+    cache: PercentileCaches | None = None,
+) -> Estimates:
+    """Estimate every container of these VPAs, sorted by name; ``now`` is an instant.
+
+    ``cache`` keeps percentiles from call to call.
+    """
+    caches = PercentileCaches(estimation) if cache is None else cache
+    by_vpa = {key: considered(usage, key, now) for key in keys}
+    groups = [group for mine in by_vpa.values() for group in mine]
+    sizes = np.fromiter((len(mine) for mine in by_vpa.values()), dtype=np.int64)
+    cpu = caches.cpu.percentiles(usage.aggregates.cpu, by_vpa)
+    memory = caches.memory.percentiles(usage.aggregates.memory, by_vpa)
+    counts = sample_counts(usage.aggregates, groups)
+    observed = Observed(cpu=cpu.percentiles, memory=memory.percentiles, counts=counts)
+    by_resource = estimate_resources(observed, np.repeat(sizes, sizes), estimation)
+    is_observed = np.stack((counts[2] > 0, memory.is_filled), axis=1)
+    return Estimates(usage, by_vpa, by_resource, is_observed)
