@@ -140,7 +140,7 @@ class Estimates:
         self._bounds = np.stack((cpu.lower, cpu.upper, memory.lower, memory.upper), axis=1)
         self._confidence = np.stack((cpu.confidence, memory.confidence), axis=1)
         self._observed = observed
-        is_sure: Mask = ((self._confidence >= 1) & observed).all(axis=1)
+        is_sure = np.logical_and.reduce((self._confidence >= 1) & observed, axis=1)
         self._is_sure: list[bool] = is_sure.tolist()
         self._rows: dict[VpaKey, slice] = {}
         end = 0
