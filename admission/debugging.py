@@ -54,8 +54,8 @@ def router(judge: Judge) -> fastapi.APIRouter:
 
         The body is a manifest, in YAML or JSON: a Pod, or a Deployment, ReplicaSet, StatefulSet,
         DaemonSet, Job, CronJob or ReplicationController, of whose template a pod is made.
-        ``namespace`` is for a manifest that doesn't name its own. With ``Accept: text/plain`` the
-        answer is a text to read.
+        ``namespace`` is for a manifest that doesn't name its own. The answer holds the patch and
+        the patched pod. With ``Accept: text/plain`` it is a text to read, without the pod.
         """
         text = wants_text(request.headers.get("accept", ""))
         try:

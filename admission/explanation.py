@@ -8,6 +8,7 @@ import enum
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import jsonpatch
 import msgspec
 
 from admission.metrics import Outcome
@@ -97,12 +98,15 @@ class PodLevelWay(Wire, frozen=True, kw_only=True):
 
 
 class Explanation(Wire, frozen=True, kw_only=True):
-    """What the webhook answers to the creation of a pod, and why."""
+    """What the webhook answers to the creation of a pod, and why.
+
+    ``pod`` is the pod after the patch.
+    """
 
     outcome: str
     why: str
     namespace: str
-    pod: str
+    name: str
     controller: str | None
     topmost_owner: str | None
     vpa: str | None
@@ -111,6 +115,7 @@ class Explanation(Wire, frozen=True, kw_only=True):
     containers: tuple[ContainerWay, ...]
     pod_level: PodLevelWay | None
     patch: tuple[Operation, ...]
+    pod: Any
 
 
 def explain(verdict: Verdict, request: AdmissionRequest) -> Explanation:
@@ -123,7 +128,7 @@ def explain(verdict: Verdict, request: AdmissionRequest) -> Explanation:
         outcome=verdict.outcome,
         why=_why(verdict, _named(topmost or controller), namespace),
         namespace=namespace,
-        pod=request.name,
+        name=request.name,
         controller=_named(controller),
         topmost_owner=_named(topmost),
         vpa=verdict.vpa_name or None,
@@ -132,7 +137,14 @@ def explain(verdict: Verdict, request: AdmissionRequest) -> Explanation:
         containers=() if pod is None else _containers(pod, verdict, trace),
         pod_level=None if pod is None else _pod_level(pod, verdict, trace),
         patch=verdict.patches,
+        pod=_patched(request, verdict.patches),
     )
+
+
+def _patched(request: AdmissionRequest, patches: Sequence[Operation]) -> Any:
+    """Return the pod of a request after a patch."""
+    pod = msgspec.json.decode(request.object)
+    return jsonpatch.JsonPatch(msgspec.to_builtins(patches)).apply(pod, in_place=True)
 
 
 def _trace(verdict: Verdict) -> DecisionTrace:
@@ -326,7 +338,7 @@ def as_text(explanation: Explanation) -> str:
 
 
 def _head(of: Explanation) -> Iterable[str]:
-    yield f"{of.namespace}/{of.pod}: {of.outcome}"
+    yield f"{of.namespace}/{of.name}: {of.outcome}"
     yield f"  {of.why}"
     if of.controller is not None:
         top = of.topmost_owner

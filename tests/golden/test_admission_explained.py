@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import fastapi
+import jsonpatch
 import msgspec
 
 from admission import debugging
@@ -73,6 +74,8 @@ async def answered_and_explained(row: Row) -> tuple[dict[str, Any], dict[str, An
     answer = await post(ops, debugging.PATH, json.dumps(manifest).encode())
     assert answer.status == 200, answer.body
     explained: dict[str, Any] = json.loads(answer.body)
+    patched = jsonpatch.apply_patch(manifest, explained["patch"])
+    assert explained["pod"] == patched
     return response, explained
 
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import fastapi
+import jsonpatch
 import pytest
 
 from admission import debugging
@@ -44,6 +45,22 @@ spec:
       - {name: app, resources: {requests: {cpu: 100m}, limits: {cpu: 200m}}}
       - {name: proxy}
 """
+TEMPLATE_POD = {
+    "metadata": {
+        "labels": {"app": "web"},
+        "generateName": "web-",
+        "namespace": "default",
+        "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "controller": True}
+        ],
+    },
+    "spec": {
+        "containers": [
+            {"name": "app", "resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": "200m"}}},
+            {"name": "proxy"},
+        ]
+    },
+}
 LONELY = b"{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: app}]}}"
 POLICY = ContainerPolicy(container_name="*", max_allowed={"cpu": "500m"})
 BOOSTED = ContainerPolicy(
@@ -363,6 +380,25 @@ async def test_of_endless_advice_for_others_the_first_is_told() -> None:
     told = await explained(FewVpas(vpa(recommendations=(*many, *ADVICE))))
     assert len(told["containers"]) == 102
     assert told["containers"][0]["numbers"][0]["patched"] == "700m"
+
+
+async def test_the_answer_holds_the_patched_pod() -> None:
+    explanation = await explained(FewVpas(vpa(recommendations=ADVICE)))
+    pod = explanation["pod"]
+    assert pod == jsonpatch.apply_patch(TEMPLATE_POD, explanation["patch"])
+    app, proxy = pod["spec"]["containers"]
+    assert app == {
+        "name": "app",
+        "resources": {"requests": {"cpu": "700m"}, "limits": {"cpu": "1400m"}},
+    }
+    assert proxy == {"name": "proxy", "resources": {}}
+    assert pod["metadata"]["annotations"]["vpaObservedContainers"] == "app, proxy"
+    assert explanation["name"] == "web-*"
+
+
+async def test_a_pod_that_passes_unchanged_is_answered_as_it_was_posted() -> None:
+    explanation = await explained(FewVpas())
+    assert (explanation["patch"], explanation["pod"]) == ([], TEMPLATE_POD)
 
 
 # What can't be explained
