@@ -36,7 +36,7 @@ from recommender.model.backfill import Began
 from recommender.model.keys import VpaKey
 from recommender.model.sidecars import Sidecars
 from recommender.model.usage import Usage
-from recommender.publish.explanation import Explanation, Unexplained
+from recommender.publish.explanation import RecommendationExplanation, Unexplained
 from recommender.publish.publisher import Publisher
 from recommender.publish.status_decision import PublishingSettings
 from recommender.publish.status_store import StatusStore
@@ -109,7 +109,7 @@ async def recommend(settings: RecommenderSettings, clock: Clock) -> None:
         )
         recommender = assemble(settings, followed, metrics, clock)
 
-        def explain(namespace: str, name: str) -> Explanation | Unexplained:
+        def explain(namespace: str, name: str) -> RecommendationExplanation | Unexplained:
             if campaign is not None and not campaign.leading:
                 return Unexplained(503, "another replica holds the Lease and recommends; ask it")
             return recommender.explain(namespace, name)

@@ -13,7 +13,7 @@ _MOST_ROWS = 20_000  # aggregates, which take some 80 ms to merge; more only whe
 def parts(usage: Usage, keys: Sequence[VpaKey]) -> Iterator[Sequence[VpaKey]]:
     """The VPAs in slices, after each of which other tasks may get their turn."""
 
-    def breadth(key: VpaKey) -> int:
+    def row_count(key: VpaKey) -> int:
         return sum(len(group.rows) for group in usage.groups(key))
 
-    return sliced_by_weight(keys, _MOST_VPAS, weight=breadth, most=_MOST_ROWS)
+    return sliced_by_weight(keys, _MOST_VPAS, weight=row_count, most=_MOST_ROWS)

@@ -11,21 +11,25 @@ from fastapi.responses import PlainTextResponse
 
 from common.api.base import Wire
 from common.runtime.text_or_json import described, wants_text
-from recommender.publish.explanation import Explained, Explanation, Unexplained
-from recommender.publish.status_decision import Writing
+from recommender.publish.explanation import (
+    ExplainedContainer,
+    RecommendationExplanation,
+    Unexplained,
+)
+from recommender.publish.status_decision import WriteDecision
 
 PATH = "/debug/vpa/{namespace}/{name}"
 
-Explainer = Callable[[str, str], Explanation | Unexplained]
+Explainer = Callable[[str, str], RecommendationExplanation | Unexplained]
 """Explains the VPA of a namespace and a name."""
 
 Row = tuple[str, str, str, str, str, str]
 
 _HEAD: Row = ("RESOURCE", "AMOUNT", "STEP", "BY", "VALUE", "MEANING")
 _STATUS = {
-    Writing.EQUAL: "the status says so",
-    Writing.WRITTEN: "the next cycle writes it into the status",
-    Writing.WAITS: "the status nearly says so; the small difference waits until {due}",
+    WriteDecision.EQUAL: "the status says so",
+    WriteDecision.WRITTEN: "the next cycle writes it into the status",
+    WriteDecision.WAITS: "the status nearly says so; the small difference waits until {due}",
 }
 
 
@@ -69,7 +73,7 @@ def _responses() -> dict[int | str, dict[str, Any]]:
     answer = partial(described, path=PATH, method="get")
     table = "\n".join(_aligned([_HEAD, _EXAMPLE])) + "\n"
     return {
-        200: answer(Explanation, status=200, text=table)
+        200: answer(RecommendationExplanation, status=200, text=table)
         | {"description": "Every step of every number, and what they start from."},
         404: answer(NoExplanation, status=404, text="there is no VPA shop/web\n")
         | {"description": "There is no such VPA, or another recommender answers for it."},
@@ -83,7 +87,7 @@ def _responses() -> dict[int | str, dict[str, Any]]:
 # The text
 
 
-def lines(told: Explanation) -> Iterator[str]:
+def lines(told: RecommendationExplanation) -> Iterator[str]:
     """The lines of a page: what is known of the VPA, then a table for each container."""
     due = "-" if told.due is None else _seconds(told.due)
     yield f"VPA {told.namespace}/{told.name}, generation {told.generation}, at {_seconds(told.at)}"
@@ -102,7 +106,7 @@ def lines(told: Explanation) -> Iterator[str]:
         yield f"Container {left.name} is left out: {left.why}."
 
 
-def _container(told: Explained) -> Iterator[str]:
+def _container(told: ExplainedContainer) -> Iterator[str]:
     yield f"Container {told.name}: {_samples(told)}"
     for resource, weight in told.weight.items():
         confidence = told.confidence[resource]
@@ -113,14 +117,14 @@ def _container(told: Explained) -> Iterator[str]:
     yield from _aligned([_HEAD, *_rows(told)])
 
 
-def _samples(told: Explained) -> str:
+def _samples(told: ExplainedContainer) -> str:
     if told.oldest_sample is None or told.newest_sample is None:
         return "no CPU samples"
     oldest, newest = _seconds(told.oldest_sample), _seconds(told.newest_sample)
     return f"{told.samples} CPU samples, from {oldest} to {newest}"
 
 
-def _rows(told: Explained) -> Iterator[Row]:
+def _rows(told: ExplainedContainer) -> Iterator[Row]:
     for number in told.numbers:
         for stage in number.steps:
             by, value = stage.by or "-", stage.after or "-"

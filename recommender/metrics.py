@@ -12,7 +12,7 @@ from common.runtime.object_errors import ObjectErrors
 from recommender.metric_types import PlainCounter
 from recommender.model.oom_outcome import OomOutcome
 from recommender.model.pods import RequestSource
-from recommender.quality import Quality
+from recommender.quality_metrics import QualityMetrics
 
 _STEP_BUCKETS = (
     *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100),
@@ -66,7 +66,7 @@ class RecommenderMetrics:
             ("is_error", "client_name"),
             self.registry,
         )
-        self.quality = Quality(self.registry)
+        self.quality = QualityMetrics(self.registry)
         self._prometheus_answers = PlainCounter(
             "vpa_recommender_prometheus_client_api_requests_count",
             "Answers of Prometheus.",

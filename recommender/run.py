@@ -21,7 +21,7 @@ from recommender.model.history_changes import keep_former
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
-from recommender.publish.explanation import Explanation, Unexplained
+from recommender.publish.explanation import RecommendationExplanation, Unexplained
 from recommender.publish.publisher import Publisher
 from recommender.sources.cluster import PodLoader, VpaLoader
 from recommender.sources.informers import Informers
@@ -143,7 +143,7 @@ class Recommender:
         async with self._turn:
             await self._checkpointing.write_last(self._complete, within)
 
-    def explain(self, namespace: str, name: str) -> Explanation | Unexplained:
+    def explain(self, namespace: str, name: str) -> RecommendationExplanation | Unexplained:
         """How the recommendation of a VPA comes about, by what the last cycle knew."""
         key, vpa = VpaKey(namespace, name), self._followed.vpas.get(namespace, name)
         loaded = self._loaded.get(key)

@@ -17,7 +17,7 @@ from common.api.autoscaling import VerticalPodAutoscaler
 from common.kube import endpoints
 from common.kube.watch import WatchProtocol
 from fake_api import FakeApi, listing, watch_line
-from recommender.publish.explanation import Explanation
+from recommender.publish.explanation import RecommendationExplanation
 from recommender_harness import (
     METRICS,
     START,
@@ -253,7 +253,7 @@ class Shop:
     def samples(self, name: str) -> int:
         """How many the process knows of a VPA's container."""
         found = self.process.recommender.explain("shop", name)
-        assert isinstance(found, Explanation), found
+        assert isinstance(found, RecommendationExplanation), found
         return sum(one.samples for one in found.containers)
 
     def condition(self, name: str, kind: str) -> str:

@@ -25,7 +25,7 @@ from recommender.checkpoints.running_windows import encode_windows
 from recommender.checkpoints.schedule import Schedule
 from recommender.checkpoints.store import CheckpointStore, Draft, Found, Outcome
 from recommender.concurrency import spread
-from recommender.estimate.vpa_estimates import living
+from recommender.estimate.vpa_estimates import active_groups
 from recommender.metrics import RecommenderMetrics
 from recommender.model.checkpoint_merge import take_in
 from recommender.model.keys import VpaKey
@@ -33,7 +33,7 @@ from recommender.model.memory_peaks import OpenPeaks
 from recommender.model.running import running_windows
 from recommender.model.timestamps import instant
 from recommender.model.usage import Group, Usage
-from recommender.write_failures import Refusals
+from recommender.write_failures import WriteFailures
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ class Checkpointing:
         self._timeout = timeout
         self._collect_every = collect_every
         self._clock = clock
-        self._refusals = Refusals("checkpoint", metrics)
+        self._failures = WriteFailures("checkpoint", metrics)
         self._errors = metrics.object_errors
         self._rival = _Rival()
         self._collected = clock.now()
@@ -120,7 +120,7 @@ class Checkpointing:
         ready = [key for key in vpas if not self._loading.is_waiting(key)]
         deadline = asyncio.get_running_loop().time() + within.total_seconds()
         await spread(self._in_time(ready, deadline), self._write, workers=self._workers)
-        self._refusals.settle()
+        self._failures.report()
         self._rival.settle(self._clock.now())
 
     def _in_time(self, due: Sequence[VpaKey], deadline: float) -> Iterator[tuple[_Round, Draft]]:
@@ -144,7 +144,7 @@ class Checkpointing:
         now = instant(self._clock.now())
         peaks = self._usage.open_peaks(now)
         for part in parts(self._usage, keys):
-            living_ones = {key: living(self._usage, key, now) for key in part}
+            living_ones = {key: active_groups(self._usage, key, now) for key in part}
             groups = [group for mine in living_ones.values() for group in mine]
             drafts = iter(self._drafted(groups, peaks))
             for key, mine in living_ones.items():
@@ -186,7 +186,7 @@ class Checkpointing:
                 current.is_fine = False
         except (KubeError, DecodeError) as error:
             current.is_fine = False
-            self._refusals.add(error, vpa=f"{key.namespace}/{key.name}", container=container)
+            self._failures.add(error, vpa=f"{key.namespace}/{key.name}", container=container)
         current.left -= 1
         self._settle(current)
 
@@ -220,7 +220,7 @@ class Checkpointing:
         now = instant(self._clock.now())
         mine = [
             group
-            for group in living(self._usage, draft.vpa, now)
+            for group in active_groups(self._usage, draft.vpa, now)
             if group.container == draft.container
         ]
         return self._drafted(mine, self._usage.open_peaks(now))[0] if mine else None

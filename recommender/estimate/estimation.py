@@ -34,7 +34,7 @@ class Percentiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimation:
+class EstimationSettings:
     """The policy of estimation; defaults are the flags'."""
 
     margin: float = 0.15  # relative
@@ -47,7 +47,7 @@ class Estimation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Observed:
+class UsagePercentiles:
     """What containers have used: percentiles of both resources, rows times fractions."""
 
     cpu: Ints
@@ -107,7 +107,7 @@ def estimate_resource(
 
 
 def estimate_resources(
-    observed: Observed, containers: Ints, estimation: Estimation
+    observed: UsagePercentiles, containers: Ints, estimation: EstimationSettings
 ) -> dict[str, ResourceEstimates]:
     """Estimate both resources of every row.
 

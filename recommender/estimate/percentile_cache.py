@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recommender.estimate.estimation import Estimation
+from recommender.estimate.estimation import EstimationSettings
 from recommender.model.aggregates import Aggregates
 from recommender.model.column_table import Ints, Mask
 from recommender.model.histograms import Histograms
@@ -93,7 +93,7 @@ class PercentileCache:
 class PercentileCaches:
     """A cache for each resource."""
 
-    def __init__(self, estimation: Estimation) -> None:
+    def __init__(self, estimation: EstimationSettings) -> None:
         self.cpu = PercentileCache(estimation.cpu.fractions)
         self.memory = PercentileCache(estimation.memory.fractions)
 

@@ -24,8 +24,12 @@ from common.resources import (
     memory_quantity,
     parse_quantities,
 )
-from recommender.estimate.published import Chosen, Earlier, choose
-from recommender.estimate.step_reasons import Cause
+from recommender.estimate.amount_selection import (
+    CurrentRecommendation,
+    SelectedAmounts,
+    select_amounts,
+)
+from recommender.estimate.step_reasons import StepReason
 from recommender.estimate.vpa_estimates import ContainerEstimate
 
 INTEGER_CPU_PREFIX = "vpa-post-processor.kubernetes.io/"
@@ -35,7 +39,7 @@ _SUFFIXES = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Publication:
+class PostProcessingSettings:
     """How recommendations are written; the defaults are the flags'."""
 
     round_cpu: int = 1  # millicores: up to a multiple of it
@@ -53,10 +57,10 @@ class Publication:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class ProcessingStage:
     """The amounts of all containers after one step; ``by`` are its operands, by container."""
 
-    reason: Cause
+    reason: StepReason
     amounts: tuple[ContainerAmounts, ...]
     by: Mapping[str, ResourceQuantities] = field(default_factory=dict)
 
@@ -66,8 +70,8 @@ class PostProcessed:
     """What post-processing makes of the estimates for a VPA, and what each step made of it."""
 
     estimated: tuple[ContainerAmounts, ...]
-    stages: tuple[Stage, ...]
-    chosen: Chosen
+    stages: tuple[ProcessingStage, ...]
+    selected: SelectedAmounts
 
     @property
     def amounts(self) -> tuple[ContainerAmounts, ...]:
@@ -75,22 +79,22 @@ class PostProcessed:
         return self.stages[-1].amounts
 
 
-_NOTHING_EARLIER = Earlier()
+_NO_RECOMMENDATION = CurrentRecommendation()
 
 
-def publish(
+def post_process(
     estimates: Sequence[ContainerEstimate],
-    publication: Publication,
+    publication: PostProcessingSettings,
     *,
     annotations: Mapping[str, str],
     policy: ResourcePolicy | None,
-    earlier: Earlier = _NOTHING_EARLIER,
+    current: CurrentRecommendation = _NO_RECOMMENDATION,
 ) -> PostProcessed:
     """Make the recommendation of a VPA from its estimates, in the reference's order of steps.
 
-    Two steps differ from the reference. What is published stays where too little is known (see
-    ``recommender.estimate.published``), and the last step makes the bounds enclose the target
-    (Q20).
+    Two steps differ from the reference. Where too little is known, the amounts in the status stay
+    (see ``recommender.estimate.amount_selection``). The last step makes the bounds enclose the
+    target (Q20).
 
     Raises:
         QuantityError: a bound of the policy is no quantity.
@@ -98,20 +102,22 @@ def publish(
     estimated = tuple(amounts_of(estimate) for estimate in estimates)
     rounded = rounding_stages(estimated, publication)
     fresh = rounded[-1].amounts
-    chosen = choose(estimates, fresh, earlier, without_samples=publication.without_samples)
-    whole = chosen.amounts
+    selected = select_amounts(
+        estimates, fresh, current, without_samples=publication.without_samples
+    )
+    whole = selected.amounts
     if publication.integer_cpu:
         whole = with_integer_cpu(whole, annotations)
     caps = cap_stages(whole, policy, publication.max_allowed)
     ordered = tuple(order_bounds(one) for one in caps[-1].amounts)
     stages = (
         *rounded,
-        Stage(reason=Cause.UNOBSERVED, amounts=chosen.amounts),
-        Stage(reason=Cause.INTEGER_CPU, amounts=whole),
+        ProcessingStage(reason=StepReason.UNOBSERVED, amounts=selected.amounts),
+        ProcessingStage(reason=StepReason.INTEGER_CPU, amounts=whole),
         *caps,
-        Stage(reason=Cause.ORDER, amounts=ordered),
+        ProcessingStage(reason=StepReason.ORDER, amounts=ordered),
     )
-    return PostProcessed(estimated=estimated, stages=stages, chosen=chosen)
+    return PostProcessed(estimated=estimated, stages=stages, selected=selected)
 
 
 def amounts_of(estimate: ContainerEstimate) -> ContainerAmounts:
@@ -127,8 +133,8 @@ def amounts_of(estimate: ContainerEstimate) -> ContainerAmounts:
 
 
 def rounding_stages(
-    amounts: tuple[ContainerAmounts, ...], publication: Publication
-) -> tuple[Stage, Stage]:
+    amounts: tuple[ContainerAmounts, ...], publication: PostProcessingSettings
+) -> tuple[ProcessingStage, ProcessingStage]:
     """Round up to the multiples of the flags, then write memory in its largest unit."""
     multiples = {CPU: publication.round_cpu, MEMORY: publication.round_memory}
     multiples = {name: multiple for name, multiple in multiples.items() if multiple > 1}
@@ -140,8 +146,10 @@ def rounding_stages(
         humanized = tuple(_each(one, _humanized) for one in rounded)
     by = {name: quantity(name, multiple) for name, multiple in multiples.items()}
     return (
-        Stage(reason=Cause.ROUNDING, amounts=rounded, by={one.name: by for one in amounts}),
-        Stage(reason=Cause.HUMANIZED, amounts=humanized),
+        ProcessingStage(
+            reason=StepReason.ROUNDING, amounts=rounded, by={one.name: by for one in amounts}
+        ),
+        ProcessingStage(reason=StepReason.HUMANIZED, amounts=humanized),
     )
 
 
@@ -167,7 +175,7 @@ def cap_stages(
     amounts: tuple[ContainerAmounts, ...],
     policy: ResourcePolicy | None,
     max_allowed: ResourceQuantities,
-) -> tuple[Stage, Stage, Stage]:
+) -> tuple[ProcessingStage, ProcessingStage, ProcessingStage]:
     """Raise to minAllowed, then lower to maxAllowed, so the maximum wins; zero is no bound.
 
     ``max_allowed`` stands in, resource by resource, where the policy has no maximum. The
@@ -193,9 +201,9 @@ def cap_stages(
     lowered = tuple(_capped(one, highest[one.name], min) for one in raised)
     capped = tuple(_capped(one, others[one.name], min) for one in lowered)
     return (
-        Stage(reason=Cause.MIN_ALLOWED, amounts=raised, by=lowest),
-        Stage(reason=Cause.MAX_ALLOWED, amounts=lowered, by=highest),
-        Stage(reason=Cause.GLOBAL_MAX, amounts=capped, by=others),
+        ProcessingStage(reason=StepReason.MIN_ALLOWED, amounts=raised, by=lowest),
+        ProcessingStage(reason=StepReason.MAX_ALLOWED, amounts=lowered, by=highest),
+        ProcessingStage(reason=StepReason.GLOBAL_MAX, amounts=capped, by=others),
     )
 
 

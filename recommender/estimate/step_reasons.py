@@ -3,7 +3,7 @@
 from common.codes import Code
 
 
-class Cause(Code):
+class StepReason(Code):
     """A step; beside each stands what it means, in the words of ``GET /debug/vpa``."""
 
     PERCENTILE = "percentile", "The usage that this part of the samples' weight stays within."

@@ -13,9 +13,9 @@ import numpy as np
 
 from common.resources import CPU, MEMORY
 from recommender.estimate.estimation import (
-    Estimation,
-    Observed,
+    EstimationSettings,
     ResourceEstimates,
+    UsagePercentiles,
     estimate_resources,
 )
 from recommender.estimate.percentile_cache import PercentileCaches, sample_counts
@@ -44,7 +44,7 @@ class ContainerEstimate:
     observed: AbstractSet[str] = frozenset(_RESOURCES)
 
 
-def living(usage: Usage, key: VpaKey, now: int) -> tuple[Group, ...]:
+def active_groups(usage: Usage, key: VpaKey, now: int) -> tuple[Group, ...]:
     """The containers of a VPA that still matter; the same value while they stay the same.
 
     Left out are those of which only a checkpoint is left, as old as an aggregate may get
@@ -62,13 +62,13 @@ def _is_remembered(usage: Usage, group: Group, now: int) -> bool:
     return bool(usage.aggregates.last_sample[group.rows[-1]] > now - lifetime)
 
 
-def considered(usage: Usage, key: VpaKey, now: int) -> tuple[Group, ...]:
+def recommended_groups(usage: Usage, key: VpaKey, now: int) -> tuple[Group, ...]:
     """The containers of a VPA that get a recommendation: the living, unless switched off.
 
     With the gate NativeSidecar off that leaves out native sidecars, whose usage a checkpoint or
     Prometheus may still report (X108).
     """
-    groups = living(usage, key, now)
+    groups = active_groups(usage, key, now)
     if sidecars := usage.sidecars.left_out(key, usage.matching):
         groups = tuple(group for group in groups if group.container not in sidecars)
     rules = usage.autoscalers[key].rules
@@ -87,7 +87,7 @@ class VpaEstimate:
     bounds: Ints  # lower and upper cpu, lower and upper memory
     confidence: Floats  # cpu and memory
     observed: Mask  # cpu and memory: whether there is any usage
-    is_sure: bool  # enough history of both resources for every container
+    is_confident: bool  # enough history of both resources for every container
 
     @property
     def containers(self) -> tuple[ContainerEstimate, ...]:
@@ -140,8 +140,8 @@ class Estimates:
         self._bounds = np.stack((cpu.lower, cpu.upper, memory.lower, memory.upper), axis=1)
         self._confidence = np.stack((cpu.confidence, memory.confidence), axis=1)
         self._observed = observed
-        is_sure = np.logical_and.reduce((self._confidence >= 1) & observed, axis=1)
-        self._is_sure: list[bool] = is_sure.tolist()
+        is_confident = np.logical_and.reduce((self._confidence >= 1) & observed, axis=1)
+        self._is_confident: list[bool] = is_confident.tolist()
         self._rows: dict[VpaKey, slice] = {}
         end = 0
         for key, mine in groups.items():
@@ -162,14 +162,14 @@ class Estimates:
             bounds=self._bounds[rows],
             confidence=self._confidence[rows],
             observed=self._observed[rows],
-            is_sure=all(self._is_sure[rows]),
+            is_confident=all(self._is_confident[rows]),
         )
 
 
 def estimate_vpas(
     usage: Usage,
     keys: Sequence[VpaKey],
-    estimation: Estimation,
+    estimation: EstimationSettings,
     now: int,
     cache: PercentileCaches | None = None,
 ) -> Estimates:
@@ -178,13 +178,13 @@ def estimate_vpas(
     ``cache`` keeps percentiles from call to call.
     """
     caches = PercentileCaches(estimation) if cache is None else cache
-    by_vpa = {key: considered(usage, key, now) for key in keys}
+    by_vpa = {key: recommended_groups(usage, key, now) for key in keys}
     groups = [group for mine in by_vpa.values() for group in mine]
     sizes = np.fromiter((len(mine) for mine in by_vpa.values()), dtype=np.int64)
     cpu = caches.cpu.percentiles(usage.aggregates.cpu, by_vpa)
     memory = caches.memory.percentiles(usage.aggregates.memory, by_vpa)
     counts = sample_counts(usage.aggregates, groups)
-    observed = Observed(cpu=cpu.percentiles, memory=memory.percentiles, counts=counts)
+    observed = UsagePercentiles(cpu=cpu.percentiles, memory=memory.percentiles, counts=counts)
     by_resource = estimate_resources(observed, np.repeat(sizes, sizes), estimation)
     is_observed = np.stack((counts[2] > 0, memory.is_filled), axis=1)
     return Estimates(usage, by_vpa, by_resource, is_observed)

@@ -15,21 +15,21 @@ from common.quantity import Quantity
 from common.recommendation.amounts import ContainerAmounts
 from common.recommendation.decision_trace import Amount, TraceStep
 from common.resources import CPU, MEMORY, RESOURCES
-from recommender.estimate.step_reasons import Cause
-from recommender.estimate.vpa_estimates import Estimates, VpaEstimate, living
+from recommender.estimate.step_reasons import StepReason
+from recommender.estimate.vpa_estimates import Estimates, VpaEstimate, active_groups
 from recommender.model.histograms import Histograms
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import instant, moment, span
 from recommender.publish.recommendation_trace import recommendation_trace
-from recommender.publish.status import LATEST, published
-from recommender.publish.status_decision import DecisionContext, StatusDecision, Writing
+from recommender.publish.status import MAX_DELAY, recommended_amounts
+from recommender.publish.status_decision import DecisionContext, StatusDecision, WriteDecision
 from recommender.sources.conversion import vpa_key
 from recommender.sources.target_resolution import LoadedVpa
 
 _MOST_DOUBLINGS = 900.0  # that a float takes, with any weight of ours
 
 
-class Neglect(Code):
+class ExclusionReason(Code):
     """Why a container that something is known of gets no recommendation."""
 
     OFF = "off", "its policy has mode Off"
@@ -37,11 +37,13 @@ class Neglect(Code):
     NATIVE_SIDECAR = "native_sidecar", "it is a native sidecar, and the gate NativeSidecar is off"
 
 
-def neglect(container: str, *, alive: Collection[str], sidecars: Collection[str]) -> Neglect:
+def exclusion_reason(
+    container: str, *, alive: Collection[str], sidecars: Collection[str]
+) -> ExclusionReason:
     """Return why a container gets no recommendation; ``sidecars`` are left out by the gate."""
     if container not in alive:
-        return Neglect.EXPIRED
-    return Neglect.NATIVE_SIDECAR if container in sidecars else Neglect.OFF
+        return ExclusionReason.EXPIRED
+    return ExclusionReason.NATIVE_SIDECAR if container in sidecars else ExclusionReason.OFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,29 +54,29 @@ class Unexplained:
     error: str
 
 
-class Stage(Wire, frozen=True, kw_only=True):
+class ExplainedStep(Wire, frozen=True, kw_only=True):
     """A number before and after one step; null: there is none. ``by`` is what the step works with.
 
     What comes out of a step is what goes into the next one of the same number.
     """
 
-    step: Cause
+    step: StepReason
     by: str
     before: str | None
     after: str | None
     meaning: str
 
 
-class Number(Wire, frozen=True, kw_only=True):
+class ExplainedNumber(Wire, frozen=True, kw_only=True):
     """The way of one number into the status; null: the status doesn't have it."""
 
     resource: str
     amount: Amount
     published: str | None
-    steps: tuple[Stage, ...]
+    steps: tuple[ExplainedStep, ...]
 
 
-class Explained(Wire, frozen=True, kw_only=True):
+class ExplainedContainer(Wire, frozen=True, kw_only=True):
     """What is known of a container, and the way of its numbers.
 
     ``samples`` are CPU samples, and the times are those of the first and the last of them.
@@ -90,18 +92,18 @@ class Explained(Wire, frozen=True, kw_only=True):
     weight: Mapping[str, float]
     confidence: Mapping[str, float]
     sharing: int
-    numbers: tuple[Number, ...]
+    numbers: tuple[ExplainedNumber, ...]
 
 
-class LeftOut(Wire, frozen=True, kw_only=True):
+class ExcludedContainer(Wire, frozen=True, kw_only=True):
     """A container without a recommendation."""
 
     name: str
-    reason: Neglect
+    reason: ExclusionReason
     why: str
 
 
-class Explanation(Wire, frozen=True, kw_only=True):
+class RecommendationExplanation(Wire, frozen=True, kw_only=True):
     """How the recommendation of a VPA comes about.
 
     ``status`` says whether the VPA's status says so already: ``equal``, ``written`` (by the next
@@ -117,11 +119,11 @@ class Explanation(Wire, frozen=True, kw_only=True):
     selector: str | None
     pods: int
     unsupported: str | None
-    status: Writing
+    status: WriteDecision
     due: datetime | None
     held_up: str | None
-    containers: tuple[Explained, ...]
-    left_out: tuple[LeftOut, ...]
+    containers: tuple[ExplainedContainer, ...]
+    left_out: tuple[ExcludedContainer, ...]
 
 
 def explanation(
@@ -131,18 +133,18 @@ def explanation(
     context: DecisionContext,
     *,
     held_up: str = "",
-) -> Explanation:
+) -> RecommendationExplanation:
     """Explain a decision; ``held_up`` is why nothing is written at the moment."""
     vpa, resolution, ref = loaded.vpa, loaded.resolution, loaded.vpa.spec.target_ref
     key, settings = vpa_key(vpa), context.settings
     trace = recommendation_trace(key, estimates, decision, settings.estimation)
     status = vpa.status
-    if decision.wanted is not None and decision.writing is Writing.WRITTEN:
+    if decision.wanted is not None and decision.writing is WriteDecision.WRITTEN:
         status = decision.wanted
-    due = decision.record.last_write + LATEST - settings.interval
-    recommended = published(status)
+    due = decision.record.last_write + MAX_DELAY - settings.interval
+    recommended = recommended_amounts(status)
     numbers = {name: _numbers(trace.of(name), recommended.get(name)) for name in trace.containers}
-    return Explanation(
+    return RecommendationExplanation(
         namespace=vpa.metadata.namespace,
         name=vpa.metadata.name,
         generation=vpa.metadata.generation,
@@ -152,19 +154,21 @@ def explanation(
         pods=decision.pods,
         unsupported=resolution.message or None,
         status=decision.writing,
-        due=due if decision.writing is Writing.WAITS else None,
+        due=due if decision.writing is WriteDecision.WAITS else None,
         held_up=held_up or None,
         containers=tuple(_containers(estimates.of(key), numbers, context)),
         left_out=tuple(
-            LeftOut(name=name, reason=reason, why=reason.meaning)
+            ExcludedContainer(name=name, reason=reason, why=reason.meaning)
             for name, reason in sorted(_left_out(key, estimates, context).items())
         ),
     )
 
 
 def _containers(
-    estimate: VpaEstimate, numbers: Mapping[str, tuple[Number, ...]], context: DecisionContext
-) -> Iterator[Explained]:
+    estimate: VpaEstimate,
+    numbers: Mapping[str, tuple[ExplainedNumber, ...]],
+    context: DecisionContext,
+) -> Iterator[ExplainedContainer]:
     """Explain the containers, sorted by name, with what their estimates start from."""
     at = instant(context.now)
     merged = context.usage.aggregates.merged([group.rows for group in estimate.groups])
@@ -172,7 +176,7 @@ def _containers(
     for name in sorted(rows.keys() | numbers.keys()):
         row = rows.get(name)
         if row is None:  # what is published stays
-            yield Explained(
+            yield ExplainedContainer(
                 name=name,
                 samples=0,
                 oldest_sample=None,
@@ -184,7 +188,7 @@ def _containers(
             )
             continue
         cpu, memory = estimate.confidence[row].tolist()
-        yield Explained(
+        yield ExplainedContainer(
             name=name,
             samples=int(merged.samples[row]),
             oldest_sample=moment(int(merged.first_sample[row])),
@@ -205,14 +209,16 @@ def _weight(histograms: Histograms, row: int, at: int) -> float:
     return total * math.pow(2.0, min(-age, _MOST_DOUBLINGS))
 
 
-def _left_out(key: VpaKey, estimates: Estimates, context: DecisionContext) -> dict[str, Neglect]:
+def _left_out(
+    key: VpaKey, estimates: Estimates, context: DecisionContext
+) -> dict[str, ExclusionReason]:
     """Return why containers get no recommendation although something is known of them."""
     usage = context.usage
-    alive = {group.container for group in living(usage, key, instant(context.now))}
+    alive = {group.container for group in active_groups(usage, key, instant(context.now))}
     sidecars = usage.sidecars.left_out(key, usage.matching)
     estimated = estimates.of(key).groups
     return {
-        group.container: neglect(group.container, alive=alive, sidecars=sidecars)
+        group.container: exclusion_reason(group.container, alive=alive, sidecars=sidecars)
         for group in usage.groups(key)
         if group not in estimated
     }
@@ -220,16 +226,16 @@ def _left_out(key: VpaKey, estimates: Estimates, context: DecisionContext) -> di
 
 def _numbers(
     steps: Iterable[TraceStep], recommended: ContainerAmounts | None
-) -> tuple[Number, ...]:
+) -> tuple[ExplainedNumber, ...]:
     by_number: dict[tuple[str, Amount], list[TraceStep]] = {}
     for step in steps:
         by_number.setdefault((step.resource, step.amount), []).append(step)
     return tuple(
-        Number(
+        ExplainedNumber(
             resource=resource,
             amount=amount,
             published=_text(amount.of(recommended).get(resource)),
-            steps=tuple(map(_stage, by_number[resource, amount])),
+            steps=tuple(map(_explained_step, by_number[resource, amount])),
         )
         for resource, amount in sorted(by_number, key=_place)
     )
@@ -241,9 +247,9 @@ def _place(number: tuple[str, Amount]) -> tuple[int, str, int]:
     return (rank, resource, list(Amount).index(amount))
 
 
-def _stage(step: TraceStep) -> Stage:
-    reason = Cause(step.reason)
-    return Stage(
+def _explained_step(step: TraceStep) -> ExplainedStep:
+    reason = StepReason(step.reason)
+    return ExplainedStep(
         step=reason,
         by=step.by,
         before=_text(step.before),

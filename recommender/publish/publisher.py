@@ -19,19 +19,19 @@ from recommender.metrics import RecommenderMetrics
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
-from recommender.publish.explanation import Explanation, explanation
+from recommender.publish.explanation import RecommendationExplanation, explanation
 from recommender.publish.recommendation_quality import RecommendationQuality
 from recommender.publish.status_decision import (
     DecisionContext,
     PublishingSettings,
     StatusDecision,
     VpaRecord,
-    Writing,
+    WriteDecision,
     after_write,
+    clear_history_flags,
     decide,
     labels_of_unreadable,
     record_of,
-    settle,
 )
 from recommender.publish.status_writer import StatusWriter
 from recommender.sources.conversion import vpa_key
@@ -79,7 +79,7 @@ class Publisher:
         await self._writer.write(self._due(vpas, ordered), self._written)
         self._quality.report()
 
-    def explain(self, loaded: LoadedVpa, *, held_up: str = "") -> Explanation:
+    def explain(self, loaded: LoadedVpa, *, held_up: str = "") -> RecommendationExplanation:
         """Explain the recommendation of a VPA, which is decided as it is for its status.
 
         ``held_up`` is why nothing is written at the moment.
@@ -108,7 +108,7 @@ class Publisher:
                 decision = None
                 with self._errors.around("recommend", VPAS.kind, *key):
                     decision = self._decide(key, vpas[key], estimates.of(key), now)
-                if decision is not None and decision.writing is Writing.WRITTEN:
+                if decision is not None and decision.writing is WriteDecision.WRITTEN:
                     yield decision
             await asyncio.sleep(0)
 
@@ -122,7 +122,7 @@ class Publisher:
             self._records[key] = replace(record, cached=None)
             self._quality.count(labels_of_unreadable(loaded, self._usage.pod_count(key)))
             return None
-        settle(decision, self._usage.autoscalers[key].marks)
+        clear_history_flags(decision, self._usage.autoscalers[key].marks)
         compared = self._quality.decided(decision, key)
         if compared is not decision.record.compared:
             self._records[key] = replace(decision.record, compared=compared)

@@ -6,24 +6,24 @@ from itertools import repeat
 from common.quantity import Quantity
 from common.recommendation.decision_trace import Amount, DecisionTrace
 from common.resources import CPU, MEMORY
-from recommender.estimate.estimation import Estimation, ResourceEstimates
+from recommender.estimate.estimation import EstimationSettings, ResourceEstimates
 from recommender.estimate.post_processing import PostProcessed, quantity
-from recommender.estimate.step_reasons import Cause
+from recommender.estimate.step_reasons import StepReason
 from recommender.estimate.vpa_estimates import Estimates
 from recommender.model.autoscalers import rule_for
 from recommender.model.column_table import Ints
 from recommender.model.keys import VpaKey
-from recommender.publish.status import published
+from recommender.publish.status import recommended_amounts
 from recommender.publish.status_decision import StatusDecision
 
 _PUBLISHED = (Amount.TARGET, Amount.LOWER_BOUND, Amount.UPPER_BOUND, Amount.UNCAPPED_TARGET)
 _CAPPED = _PUBLISHED[:3]
-_CAPS = (Cause.MIN_ALLOWED, Cause.MAX_ALLOWED, Cause.GLOBAL_MAX)
-_WITHOUT_UNCAPPED = (Cause.ROUNDING, Cause.HUMANIZED, *_CAPS)
+_CAPS = (StepReason.MIN_ALLOWED, StepReason.MAX_ALLOWED, StepReason.GLOBAL_MAX)
+_WITHOUT_UNCAPPED = (StepReason.ROUNDING, StepReason.HUMANIZED, *_CAPS)
 
 
 def recommendation_trace(
-    key: VpaKey, estimates: Estimates, decision: StatusDecision, estimation: Estimation
+    key: VpaKey, estimates: Estimates, decision: StatusDecision, estimation: EstimationSettings
 ) -> DecisionTrace:
     """Record how the numbers of a VPA's status came about."""
     trace = DecisionTrace()
@@ -33,13 +33,13 @@ def recommendation_trace(
         _record_estimate(trace, resource, names, rows=rows, columns=columns, estimation=estimation)
     for name in names:
         for resource in {CPU, MEMORY} - set(rule_for(estimate.rules, name).controlled):
-            trace.record_dropped(name, Cause.NOT_CONTROLLED, resource)
+            trace.record_dropped(name, StepReason.NOT_CONTROLLED, resource)
     processed = decision.post_processed
     if processed is None:
         return trace
     _record_post_processing(trace, processed)
     if decision.kept is not None:
-        kept = published(decision.vpa.status).values()
+        kept = recommended_amounts(decision.vpa.status).values()
         trace.record_changes(_PUBLISHED, processed.amounts, kept, decision.kept)
     return trace
 
@@ -51,22 +51,26 @@ def _record_estimate(
     *,
     rows: slice,
     columns: ResourceEstimates,
-    estimation: Estimation,
+    estimation: EstimationSettings,
 ) -> None:
     """Record how one resource of the containers in these rows was estimated."""
     percentiles = estimation.cpu if resource == CPU else estimation.memory
     minimums = [str(quantity(resource, each)) for each in columns.minimums[rows].tolist()]
     factors = (None, columns.lower_factors, columns.upper_factors)
     for place, amount in enumerate(_CAPPED):
-        steps: list[tuple[Cause, Iterable[str], Ints]] = [
-            (Cause.PERCENTILE, repeat(f"{percentiles.fractions[place]:g}"), columns.percentiles),
-            (Cause.MARGIN, repeat(f"{estimation.margin:g}"), columns.with_margin),
+        steps: list[tuple[StepReason, Iterable[str], Ints]] = [
+            (
+                StepReason.PERCENTILE,
+                repeat(f"{percentiles.fractions[place]:g}"),
+                columns.percentiles,
+            ),
+            (StepReason.MARGIN, repeat(f"{estimation.margin:g}"), columns.with_margin),
         ]
         factor = factors[place]
         if factor is not None:
             texts = [f"{each:.6g}" for each in factor[rows].tolist()]
-            steps.append((Cause.CONFIDENCE, texts, columns.with_confidence))
-        steps.append((Cause.MINIMUM, minimums, columns.amounts))
+            steps.append((StepReason.CONFIDENCE, texts, columns.with_confidence))
+        steps.append((StepReason.MINIMUM, minimums, columns.amounts))
         before: list[Quantity | None] = [None] * len(names)
         for reason, by, column in steps:
             after = [_number(resource, value) for value in column[rows, place].tolist()]
@@ -83,10 +87,12 @@ def _number(resource: str, value: int) -> Quantity | None:
 def _record_post_processing(trace: DecisionTrace, processed: PostProcessed) -> None:
     before = processed.estimated
     for stage in processed.stages:
-        if stage.reason is Cause.UNOBSERVED:
+        if stage.reason is StepReason.UNOBSERVED:
             for one in before:
                 uncapped = one.uncapped_target
-                trace.record_values(one.name, Amount.UNCAPPED_TARGET, uncapped, Cause.BEFORE_CAPS)
+                trace.record_values(
+                    one.name, Amount.UNCAPPED_TARGET, uncapped, StepReason.BEFORE_CAPS
+                )
         trace.record_changes(
             _CAPPED if stage.reason in _WITHOUT_UNCAPPED else _PUBLISHED,
             before,

@@ -38,9 +38,9 @@ class ConditionType(enum.StrEnum):
     STALE_RECOMMENDATION = "StaleRecommendation"
 
 
-NOTICED = 0.01
+NOTICEABLE_CHANGE = 0.01
 """The largest relative change of a bound that can wait."""
-LATEST = timedelta(minutes=10)
+MAX_DELAY = timedelta(minutes=10)
 """How long after the last write it can."""
 
 _NO_PODS = "No pods match this VPA object"
@@ -66,7 +66,7 @@ _STALE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
+class StatusFindings:
     """What this cycle found out about a VPA."""
 
     recommendation: tuple[ContainerAmounts, ...]
@@ -79,7 +79,7 @@ class Findings:
     stale: tuple[str, ...] = ()  # containers whose history expired
 
 
-def next_status(vpa: VerticalPodAutoscaler, findings: Findings, now: datetime) -> VpaStatus:
+def next_status(vpa: VerticalPodAutoscaler, findings: StatusFindings, now: datetime) -> VpaStatus:
     """The status that this cycle's findings call for."""
     return VpaStatus(
         recommendation=to_status(findings.recommendation),
@@ -99,7 +99,7 @@ def open_status(vpa: VerticalPodAutoscaler, unsupported: str, now: datetime) -> 
     )
 
 
-def published(status: VpaStatus) -> dict[str, ContainerAmounts]:
+def recommended_amounts(status: VpaStatus) -> dict[str, ContainerAmounts]:
     """What a status recommends, by container; nothing if it can't be read."""
     if status.recommendation is None:
         return {}
@@ -136,7 +136,7 @@ def to_status(amounts: Iterable[ContainerAmounts]) -> RecommendedPodResources:
     return RecommendedPodResources(container_recommendations=written or None)
 
 
-def moved(current: VpaStatus, wanted: VpaStatus) -> float:
+def status_difference(current: VpaStatus, wanted: VpaStatus) -> float:
     """How far a status is from the wanted one, as a reader sees it.
 
     Nothing (0.0) if all is equal by value: times are compared as instants, and an empty list equals
@@ -150,21 +150,21 @@ def moved(current: VpaStatus, wanted: VpaStatus) -> float:
     before, after = _amounts(current.recommendation), _amounts(wanted.recommendation)
     if before is None or after is None or len(before) != len(after):
         return 0.0 if current.recommendation == wanted.recommendation else math.inf
-    return max(map(_moved, before, after), default=0.0)
+    return max(map(_container_difference, before, after), default=0.0)
 
 
-def is_worth_writing(by: float, *, waited: timedelta, interval: timedelta) -> bool:
-    """Whether a status that has ``moved`` is written now (X80).
+def is_due(by: float, *, waited: timedelta, interval: timedelta) -> bool:
+    """Return whether a status that differs ``by`` so much is written now (X80).
 
     At once if a reader would notice, and a smaller difference before the next cycle, an
     ``interval`` from now, would be more than ten minutes after the last write.
     """
-    return by > NOTICED or (by > 0 and waited + interval > LATEST)
+    return by > NOTICEABLE_CHANGE or (by > 0 and waited + interval > MAX_DELAY)
 
 
 def patch(current: VpaStatus, wanted: VpaStatus) -> tuple[Operation, ...]:
     """The operations that replace the status; none if all is equal by value."""
-    return (add("/status", wanted),) if moved(current, wanted) else ()
+    return (add("/status", wanted),) if status_difference(current, wanted) else ()
 
 
 def is_true(status: VpaStatus, kind: ConditionType) -> bool:
@@ -208,7 +208,7 @@ def _merged(
     return tuple(after[kind] for kind in sorted(after))
 
 
-def _set(findings: Findings) -> Iterable[_Condition]:
+def _set(findings: StatusFindings) -> Iterable[_Condition]:
     """Each condition that is to be there."""
     no_pods = ConditionType.NO_PODS_MATCHED.value
     if findings.recommendation:
@@ -262,7 +262,7 @@ def _amounts(recommendation: RecommendedPodResources | None) -> Sequence[Contain
         return None
 
 
-def _moved(before: ContainerAmounts, after: ContainerAmounts) -> float:
+def _container_difference(before: ContainerAmounts, after: ContainerAmounts) -> float:
     if before.name != after.name or before.target != after.target:
         return math.inf
     pairs = (

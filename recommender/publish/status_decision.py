@@ -14,26 +14,26 @@ from datetime import datetime, timedelta
 from msgspec import structs
 
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler, VpaStatus
-from recommender.estimate.estimation import Estimation
-from recommender.estimate.post_processing import PostProcessed, Publication, publish
-from recommender.estimate.published import Earlier, idle_containers
-from recommender.estimate.step_reasons import Cause
+from recommender.estimate.amount_selection import CurrentRecommendation, idle_containers
+from recommender.estimate.estimation import EstimationSettings
+from recommender.estimate.post_processing import PostProcessed, PostProcessingSettings, post_process
+from recommender.estimate.step_reasons import StepReason
 from recommender.estimate.vpa_estimates import ContainerEstimate, VpaEstimate
 from recommender.model.autoscalers import EVERY_OTHER, Marks
 from recommender.model.keys import VpaKey
 from recommender.model.usage import Usage
 from recommender.publish.status import (
-    LATEST,
+    MAX_DELAY,
     ConditionType,
-    Findings,
+    StatusFindings,
+    is_due,
     is_provided,
     is_true,
-    is_worth_writing,
-    moved,
     next_status,
     open_status,
-    published,
+    recommended_amounts,
     stale_containers,
+    status_difference,
 )
 from recommender.publish.status_decision_cache import CachedDecision, DecisionInputs, tolerance
 from recommender.sources.conversion import vpa_key, written_mode
@@ -45,7 +45,7 @@ StatusLabels = tuple[str, bool, bool, bool]
 """Update mode, has a recommendation, matches pods, has an unsupported configuration."""
 
 
-class Writing(enum.StrEnum):
+class WriteDecision(enum.StrEnum):
     """Whether a status is written."""
 
     EQUAL = "equal"  # it says what it should
@@ -57,8 +57,8 @@ class Writing(enum.StrEnum):
 class PublishingSettings:
     """What the flags say about recommendations."""
 
-    estimation: Estimation = field(default_factory=Estimation)
-    publication: Publication = field(default_factory=Publication)
+    estimation: EstimationSettings = field(default_factory=EstimationSettings)
+    publication: PostProcessingSettings = field(default_factory=PostProcessingSettings)
     workers: int = 10
     interval: timedelta = timedelta(minutes=1)  # between cycles
 
@@ -114,8 +114,8 @@ class StatusDecision:
     pods: int  # that the VPA's selector matches
     post_processed: PostProcessed | None = None
     wanted: VpaStatus | None = None
-    writing: Writing = Writing.EQUAL
-    kept: Cause | None = None  # why the status keeps what it recommends
+    writing: WriteDecision = WriteDecision.EQUAL
+    kept: StepReason | None = None  # why the status keeps what it recommends
     caches: bool = False  # once the status is as wanted, the decision may be cached
     is_absence_due: bool = False  # to be reported: there is no recommendation for long
 
@@ -124,22 +124,6 @@ class StatusDecision:
         """Whether the wanted status provides a recommendation where there was none."""
         provides = self.wanted is not None and is_provided(self.wanted)
         return provides and not is_provided(self.vpa.status)
-
-    def after_write(
-        self,
-        written: VerticalPodAutoscaler,
-        record: VpaRecord,
-        settings: PublishingSettings,
-        now: datetime,
-    ) -> VpaRecord:
-        """Return what to remember once the status was written, and the API server answered this."""
-        key = vpa_key(self.vpa)
-        since = now - _phase(key) if record.is_assumed else now
-        cached = None
-        if self.caches and self.wanted is not None and not moved(written.status, self.wanted):
-            inputs = replace(self.inputs, version=written.metadata.resource_version)
-            cached = _cached(inputs, settings, difference=0.0, since=since)
-        return replace(record, last_write=since, is_assumed=False, cached=cached)
 
 
 def decide(
@@ -159,7 +143,7 @@ def decide(
         controlled_by=loaded.controlled_by,
         groups=estimate.groups,
         has_pods=pods > 0,
-        is_sure=estimate.is_sure,
+        is_confident=estimate.is_confident,
         targets=array("q", estimate.targets.tobytes()),
         bounds=array("q", estimate.bounds.tobytes()),
     )
@@ -181,7 +165,7 @@ def after_write(
     if record.is_assumed:
         since -= _phase(vpa_key(decision.vpa))
     cached = None
-    if decision.caches and wanted is not None and not moved(written.status, wanted):
+    if decision.caches and wanted is not None and not status_difference(written.status, wanted):
         inputs = replace(decision.inputs, version=written.metadata.resource_version)
         cached = _cached(inputs, context.settings, difference=0.0, since=since)
     return replace(record, last_write=since, is_assumed=False, cached=cached)
@@ -194,7 +178,7 @@ def labels_of_unreadable(loaded: LoadedVpa, pods: int) -> StatusLabels:
     return (_mode(vpa), is_provided(vpa.status), pods > 0, unsupported)
 
 
-def settle(decision: StatusDecision, marks: Marks) -> None:
+def clear_history_flags(decision: StatusDecision, marks: Marks) -> None:
     """Drop the marks of containers of which enough is known, now that their status is decided."""
     vpa, processed = decision.vpa, decision.post_processed
     if processed is None:
@@ -202,7 +186,7 @@ def settle(decision: StatusDecision, marks: Marks) -> None:
     if vpa.status.observed_generation == vpa.metadata.generation:
         marks.outdated.discard(EVERY_OTHER)
     fresh = {one.name for one in processed.amounts}
-    fresh -= {*processed.chosen.stale, *processed.chosen.unknown}
+    fresh -= {*processed.selected.stale, *processed.selected.unknown}
     marks.expired -= fresh
     marks.outdated -= fresh
 
@@ -216,26 +200,26 @@ def _decide_again(
 ) -> StatusDecision:
     vpa, settings, now = loaded.vpa, context.settings, context.now
     estimated, pods = estimate.containers, context.usage.pod_count(vpa_key(vpa))
-    processed = publish(
+    processed = post_process(
         estimated,
         settings.publication,
         annotations=vpa.metadata.annotations or {},
         policy=vpa.spec.resource_policy,
-        earlier=_earlier(loaded, estimated, context),
+        current=_current_recommendation(loaded, estimated, context),
     )
     findings = _findings(loaded, estimated, processed, pods, context)
     wanted, kept = _wanted(loaded, findings, now)
-    difference = moved(vpa.status, wanted)
-    writing = Writing.EQUAL if not difference else Writing.WAITS
+    difference = status_difference(vpa.status, wanted)
+    writing = WriteDecision.EQUAL if not difference else WriteDecision.WAITS
     waited = now - record.last_write
-    if is_worth_writing(difference, waited=waited, interval=settings.interval):
-        writing = Writing.WRITTEN
-    if kept is None and writing is Writing.WAITS:
-        kept = Cause.TOO_CLOSE
-    is_plain = not (processed.chosen.stale or processed.chosen.unknown)
+    if is_due(difference, waited=waited, interval=settings.interval):
+        writing = WriteDecision.WRITTEN
+    if kept is None and writing is WriteDecision.WAITS:
+        kept = StepReason.TOO_CLOSE
+    is_plain = not (processed.selected.stale or processed.selected.unknown)
     caches = bool(processed.amounts) and not context.fetching_history and is_plain
     cached = None
-    if caches and writing is not Writing.WRITTEN:
+    if caches and writing is not WriteDecision.WRITTEN:
         cached = _cached(inputs, settings, difference=difference, since=record.last_write)
     absent_since, is_absence_due = _absence(vpa, processed, record, now)
     matches = not is_true(wanted, ConditionType.NO_PODS_MATCHED)
@@ -260,9 +244,9 @@ def _findings(
     processed: PostProcessed,
     pods: int,
     context: DecisionContext,
-) -> Findings:
+) -> StatusFindings:
     names = {one.name for one in processed.amounts}
-    return Findings(
+    return StatusFindings(
         recommendation=processed.amounts,
         pods=pods,
         unsupported=loaded.resolution.message,
@@ -274,16 +258,18 @@ def _findings(
             for confidence in one.confidence.values()
         ),
         fetching_history=context.fetching_history,
-        unknown=processed.chosen.unknown,
-        stale=processed.chosen.stale,
+        unknown=processed.selected.unknown,
+        stale=processed.selected.stale,
     )
 
 
-def _wanted(loaded: LoadedVpa, findings: Findings, now: datetime) -> tuple[VpaStatus, Cause | None]:
+def _wanted(
+    loaded: LoadedVpa, findings: StatusFindings, now: datetime
+) -> tuple[VpaStatus, StepReason | None]:
     """Return the status for these findings, and why it keeps the present recommendation, if so."""
     vpa = loaded.vpa
     if loaded.resolution.open:
-        return open_status(vpa, findings.unsupported, now), Cause.TARGET_UNKNOWN
+        return open_status(vpa, findings.unsupported, now), StepReason.TARGET_UNKNOWN
     wanted = next_status(vpa, findings, now)
     # A few live samples know less than what was published with all the history, which comes
     # soon (X72).
@@ -294,13 +280,13 @@ def _wanted(loaded: LoadedVpa, findings: Findings, now: datetime) -> tuple[VpaSt
         and is_provided(vpa.status)
     ):
         kept = structs.replace(wanted, recommendation=vpa.status.recommendation)
-        return kept, Cause.HISTORY_MISSING
+        return kept, StepReason.HISTORY_MISSING
     return wanted, None
 
 
-def _earlier(
+def _current_recommendation(
     loaded: LoadedVpa, estimated: Sequence[ContainerEstimate], context: DecisionContext
-) -> Earlier:
+) -> CurrentRecommendation:
     """Return what is published, where it matters: mostly usage decides everything."""
     vpa, usage = loaded.vpa, context.usage
     marks = usage.autoscalers[vpa_key(vpa)].marks
@@ -312,15 +298,17 @@ def _earlier(
             idle = idle_containers(usage, vpa, {one.container for one in estimated})
     is_known = all(set(one.target) <= one.observed for one in estimated)
     if is_known and not (stale or idle):
-        return Earlier()
+        return CurrentRecommendation()
     is_current = vpa.status.observed_generation == vpa.metadata.generation
     if EVERY_OTHER in marks.outdated and not is_current:
-        return Earlier()
+        return CurrentRecommendation()
     amounts = {
-        name: one for name, one in published(vpa.status).items() if name not in marks.outdated
+        name: one
+        for name, one in recommended_amounts(vpa.status).items()
+        if name not in marks.outdated
     }
     idle = {name: controlled for name, controlled in idle.items() if name in amounts}
-    return Earlier(amounts=amounts, stale=stale, killed=marks.killed, idle=idle)
+    return CurrentRecommendation(amounts=amounts, stale=stale, killed=marks.killed, idle=idle)
 
 
 def _cached(
@@ -334,7 +322,7 @@ def _cached(
     return CachedDecision(
         inputs=inputs,
         tolerance=tolerance(difference) if settings.publication.is_plain else 0.0,
-        due=since + LATEST - settings.interval,
+        due=since + MAX_DELAY - settings.interval,
         is_equal=not difference,
     )
 
@@ -351,7 +339,7 @@ def _absence(
 
 
 def _phase(key: VpaKey) -> timedelta:
-    return LATEST * (zlib.crc32("/".join(key).encode()) / 2**32)
+    return MAX_DELAY * (zlib.crc32("/".join(key).encode()) / 2**32)
 
 
 def _mode(vpa: VerticalPodAutoscaler) -> str:

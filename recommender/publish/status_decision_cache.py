@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from recommender.model.usage import Group
-from recommender.publish.status import NOTICED
+from recommender.publish.status import NOTICEABLE_CHANGE
 
 _ROUNDING = 1e-9  # relative, of the tolerance: so much is lost in computing it
 
@@ -20,7 +20,7 @@ class DecisionInputs:
     controlled_by: str
     groups: Sequence[Group]
     has_pods: bool
-    is_sure: bool  # there is enough history
+    is_confident: bool  # there is enough history
     targets: "array[int]"  # as estimated, of every container
     bounds: "array[int]"
 
@@ -31,7 +31,7 @@ class DecisionInputs:
             and self.version == then.version
             and self.groups == then.groups
             and self.has_pods == then.has_pods
-            and self.is_sure == then.is_sure
+            and self.is_confident == then.is_confident
             and self.unsupported == then.unsupported
             and self.controlled_by == then.controlled_by
             and self.targets == then.targets
@@ -60,9 +60,9 @@ class CachedDecision:
         )
 
 
-def tolerance(moved: float) -> float:
+def tolerance(status_difference: float) -> float:
     """Return how far bounds may move further, if they have moved so far since the last write.
 
     Caps and the order of bounds never make two bounds differ more than they did.
     """
-    return max((NOTICED - moved) / (1.0 + moved) - _ROUNDING, 0.0)
+    return max((NOTICEABLE_CHANGE - status_difference) / (1.0 + status_difference) - _ROUNDING, 0.0)

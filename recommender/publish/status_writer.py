@@ -11,7 +11,7 @@ from recommender.metrics import RecommenderMetrics
 from recommender.publish.status_decision import PublishingSettings, StatusDecision
 from recommender.publish.status_store import StatusStore
 from recommender.sources.conversion import vpa_key
-from recommender.write_failures import Refusals
+from recommender.write_failures import WriteFailures
 
 Written = Callable[[StatusDecision, VerticalPodAutoscaler], None]
 """Called with a decision, and with the VPA as the API server answered the write of its status."""
@@ -26,7 +26,7 @@ class StatusWriter:
         self._store = store
         self._settings = settings
         self._errors = metrics.object_errors
-        self._failures = Refusals("status", metrics)
+        self._failures = WriteFailures("status", metrics)
 
     async def write(
         self, decisions: AsyncGenerator[StatusDecision, None], written: Written
@@ -50,7 +50,7 @@ class StatusWriter:
             )
             async for _ in decisions:
                 pass
-        self._failures.settle()
+        self._failures.report()
 
     async def _written(self, decision: StatusDecision) -> VerticalPodAutoscaler | None:
         """Write one status; None if it failed, or if the VPA is gone."""

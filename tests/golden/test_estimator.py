@@ -8,19 +8,19 @@ import numpy as np
 from common.recommendation.processing import ContainerAmounts
 from golden_data import Differences, Row, close, rows
 from recommender.estimate.estimation import (
-    Estimation,
-    Observed,
+    EstimationSettings,
     Percentiles,
     ResourceEstimates,
+    UsagePercentiles,
     estimate_resources,
 )
-from recommender.estimate.post_processing import Publication, amounts_of, rounding_stages
+from recommender.estimate.post_processing import PostProcessingSettings, amounts_of, rounding_stages
 from recommender.estimate.vpa_estimates import ContainerEstimate
 from recommender.model.usage import Usage
 from recommender_golden import feed, lone_container, series
 
 
-def estimation_of(config: dict[str, Any]) -> Estimation:
+def estimation_of(config: dict[str, Any]) -> EstimationSettings:
     cpu, memory = (
         Percentiles(
             target=config[f"target_{resource}_percentile"],
@@ -29,7 +29,7 @@ def estimation_of(config: dict[str, Any]) -> Estimation:
         )
         for resource in ("cpu", "memory")
     )
-    return Estimation(
+    return EstimationSettings(
         margin=config["margin_fraction"],
         pod_min_cpu=config["pod_min_cpu_millicores"],
         pod_min_memory=config["pod_min_memory_mb"],
@@ -60,7 +60,7 @@ def test_estimator() -> None:
         merged = usage.aggregates.merged([one for row in cases for one in aggregates[row.id]])
         estimation = estimation_of(cases[0].input["config"])
         every = np.arange(len(merged))
-        observed = Observed(
+        observed = UsagePercentiles(
             cpu=merged.cpu.percentiles(every, estimation.cpu.fractions),
             memory=merged.memory.percentiles(every, estimation.memory.fractions),
             counts=(merged.first_sample[every], merged.last_sample[every], merged.samples[every]),
@@ -76,7 +76,7 @@ def check_estimates(
 ) -> None:
     """Compare the row's containers, which are from ``first`` on among the estimates."""
     config = row.input["config"]
-    publication = Publication(
+    publication = PostProcessingSettings(
         round_cpu=config["round_cpu_millicores"],
         round_memory=config["round_memory_bytes"],
         humanize_memory=config["humanize_memory"],

@@ -13,8 +13,8 @@ from common.kube import endpoints
 from common.kube.watch import WatchProtocol
 from fake_api import FakeApi, Reply, listing, named, status, until, watch_line
 from fake_prometheus import FakePrometheus, Steady, refusal
-from recommender.estimate.step_reasons import Cause
-from recommender.publish.explanation import Explanation
+from recommender.estimate.step_reasons import StepReason
+from recommender.publish.explanation import RecommendationExplanation
 from recommender_harness import (
     CHECKPOINTS,
     CHECKPOINTS_OF_SHOP,
@@ -186,9 +186,9 @@ async def test_a_recommendation_made_of_all_history_stays_until_it_is_there_agai
             assert target(api) == target_
             assert {"FetchingHistory", "LowConfidence"} < conditions(api).keys()
             told = process.recommender.explain("shop", "web")
-            assert isinstance(told, Explanation)
+            assert isinstance(told, RecommendationExplanation)
             first = told.containers[0].numbers[0]
-            assert (first.published, first.steps[-1].step) == ("3", Cause.HISTORY_MISSING)
+            assert (first.published, first.steps[-1].step) == ("3", StepReason.HISTORY_MISSING)
             prometheus.go.set()
             await complete(process)
             assert target(api)["cpu"] == "587m"

@@ -8,7 +8,7 @@ import pytest
 
 from common.labels import from_map
 from common.resources import CPU, MEMORY
-from recommender.estimate.estimation import Estimation
+from recommender.estimate.estimation import EstimationSettings
 from recommender.estimate.vpa_estimates import estimate_vpas
 from recommender.model.autoscalers import ContainerRule
 from recommender.model.backfill import Backfill, Began, KnownUntil, Recorded
@@ -286,7 +286,7 @@ def test_eight_days_of_hourly_points_are_far_from_certain() -> None:
     past = past_of(usage, Began())
     past.add(CPU, [recorded(hours)], labels_of)
     join(past)
-    (found,) = estimate_vpas(usage, [VPA], Estimation(), instant(NOW)).of(VPA).containers
+    (found,) = estimate_vpas(usage, [VPA], EstimationSettings(), instant(NOW)).of(VPA).containers
     assert found.confidence[CPU] == pytest.approx(192 / 1440)
     assert found.target[CPU] == 126
     assert found.upper[CPU] == int(126 * 8.5)

@@ -11,7 +11,7 @@ from builders import vpa
 from common.api.autoscaling import VpaCondition, VpaStatus
 from common.labels import EVERYTHING
 from recommender.checkpoints.codec import encode
-from recommender.estimate.estimation import Estimation
+from recommender.estimate.estimation import EstimationSettings
 from recommender.estimate.vpa_estimates import estimate_vpas
 from recommender.model import buckets
 from recommender.model.aggregates import Aggregates, HalfLives, History
@@ -22,7 +22,7 @@ from recommender.model.histograms import Histograms, Saved
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.timestamps import instant, moment
 from recommender.model.usage import Usage
-from recommender.publish.status import Findings, next_status, patch
+from recommender.publish.status import StatusFindings, next_status, patch
 from recommender_golden import lone_container, pod_facts
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -198,7 +198,7 @@ def test_the_order_of_the_steps(minimum: float, lower: int, target: int) -> None
     for minute in range(61):  # so that confidence is one twenty-fourth
         time = at(timedelta(minutes=minute))
         usage.add_cpu(ints(row), ints(time), ints(300), time)
-    policy = Estimation(pod_min_cpu=minimum)
+    policy = EstimationSettings(pod_min_cpu=minimum)
     (app,) = estimate_vpas(usage, [WEB], policy, at(HOUR)).of(WEB).containers
     assert app.confidence["cpu"] == 1 / 24
     assert (app.lower["cpu"], app.target["cpu"]) == (lower, target)
@@ -235,7 +235,7 @@ def test_which_containers_share_the_minimum(
     usage.put_pod(pod_facts(PodKey("ns", "web-1"), ("app", "sidecar")), at())
     for name in loaded_too:
         usage.load_history(WEB, name, NO_CPU_OF_IT)
-    found = estimate_vpas(usage, [WEB], Estimation(), at(DAY)).of(WEB).containers
+    found = estimate_vpas(usage, [WEB], EstimationSettings(), at(DAY)).of(WEB).containers
     assert {one.container: one.target["cpu"] for one in found} == minimums
 
 
@@ -246,7 +246,7 @@ def test_a_status_is_replaced_by_one_add_with_its_conditions_sorted_by_type() ->
     before = msgspec.structs.replace(
         vpa(), status=VpaStatus(conditions=(condition("Theirs"), condition("Another")))
     )
-    findings = Findings(recommendation=(), pods=0, unsupported="why", fetching_history=True)
+    findings = StatusFindings(recommendation=(), pods=0, unsupported="why", fetching_history=True)
     wanted = next_status(before, findings, START)
     (operation,) = msgspec.to_builtins(patch(before.status, wanted))
     assert (operation["op"], operation["path"]) == ("add", "/status")
@@ -287,7 +287,7 @@ def test_example_c_with_another_container_in_the_pod() -> None:
         time = ints(at(timedelta(minutes=minute)))
         usage.add_cpu(row, time, ints(500 if minute % 5 == 4 else 50), at())
         usage.add_memory(row, time, ints(120 * MIB), at())
-    app, _ = estimate_vpas(usage, [WEB], Estimation(), at(HOUR)).of(WEB).containers
+    app, _ = estimate_vpas(usage, [WEB], EstimationSettings(), at(HOUR)).of(WEB).containers
     assert app.target == {"cpu": 587, "memory": 163_378_051}
     assert app.lower == {"cpu": 60, "memory": 155_685_735}
     assert app.upper == {"cpu": 14_913, "memory": 4_150_910_143}

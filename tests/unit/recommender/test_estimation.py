@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from common.labels import from_map
-from recommender.estimate.estimation import Estimation
+from recommender.estimate.estimation import EstimationSettings
 from recommender.estimate.estimators import confidence, confidence_factors, scaled, with_margin
 from recommender.estimate.vpa_estimates import ContainerEstimate, estimate_vpas
 from recommender.model.aggregates import History
@@ -80,7 +80,7 @@ def model(*containers: str, rules: tuple[ContainerRule, ...] = ()) -> tuple[Usag
 
 
 def estimates(usage: Usage, now: datetime = START) -> tuple[ContainerEstimate, ...]:
-    return estimate_vpas(usage, [WEB], Estimation(), instant(now)).of(WEB).containers
+    return estimate_vpas(usage, [WEB], EstimationSettings(), instant(now)).of(WEB).containers
 
 
 def feed(usage: Usage, row: int, cpu: list[int], memory: int, start: datetime = START) -> None:

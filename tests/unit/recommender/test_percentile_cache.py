@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 
 from common.labels import from_map
-from recommender.estimate.estimation import Estimation
+from recommender.estimate.estimation import EstimationSettings
 from recommender.estimate.percentile_cache import PercentileCaches
 from recommender.estimate.vpa_estimates import estimate_vpas
 from recommender.model.expiry import collect
@@ -20,7 +20,7 @@ NOW = instant(datetime(2026, 1, 10, tzinfo=UTC))
 MINUTE, DAY = span(timedelta(minutes=1)), span(timedelta(days=1))
 APPS = ("blog", "shop", "wiki")
 KEYS = tuple(VpaKey("town", app) for app in APPS)
-POLICY = Estimation()
+POLICY = EstimationSettings()
 
 
 def town() -> Usage:
@@ -105,4 +105,4 @@ def test_numbers_are_those_of_computing_everything(steps: list[tuple[str, str, i
             assert cached.targets.tolist() == computed.targets.tolist()
             assert cached.bounds.tolist() == computed.bounds.tolist()
             assert cached.containers == computed.containers
-            assert cached.is_sure == computed.is_sure
+            assert cached.is_confident == computed.is_confident

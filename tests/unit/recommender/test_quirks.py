@@ -9,8 +9,8 @@ import pytest
 from builders import vpa
 from common.labels import EVERYTHING, from_map
 from recommender.concurrency import spread
-from recommender.estimate.estimation import Estimation
-from recommender.estimate.vpa_estimates import considered, estimate_vpas, living
+from recommender.estimate.estimation import EstimationSettings
+from recommender.estimate.vpa_estimates import active_groups, estimate_vpas, recommended_groups
 from recommender.model import buckets
 from recommender.model.aggregates import History
 from recommender.model.autoscalers import ContainerRule
@@ -19,7 +19,7 @@ from recommender.model.histograms import Histograms, Saved
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.timestamps import NEVER, instant, moment
 from recommender.model.usage import Usage
-from recommender.publish.status import Findings, next_status
+from recommender.publish.status import StatusFindings, next_status
 from recommender_golden import pod_facts
 from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
@@ -48,12 +48,12 @@ def use(usage: Usage, name: str, labels: dict[str, str], cpu: int, *, minutes: r
 
 
 def target(usage: Usage, after: timedelta) -> int:
-    (app,) = estimate_vpas(usage, [WEB], Estimation(), at(after)).of(WEB).containers
+    (app,) = estimate_vpas(usage, [WEB], EstimationSettings(), at(after)).of(WEB).containers
     return app.target["cpu"]
 
 
 def confidence(usage: Usage, after: timedelta) -> float:
-    (app,) = estimate_vpas(usage, [WEB], Estimation(), at(after)).of(WEB).containers
+    (app,) = estimate_vpas(usage, [WEB], EstimationSettings(), at(after)).of(WEB).containers
     return app.confidence["cpu"]
 
 
@@ -81,8 +81,8 @@ def test_a_gap_in_the_metrics_changes_nothing_q17() -> None:
     usage = Usage()
     usage.put_autoscaler(WEB, EVERYTHING, ())
     use(usage, "web-1", {}, 100, minutes=range(61))
-    before = estimate_vpas(usage, [WEB], Estimation(), at(HOUR)).of(WEB).containers
-    later = estimate_vpas(usage, [WEB], Estimation(), at(7 * DAY)).of(WEB).containers
+    before = estimate_vpas(usage, [WEB], EstimationSettings(), at(HOUR)).of(WEB).containers
+    later = estimate_vpas(usage, [WEB], EstimationSettings(), at(7 * DAY)).of(WEB).containers
     assert later == before
 
 
@@ -116,14 +116,14 @@ def test_a_container_that_is_off_is_followed_and_has_a_checkpoint_q26() -> None:
     usage = Usage()
     usage.put_autoscaler(WEB, EVERYTHING, (ContainerRule(container="app", off=True),))
     use(usage, "web-1", {}, 100, minutes=range(61))
-    (kept,) = living(usage, WEB, at(HOUR))
+    (kept,) = active_groups(usage, WEB, at(HOUR))
     assert kept.container == "app"
     assert usage.aggregates.merged([kept.rows]).samples[:1].tolist() == [61]
-    assert considered(usage, WEB, at(HOUR)) == ()
+    assert recommended_groups(usage, WEB, at(HOUR)) == ()
 
 
 def test_the_generation_stands_on_the_status_and_on_no_condition_q28() -> None:
-    found = next_status(vpa(), Findings(recommendation=(), pods=0), START)
+    found = next_status(vpa(), StatusFindings(recommendation=(), pods=0), START)
     assert found.observed_generation == 1
     assert [one.observed_generation for one in found.conditions or ()] == [0, 0]
 

@@ -8,8 +8,8 @@ import pytest
 
 from builders import container
 from common.labels import from_map
-from recommender.estimate.estimation import Estimation
-from recommender.estimate.vpa_estimates import considered, estimate_vpas
+from recommender.estimate.estimation import EstimationSettings
+from recommender.estimate.vpa_estimates import estimate_vpas, recommended_groups
 from recommender.model.aggregates import History
 from recommender.model.histograms import Saved
 from recommender.model.keys import PodKey, VpaKey
@@ -63,7 +63,7 @@ def usage_of(*pods: PodFacts, scaled: bool = False) -> Usage:
 
 
 def names(usage: Usage) -> list[str]:
-    return [group.container for group in considered(usage, WEB, NOW)]
+    return [group.container for group in recommended_groups(usage, WEB, NOW)]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_whose_checkpoint_is_marked(
 
 
 def test_the_minimum_is_that_of_the_others() -> None:
-    (app,) = estimate_vpas(usage_of(pod()), [WEB], Estimation(), NOW).of(WEB).containers
+    (app,) = estimate_vpas(usage_of(pod()), [WEB], EstimationSettings(), NOW).of(WEB).containers
     assert app.target == {"cpu": 25, "memory": 250 << 20}
 
 

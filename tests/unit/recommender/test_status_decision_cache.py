@@ -8,7 +8,7 @@ import pytest
 
 from recommender.model.keys import VpaKey
 from recommender.model.usage import Group
-from recommender.publish.status import NOTICED
+from recommender.publish.status import NOTICEABLE_CHANGE
 from recommender.publish.status_decision_cache import CachedDecision, DecisionInputs, tolerance
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
@@ -19,7 +19,7 @@ INPUTS = DecisionInputs(
     unsupported="",
     groups=(WEB,),
     has_pods=True,
-    is_sure=True,
+    is_confident=True,
     targets=array("q", (100, 1000)),
     bounds=array("q", (50, 200, 500, 2000)),
 )
@@ -44,7 +44,7 @@ def bounds(*amounts: int) -> DecisionInputs:
         pytest.param(replace(INPUTS, controlled_by="old"), False, id="an older VPA has come"),
         pytest.param(replace(INPUTS, groups=(WEB, WEB)), False, id="another container"),
         pytest.param(replace(INPUTS, has_pods=False), False, id="no pods any more"),
-        pytest.param(replace(INPUTS, is_sure=False), False, id="less history"),
+        pytest.param(replace(INPUTS, is_confident=False), False, id="less history"),
         pytest.param(replace(INPUTS, targets=array("q", (101, 1000))), False, id="another target"),
         pytest.param(bounds(50, 201, 500, 2000), True, id="a bound by less than one percent"),
         pytest.param(bounds(50, 203, 500, 2000), False, id="a bound by more than one percent"),
@@ -78,10 +78,10 @@ def test_small_differences_are_decided_again_when_due(
     assert cached.holds(now, CACHED.due - timedelta(seconds=1))
 
 
-@pytest.mark.parametrize("moved", [0.0, 0.001, 0.0099, NOTICED])
-def test_within_the_tolerance_nothing_is_noticed(moved: float) -> None:
+@pytest.mark.parametrize("moved", [0.0, 0.001, 0.0099, NOTICEABLE_CHANGE])
+def test_within_the_tolerance_nothing_is_noticed(status_difference: float) -> None:
     published = 1_000_000
-    estimated = published * (1 + moved)
-    furthest = estimated * (1 + tolerance(moved))
-    assert (furthest - published) / published <= NOTICED
-    assert tolerance(moved) >= 0.0
+    estimated = published * (1 + status_difference)
+    furthest = estimated * (1 + tolerance(status_difference))
+    assert (furthest - published) / published <= NOTICEABLE_CHANGE
+    assert tolerance(status_difference) >= 0.0

@@ -20,7 +20,7 @@ _RELATIVE = (*(-bound for bound in reversed(_UPWARDS)), 0, *_UPWARDS, 2.5, 5, 10
 _LARGEST = 20  # of vpa_size_log2
 
 
-class Quality:
+class QualityMetrics:
     """Compares samples with what was recommended when they came."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
