@@ -18,7 +18,6 @@ from common.api.autoscaling import (
     VpaCondition,
     VpaStatus,
 )
-from common.patches import Operation, add
 from common.quantity import QuantityError
 from common.recommendation.processing import ContainerAmounts, parse_recommendation
 from common.resources import ResourceQuantities
@@ -160,11 +159,6 @@ def is_due(by: float, *, waited: timedelta, interval: timedelta) -> bool:
     ``interval`` from now, would be more than ten minutes after the last write.
     """
     return by > NOTICEABLE_CHANGE or (by > 0 and waited + interval > MAX_DELAY)
-
-
-def patch(current: VpaStatus, wanted: VpaStatus) -> tuple[Operation, ...]:
-    """The operations that replace the status; none if all is equal by value."""
-    return (add("/status", wanted),) if status_difference(current, wanted) else ()
 
 
 def is_true(status: VpaStatus, kind: ConditionType) -> bool:

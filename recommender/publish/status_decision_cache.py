@@ -60,9 +60,9 @@ class CachedDecision:
         )
 
 
-def tolerance(status_difference: float) -> float:
+def tolerance(difference: float) -> float:
     """Return how far bounds may move further, if they have moved so far since the last write.
 
     Caps and the order of bounds never make two bounds differ more than they did.
     """
-    return max((NOTICEABLE_CHANGE - status_difference) / (1.0 + status_difference) - _ROUNDING, 0.0)
+    return max((NOTICEABLE_CHANGE - difference) / (1.0 + difference) - _ROUNDING, 0.0)

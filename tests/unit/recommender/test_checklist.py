@@ -1,15 +1,19 @@
 """What recommender.md 20 asks for, and no other test shows; docs/conformance.md lists all of it."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from typing import cast
 
 import msgspec
 import numpy as np
 import pytest
 
 from builders import vpa
-from common.api.autoscaling import VpaCondition, VpaStatus
+from common.api.autoscaling import VerticalPodAutoscaler, VpaCondition, VpaStatus
+from common.kube.client import KubeClient
 from common.labels import EVERYTHING
+from common.patches import Operation
 from recommender.checkpoints.codec import encode
 from recommender.estimate.estimation import EstimationSettings
 from recommender.estimate.vpa_estimates import estimate_vpas
@@ -22,7 +26,8 @@ from recommender.model.histograms import Histograms, Saved
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.timestamps import instant, moment
 from recommender.model.usage import Usage
-from recommender.publish.status import StatusFindings, next_status, patch
+from recommender.publish.status import StatusFindings, next_status, status_difference
+from recommender.publish.status_store import StatusStore
 from recommender_golden import lone_container, pod_facts
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -242,19 +247,36 @@ def test_which_containers_share_the_minimum(
 # Status comparison by value; JSON patch `add /status`; conditions sorted by type
 
 
-def test_a_status_is_replaced_by_one_add_with_its_conditions_sorted_by_type() -> None:
+class PatchedClient:
+    """Takes patches of VPAs."""
+
+    def __init__(self) -> None:
+        self.patch_of_status: Sequence[Operation] = ()
+
+    async def patch(
+        self, _endpoint: object, _name: str, patch: Sequence[Operation], **_: object
+    ) -> VerticalPodAutoscaler:
+        self.patch_of_status = patch
+        return vpa()
+
+
+async def test_a_status_is_replaced_by_one_add_with_its_conditions_sorted_by_type() -> None:
     before = msgspec.structs.replace(
         vpa(), status=VpaStatus(conditions=(condition("Theirs"), condition("Another")))
     )
     findings = StatusFindings(recommendation=(), pods=0, unsupported="why", fetching_history=True)
     wanted = next_status(before, findings, START)
-    (operation,) = msgspec.to_builtins(patch(before.status, wanted))
+    assert status_difference(before.status, wanted) > 0
+    client = PatchedClient()
+    await StatusStore(cast("KubeClient", client)).write(before, wanted)
+    version, operation = msgspec.to_builtins(client.patch_of_status)
+    assert version["path"] == "/metadata/resourceVersion"
     assert (operation["op"], operation["path"]) == ("add", "/status")
     assert [one["type"] for one in operation["value"]["conditions"]] == [
         *("Another", "ConfigUnsupported", "FetchingHistory", "NoPodsMatched"),
         *("RecommendationProvided", "Theirs"),
     ]
-    assert patch(wanted, wanted) == ()
+    assert status_difference(wanted, wanted) == 0
 
 
 def condition(kind: str) -> VpaCondition:

@@ -153,7 +153,7 @@ def test_the_answers_are_described() -> None:
     content = described["responses"]["200"]["content"]
     assert content["text/plain"]["example"].startswith("RESOURCE  AMOUNT  STEP")
     (reference,) = set(references(content["application/json"]["schema"])) & {
-        one for one in references(page) if one.endswith("/Explained")
+        one for one in references(page) if one.endswith("/ExplainedContainer")
     }
     found = page
     for part in reference.removeprefix("#/").split("/"):

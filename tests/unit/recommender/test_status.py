@@ -23,7 +23,6 @@ from recommender.publish.status import (
     StatusFindings,
     is_due,
     next_status,
-    patch,
     status_difference,
 )
 from recommender.sources.target_resolution import resolved, unchecked
@@ -183,10 +182,10 @@ RECOMMENDED = vpa(recommendations=(recommendation(target={"cpu": "0.1"}),)).stat
         ),
     ],
 )
-def test_a_patch_is_sent_if_a_reader_sees_a_difference(
+def test_a_status_differs_if_a_reader_sees_a_difference(
     *, current: VpaStatus, written: bool
 ) -> None:
-    assert bool(patch(current, STATUS)) is written
+    assert bool(status_difference(current, STATUS)) is written
 
 
 def test_an_empty_recommendation_is_an_object() -> None:

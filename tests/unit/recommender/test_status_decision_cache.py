@@ -65,7 +65,9 @@ def test_a_vpa_without_a_version_may_be_any() -> None:
     ("cached", "now", "want"),
     [
         pytest.param(CACHED, INPUTS, True, id="equal, and nothing has moved"),
-        pytest.param(CACHED, bounds(50, 200, 500, 2001), False, id="equal, and something moved"),
+        pytest.param(
+            CACHED, bounds(50, 200, 500, 2001), False, id="equal, and something moved"
+        ),
         pytest.param(
             replace(CACHED, is_equal=False), INPUTS, False, id="a small difference is left"
         ),
@@ -78,10 +80,10 @@ def test_small_differences_are_decided_again_when_due(
     assert cached.holds(now, CACHED.due - timedelta(seconds=1))
 
 
-@pytest.mark.parametrize("moved", [0.0, 0.001, 0.0099, NOTICEABLE_CHANGE])
-def test_within_the_tolerance_nothing_is_noticed(status_difference: float) -> None:
+@pytest.mark.parametrize("difference", [0.0, 0.001, 0.0099, NOTICEABLE_CHANGE])
+def test_within_the_tolerance_nothing_is_noticed(difference: float) -> None:
     published = 1_000_000
-    estimated = published * (1 + status_difference)
-    furthest = estimated * (1 + tolerance(status_difference))
+    estimated = published * (1 + difference)
+    furthest = estimated * (1 + tolerance(difference))
     assert (furthest - published) / published <= NOTICEABLE_CHANGE
-    assert tolerance(status_difference) >= 0.0
+    assert tolerance(difference) >= 0.0
