@@ -13,7 +13,7 @@ import msgspec
 from fastapi.responses import PlainTextResponse
 
 from admission import manifest
-from admission.explanation import Explanation, as_text, explain
+from admission.explanation import PodExplanation, as_text, explain
 from admission.manifest import Manifest, ManifestError
 from admission.pod_reviews import Verdict
 from admission.review import AdmissionRequest, GroupVersionResource
@@ -36,7 +36,7 @@ spec:
 """
 
 
-class Refusal(Wire, frozen=True, kw_only=True):
+class ManifestRefusal(Wire, frozen=True, kw_only=True):
     """What is wrong with a manifest, where, and what to do about it."""
 
     error: str
@@ -61,10 +61,10 @@ def router(judge: Judge) -> fastapi.APIRouter:
         try:
             found = await _read(request, namespace)
         except ManifestError as error:
-            return _refused(error, text=text)
+            return _refusal(error, text=text)
         reviewed = _review_of(found)
-        told = explain(await judge(reviewed), reviewed)
-        return PlainTextResponse(as_text(told)) if text else _json(told)
+        answer = explain(await judge(reviewed), reviewed)
+        return PlainTextResponse(as_text(answer)) if text else _json(answer)
 
     return made
 
@@ -92,15 +92,17 @@ def _review_of(found: Manifest) -> AdmissionRequest:
     )
 
 
-def _refused(error: ManifestError, *, text: bool) -> fastapi.Response:
+def _refusal(error: ManifestError, *, text: bool) -> fastapi.Response:
     if text:
-        told = f"{error.field}: {error.problem}; {error.fix}\n"
-        return PlainTextResponse(told, status_code=error.status)
-    return _json(Refusal(error=error.problem, field=error.field, fix=error.fix), error.status)
+        answer = f"{error.field}: {error.problem}; {error.fix}\n"
+        return PlainTextResponse(answer, status_code=error.status)
+    return _json(
+        ManifestRefusal(error=error.problem, field=error.field, fix=error.fix), error.status
+    )
 
 
-def _json(told: Wire, status: int = 200) -> fastapi.Response:
-    body = msgspec.json.encode(told) + b"\n"
+def _json(answer: Wire, status: int = 200) -> fastapi.Response:
+    body = msgspec.json.encode(answer) + b"\n"
     return fastapi.Response(body, status_code=status, media_type="application/json")
 
 
@@ -119,9 +121,11 @@ _described = partial(described, path=PATH, method="post")
 
 
 def _responses() -> dict[int | str, dict[str, Any]]:
-    refused = _described(Refusal, status=422, text="(the body): it is empty; post a manifest\n")
+    refused = _described(
+        ManifestRefusal, status=422, text="(the body): it is empty; post a manifest\n"
+    )
     return {
-        200: _described(Explanation, status=200, text="shop/web-*: patched\n")
+        200: _described(PodExplanation, status=200, text="shop/web-*: patched\n")
         | {"description": "What becomes of the pod, and why."},
         400: refused | {"description": "Neither YAML nor JSON, or not one object."},
         413: refused | {"description": f"Larger than {manifest.LARGEST} bytes."},

@@ -41,7 +41,7 @@ _NO_ADVICE = "nothing is recommended for it, so it stays as it is"
 _PLACES = {Amount.REQUEST: "requests", Amount.LIMIT: "limits"}
 
 
-class Fate(enum.StrEnum):
+class CandidateOutcome(enum.StrEnum):
     """What became of a VPA that targets the pod's topmost owner."""
 
     CHOSEN = "chosen"
@@ -51,34 +51,34 @@ class Fate(enum.StrEnum):
     OLDER_WINS = "older_vpa_wins"
 
 
-class Considered(Wire, frozen=True, kw_only=True):
+class CandidateVpa(Wire, frozen=True, kw_only=True):
     """One of the VPAs that target the pod's topmost owner."""
 
     name: str
     mode: str
     created: str | None
-    fate: Fate
+    fate: CandidateOutcome
     why: str
 
 
-class Stage(Wire, frozen=True, kw_only=True):
+class NumberStep(Wire, frozen=True, kw_only=True):
     """A number after one step of its way; null: there is none."""
 
     step: str
     value: str | None
 
 
-class Number(Wire, frozen=True, kw_only=True):
+class NumberExplanation(Wire, frozen=True, kw_only=True):
     """The way of one number; without ``path`` the patch leaves it alone."""
 
     amount: str
     resource: str
-    steps: tuple[Stage, ...]
+    steps: tuple[NumberStep, ...]
     path: str | None
     patched: str | None
 
 
-class ContainerWay(Wire, frozen=True, kw_only=True):
+class ContainerExplanation(Wire, frozen=True, kw_only=True):
     """What a container has, the policy in force for it, and the way of its numbers."""
 
     name: str
@@ -86,18 +86,18 @@ class ContainerWay(Wire, frozen=True, kw_only=True):
     limits: Mapping[str, str]
     policy: Any
     note: str
-    numbers: tuple[Number, ...]
+    numbers: tuple[NumberExplanation, ...]
 
 
-class PodLevelWay(Wire, frozen=True, kw_only=True):
+class PodLevelExplanation(Wire, frozen=True, kw_only=True):
     """What ``spec.resources`` of the pod says, and the way of its numbers, if they move."""
 
     requests: Mapping[str, str]
     limits: Mapping[str, str]
-    numbers: tuple[Number, ...]
+    numbers: tuple[NumberExplanation, ...]
 
 
-class Explanation(Wire, frozen=True, kw_only=True):
+class PodExplanation(Wire, frozen=True, kw_only=True):
     """What the webhook answers to the creation of a pod, and why.
 
     ``pod`` is the pod after the patch.
@@ -110,21 +110,21 @@ class Explanation(Wire, frozen=True, kw_only=True):
     controller: str | None
     topmost_owner: str | None
     vpa: str | None
-    candidates: tuple[Considered, ...]
+    candidates: tuple[CandidateVpa, ...]
     limit_ranges: Any
-    containers: tuple[ContainerWay, ...]
-    pod_level: PodLevelWay | None
+    containers: tuple[ContainerExplanation, ...]
+    pod_level: PodLevelExplanation | None
     patch: tuple[Operation, ...]
     pod: Any
 
 
-def explain(verdict: Verdict, request: AdmissionRequest) -> Explanation:
+def explain(verdict: Verdict, request: AdmissionRequest) -> PodExplanation:
     """Explain the verdict about the pod of a request."""
     pod, match, trace = verdict.pod, verdict.match, _trace(verdict)
     namespace = request.namespace
     controller = None if pod is None else controller_of(pod.metadata)
     topmost = None if match is None else match.topmost
-    return Explanation(
+    return PodExplanation(
         outcome=verdict.outcome,
         why=_why(verdict, _named(topmost or controller), namespace),
         namespace=namespace,
@@ -132,7 +132,7 @@ def explain(verdict: Verdict, request: AdmissionRequest) -> Explanation:
         controller=_named(controller),
         topmost_owner=_named(topmost),
         vpa=verdict.vpa_name or None,
-        candidates=() if match is None or pod is None else _considered(match, pod),
+        candidates=() if match is None or pod is None else _candidates(match, pod),
         limit_ranges=msgspec.to_builtins(verdict.limit_ranges),
         containers=() if pod is None else _containers(pod, verdict, trace),
         pod_level=None if pod is None else _pod_level(pod, verdict, trace),
@@ -211,20 +211,25 @@ def _is_unboosted(verdict: Verdict, vpa: VerticalPodAutoscaler) -> bool:
     )
 
 
-def _considered(match: Match, pod: Pod) -> tuple[Considered, ...]:
+def _candidates(match: Match, pod: Pod) -> tuple[CandidateVpa, ...]:
     found = [_of_candidate(each, match, pod) for each in match.candidates]
     return tuple(
         sorted(
-            found, key=lambda each: (each.fate is not Fate.CHOSEN, each.created or "", each.name)
+            found,
+            key=lambda each: (
+                each.fate is not CandidateOutcome.CHOSEN,
+                each.created or "",
+                each.name,
+            ),
         )
     )
 
 
-def _of_candidate(candidate: Candidate, match: Match, pod: Pod) -> Considered:
+def _of_candidate(candidate: Candidate, match: Match, pod: Pod) -> CandidateVpa:
     vpa = candidate.vpa
-    fate, why = _fate(candidate, match, pod)
+    fate, why = _outcome_of(candidate, match, pod)
     created = vpa.metadata.creation_timestamp
-    return Considered(
+    return CandidateVpa(
         name=vpa.metadata.name,
         mode=update_mode(vpa),
         created=None if created is None else created.isoformat().replace("+00:00", "Z"),
@@ -233,22 +238,30 @@ def _of_candidate(candidate: Candidate, match: Match, pod: Pod) -> Considered:
     )
 
 
-def _fate(candidate: Candidate, match: Match, pod: Pod) -> tuple[Fate, str]:
+def _outcome_of(candidate: Candidate, match: Match, pod: Pod) -> tuple[CandidateOutcome, str]:
     if candidate.vpa is match.vpa:
         others = len(match.candidates) > 1
-        return Fate.CHOSEN, "the oldest that applies" if others else "the only one"
+        return CandidateOutcome.CHOSEN, "the oldest that applies" if others else "the only one"
     if not can_control_pods(candidate.vpa):
-        return Fate.MODE_OFF, "its mode is Off: it only gives advice"
+        return CandidateOutcome.MODE_OFF, "its mode is Off: it only gives advice"
     if candidate.selector is None:
-        return Fate.LOOKUP_FAILED, f"its target's selector can't be found: {candidate.problem}"
+        return (
+            CandidateOutcome.LOOKUP_FAILED,
+            f"its target's selector can't be found: {candidate.problem}",
+        )
     if not candidate.selector.matches(pod.metadata.labels):
         wanted = "nothing" if candidate.selector.nothing else str(candidate.selector)
-        return Fate.NOT_SELECTED, f"its target selects {wanted}, and the pod's labels don't match"
+        return (
+            CandidateOutcome.NOT_SELECTED,
+            f"its target selects {wanted}, and the pod's labels don't match",
+        )
     chosen = "another" if match.vpa is None else match.vpa.metadata.name
-    return Fate.OLDER_WINS, f"{chosen} is older, or as old and sorts first"
+    return CandidateOutcome.OLDER_WINS, f"{chosen} is older, or as old and sorts first"
 
 
-def _containers(pod: Pod, verdict: Verdict, trace: DecisionTrace) -> tuple[ContainerWay, ...]:
+def _containers(
+    pod: Pod, verdict: Verdict, trace: DecisionTrace
+) -> tuple[ContainerExplanation, ...]:
     vpa = None if verdict.match is None else verdict.match.vpa
     if vpa is None:
         return ()
@@ -256,7 +269,7 @@ def _containers(pod: Pod, verdict: Verdict, trace: DecisionTrace) -> tuple[Conta
     paths = {each.spec.name: each.resources_path for each in scaled_containers(pod)}
     names = [container.name for container in scaled_specs(pod)]
     names += (name for name in trace.containers if name not in paths and name != WHOLE_POD)
-    found: list[ContainerWay] = []
+    found: list[ContainerExplanation] = []
     for name in names:
         at = paths.get(name)
         numbers = tuple(_numbers(name, at, trace, values))
@@ -266,12 +279,12 @@ def _containers(pod: Pod, verdict: Verdict, trace: DecisionTrace) -> tuple[Conta
     return tuple(found)
 
 
-def _pod_level(pod: Pod, verdict: Verdict, trace: DecisionTrace) -> PodLevelWay | None:
+def _pod_level(pod: Pod, verdict: Verdict, trace: DecisionTrace) -> PodLevelExplanation | None:
     present = pod.spec.resources
     if present is None or verdict.match is None or verdict.match.vpa is None:
         return None
     values = {each.path: each.value for each in verdict.patches}
-    return PodLevelWay(
+    return PodLevelExplanation(
         requests=_texts(present.requests),
         limits=_texts(present.limits),
         numbers=tuple(_numbers(WHOLE_POD, POD_LEVEL_PATH, trace, values)),
@@ -280,14 +293,14 @@ def _pod_level(pod: Pod, verdict: Verdict, trace: DecisionTrace) -> PodLevelWay 
 
 def _container(
     name: str,
-    numbers: tuple[Number, ...],
+    numbers: tuple[NumberExplanation, ...],
     note: str,
     *,
     pod: Pod,
     vpa: VerticalPodAutoscaler,
-) -> ContainerWay:
+) -> ContainerExplanation:
     present = actual_resources(pod, name)
-    return ContainerWay(
+    return ContainerExplanation(
         name=name,
         requests=_texts(None if present is None else present.requests),
         limits=_texts(None if present is None else present.limits),
@@ -299,20 +312,20 @@ def _container(
 
 def _numbers(
     name: str, at: str | None, trace: DecisionTrace, values: Mapping[str, Any]
-) -> Iterable[Number]:
-    ways: dict[tuple[Amount, str], list[Stage]] = {}
+) -> Iterable[NumberExplanation]:
+    by_number: dict[tuple[Amount, str], list[NumberStep]] = {}
     for step in trace.of(name):
         value = None if step.after is None else str(step.after)
-        stage = Stage(step=step.reason, value=value)
-        ways.setdefault((step.amount, step.resource), []).append(stage)
+        stage = NumberStep(step=step.reason, value=value)
+        by_number.setdefault((step.amount, step.resource), []).append(stage)
     order = list(Amount)
-    for amount, resource in sorted(ways, key=lambda way: order.index(way[0])):
+    for amount, resource in sorted(by_number, key=lambda way: order.index(way[0])):
         path = _path(at, amount, resource)
         written = path is not None and path in values
-        yield Number(
+        yield NumberExplanation(
             amount=amount,
             resource=resource,
-            steps=tuple(ways[amount, resource]),
+            steps=tuple(by_number[amount, resource]),
             path=path if written else None,
             patched=values[path] if path is not None and written else None,
         )
@@ -332,12 +345,12 @@ def _named(controller: Controller | None) -> str | None:
     return None if controller is None else f"{controller.kind} {controller.name}"
 
 
-def as_text(explanation: Explanation) -> str:
+def as_text(explanation: PodExplanation) -> str:
     """The same for people to read."""
     return "\n".join([*_head(explanation), *_body(explanation)]) + "\n"
 
 
-def _head(of: Explanation) -> Iterable[str]:
+def _head(of: PodExplanation) -> Iterable[str]:
     yield f"{of.namespace}/{of.name}: {of.outcome}"
     yield f"  {of.why}"
     if of.controller is not None:
@@ -351,7 +364,7 @@ def _head(of: Explanation) -> Iterable[str]:
             yield f"  LimitRange of type {item.get('type', '')}: {'; '.join(bounds)}"
 
 
-def _body(of: Explanation) -> Iterable[str]:
+def _body(of: PodExplanation) -> Iterable[str]:
     for container in of.containers:
         yield ""
         yield f"container {container.name}"
@@ -363,14 +376,14 @@ def _body(of: Explanation) -> Iterable[str]:
         if container.note:
             yield f"  {container.note}"
         for number in container.numbers:
-            yield from _way(number)
+            yield from _number_lines(number)
     if of.pod_level is not None:
         yield ""
         yield "the pod as a whole"
         whole = of.pod_level
         yield f"  has {_listed('requests', whole.requests)}; {_listed('limits', whole.limits)}"
         for number in whole.numbers:
-            yield from _way(number)
+            yield from _number_lines(number)
     yield ""
     yield "patch" if of.patch else "no patch"
     for operation in of.patch:
@@ -382,7 +395,7 @@ def _listed(what: str, quantities: Mapping[str, str]) -> str:
     return f"{what} {told}" if told else f"no {what}"
 
 
-def _way(number: Number) -> Sequence[str]:
+def _number_lines(number: NumberExplanation) -> Sequence[str]:
     width = max(len(each.value or "-") for each in number.steps)
     lines = [f"  {number.amount} {number.resource}"]
     lines += [f"    {each.value or '-':>{width}}  {each.step}" for each in number.steps]

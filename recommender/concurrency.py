@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def spread(
+async def run_concurrently(
     things: Iterable[T],
     work: Callable[[T], Awaitable[None]],
     *,
@@ -70,13 +70,13 @@ async def spread_as_made(
             group.create_task(take())
 
 
-def sliced(things: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+def in_slices(things: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     """The things in slices, after each of which other tasks may get their turn."""
     for start in range(0, len(things), size):
         yield things[start : start + size]
 
 
-def sliced_by_weight(
+def in_slices_by_weight(
     things: Sequence[T], size: int, *, weight: Callable[[T], int], most: int
 ) -> Iterator[Sequence[T]]:
     """The same, where a slice that weighs more than ``most`` is a single thing."""

@@ -87,45 +87,46 @@ def _responses() -> dict[int | str, dict[str, Any]]:
 # The text
 
 
-def lines(told: RecommendationExplanation) -> Iterator[str]:
+def lines(explained: RecommendationExplanation) -> Iterator[str]:
     """The lines of a page: what is known of the VPA, then a table for each container."""
-    due = "-" if told.due is None else _seconds(told.due)
-    yield f"VPA {told.namespace}/{told.name}, generation {told.generation}, at {_seconds(told.at)}"
-    pods = "nothing" if told.selector is None else told.selector or "every pod"
-    yield f"{told.target or 'no target'}: selects {pods}, pods: {told.pods}"
-    if told.unsupported is not None:
-        yield f"ConfigUnsupported: {told.unsupported}"
-    yield f"{told.status}: {_STATUS[told.status].format(due=due)}"
-    if told.held_up is not None:
-        yield f"but nothing is written now: {told.held_up}"
-    for container in told.containers:
+    due = "-" if explained.due is None else _seconds(explained.due)
+    name, at = f"{explained.namespace}/{explained.name}", _seconds(explained.at)
+    yield f"VPA {name}, generation {explained.generation}, at {at}"
+    pods = "nothing" if explained.selector is None else explained.selector or "every pod"
+    yield f"{explained.target or 'no target'}: selects {pods}, pods: {explained.pods}"
+    if explained.unsupported is not None:
+        yield f"ConfigUnsupported: {explained.unsupported}"
+    yield f"{explained.status}: {_STATUS[explained.status].format(due=due)}"
+    if explained.held_up is not None:
+        yield f"but nothing is written now: {explained.held_up}"
+    for container in explained.containers:
         yield ""
         yield from _container(container)
-    for left in told.left_out:
+    for left in explained.left_out:
         yield ""
         yield f"Container {left.name} is left out: {left.why}."
 
 
-def _container(told: ExplainedContainer) -> Iterator[str]:
-    yield f"Container {told.name}: {_samples(told)}"
-    for resource, weight in told.weight.items():
-        confidence = told.confidence[resource]
+def _container(explained: ExplainedContainer) -> Iterator[str]:
+    yield f"Container {explained.name}: {_samples(explained)}"
+    for resource, weight in explained.weight.items():
+        confidence = explained.confidence[resource]
         yield f"  {resource}: weight {weight:.6g}, confidence {confidence:.6g}"
-    if told.sharing > 1:
-        yield f"  {told.sharing} containers share the pod's minimum"
+    if explained.sharing > 1:
+        yield f"  {explained.sharing} containers share the pod's minimum"
     yield ""
-    yield from _aligned([_HEAD, *_rows(told)])
+    yield from _aligned([_HEAD, *_rows(explained)])
 
 
-def _samples(told: ExplainedContainer) -> str:
-    if told.oldest_sample is None or told.newest_sample is None:
+def _samples(explained: ExplainedContainer) -> str:
+    if explained.oldest_sample is None or explained.newest_sample is None:
         return "no CPU samples"
-    oldest, newest = _seconds(told.oldest_sample), _seconds(told.newest_sample)
-    return f"{told.samples} CPU samples, from {oldest} to {newest}"
+    oldest, newest = _seconds(explained.oldest_sample), _seconds(explained.newest_sample)
+    return f"{explained.samples} CPU samples, from {oldest} to {newest}"
 
 
-def _rows(told: ExplainedContainer) -> Iterator[Row]:
-    for number in told.numbers:
+def _rows(explained: ExplainedContainer) -> Iterator[Row]:
+    for number in explained.numbers:
         for stage in number.steps:
             by, value = stage.by or "-", stage.after or "-"
             yield number.resource, number.amount, stage.step, by, value, stage.meaning

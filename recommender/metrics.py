@@ -95,19 +95,19 @@ class RecommenderMetrics:
             ("scope", "outcome"),
             registry=self.registry,
         )
-        self._past = Gauge(
+        self._backfill_namespaces = Gauge(
             "vpa_recommender_history_namespaces",
             "Namespaces with VPAs, by whether their history from Prometheus is there.",
             ("state",),
             registry=self.registry,
         )
-        self._past_samples = Counter(
+        self._backfill_samples = Counter(
             "vpa_recommender_history_samples",
             "Samples of Prometheus that counted.",
             ("resource",),
             registry=self.registry,
         )
-        self._past_failures = Counter(
+        self._backfill_failures = Counter(
             "vpa_recommender_history_failures",
             "Failed attempts to fetch the history of a namespace from Prometheus.",
             ("reason",),
@@ -221,16 +221,16 @@ class RecommenderMetrics:
         self._prometheus_answers.inc(code, method)
         self._prometheus_seconds.labels(code, method).observe(seconds)
 
-    def count_past(self, *, loaded: int, pending: int) -> None:
-        self._past.labels("loaded").set(loaded)
-        self._past.labels("pending").set(pending)
+    def count_backfill(self, *, loaded: int, pending: int) -> None:
+        self._backfill_namespaces.labels("loaded").set(loaded)
+        self._backfill_namespaces.labels("pending").set(pending)
 
-    def past_joined(self, samples: Mapping[str, int]) -> None:
+    def backfill_joined(self, samples: Mapping[str, int]) -> None:
         for resource, count in samples.items():
-            self._past_samples.labels(resource).inc(count)
+            self._backfill_samples.labels(resource).inc(count)
 
-    def past_failed(self, reason: str) -> None:
-        self._past_failures.labels(reason).inc()
+    def backfill_failed(self, reason: str) -> None:
+        self._backfill_failures.labels(reason).inc()
 
     def oom_seen(self, outcome: OomOutcome, count: int = 1) -> None:
         """Kills were seen, and this became of them: all that adds up is counted here."""

@@ -13,11 +13,11 @@ from common.quantity import QuantityError
 from common.runtime.clock import Clock, SetBack
 from common.runtime.service import Background
 from recommender.checkpoints.loading import CheckpointLoading
-from recommender.checkpoints.writing import Checkpointing
+from recommender.checkpoints.writing import CheckpointWriting
 from recommender.metrics import RecommenderMetrics
-from recommender.model.aggregate_compaction import retire
-from recommender.model.expiry import collecting, expire_loaded
-from recommender.model.history_changes import keep_former
+from recommender.model.aggregate_compaction import compact
+from recommender.model.expiry import collect_in_slices, expire_loaded
+from recommender.model.history_changes import keep_former_history
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
@@ -25,10 +25,10 @@ from recommender.publish.explanation import RecommendationExplanation, Unexplain
 from recommender.publish.publisher import Publisher
 from recommender.sources.cluster import PodLoader, VpaLoader
 from recommender.sources.informers import Informers
-from recommender.sources.oom_ingestion import OomLearning
+from recommender.sources.oom_ingestion import OomIngestion
 from recommender.sources.prometheus_backfill import PrometheusBackfill
 from recommender.sources.target_resolution import LoadedVpa
-from recommender.sources.usage_ingestion import Ingestion
+from recommender.sources.usage_ingestion import UsageIngestion
 
 logger = logging.getLogger(__name__)
 
@@ -36,30 +36,30 @@ _COLLECT_EVERY = timedelta(hours=1)
 
 
 class Recommender:
-    """Runs cycles; owns the model, which nobody else touches without ``turn``.
+    """Runs cycles; owns the model, which is changed under ``model_lock`` alone.
 
-    ``past`` fetches history from elsewhere in the background, and lets it join the model between
-    two cycles; None where there is none.
+    ``backfill`` fetches history from Prometheus in the background, and merges it into the model
+    between two cycles; None if there is no such source.
     """
 
     def __init__(
         self,
-        followed: Informers,
+        informers: Informers,
         usage: Usage,
         *,
         pods: PodLoader,
         vpas: VpaLoader,
-        ingestion: Ingestion,
-        ooms: OomLearning,
+        ingestion: UsageIngestion,
+        ooms: OomIngestion,
         loading: CheckpointLoading,
-        checkpointing: Checkpointing,
+        checkpointing: CheckpointWriting,
         publisher: Publisher,
-        past: PrometheusBackfill | None,
-        turn: asyncio.Lock,
+        backfill: PrometheusBackfill | None,
+        model_lock: asyncio.Lock,
         metrics: RecommenderMetrics,
         clock: Clock,
     ) -> None:
-        self._followed = followed
+        self._informers = informers
         self._usage = usage
         self._pods = pods
         self._vpas = vpas
@@ -68,8 +68,8 @@ class Recommender:
         self._loading = loading
         self._checkpointing = checkpointing
         self._publisher = publisher
-        self._past = past
-        self._turn = turn
+        self._backfill = backfill
+        self._model_lock = model_lock
         self._metrics = metrics
         self._clock = clock
         self._loaded: dict[VpaKey, LoadedVpa] = {}
@@ -82,7 +82,7 @@ class Recommender:
     @property
     def background(self) -> tuple[Background, ...]:
         """The endless tasks beside the cycle."""
-        return () if self._past is None else (self._past.run,)
+        return () if self._backfill is None else (self._backfill.run,)
 
     async def start(self) -> None:
         """Read the history, once, before the first cycle; pods may still be on their way.
@@ -91,26 +91,26 @@ class Recommender:
             KubeError: it could not be read; without it nothing may be written.
             DecodeError: the answer is no list of checkpoints.
         """
-        await self._followed.wait_targets()
-        self._loaded = await self._vpas.load(self._followed.vpas.snapshot.items())
+        await self._informers.wait_targets()
+        self._loaded = await self._vpas.load(self._informers.vpas.snapshot.items())
         await self._loading.load(self._loaded.keys())
 
     async def run_once(self) -> None:
         """One cycle. Trouble with the API server costs what it concerns, no more."""
-        async with self._turn:
+        async with self._model_lock:
             await self._cycle()
 
     async def _cycle(self) -> None:
         step = self._metrics.step
         with step("total"):
             self._watch_clock()
-            fresh = self._followed.fresh  # what follows is read now, and written later
+            fresh = self._informers.fresh  # what follows is read now, and written later
             with step("LoadVPAs"):
-                self._loaded = await self._vpas.load(self._followed.vpas.snapshot.items())
-            self._loading.start_over(self._followed.take_deleted())
+                self._loaded = await self._vpas.load(self._informers.vpas.snapshot.items())
+            self._loading.start_over(self._informers.take_deleted())
             learnt_until = self._loading.learnt_until
             with step("LoadPods"):
-                pods = self._followed.pods.snapshot
+                pods = self._informers.pods.snapshot
                 self._ooms.of_replaced(learnt_until)
                 vanished = await self._pods.load(pods, instant(self._clock.now()))
                 await self._loading.resume()
@@ -122,14 +122,14 @@ class Recommender:
             with step("DeleteRemovedPods"):
                 for key in vanished | passing:
                     self._usage.remove_pod(key)
-                keep_former(self._usage)
+                keep_former_history(self._usage)
             if not self._believe_caches(fresh_before=fresh):
                 return
             unknown = await self._loading.load_late(self._loaded.keys())
             expire_loaded(self._usage, self._usage_is_of(self._clock.now()))
             self._unread = unknown
             known = [key for key in self._loaded if key not in unknown]
-            self._complete = complete = self._ask_for_past(known, unknown)
+            self._complete = complete = self._request_backfill(known, unknown)
             await asyncio.sleep(0)
             # Neither waits for the other: one call without an answer must not keep history unsaved.
             async with asyncio.TaskGroup() as writing:
@@ -140,12 +140,12 @@ class Recommender:
 
     async def end(self, within: timedelta) -> None:
         """Write down what isn't yet, most important first: nothing learnt is lost (X124)."""
-        async with self._turn:
+        async with self._model_lock:
             await self._checkpointing.write_last(self._complete, within)
 
     def explain(self, namespace: str, name: str) -> RecommendationExplanation | Unexplained:
         """How the recommendation of a VPA comes about, by what the last cycle knew."""
-        key, vpa = VpaKey(namespace, name), self._followed.vpas.get(namespace, name)
+        key, vpa = VpaKey(namespace, name), self._informers.vpas.get(namespace, name)
         loaded = self._loaded.get(key)
         if self._collected is None:
             return Unexplained(503, "no cycle has ended yet, so nothing is recommended")
@@ -168,7 +168,7 @@ class Recommender:
     async def _keep_history(self, complete: Collection[VpaKey]) -> None:
         with self._metrics.step("MaintainCheckpoints"):
             await self._checkpointing.write_all(complete)
-            await self._checkpointing.collect_when_due(self._followed.vpas)
+            await self._checkpointing.collect_when_due(self._informers.vpas)
 
     def _watch_clock(self) -> None:
         behind = self._set_back.look()
@@ -179,7 +179,7 @@ class Recommender:
 
     def _believe_caches(self, *, fresh_before: bool) -> bool:
         """Whether to write: not what might be old news by the time somebody listens."""
-        fresh = fresh_before and self._followed.fresh
+        fresh = fresh_before and self._informers.fresh
         if not fresh:
             self._metrics.nothing_written()
         if fresh != self._was_fresh:
@@ -190,7 +190,7 @@ class Recommender:
                 logger.warning("nothing is written until the caches follow the API server again")
         return fresh
 
-    def _ask_for_past(
+    def _request_backfill(
         self, known: Sequence[VpaKey], unknown: Collection[VpaKey]
     ) -> Sequence[VpaKey]:
         """Let history be fetched; returns the VPAs of which checkpoints are written.
@@ -199,16 +199,16 @@ class Recommender:
         checkpoint that is written says that everything before it is known: so none is while
         history is missing of a container that has none yet.
         """
-        past, usage = self._past, self._usage
-        if past is None:
+        backfill, usage = self._backfill, self._usage
+        if backfill is None:
             return known
         unread = {key.namespace for key in unknown}
         wanted = [key for key in known if key.namespace not in unread]
-        past.want(wanted, self._loading.learnt_until)
+        backfill.request(wanted, self._loading.learnt_until)
         return [
             key
             for key in known
-            if not past.fetching(key)
+            if not backfill.fetching(key)
             or usage.autoscalers[key].loaded.keys()
             >= {group.container for group in usage.groups(key)}
         ]
@@ -234,10 +234,10 @@ class Recommender:
             key for key, loaded in self._loaded.items() if not loaded.resolution.unsupported
         }
         collected = 0
-        for count in collecting(self._usage, self._usage_is_of(now), contributive):
+        for count in collect_in_slices(self._usage, self._usage_is_of(now), contributive):
             collected += count
             await asyncio.sleep(0)
         if collected:
             logger.info("aggregates forgotten", extra={"count": collected})
-        for _ in retire(self._usage):
+        for _ in compact(self._usage):
             await asyncio.sleep(0)

@@ -16,7 +16,7 @@ from recommender.model.keys import VpaKey
 logger = logging.getLogger(__name__)
 
 
-class CheckpointGarbage:
+class CheckpointCollector:
     """Finds and deletes them, in one namespace or in all."""
 
     def __init__(self, client: KubeClient, *, namespace: str) -> None:

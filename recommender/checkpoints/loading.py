@@ -13,15 +13,15 @@ from common.kube.endpoints import CHECKPOINTS
 from common.labels import NOTHING
 from common.runtime.clock import Clock
 from recommender.checkpoints.running_windows import NONE, decode_windows
-from recommender.checkpoints.schedule import Schedule
-from recommender.checkpoints.store import CheckpointStore, Found
-from recommender.concurrency import sliced
+from recommender.checkpoints.schedule import CheckpointSchedule
+from recommender.checkpoints.store import CheckpointStore, LoadedCheckpoint
+from recommender.concurrency import in_slices
 from recommender.metrics import RecommenderMetrics
 from recommender.model.autoscalers import EVERY_OTHER
-from recommender.model.checkpoint_merge import take_in
+from recommender.model.checkpoint_merge import merge_checkpoint
 from recommender.model.history_changes import start_over
 from recommender.model.keys import VpaKey
-from recommender.model.running import Left, Resuming
+from recommender.model.running import SavedWindows, WindowRestorer
 from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
 
@@ -37,7 +37,7 @@ class CheckpointLoading:
         self,
         usage: Usage,
         store: CheckpointStore,
-        schedule: Schedule,
+        schedule: CheckpointSchedule,
         *,
         metrics: RecommenderMetrics,
         clock: Clock,
@@ -67,14 +67,14 @@ class CheckpointLoading:
         self._forget(vpas)
         now = instant(self._clock.now())
         others: set[VpaKey] = set()
-        for part in sliced(found, _SLICE):
+        for part in in_slices(found, _SLICE):
             for one in part:
                 with self._errors.around("checkpoint", CHECKPOINTS.kind, *one.vpa):
                     if one.is_about(self._usage.autoscalers[one.vpa].target):
                         self._take(one, now)
                     else:
                         others.add(one.vpa)
-                        self._usage.autoscalers[one.vpa].marks.outdated.add(EVERY_OTHER)
+                        self._usage.autoscalers[one.vpa].history_flags.outdated.add(EVERY_OTHER)
             await asyncio.sleep(0)
         self._read.update((key, self._usage.autoscalers[key].target) for key in vpas)
         extra = {"vpas": len(vpas), "checkpoints": len(found)}
@@ -123,15 +123,15 @@ class CheckpointLoading:
             extra = {"vpa": f"{key.namespace}/{key.name}", "container": container}
             logger.info("history starts over: the checkpoint was deleted", extra=extra)
 
-    def _take(self, one: Found, now: int) -> None:
-        take_in(self._usage, one.vpa, one.container, one.history, now)
+    def _take(self, one: LoadedCheckpoint, now: int) -> None:
+        merge_checkpoint(self._usage, one.vpa, one.container, one.history, now)
         self._schedule.loaded(one.vpa, one.history)
-        if one.beside.sidecar:
+        if one.details.sidecar:
             self._usage.sidecars.mark(one.vpa, one.container)
         if one.updated is not None:
             self.learnt_until[one.vpa, one.container] = one.updated
-        if one.beside.windows != NONE:
-            self._left.setdefault(one.vpa, {})[one.container] = one.beside.windows
+        if one.details.windows != NONE:
+            self._left.setdefault(one.vpa, {})[one.container] = one.details.windows
 
     def _forget_all_but(self, vpas: Collection[VpaKey]) -> None:
         gone = self._read.keys() - frozenset(vpas)
@@ -157,14 +157,14 @@ class CheckpointLoading:
         ready = [key for key in self._left if self._is_there(key)]
         if not ready:
             return
-        resuming = Resuming(self._usage)
+        restorer = WindowRestorer(self._usage)
         now = instant(self._clock.now())
-        for keys in sliced(ready, _SLICE):
+        for keys in in_slices(ready, _SLICE):
             left = [one for key in keys for one in _decoded(key, self._left.pop(key))]
-            resuming.resume(left, now)
+            restorer.resume(left, now)
             await asyncio.sleep(0)
-        if resuming.ignored:
-            extra = {"windows": resuming.ignored}
+        if restorer.ignored:
+            extra = {"windows": restorer.ignored}
             logger.warning("running memory windows ignored, they end too late", extra=extra)
 
     def _is_there(self, key: VpaKey) -> bool:
@@ -172,10 +172,10 @@ class CheckpointLoading:
         return vpa is not None and vpa.selector != NOTHING
 
 
-def _decoded(key: VpaKey, windows: Mapping[str, bytes]) -> Iterator[Left]:
+def _decoded(key: VpaKey, windows: Mapping[str, bytes]) -> Iterator[SavedWindows]:
     for container, text in windows.items():
         try:
-            yield Left(key, container, decode_windows(text))
+            yield SavedWindows(key, container, decode_windows(text))
         except DecodeError as error:
             name = f"{key.namespace}/{key.name}"
             extra = {"vpa": name, "container": container, "why": str(error)}

@@ -16,7 +16,7 @@ from recommender.model.timestamps import NEVER, instant, span
 _AT_ONCE = NEVER - 1  # sorts before what was never written
 
 
-class Schedule:
+class CheckpointSchedule:
     """When the checkpoints of each VPA are to be written; those of one that is new are due."""
 
     def __init__(self, clock: Clock) -> None:

@@ -16,7 +16,7 @@ from recommender.model.column_table import Ints, Mask
 from recommender.model.histograms import Histograms
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import NEVER
-from recommender.model.usage import Group
+from recommender.model.usage import ContainerGroup
 
 _LATE = np.iinfo(np.int64).max
 
@@ -31,7 +31,7 @@ class ContainerPercentiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Entry:
-    groups: Sequence[Group]
+    groups: Sequence[ContainerGroup]
     changes: int  # of the histograms, when it was computed
     found: ContainerPercentiles
 
@@ -45,7 +45,7 @@ class PercentileCache:
         self._entries: dict[VpaKey, _Entry] = {}
 
     def percentiles(
-        self, histograms: Histograms, groups: Mapping[VpaKey, Sequence[Group]]
+        self, histograms: Histograms, groups: Mapping[VpaKey, Sequence[ContainerGroup]]
     ) -> ContainerPercentiles:
         """Return the percentiles of each container of these VPAs, in their order."""
         self._compute(histograms, {key: groups[key] for key in self._stale(histograms, groups)})
@@ -63,7 +63,7 @@ class PercentileCache:
             del self._entries[key]
 
     def _stale(
-        self, histograms: Histograms, groups: Mapping[VpaKey, Sequence[Group]]
+        self, histograms: Histograms, groups: Mapping[VpaKey, Sequence[ContainerGroup]]
     ) -> Sequence[VpaKey]:
         rows = [row for mine in groups.values() for group in mine for row in group.rows]
         versions = iter(histograms.version[rows].tolist())
@@ -75,7 +75,9 @@ class PercentileCache:
                 stale.append(key)
         return stale
 
-    def _compute(self, histograms: Histograms, groups: Mapping[VpaKey, Sequence[Group]]) -> None:
+    def _compute(
+        self, histograms: Histograms, groups: Mapping[VpaKey, Sequence[ContainerGroup]]
+    ) -> None:
         merged = histograms.merged([group.rows for mine in groups.values() for group in mine])
         everything = np.arange(len(merged))
         percentiles = merged.percentiles(everything, self._fractions)
@@ -103,7 +105,9 @@ class PercentileCaches:
         self.memory.forget_all_but(vpas)
 
 
-def sample_counts(aggregates: Aggregates, groups: Sequence[Group]) -> tuple[Ints, Ints, Ints]:
+def sample_counts(
+    aggregates: Aggregates, groups: Sequence[ContainerGroup]
+) -> tuple[Ints, Ints, Ints]:
     """Return the first and the last CPU sample and the number of samples, of each group."""
     if not groups:
         nothing = np.empty(0, dtype=np.int64)

@@ -52,8 +52,8 @@ class PostProcessingSettings:
     @property
     def is_plain(self) -> bool:
         """Whether nothing is rounded: then amounts that are close are published close."""
-        rounds = self.round_cpu > 1 or self.round_memory > 1
-        return not (rounds or self.humanize_memory or self.integer_cpu)
+        distinct_batches = self.round_cpu > 1 or self.round_memory > 1
+        return not (distinct_batches or self.humanize_memory or self.integer_cpu)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from recommender.model.autoscalers import ContainerRule, rule_for
 from recommender.model.column_table import Floats, Ints, Mask
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import span
-from recommender.model.usage import Group, Usage
+from recommender.model.usage import ContainerGroup, Usage
 
 _RESOURCES = (CPU, MEMORY)
 
@@ -44,7 +44,7 @@ class ContainerEstimate:
     observed: AbstractSet[str] = frozenset(_RESOURCES)
 
 
-def active_groups(usage: Usage, key: VpaKey, now: int) -> tuple[Group, ...]:
+def active_groups(usage: Usage, key: VpaKey, now: int) -> tuple[ContainerGroup, ...]:
     """The containers of a VPA that still matter; the same value while they stay the same.
 
     Left out are those of which only a checkpoint is left, as old as an aggregate may get
@@ -56,13 +56,13 @@ def active_groups(usage: Usage, key: VpaKey, now: int) -> tuple[Group, ...]:
     return tuple(group for group in groups if group.has_pods or _is_remembered(usage, group, now))
 
 
-def _is_remembered(usage: Usage, group: Group, now: int) -> bool:
+def _is_remembered(usage: Usage, group: ContainerGroup, now: int) -> bool:
     rule = rule_for(usage.autoscalers[group.vpa].rules, group.container)
     lifetime = span(rule.applied_to(usage.defaults).lifetime)
     return bool(usage.aggregates.last_sample[group.rows[-1]] > now - lifetime)
 
 
-def recommended_groups(usage: Usage, key: VpaKey, now: int) -> tuple[Group, ...]:
+def recommended_groups(usage: Usage, key: VpaKey, now: int) -> tuple[ContainerGroup, ...]:
     """The containers of a VPA that get a recommendation: the living, unless switched off.
 
     With the gate NativeSidecar off that leaves out native sidecars, whose usage a checkpoint or
@@ -81,7 +81,7 @@ def recommended_groups(usage: Usage, key: VpaKey, now: int) -> tuple[Group, ...]
 class VpaEstimate:
     """The estimate for one VPA; columns have a row for each container, in the order of groups."""
 
-    groups: Sequence[Group]
+    groups: Sequence[ContainerGroup]
     rules: tuple[ContainerRule, ...]
     targets: Ints  # cpu and memory
     bounds: Ints  # lower and upper cpu, lower and upper memory
@@ -127,7 +127,7 @@ class Estimates:
     def __init__(
         self,
         usage: Usage,
-        groups: Mapping[VpaKey, Sequence[Group]],
+        groups: Mapping[VpaKey, Sequence[ContainerGroup]],
         by_resource: Mapping[str, ResourceEstimates],
         observed: Mask,
     ) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from recommender.model.aggregates import Aggregates
 from recommender.model.autoscalers import Autoscaler
-from recommender.model.column_table import rounds
+from recommender.model.column_table import distinct_batches
 from recommender.model.matching import LabelSet
 from recommender.model.usage import Usage
 
@@ -40,7 +40,7 @@ _PARTS = 192  # of a lifetime: an hour of eight days
 _SLICE = 500  # label sets before other tasks get their turn
 
 
-def retire(usage: Usage) -> Iterator[None]:
+def compact(usage: Usage) -> Iterator[None]:
     """Let aggregates without pods move together, slice by slice."""
     resting = [one for one in usage.matching if not one.pods and not one.mark]
     former: defaultdict[LabelSet, list[Autoscaler]] = defaultdict(list)
@@ -48,11 +48,11 @@ def retire(usage: Usage) -> Iterator[None]:
         for label_set in autoscaler.former:
             former[label_set].append(autoscaler)
     for start in range(0, len(resting), _SLICE):
-        _retire(usage, resting[start : start + _SLICE], former)
+        _compact(usage, resting[start : start + _SLICE], former)
         yield
 
 
-def _retire(
+def _compact(
     usage: Usage,
     label_sets: Sequence[LabelSet],
     former: Mapping[LabelSet, Sequence[Autoscaler]],
@@ -96,7 +96,7 @@ def _mark(aggregates: Aggregates, row: int) -> str:
 
 def _add_up(aggregates: Aggregates, into: Sequence[int], rows: Sequence[int]) -> None:
     targets, sources = np.array(into, dtype=np.int64), np.array(rows, dtype=np.int64)
-    for part in rounds(targets):
+    for part in distinct_batches(targets):
         mine, theirs = targets[part], sources[part]
         aggregates.merge(mine, aggregates, theirs)
         created = np.maximum(aggregates.created[mine], aggregates.created[theirs])

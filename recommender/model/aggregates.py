@@ -13,7 +13,7 @@ import numpy as np
 from common.resources import CPU
 from recommender.model import buckets
 from recommender.model.column_table import ColumnTable, Floats, Ints, Mask
-from recommender.model.histograms import Histograms, Saved, merge_members
+from recommender.model.histograms import Histograms, SavedHistogram, merge_members
 from recommender.model.timestamps import NEVER, span
 
 CPU_WEIGHT = 0.1  # of every CPU sample, whatever the container's request
@@ -50,8 +50,8 @@ class HalfLives:
 class History:
     """All that is kept of one aggregate, as a checkpoint holds it; times are instants."""
 
-    cpu: Saved
-    memory: Saved
+    cpu: SavedHistogram
+    memory: SavedHistogram
     first_sample: int
     last_sample: int
     samples: int

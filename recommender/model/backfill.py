@@ -31,7 +31,7 @@ LabelsOf = Callable[[PodKey], Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class RecordedSeries:
     """Samples of one container and resource, oldest first; millicores or bytes."""
 
     pod: PodKey
@@ -40,7 +40,7 @@ class Recorded:
     amounts: Sequence[int]
 
 
-class Began:
+class FirstLiveSamples:
     """When the live feed of each container began."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Backfill:
         present: Usage,
         namespace: str,
         *,
-        began: Began,
+        first_live: FirstLiveSamples,
         known_until: KnownUntil,
         matched_only: bool,
         now: int,
@@ -89,7 +89,7 @@ class Backfill:
         """``matched_only`` leaves out pods that no VPA looks at."""
         self._present = present
         self._namespace = namespace
-        self._began = began
+        self._first_live = first_live
         self._known_until = known_until
         self._matched_only = matched_only
         self._now = now
@@ -101,7 +101,7 @@ class Backfill:
     def add(
         self,
         resource: str,
-        recorded: Sequence[Recorded],
+        recorded: Sequence[RecordedSeries],
         labels: LabelsOf,
     ) -> int:
         """Add samples that are newer than those before; returns how many counted.
@@ -112,7 +112,7 @@ class Backfill:
         lengths: list[int] = []
         after: list[int] = []
         before: list[int] = []
-        kept: list[Recorded] = []
+        kept: list[RecordedSeries] = []
         for one in recorded:
             row = self._row(one.pod, one.container, labels)
             if row is None:
@@ -234,5 +234,5 @@ class Backfill:
         after = max((instant(until) for until in known if until is not None), default=NEVER)
         present = self._present.pods.get(pod)
         row = None if present is None else present.containers.get(container)
-        live = _LATE if row is None else self._began.of(self._present.containers, row)
+        live = _LATE if row is None else self._first_live.of(self._present.containers, row)
         return after, live

@@ -71,11 +71,11 @@ class ColumnTable:
             column.resize((self._capacity, *column.shape[1:]), refcheck=False)
 
 
-def rounds(rows: Ints) -> list[Ints]:
-    """Split positions so that within a round each row occurs once, and order is kept.
+def distinct_batches(rows: Ints) -> list[Ints]:
+    """Split positions into batches in which each row occurs once; the order of a row is kept.
 
-    ``rounds([7, 8, 7])`` is ``[[0, 1], [2]]``: what must happen in order for one row happens
-    in order, and everything else at once.
+    ``distinct_batches([7, 8, 7])`` is ``[[0, 1], [2]]``. Samples of one row are processed in order,
+    and those of different rows at once.
     """
     if not rows.size:
         return []

@@ -26,7 +26,7 @@ _TINIEST = -5000  # 2 to this power is 0; keeps exponents within the C int that 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
+class SavedHistogram:
     """A histogram in relative weights, as a checkpoint keeps it."""
 
     weights: Mapping[int, int]  # bucket -> 1..FULL; the sum stands for ``total``
@@ -233,7 +233,7 @@ class Histograms(ColumnTable):
         stops = self.stops(rows, fractions)
         return np.where(stops < 0, 0, self.buckets.percentiles[stops])
 
-    def save(self, rows: Ints) -> list[Saved]:
+    def save(self, rows: Ints) -> list[SavedHistogram]:
         """Relative weights of each row; buckets below 1/20000 of the heaviest are left out."""
         saved = []
         for start in range(0, len(rows), _SLICE):
@@ -248,10 +248,10 @@ class Histograms(ColumnTable):
             ):
                 filled = np.flatnonzero(weights)
                 pairs = zip(filled.tolist(), weights[filled].tolist(), strict=True)
-                saved.append(Saved(weights=dict(pairs), total=total, reference=reference))
+                saved.append(SavedHistogram(weights=dict(pairs), total=total, reference=reference))
         return saved
 
-    def load(self, row: int, saved: Saved) -> None:
+    def load(self, row: int, saved: SavedHistogram) -> None:
         """Fill a new row; the reference time is taken verbatim, without rounding."""
         self._note(row)
         self.reference[row] = saved.reference

@@ -11,7 +11,7 @@ import numpy as np
 from recommender.model.column_table import ColumnTable, Ints
 from recommender.model.keys import AggregateKey, PodKey
 from recommender.model.matching import LabelSet
-from recommender.model.memory_peaks import Windows
+from recommender.model.memory_peaks import MemoryWindows
 from recommender.model.timestamps import NEVER
 
 _LONG_AGO = 1  # an instant: there was a sample, and no other is older
@@ -127,8 +127,8 @@ class Containers(ColumnTable):
         for column in (self.last_cpu, self.last_memory):
             column[rows[column[rows] > latest]] = _LONG_AGO
 
-    def windows(self, rows: Ints) -> Windows:
-        return Windows(
+    def windows(self, rows: Ints) -> MemoryWindows:
+        return MemoryWindows(
             last=self.last_memory[rows],
             end=self.window_end[rows],
             peak=self.peak[rows],
@@ -139,7 +139,7 @@ class Containers(ColumnTable):
         """The peaks of the running windows, wherever they are from; bytes."""
         return np.maximum(self.peak[rows], self.oom_peak[rows])
 
-    def set_windows(self, rows: Ints, windows: Windows) -> None:
+    def set_windows(self, rows: Ints, windows: MemoryWindows) -> None:
         self.last_memory[rows] = windows.last
         self.window_end[rows] = windows.end
         self.peak[rows] = windows.peak

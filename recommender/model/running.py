@@ -17,7 +17,7 @@ from recommender.model.keys import VpaKey
 from recommender.model.memory_peaks import MAX_AMOUNT, OpenPeaks
 from recommender.model.pods import NOWHERE, pod_number
 from recommender.model.timestamps import NEVER, span
-from recommender.model.usage import Group, Usage
+from recommender.model.usage import ContainerGroup, Usage
 
 MOST_BYTES = int(MAX_AMOUNT)
 
@@ -40,7 +40,7 @@ class RunningWindow(NamedTuple):
 
 
 def running_windows(
-    usage: Usage, groups: Sequence[Group], peaks: OpenPeaks
+    usage: Usage, groups: Sequence[ContainerGroup], peaks: OpenPeaks
 ) -> list[list[RunningWindow]]:
     """The windows that run in each group: what :meth:`Usage.without_peaks` leaves out.
 
@@ -63,13 +63,13 @@ def running_windows(
     return found
 
 
-def _with_former(usage: Usage, group: Group) -> Group:
+def _with_former(usage: Usage, group: ContainerGroup) -> ContainerGroup:
     former = (one.aggregates.get(group.container) for one in usage.autoscalers[group.vpa].former)
     rows = tuple(row for row in former if row is not None)
     return replace(group, rows=group.rows + rows) if rows else group
 
 
-class Left(NamedTuple):
+class SavedWindows(NamedTuple):
     """The windows that another process left of a VPA's container."""
 
     vpa: VpaKey
@@ -77,7 +77,7 @@ class Left(NamedTuple):
     windows: Sequence[RunningWindow]
 
 
-class Resuming:
+class WindowRestorer:
     """Lets containers go on with windows that another process left.
 
     To be made anew whenever pods have come.
@@ -88,7 +88,7 @@ class Resuming:
         self._pods = {pod_number(pod.uid): pod for pod in usage.pods.values()}
         self.ignored = 0  # windows that end later than any that begins now: they are none of ours
 
-    def resume(self, left: Iterable[Left], now: int) -> None:
+    def resume(self, left: Iterable[SavedWindows], now: int) -> None:
         """Let these windows go on; ``now`` is an instant.
 
         Of a container that has a window by now, this takes over the higher peak, and the earlier
@@ -115,7 +115,7 @@ class Resuming:
             self._unite(row, window, now)
         self._add(gone)
 
-    def _row(self, left: Left, window: RunningWindow) -> int | None:
+    def _row(self, left: SavedWindows, window: RunningWindow) -> int | None:
         """Of the container; None if the pod is gone."""
         pod = self._pods.get(window.pod)
         if pod is None or pod.key.namespace != left.vpa.namespace:

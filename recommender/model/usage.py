@@ -20,18 +20,24 @@ from recommender.model.aggregates import (
     HalfLives,
     History,
 )
-from recommender.model.autoscalers import EVERY_OTHER, Autoscaler, ContainerRule, Marks, rule_for
-from recommender.model.column_table import Ints, Mask, rounds
+from recommender.model.autoscalers import (
+    EVERY_OTHER,
+    Autoscaler,
+    ContainerRule,
+    HistoryFlags,
+    rule_for,
+)
+from recommender.model.column_table import Ints, Mask, distinct_batches
 from recommender.model.keys import AggregateKey, PodKey, VpaKey
 from recommender.model.matching import LabelSet, Matching
-from recommender.model.memory_peaks import Observed, OpenPeaks
-from recommender.model.oom_outcome import OomLearnt, OomOutcome
+from recommender.model.memory_peaks import OpenPeaks, WindowUpdate
+from recommender.model.oom_outcome import OomOutcome, OomResult
 from recommender.model.pods import NOWHERE, Containers, PodFacts, TrackedPod
 from recommender.model.sidecars import Sidecars
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class ContainerGroup:
     """All that a VPA knows of one container name."""
 
     vpa: VpaKey
@@ -57,7 +63,9 @@ class Usage:
         self.matching = Matching()
         self.pods: dict[PodKey, TrackedPod] = {}
         self.autoscalers: dict[VpaKey, Autoscaler] = {}
-        self._groups: dict[VpaKey, tuple[Group, ...]] = {}  # as long as nothing about them changes
+        self._groups: dict[
+            VpaKey, tuple[ContainerGroup, ...]
+        ] = {}  # as long as nothing about them changes
         self.selectors_version = 0  # grows with every change of what the VPAs match
 
     # Pods
@@ -126,7 +134,7 @@ class Usage:
         known.former = (known.former | changed) - matched
         if not is_same:
             self._forget_loaded(known)
-            known.marks.outdated.add(EVERY_OTHER)
+            known.history_flags.outdated.add(EVERY_OTHER)
         for label_set in changed | matched:
             self._apply_rules(label_set)
 
@@ -142,7 +150,7 @@ class Usage:
     def _forget_loaded(self, autoscaler: Autoscaler) -> None:
         for row in autoscaler.loaded.values():
             self.aggregates.free(row)
-        autoscaler.loaded, autoscaler.marks = {}, Marks()
+        autoscaler.loaded, autoscaler.history_flags = {}, HistoryFlags()
         autoscaler.former = set()
         self.sidecars.forget(autoscaler.key)
 
@@ -169,14 +177,14 @@ class Usage:
         counts = ((one.regular, one.sidecars) for one in self.matching.matched(key) if one.pods)
         return frozenset(name for pair in counts for each in pair for name in +each)
 
-    def groups(self, key: VpaKey) -> tuple[Group, ...]:
+    def groups(self, key: VpaKey) -> tuple[ContainerGroup, ...]:
         """The VPA's aggregates by container name, sorted by name; the same while they stay."""
         found = self._groups.get(key)
         if found is None:
             found = self._groups[key] = self._grouped(key)
         return found
 
-    def _grouped(self, key: VpaKey) -> tuple[Group, ...]:
+    def _grouped(self, key: VpaKey) -> tuple[ContainerGroup, ...]:
         rows: dict[str, list[int]] = {}
         # Sorted, so that the last bits of a sum are the same in every run.
         for label_set in sorted(self.matching.matched(key), key=attrgetter("text")):
@@ -186,7 +194,7 @@ class Usage:
         for container, row in self.autoscalers[key].loaded.items():
             rows.setdefault(container, []).append(row)
         return tuple(
-            Group(
+            ContainerGroup(
                 vpa=key,
                 container=container,
                 rows=tuple(rows[container]),
@@ -213,7 +221,7 @@ class Usage:
         is a sample that isn't newer than the container's last.
         """
         accepted = np.zeros(len(rows), dtype=np.bool_)
-        for part in rounds(rows):
+        for part in distinct_batches(rows):
             mine, at = rows[part], times[part]
             good = (at > self.containers.last_cpu[mine]) & (amounts[part] >= 0)
             self.containers.last_cpu[mine[good]] = at[good]
@@ -226,7 +234,7 @@ class Usage:
     def add_memory(self, rows: Ints, times: Ints, amounts: Ints, now: int) -> Mask:
         """Feed memory samples in bytes, in order; returns which were accepted."""
         accepted = np.zeros(len(rows), dtype=np.bool_)
-        for part in rounds(rows):
+        for part in distinct_batches(rows):
             mine = rows[part]
             aggregates = self._aggregates_of(mine, now)
             observed = memory_peaks.observe(
@@ -239,18 +247,18 @@ class Usage:
             accepted[part] = observed.accepted
         return accepted
 
-    def add_oom(self, pod: PodKey, container: str, *, at: int, request: int, now: int) -> OomLearnt:
+    def add_oom(self, pod: PodKey, container: str, *, at: int, request: int, now: int) -> OomResult:
         """Learn from an OOM kill; ``request`` is the container's memory request in bytes."""
         tracked = self.pods.get(pod)
         if tracked is None or container not in tracked.containers:
-            return OomLearnt(outcome=OomOutcome.UNKNOWN_CONTAINER)
+            return OomResult(outcome=OomOutcome.UNKNOWN_CONTAINER)
         rows = np.array([tracked.containers[container]])
         times, requests = np.array([at]), np.array([request])
         aggregates = self._aggregates_of(rows, now)
         interval = self.aggregates.interval[aggregates]
         windows = self.containers.windows(rows)
         if memory_peaks.is_too_old(windows, times, interval=interval)[0]:
-            return OomLearnt(outcome=OomOutcome.TOO_OLD)
+            return OomResult(outcome=OomOutcome.TOO_OLD)
         amounts = memory_peaks.needed(
             windows,
             requests,
@@ -261,8 +269,8 @@ class Usage:
         self._take_over(rows, aggregates, amounts, observed)
         if observed.accepted[0]:
             for key in tracked.label_set.autoscalers:
-                self.autoscalers[key].marks.killed.add(container)
-        return OomLearnt(
+                self.autoscalers[key].history_flags.killed.add(container)
+        return OomResult(
             outcome=OomOutcome.RECORDED if observed.accepted[0] else OomOutcome.INVALID,
             aggregate=int(aggregates[0]),
             amount=int(amounts[0]),
@@ -277,7 +285,7 @@ class Usage:
         rows = rows[np.argsort(containers.aggregate[rows], kind="stable")]
         return OpenPeaks(containers=rows, aggregates=containers.aggregate[rows])
 
-    def without_peaks(self, groups: Sequence[Group], peaks: OpenPeaks) -> Aggregates:
+    def without_peaks(self, groups: Sequence[ContainerGroup], peaks: OpenPeaks) -> Aggregates:
         """The groups' merged usage, less the peaks of windows that haven't ended.
 
         A checkpoint leaves them out: after a restart the containers begin a new window,
@@ -289,7 +297,7 @@ class Usage:
         merged.memory.subtract(targets, highest, ends, MEMORY_WEIGHT)
         return merged
 
-    def open_in(self, groups: Sequence[Group], peaks: OpenPeaks) -> tuple[Ints, Ints]:
+    def open_in(self, groups: Sequence[ContainerGroup], peaks: OpenPeaks) -> tuple[Ints, Ints]:
         """The containers in a running window, and for each the number of its group."""
         sizes = [len(group.rows) for group in groups]
         members = np.fromiter((row for group in groups for row in group.rows), dtype=np.int64)
@@ -299,7 +307,7 @@ class Usage:
         chosen = peaks.containers[np.arange(counts.sum()) + np.repeat(first - before, counts)]
         return chosen, np.repeat(np.repeat(np.arange(len(groups)), sizes), counts)
 
-    def without_open_peaks(self, groups: Sequence[Group], now: int) -> Aggregates:
+    def without_open_peaks(self, groups: Sequence[ContainerGroup], now: int) -> Aggregates:
         """The same, of windows that haven't ended at this instant."""
         return self.without_peaks(groups, self.open_peaks(now))
 
@@ -338,7 +346,9 @@ class Usage:
             self.containers.move(row, key, aggregate)
         return self.containers.aggregate[rows]
 
-    def _take_over(self, rows: Ints, aggregates: Ints, amounts: Ints, observed: Observed) -> None:
+    def _take_over(
+        self, rows: Ints, aggregates: Ints, amounts: Ints, observed: WindowUpdate
+    ) -> None:
         after = observed.after
         self.containers.set_windows(rows, after)
         gone, come = observed.replaces, observed.counts

@@ -12,7 +12,7 @@ from common.api.autoscaling import VerticalPodAutoscaler
 from common.kube.endpoints import VPAS
 from common.quantity import QuantityError
 from common.runtime.clock import Clock
-from recommender.batches import parts
+from recommender.batches import vpa_batches
 from recommender.estimate.percentile_cache import PercentileCaches
 from recommender.estimate.vpa_estimates import VpaEstimate, estimate_vpas
 from recommender.metrics import RecommenderMetrics
@@ -99,7 +99,7 @@ class Publisher:
         self, vpas: Mapping[VpaKey, LoadedVpa], keys: Sequence[VpaKey]
     ) -> AsyncGenerator[StatusDecision, None]:
         """Decide about these VPAs, batch by batch; yields the decisions that are to be written."""
-        for batch in parts(self._usage, keys):
+        for batch in vpa_batches(self._usage, keys):
             now = self._clock.now()
             estimates = estimate_vpas(
                 self._usage, batch, self._settings.estimation, instant(now), self._percentiles
@@ -122,7 +122,7 @@ class Publisher:
             self._records[key] = replace(record, cached=None)
             self._quality.count(labels_of_unreadable(loaded, self._usage.pod_count(key)))
             return None
-        clear_history_flags(decision, self._usage.autoscalers[key].marks)
+        clear_history_flags(decision, self._usage.autoscalers[key].history_flags)
         compared = self._quality.decided(decision, key)
         if compared is not decision.record.compared:
             self._records[key] = replace(decision.record, compared=compared)

@@ -216,8 +216,8 @@ def _set(findings: StatusFindings) -> Iterable[_Condition]:
     if findings.unsupported:
         yield ConditionType.CONFIG_UNSUPPORTED, "True", "", findings.unsupported
     if findings.controlled_by:
-        told = _CONTROLLED.format(name=findings.controlled_by)
-        yield ConditionType.CONTROLLED_BY_ANOTHER, "True", _OLDER_VPA, told
+        message = _CONTROLLED.format(name=findings.controlled_by)
+        yield ConditionType.CONTROLLED_BY_ANOTHER, "True", _OLDER_VPA, message
     if findings.low_confidence and findings.recommendation:
         yield ConditionType.LOW_CONFIDENCE, "True", "", _LOW_CONFIDENCE
     if findings.fetching_history:
@@ -228,8 +228,8 @@ def _set(findings: StatusFindings) -> Iterable[_Condition]:
             names += f" and {len(findings.unknown) - _SHOWN_NAMES} more"
         yield ConditionType.NO_SAMPLES, "True", _NO_USAGE, _NO_SAMPLES.format(names=names)
     if findings.stale:
-        told = _STALE.format(names=", ".join(findings.stale))
-        yield ConditionType.STALE_RECOMMENDATION, "True", _HISTORY_EXPIRED, told
+        message = _STALE.format(names=", ".join(findings.stale))
+        yield ConditionType.STALE_RECOMMENDATION, "True", _HISTORY_EXPIRED, message
 
 
 def _meaning(conditions: Iterable[VpaCondition] | None) -> set[tuple[object, ...]]:

@@ -19,7 +19,7 @@ from recommender.estimate.estimation import EstimationSettings
 from recommender.estimate.post_processing import PostProcessed, PostProcessingSettings, post_process
 from recommender.estimate.step_reasons import StepReason
 from recommender.estimate.vpa_estimates import ContainerEstimate, VpaEstimate
-from recommender.model.autoscalers import EVERY_OTHER, Marks
+from recommender.model.autoscalers import EVERY_OTHER, HistoryFlags
 from recommender.model.keys import VpaKey
 from recommender.model.usage import Usage
 from recommender.publish.status import (
@@ -178,17 +178,17 @@ def labels_of_unreadable(loaded: LoadedVpa, pods: int) -> StatusLabels:
     return (_mode(vpa), is_provided(vpa.status), pods > 0, unsupported)
 
 
-def clear_history_flags(decision: StatusDecision, marks: Marks) -> None:
+def clear_history_flags(decision: StatusDecision, history_flags: HistoryFlags) -> None:
     """Drop the marks of containers of which enough is known, now that their status is decided."""
     vpa, processed = decision.vpa, decision.post_processed
     if processed is None:
         return
     if vpa.status.observed_generation == vpa.metadata.generation:
-        marks.outdated.discard(EVERY_OTHER)
+        history_flags.outdated.discard(EVERY_OTHER)
     fresh = {one.name for one in processed.amounts}
     fresh -= {*processed.selected.stale, *processed.selected.unknown}
-    marks.expired -= fresh
-    marks.outdated -= fresh
+    history_flags.expired -= fresh
+    history_flags.outdated -= fresh
 
 
 def _decide_again(
@@ -289,26 +289,28 @@ def _current_recommendation(
 ) -> CurrentRecommendation:
     """Return what is published, where it matters: mostly usage decides everything."""
     vpa, usage = loaded.vpa, context.usage
-    marks = usage.autoscalers[vpa_key(vpa)].marks
+    history_flags = usage.autoscalers[vpa_key(vpa)].history_flags
     stale: AbstractSet[str] = frozenset()
     idle: Mapping[str, AbstractSet[str]] = {}
     if not context.settings.publication.without_samples:
-        stale = stale_containers(vpa.status) | marks.expired
+        stale = stale_containers(vpa.status) | history_flags.expired
         if not loaded.resolution.unsupported:
             idle = idle_containers(usage, vpa, {one.container for one in estimated})
     is_known = all(set(one.target) <= one.observed for one in estimated)
     if is_known and not (stale or idle):
         return CurrentRecommendation()
     is_current = vpa.status.observed_generation == vpa.metadata.generation
-    if EVERY_OTHER in marks.outdated and not is_current:
+    if EVERY_OTHER in history_flags.outdated and not is_current:
         return CurrentRecommendation()
     amounts = {
         name: one
         for name, one in recommended_amounts(vpa.status).items()
-        if name not in marks.outdated
+        if name not in history_flags.outdated
     }
     idle = {name: controlled for name, controlled in idle.items() if name in amounts}
-    return CurrentRecommendation(amounts=amounts, stale=stale, killed=marks.killed, idle=idle)
+    return CurrentRecommendation(
+        amounts=amounts, stale=stale, killed=history_flags.killed, idle=idle
+    )
 
 
 def _cached(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from recommender.model.usage import Group
+from recommender.model.usage import ContainerGroup
 from recommender.publish.status import NOTICEABLE_CHANGE
 
 _ROUNDING = 1e-9  # relative, of the tolerance: so much is lost in computing it
@@ -18,7 +18,7 @@ class DecisionInputs:
     version: str  # of the VPA in the API server; without one it may be any
     unsupported: str
     controlled_by: str
-    groups: Sequence[Group]
+    groups: Sequence[ContainerGroup]
     has_pods: bool
     is_confident: bool  # there is enough history
     targets: "array[int]"  # as estimated, of every container

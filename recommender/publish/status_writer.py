@@ -13,7 +13,7 @@ from recommender.publish.status_store import StatusStore
 from recommender.sources.conversion import vpa_key
 from recommender.write_failures import WriteFailures
 
-Written = Callable[[StatusDecision, VerticalPodAutoscaler], None]
+WriteResult = Callable[[StatusDecision, VerticalPodAutoscaler], None]
 """Called with a decision, and with the VPA as the API server answered the write of its status."""
 
 
@@ -29,7 +29,7 @@ class StatusWriter:
         self._failures = WriteFailures("status", metrics)
 
     async def write(
-        self, decisions: AsyncGenerator[StatusDecision, None], written: Written
+        self, decisions: AsyncGenerator[StatusDecision, None], written: WriteResult
     ) -> None:
         """Write the statuses of ``decisions``, each as soon as it is decided.
 

@@ -15,7 +15,7 @@ from common.kube.targets import TargetError, Targets
 from common.labels import NOTHING
 from common.quantity import QuantityError
 from common.target.owners import Controller
-from recommender.concurrency import sliced, spread
+from recommender.concurrency import in_slices, run_concurrently
 from recommender.metrics import RecommenderMetrics
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.usage import Usage
@@ -29,7 +29,7 @@ from recommender.sources.conversion import (
     vpa_key,
     written_mode,
 )
-from recommender.sources.target_conflicts import Rivals
+from recommender.sources.target_conflicts import TargetConflicts
 from recommender.sources.target_resolution import (
     LoadedVpa,
     TargetResolution,
@@ -89,7 +89,7 @@ class PodLoader:
         """Pods of the model that the last snapshot doesn't hold."""
         vanished: set[PodKey] = set()
         nothing: Mapping[str, Pod] = {}
-        for part in sliced(tuple(self._usage.pods), _LOOKED_FOR):
+        for part in in_slices(tuple(self._usage.pods), _LOOKED_FOR):
             vanished.update(
                 key for key in part if key.name not in self._seen.get(key.namespace, nothing)
             )
@@ -127,7 +127,7 @@ class VpaLoader:
         self._per_vpa_config = per_vpa_config
         self._workers = workers
         self._metrics = metrics
-        self._told: dict[VpaKey, str] = {}
+        self._logged: dict[VpaKey, str] = {}
         self._loaded: dict[VpaKey, LoadedVpa] = {}
 
     async def load(self, vpas: Iterable[VerticalPodAutoscaler]) -> dict[VpaKey, LoadedVpa]:
@@ -161,12 +161,12 @@ class VpaLoader:
                 found[key] = LoadedVpa(vpa=vpa, resolution=resolution, controlled_by=by)
 
         in_turn = self._targets.in_turn(ours)
-        await spread(enumerate(in_turn), load_one, workers=self._workers)
+        await run_concurrently(enumerate(in_turn), load_one, workers=self._workers)
         for key in [key for key in self._usage.autoscalers if key not in found]:
             self._usage.remove_autoscaler(key)
-            self._told.pop(key, None)
+            self._logged.pop(key, None)
         loaded = {vpa_key(vpa): found[vpa_key(vpa)] for vpa in ours}
-        for part in sliced(tuple(loaded), _SLICE):
+        for part in in_slices(tuple(loaded), _SLICE):
             for key in part:
                 if self._loaded.get(key) != loaded[key]:
                     with self._metrics.object_errors.around("vpa", VPAS.kind, *key):
@@ -178,8 +178,8 @@ class VpaLoader:
     @staticmethod
     async def _controlled(vpas: Sequence[VerticalPodAutoscaler]) -> dict[VpaKey, str]:
         """Find the VPAs whose pods another one controls, whichever recommender that one has."""
-        rivals = Rivals()
-        for part in sliced(vpas, _SLICE):
+        rivals = TargetConflicts()
+        for part in in_slices(vpas, _SLICE):
             for vpa in part:
                 rivals.add(vpa)
             await asyncio.sleep(0)
@@ -201,10 +201,10 @@ class VpaLoader:
         except QuantityError as error:
             known = self._usage.autoscalers.get(key)
             rules = () if known is None else known.rules
-            if self._tell(key, f"the resource policy can't be read: {error}"):
+            if self._log_change(key, f"the resource policy can't be read: {error}"):
                 self._metrics.read_failed(VPAS.resource, _POLICY)
         else:
-            self._tell(key, loaded.resolution.message)
+            self._log_change(key, loaded.resolution.message)
         mode = written_mode(loaded.vpa)
         selector, target = loaded.resolution.selector, target_name(loaded.vpa)
         self._usage.put_autoscaler(key, selector, rules, mode, target)
@@ -245,11 +245,11 @@ class VpaLoader:
             return replace(resolution, open=True)
         return TargetResolution(selector=known.selector, unsupported=resolution.unsupported)
 
-    def _tell(self, key: VpaKey, trouble: str) -> bool:
+    def _log_change(self, key: VpaKey, trouble: str) -> bool:
         """One line when a VPA's trouble changes; whether it did."""
-        if self._told.get(key, "") == trouble:
+        if self._logged.get(key, "") == trouble:
             return False
-        self._told[key] = trouble
+        self._logged[key] = trouble
         name = f"{key.namespace}/{key.name}"
         if trouble:
             logger.warning("VPA can't be used as it is", extra={"vpa": name, "why": trouble})

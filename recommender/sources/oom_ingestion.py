@@ -15,7 +15,7 @@ import numpy as np
 
 from common.resources import MEMORY
 from common.runtime.clock import Clock
-from recommender.checkpoints.schedule import Schedule
+from recommender.checkpoints.schedule import CheckpointSchedule
 from recommender.metrics import RecommenderMetrics
 from recommender.model.clock_tolerance import tolerated
 from recommender.model.keys import PodKey, VpaKey
@@ -25,8 +25,8 @@ from recommender.model.timestamps import NEVER, instant
 from recommender.model.usage import Usage
 from recommender.sources.conversion import pod_facts
 from recommender.sources.informers import Informers
-from recommender.sources.oom_feed import Observation
-from recommender.sources.oom_kills import UNDATED, OomKill
+from recommender.sources.oom_feed import PendingOomEvent
+from recommender.sources.oom_kills import UNDATED, OomEvent
 
 logger = logging.getLogger(__name__)
 
@@ -37,21 +37,21 @@ LearntUntil = Mapping[tuple[VpaKey, str], datetime]
 """When the checkpoint of a VPA's container was written that we have loaded."""
 
 
-class OomLearning:
+class OomIngestion:
     """Feeds the model with OOM kills, in each cycle after usage."""
 
     def __init__(
         self,
-        followed: Informers,
+        informers: Informers,
         usage: Usage,
-        schedule: Schedule,
+        schedule: CheckpointSchedule,
         *,
         memory_saver: bool,
         metrics: RecommenderMetrics,
         clock: Clock,
     ) -> None:
         """``memory_saver`` leaves out pods that no VPA looks at; ``schedule`` is of checkpoints."""
-        self._followed = followed
+        self._informers = informers
         self._usage = usage
         self._schedule = schedule
         self._memory_saver = memory_saver
@@ -66,22 +66,22 @@ class OomLearning:
         These are kills of pods whose names others have taken, while their windows are still
         known, and kills that were postponed and are due: newer usage would make them too old.
         """
-        feed = self._followed.ooms
+        feed = self._informers.ooms
         due = feed.due(self._clock.now() + tolerated())
         replaced, dropped = feed.take(self._is_replaced)
         self._learn_all((*due, *replaced), dropped, learnt_until)
 
     def of_all(self, learnt_until: LearntUntil) -> frozenset[PodKey]:
         """Learn from all that waits; returns pods that came into the model only for that."""
-        self._learn_all(*self._followed.ooms.take(), learnt_until)
-        self._tell_postponed()
+        self._learn_all(*self._informers.ooms.take(), learnt_until)
+        self._log_postponed()
         passing, self._passing = frozenset(self._passing), set()
         return passing
 
     def _learn_all(
-        self, observations: Iterable[Observation], dropped: int, learnt_until: LearntUntil
+        self, observations: Iterable[PendingOomEvent], dropped: int, learnt_until: LearntUntil
     ) -> None:
-        feed = self._followed.ooms
+        feed = self._informers.ooms
         self._metrics.oom_seen(OomOutcome.OVERFLOW, dropped)
         for observation in observations:
             with self._metrics.object_errors.around("oom", "Pod", *observation.kill.pod):
@@ -94,25 +94,25 @@ class OomLearning:
                     continue
                 self._decide(observation.kill, outcome)
 
-    def _decide(self, kill: OomKill, outcome: OomOutcome) -> None:
+    def _decide(self, kill: OomEvent, outcome: OomOutcome) -> None:
         self._metrics.oom_seen(outcome)
-        _tell(kill, outcome)
+        _log_change(kill, outcome)
 
-    def _postpone(self, observation: Observation) -> None:
+    def _postpone(self, observation: PendingOomEvent) -> None:
         """Wait until the kill is no longer ahead of the clock (X122).
 
         Our clock is put right, or was right and the node's time comes.
         """
         kill = observation.kill
-        current = self._followed.pods.get(*kill.pod)
+        current = self._informers.pods.get(*kill.pod)
         if observation.pod is None and current is not None and current.metadata.uid == kill.pod_uid:
             observation = replace(observation, pod=pod_facts(current))  # it may go until then
-        dropped = self._followed.ooms.postpone(observation)
+        dropped = self._informers.ooms.postpone(observation)
         if dropped is not None:
             self._decide(dropped.kill, OomOutcome.IN_THE_FUTURE)
 
-    def _tell_postponed(self) -> None:
-        kills = self._followed.ooms.postponed
+    def _log_postponed(self) -> None:
+        kills = self._informers.ooms.postponed
         self._metrics.ooms_postponed(kills)
         if bool(kills) == self._some_postponed:
             return
@@ -123,7 +123,7 @@ class OomLearning:
         else:
             logger.info("no more OOM kills with future timestamps")
 
-    def _learn(self, observation: Observation, learnt_until: LearntUntil) -> OomOutcome | None:
+    def _learn(self, observation: PendingOomEvent, learnt_until: LearntUntil) -> OomOutcome | None:
         """What became of a kill; None: its pod may still be told of."""
         kill, now = observation.kill, self._clock.now()
         if kill.at <= UNDATED:
@@ -157,7 +157,7 @@ class OomLearning:
                 self._schedule.at_once(key)
         return learnt.outcome
 
-    def _find(self, observation: Observation, now: int) -> TrackedPod | OomOutcome | None:
+    def _find(self, observation: PendingOomEvent, now: int) -> TrackedPod | OomOutcome | None:
         """The killed pod in the model, where it comes for a moment if it is gone already.
 
         A pod is told from others of its name by its uid. An Event of a static pod has another
@@ -167,7 +167,7 @@ class OomLearning:
         tracked = pods.get(kill.pod)
         if tracked is not None and tracked.uid == kill.pod_uid:
             return tracked
-        current = self._followed.pods.get(*kill.pod)
+        current = self._informers.pods.get(*kill.pod)
         if current is not None and current.metadata.uid == kill.pod_uid:
             facts = pod_facts(current)  # it came after the cycle had loaded the pods
         elif observation.pod is not None:
@@ -212,15 +212,15 @@ class OomLearning:
                 known = max(known, until)
         return known
 
-    def _is_replaced(self, kill: OomKill) -> bool:
+    def _is_replaced(self, kill: OomEvent) -> bool:
         tracked = self._usage.pods.get(kill.pod)
         if tracked is None or tracked.uid != kill.pod_uid:
             return False
-        current = self._followed.pods.get(*kill.pod)
+        current = self._informers.pods.get(*kill.pod)
         return current is not None and current.metadata.uid != tracked.uid
 
 
-def _tell(kill: OomKill, outcome: OomOutcome) -> None:
+def _log_change(kill: OomEvent, outcome: OomOutcome) -> None:
     logger.log(
         logging.DEBUG if outcome in _ROUTINE else logging.INFO,
         "OOM kill",

@@ -25,7 +25,7 @@ _LEFT = 10_000  # pods and Events that are gone, and whose kills are remembered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OomKill:
+class OomEvent:
     """A container was killed, or its pod evicted, because memory ran out."""
 
     pod: PodKey
@@ -37,7 +37,7 @@ class OomKill:
     initial: bool = False  # seen before we went live: it may have been learnt already
 
 
-def kills_between(old: Pod, new: Pod, *, initial: bool = False) -> tuple[OomKill, ...]:
+def kills_between(old: Pod, new: Pod, *, initial: bool = False) -> tuple[OomEvent, ...]:
     """What an update of a pod tells.
 
     Either a container has just been killed and stands there terminated, or it was killed
@@ -59,7 +59,7 @@ def kills_between(old: Pod, new: Pod, *, initial: bool = False) -> tuple[OomKill
     return tuple(found)
 
 
-def kills_in(pod: Pod, *, initial: bool) -> tuple[OomKill, ...]:
+def kills_in(pod: Pod, *, initial: bool) -> tuple[OomEvent, ...]:
     """What one version of a pod tells: all kills that it still remembers.
 
     It is what counts for a pod that is seen for the first time, so that one that dies and
@@ -73,7 +73,7 @@ def kills_in(pod: Pod, *, initial: bool) -> tuple[OomKill, ...]:
     )
 
 
-def kills_of_eviction(event: Event, *, initial: bool = False) -> tuple[OomKill, ...]:
+def kills_of_eviction(event: Event, *, initial: bool = False) -> tuple[OomEvent, ...]:
     """The containers that an eviction for lack of memory names.
 
     The three annotations are lists of one length, else the Event says nothing. What can't
@@ -100,7 +100,7 @@ def kills_of_eviction(event: Event, *, initial: bool = False) -> tuple[OomKill, 
         except QuantityError:
             continue
         found.append(
-            OomKill(
+            OomEvent(
                 pod=pod,
                 pod_uid=event.involved_object.uid,
                 uid=event.metadata.uid,
@@ -113,7 +113,7 @@ def kills_of_eviction(event: Event, *, initial: bool = False) -> tuple[OomKill, 
     return tuple(found)
 
 
-class KnownKills:
+class SeenOomEvents:
     """Remembers which kills have been told, for longer than they can be told again.
 
     What is gone may come back: a pod that couldn't be read for a moment still tells of its
@@ -124,7 +124,7 @@ class KnownKills:
         self._by_uid: dict[str, set[tuple[str, datetime]]] = {}
         self._left: dict[str, None] = {}  # uids, in the order in which they went
 
-    def is_new(self, kill: OomKill) -> bool:
+    def is_new(self, kill: OomEvent) -> bool:
         """Whether this is the first time; from now on it isn't."""
         self._left.pop(kill.uid, None)
         known = self._by_uid.setdefault(kill.uid, set())
@@ -181,13 +181,13 @@ def _kill(
     *,
     requested_by: Pod,
     initial: bool,
-) -> OomKill:
+) -> OomEvent:
     try:
         request = actual_requests(requested_by, container).get(MEMORY)
     except QuantityError:
         request = None  # a strange request costs the request, not the kill
     meta = requested_by.metadata
-    return OomKill(
+    return OomEvent(
         pod=PodKey(meta.namespace, meta.name),
         pod_uid=meta.uid,
         uid=meta.uid,

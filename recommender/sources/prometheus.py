@@ -20,7 +20,7 @@ from common.errors import ConfigError, ServerError, VpaError
 from common.kube.connection import client_context
 from common.kube.transport import read_body
 from recommender.metrics import RecommenderMetrics
-from recommender.sources.promql import Window
+from recommender.sources.promql import TimeRange
 from recommender.sources.series import complaint, unix_seconds
 
 _CONNECT_SECONDS = 10.0
@@ -43,7 +43,7 @@ class PrometheusError(VpaError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
+class PrometheusServer:
     """Where Prometheus is, and how it knows us; secrets don't show in ``repr``."""
 
     address: URL
@@ -138,7 +138,9 @@ def _url(address: str) -> URL:
 class Prometheus:
     """Asks queries, one at a time or many; an asynchronous context manager."""
 
-    def __init__(self, server: Server, *, user_agent: str, metrics: RecommenderMetrics) -> None:
+    def __init__(
+        self, server: PrometheusServer, *, user_agent: str, metrics: RecommenderMetrics
+    ) -> None:
         self._server = server
         self._user_agent = user_agent
         self._metrics = metrics
@@ -172,7 +174,7 @@ class Prometheus:
             await self._session.close()
             self._session = None
 
-    async def range(self, query: str, window: Window) -> bytes:
+    async def range(self, query: str, window: TimeRange) -> bytes:
         """The answer to a range query.
 
         Raises:

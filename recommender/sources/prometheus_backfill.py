@@ -19,15 +19,20 @@ import msgspec
 from common.errors import DecodeError
 from common.resources import CPU, MEMORY, cpu_from_cores, memory_from_bytes
 from common.runtime.clock import Clock
-from recommender.concurrency import sliced_by_weight
+from recommender.concurrency import in_slices_by_weight
 from recommender.metrics import RecommenderMetrics
-from recommender.model.backfill import Backfill, Began, KnownUntil
+from recommender.model.backfill import Backfill, FirstLiveSamples, KnownUntil
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
 from recommender.sources.prometheus import Prometheus, PrometheusError
-from recommender.sources.promql import Wanted, Window, chunk
-from recommender.sources.series import LastLabels, container_series, most, parts
+from recommender.sources.promql import HistoryQuery, TimeRange, chunk
+from recommender.sources.series import (
+    LastLabels,
+    container_series,
+    highest_number,
+    undecoded_series,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -44,17 +49,17 @@ _LAG = timedelta(minutes=2)
 class PrometheusBackfill:
     """Fetches the history of each namespace that has VPAs, once.
 
-    ``turn`` is held by whoever changes the model; the cycle takes it as well.
+    ``model_lock`` is held by whoever changes the model; the cycle takes it as well.
     """
 
     def __init__(
         self,
         prometheus: Prometheus,
-        wanted: Wanted,
+        wanted: HistoryQuery,
         usage: Usage,
         *,
-        turn: asyncio.Lock,
-        began: Began,
+        model_lock: asyncio.Lock,
+        first_live: FirstLiveSamples,
         matched_only: bool,
         metrics: RecommenderMetrics,
         clock: Clock,
@@ -63,8 +68,8 @@ class PrometheusBackfill:
         self._prometheus = prometheus
         self._wanted = wanted
         self._usage = usage
-        self._turn = turn
-        self._began = began
+        self._model_lock = model_lock
+        self._first_live = first_live
         self._matched_only = matched_only
         self._metrics = metrics
         self._clock = clock
@@ -73,7 +78,7 @@ class PrometheusBackfill:
         self._pending: set[str] = set()
         self._loaded: set[str] = set()
         self._points: dict[str, int] = {}  # of one answer, where the usual is too much
-        self._everybody: LastLabels | None = None
+        self._labels_of_all_pods: LastLabels | None = None
         self._asked = asyncio.Event()
         self._trouble = ""
 
@@ -81,7 +86,7 @@ class PrometheusBackfill:
         """Whether there is history of this VPA that isn't in the model yet."""
         return key.namespace not in self._loaded
 
-    def want(self, vpas: Collection[VpaKey], known_until: KnownUntil) -> None:
+    def request(self, vpas: Collection[VpaKey], known_until: KnownUntil) -> None:
         """These VPAs are in the model, with what their checkpoints held."""
         namespaces = {key.namespace for key in vpas}
         self._known_until = known_until
@@ -101,17 +106,17 @@ class PrometheusBackfill:
     async def _fetch_pending(self) -> None:
         pause = _FIRST_PAUSE
         while self._pending:
-            if await self._round():
+            if await self._fetch_once():
                 pause = _FIRST_PAUSE
             if not self._pending:
                 break
             await asyncio.sleep(pause * self._rng.uniform(0.5, 1.5))
             pause = min(pause * 2, _LONGEST_PAUSE)
 
-    async def _round(self) -> bool:
+    async def _fetch_once(self) -> bool:
         """Try every pending namespace; one that fails costs itself. Whether any succeeded."""
         before = len(self._loaded)
-        self._everybody = None
+        self._labels_of_all_pods = None
         failures: list[str] = []
         for namespace in sorted(self._pending):
             try:
@@ -119,9 +124,9 @@ class PrometheusBackfill:
             except (PrometheusError, DecodeError) as error:
                 failures.append(f"{namespace}: {error}")
                 reason = error.reason if isinstance(error, PrometheusError) else "undecodable"
-                self._metrics.past_failed(reason)
+                self._metrics.backfill_failed(reason)
                 if isinstance(error, PrometheusError) and error.away:
-                    self._tell(reason, str(error))
+                    self._log_change(reason, str(error))
                     return len(self._loaded) > before
                 # Perhaps it was too much at a time.
                 points = self._points.get(namespace, _POINTS)
@@ -129,9 +134,9 @@ class PrometheusBackfill:
             else:
                 self._loaded.add(namespace)
                 self._pending.discard(namespace)
-                self._metrics.past_joined(samples)
+                self._metrics.backfill_joined(samples)
                 self._count()
-        self._tell("some namespaces" if failures else "", failures[0] if failures else "")
+        self._log_change("some namespaces" if failures else "", failures[0] if failures else "")
         if not self._pending:
             logger.info("history from Prometheus is complete")
         return len(self._loaded) > before
@@ -144,15 +149,15 @@ class PrometheusBackfill:
             DecodeError: an answer is none.
         """
         now = self._clock.now()
-        window = Window.until(
+        window = TimeRange.until(
             instant(now - _LAG), length=self._wanted.length, resolution=self._wanted.resolution
         )
         series = await self._series(namespace, window)
         labels = await self._labels(namespace, window, series)
-        past = Backfill(
+        backfill = Backfill(
             self._usage,
             namespace,
-            began=self._began,
+            first_live=self._first_live,
             known_until=self._known_until,
             matched_only=self._matched_only,
             now=instant(now),
@@ -167,22 +172,22 @@ class PrometheusBackfill:
             async for raw in self._answers(namespace, query, window, series):
                 found = list(container_series(raw, queries.container, amount))
                 recorded = [each for each in found if each is not None]
-                samples[resource] += past.add(resource, recorded, labels.of)
+                samples[resource] += backfill.add(resource, recorded, labels.of)
                 strange += len(found) - len(recorded)
-        async with self._turn:
-            for _ in past.join(instant(self._clock.now())):
+        async with self._model_lock:
+            for _ in backfill.join(instant(self._clock.now())):
                 await asyncio.sleep(0)
         extra = {"namespace": namespace, **samples, "unusable": strange}
         logger.debug("history fetched", extra=extra)
         return samples
 
-    async def _series(self, namespace: str, window: Window) -> int:
+    async def _series(self, namespace: str, window: TimeRange) -> int:
         """About how many containers of a namespace ran at a time, when there were most."""
         sparse = window.every(_SPARSE)
         query = self._wanted.queries.count(namespace)
-        return most(parts(await self._prometheus.range(query, sparse)))
+        return highest_number(undecoded_series(await self._prometheus.range(query, sparse)))
 
-    async def _labels(self, namespace: str, window: Window, series: int) -> LastLabels:
+    async def _labels(self, namespace: str, window: TimeRange, series: int) -> LastLabels:
         """The labels of the namespace's pods, those that are gone included."""
         query = self._wanted.queries.pod_labels(namespace)
         if query is None:
@@ -192,32 +197,36 @@ class PrometheusBackfill:
             found.add(raw)
         return found
 
-    async def _labels_of_all(self, window: Window) -> LastLabels:
+    async def _labels_of_all(self, window: TimeRange) -> LastLabels:
         """The labels of all pods, once in a round: who knows what the flag's text asks for."""
-        if self._everybody is None:
+        if self._labels_of_all_pods is None:
             text = self._wanted.queries.labels_metric
             found = LastLabels(self._wanted.queries.pod)
-            async for raw in _unhurried(parts(await self._prometheus.instant(text, window.end))):
+            async for raw in _unhurried(
+                undecoded_series(await self._prometheus.instant(text, window.end))
+            ):
                 found.add(raw)
-            self._everybody = found
-        return self._everybody
+            self._labels_of_all_pods = found
+        return self._labels_of_all_pods
 
     async def _answers(
-        self, namespace: str, query: str, window: Window, series: int
+        self, namespace: str, query: str, window: TimeRange, series: int
     ) -> AsyncIterator[Sequence[msgspec.Raw]]:
         """The series of one query, window after window, and a slice after the other."""
         points = self._points.get(namespace, _POINTS)
-        rest: Window | None = window
+        rest: TimeRange | None = window
         while rest is not None:
             part = chunk(rest, series=series, points=points)
-            async for raw in _unhurried(parts(await self._prometheus.range(query, part))):
+            async for raw in _unhurried(
+                undecoded_series(await self._prometheus.range(query, part))
+            ):
                 yield raw
             rest = rest.after(part)
 
     def _count(self) -> None:
-        self._metrics.count_past(loaded=len(self._loaded), pending=len(self._pending))
+        self._metrics.count_backfill(loaded=len(self._loaded), pending=len(self._pending))
 
-    def _tell(self, trouble: str, text: str) -> None:
+    def _log_change(self, trouble: str, text: str) -> None:
         """One line when the state changes."""
         if trouble == self._trouble:
             return
@@ -236,6 +245,6 @@ async def _unhurried(raw: Sequence[msgspec.Raw]) -> AsyncIterator[Sequence[msgsp
 
     A series costs by its labels as well as by its points, and its length tells of both.
     """
-    for found in sliced_by_weight(raw, len(raw), weight=len, most=_SLICE):
+    for found in in_slices_by_weight(raw, len(raw), weight=len, most=_SLICE):
         await asyncio.sleep(0)
         yield found

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from common.resources import CPU, MEMORY
 from common.runtime.clock import Clock
 from recommender.metrics import RecommenderMetrics
-from recommender.model.backfill import Began
+from recommender.model.backfill import FirstLiveSamples
 from recommender.model.clock_tolerance import LONGEST
 from recommender.model.column_table import Ints
 from recommender.model.timestamps import instant, span
@@ -41,26 +41,26 @@ class _Supply(enum.Enum):
         return cls.PARTLY if True in failed else cls.BY_NAMESPACE
 
 
-class Ingestion:
+class UsageIngestion:
     """Feeds the model once in each cycle; one line when the state of its source changes.
 
-    ``began`` learns when the live feed of each container begins.
+    ``first_live`` learns when the live feed of each container begins.
     """
 
     def __init__(
         self,
-        followed: Informers,
+        informers: Informers,
         usage: Usage,
         *,
         source: UsageSource,
-        began: Began | None = None,
+        first_live: FirstLiveSamples | None = None,
         metrics: RecommenderMetrics,
         clock: Clock,
     ) -> None:
-        self._followed = followed
+        self._informers = informers
         self._usage = usage
         self._source = source
-        self._began = began
+        self._first_live = first_live
         self._metrics = metrics
         self._clock = clock
         self._trouble = (_Supply.WHOLE, "")
@@ -75,7 +75,7 @@ class Ingestion:
         self._metrics.metrics_answered(is_error=bool(found.failures))
         for scope, outcomes in found.outcomes.items():
             self._metrics.usage_asked(scope, outcomes)
-        self._tell(found)
+        self._log_change(found)
         now = instant(self._clock.now())
         latest = now + span(LONGEST)
         ahead = unknown = unreadable = 0
@@ -85,9 +85,9 @@ class Ingestion:
             ahead += batch.ahead
             newest = _latest(newest, batch.newest)
             cpu, memory = batch.cpu, batch.memory
-            if self._began is not None:
+            if self._first_live is not None:
                 for samples in (cpu, memory):
-                    self._began.note(self._usage.containers, samples.rows, samples.times)
+                    self._first_live.note(self._usage.containers, samples.rows, samples.times)
             for samples in (cpu, memory):
                 self._usage.containers.forget_times_after(latest, samples.rows)
             taken = self._usage.add_cpu(cpu.rows, cpu.times, cpu.amounts, now)
@@ -97,9 +97,9 @@ class Ingestion:
             unknown += batch.unknown
             unreadable += batch.unreadable
             await asyncio.sleep(0)
-        self._tell_ahead(ahead)
+        self._log_ahead(ahead)
         self._watch_age(newest)
-        self._tell_unreadable(unreadable)
+        self._log_unreadable(unreadable)
         if unknown:
             logger.debug("usage of unknown containers left out", extra={"containers": unknown})
 
@@ -125,7 +125,7 @@ class Ingestion:
         else:
             logger.info("usage is new again")
 
-    def _tell_ahead(self, pods: int) -> None:
+    def _log_ahead(self, pods: int) -> None:
         if bool(pods) == self._some_ahead:
             return
         self._some_ahead = bool(pods)
@@ -135,7 +135,7 @@ class Ingestion:
         else:
             logger.info("no more usage with future timestamps")
 
-    def _tell_unreadable(self, values: int) -> None:
+    def _log_unreadable(self, values: int) -> None:
         if bool(values) == self._some_unreadable:
             return
         self._some_unreadable = bool(values)
@@ -144,10 +144,10 @@ class Ingestion:
         else:
             logger.info("no more unreadable usage values")
 
-    def _tell(self, found: FetchResult) -> None:
+    def _log_change(self, found: FetchResult) -> None:
         """One line when it changes how much of the usage there is."""
         failures = found.failures
-        if failures and not self._followed.client.reachable:
+        if failures and not self._informers.client.reachable:
             return  # that nobody answers at all is the client's to say
         state, first = _Supply.of(found), failures[0] if failures else None
         trouble = (state, first.outcome if first is not None else "")

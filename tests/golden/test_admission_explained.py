@@ -96,6 +96,6 @@ async def test_the_explained_patch_is_the_answered_one_and_its_numbers_have_thei
         patched = explained["outcome"] == "patched"
         differences.check(row.id, "outcome", patched, "patch" in response)
         numbers = [each for container in explained["containers"] for each in container["numbers"]]
-        ways = {each["path"]: each["steps"][-1]["value"] for each in numbers if each["path"]}
-        differences.check(row.id, "numbers", ways, on_resources(explained["patch"]))
+        by_number = {each["path"]: each["steps"][-1]["value"] for each in numbers if each["path"]}
+        differences.check(row.id, "numbers", by_number, on_resources(explained["patch"]))
     differences.none_in(4500)

@@ -113,7 +113,7 @@ class Town:
                 self.version += 1
                 one["status"] = written(self.api, status_of(name))
                 one["metadata"]["resourceVersion"] = str(self.version)
-                process.followed.vpas._apply(next(feed(watch_line("MODIFIED", one))))
+                process.informers.vpas._apply(next(feed(watch_line("MODIFIED", one))))
 
     def _used(self, one: Any) -> Iterator[Any]:
         for container in one["spec"]["containers"]:

@@ -164,7 +164,7 @@ def come(process: Running, found: Any) -> None:
     """A VPA is created."""
     found["metadata"]["resourceVersion"] = "11"
     decoder = WatchProtocol(endpoints.VPAS.type, resource_version="10")
-    process.followed.vpas._apply(next(iter(decoder.feed(watch_line("ADDED", found)))))
+    process.informers.vpas._apply(next(iter(decoder.feed(watch_line("ADDED", found)))))
 
 
 async def test_a_recommendation_made_of_all_history_stays_until_it_is_there_again() -> None:

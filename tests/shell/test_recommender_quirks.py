@@ -86,7 +86,7 @@ async def test_an_eviction_that_is_told_again_counts_once_q19() -> None:
             Reply(chunks=[watch_line("ADDED", event), watch_line("ADDED", last)], hold=True),
         )
         async with running(api) as process:
-            await until(lambda: process.followed._evictions._version == "13")
+            await until(lambda: process.informers._evictions._version == "13")
             await process.cycle()
             assert process.sample("vpa_recommender_oom_seen_total") == 1
             assert process.sample("vpa_recommender_oom_recorded_total") == 1

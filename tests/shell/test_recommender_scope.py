@@ -32,7 +32,7 @@ def change(process: Running, one: Any, version: int) -> None:
     """The watch shows a VPA anew."""
     one["metadata"]["resourceVersion"] = str(version)
     feed = WatchProtocol(VerticalPodAutoscaler, resource_version="10").feed
-    process.followed.vpas._apply(next(feed(watch_line("MODIFIED", one))))
+    process.informers.vpas._apply(next(feed(watch_line("MODIFIED", one))))
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ async def test_windows_wait_for_the_target_and_nothing_is_written_until_then() -
             await process.cycle()
             assert not checkpoint_writes(api)
             line = watch_line("ADDED", version(deployment(), 11))
-            process.followed._controllers.deployments._apply(next(protocol().feed(line)))
+            process.informers._controllers.deployments._apply(next(protocol().feed(line)))
             await process.cycle()
         assert target(api)["memory"] == high["memory"]
 

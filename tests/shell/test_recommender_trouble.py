@@ -547,6 +547,6 @@ async def test_nothing_is_written_while_the_api_server_is_away() -> None:
             await api.start()
             await process.cycle()
             assert WEB not in api.routes  # the watches have to catch up first
-            await until(lambda: process.followed.fresh)
+            await until(lambda: process.informers.fresh)
             await process.cycle()
             assert target(api) == {"cpu": "126m", "memory": "250Mi"}

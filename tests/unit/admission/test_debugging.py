@@ -449,7 +449,13 @@ async def test_the_page_of_endpoints_describes_it() -> None:
     assert sorted(answers) == ["200", "400", "413", "422"]
     schema = answers["200"]["content"]["application/json"]["schema"]
     parts = set(schema["$defs"])
-    assert {"Explanation", "Considered", "ContainerWay", "Number", "Stage"} <= parts
+    assert {
+        "PodExplanation",
+        "CandidateVpa",
+        "ContainerExplanation",
+        "NumberExplanation",
+        "NumberStep",
+    } <= parts
     for answer in answers.values():
         assert set(answer["content"]) == {"application/json", "text/plain"}
 

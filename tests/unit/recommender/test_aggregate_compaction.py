@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from common.labels import Selector, from_map
-from recommender.model.aggregate_compaction import MADE_UP, retire
+from recommender.model.aggregate_compaction import MADE_UP, compact
 from recommender.model.aggregates import Aggregates
 from recommender.model.expiry import collect
 from recommender.model.keys import PodKey, VpaKey
@@ -49,7 +49,7 @@ def rollout(number: int) -> dict[str, str]:
 
 
 def all_retired(usage: Usage) -> Usage:
-    for _ in retire(usage):
+    for _ in compact(usage):
         pass
     return usage
 

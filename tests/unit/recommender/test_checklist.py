@@ -22,7 +22,7 @@ from recommender.model.aggregates import Aggregates, HalfLives, History
 from recommender.model.autoscalers import ContainerRule
 from recommender.model.buckets import Buckets
 from recommender.model.column_table import Ints
-from recommender.model.histograms import Histograms, Saved
+from recommender.model.histograms import Histograms, SavedHistogram
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.timestamps import instant, moment
 from recommender.model.usage import Usage
@@ -120,14 +120,14 @@ def test_a_checkpoint_is_relative_to_its_heaviest_bucket(
     assert found.total == 20_000.0 + weight
 
 
-def loaded(saved: Saved) -> Histograms:
+def loaded(saved: SavedHistogram) -> Histograms:
     found = Histograms(buckets.CPU, DAY)
     found.load(found.new(), saved)
     return found
 
 
 def test_a_loaded_histogram_shares_out_the_total_weight() -> None:
-    found = loaded(Saved(weights={3: 10_000, 9: 2_500}, total=50.0, reference=at()))
+    found = loaded(SavedHistogram(weights={3: 10_000, 9: 2_500}, total=50.0, reference=at()))
     assert found.weights[0, [3, 9]].tolist() == [40.0, 10.0]
     assert found.total[0] == 50.0
 
@@ -143,14 +143,14 @@ def test_a_loaded_histogram_shares_out_the_total_weight() -> None:
 def test_what_is_light_as_dust_after_loading_is_no_border(
     weights: dict[int, int], low: int, high: int
 ) -> None:
-    found = loaded(Saved(weights=weights, total=1.0, reference=at()))
+    found = loaded(SavedHistogram(weights=weights, total=1.0, reference=at()))
     assert (found.low(ints(0)).tolist(), found.high[:1].tolist()) == ([low], [high])
     assert not found.is_empty(ints(0))[0]
     assert found.percentiles(ints(0), (0.0,)).tolist() == [[buckets.CPU.percentiles[low]]]
 
 
 def test_the_reference_time_of_a_checkpoint_is_taken_as_it_is() -> None:
-    found = loaded(Saved(weights={3: 1}, total=1.0, reference=at(timedelta(hours=7))))
+    found = loaded(SavedHistogram(weights={3: 1}, total=1.0, reference=at(timedelta(hours=7))))
     assert moment(int(found.reference[0])) == START + timedelta(hours=7)
 
 
@@ -213,8 +213,8 @@ def test_the_order_of_the_steps(minimum: float, lower: int, target: int) -> None
 # n counts checkpoint-only containers and excludes mode Off
 
 NO_CPU_OF_IT = History(
-    cpu=Saved(weights={}, total=0.0, reference=at()),
-    memory=Saved(weights={8: 10_000}, total=1.0, reference=at()),
+    cpu=SavedHistogram(weights={}, total=0.0, reference=at()),
+    memory=SavedHistogram(weights={8: 10_000}, total=1.0, reference=at()),
     first_sample=at(),
     last_sample=at(DAY),
     samples=1440,

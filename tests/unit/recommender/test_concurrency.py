@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from recommender.concurrency import sliced, sliced_by_weight, spread, spread_as_made
+from recommender.concurrency import in_slices, in_slices_by_weight, run_concurrently, spread_as_made
 
 
 class Work:
@@ -25,14 +25,14 @@ class Work:
 
 async def test_everything_is_done_by_a_few() -> None:
     work = Work()
-    assert await spread(range(10), work, workers=3)
+    assert await run_concurrently(range(10), work, workers=3)
     assert sorted(work.done) == list(range(10))
     assert work.most == 3
 
 
 async def test_without_time_each_worker_does_one_thing() -> None:
     work = Work()
-    assert not await spread(range(10), work, workers=3, seconds=0.0)
+    assert not await run_concurrently(range(10), work, workers=3, seconds=0.0)
     assert work.done == [0, 1, 2]
 
 
@@ -90,11 +90,11 @@ async def test_a_bug_ends_everything() -> None:
         raise ZeroDivisionError(thing)
 
     with pytest.raises(ExceptionGroup):
-        await spread(range(3), fail, workers=2)
+        await run_concurrently(range(3), fail, workers=2)
 
 
 def test_sliced() -> None:
-    assert list(sliced([1, 2, 3, 4, 5], 2)) == [[1, 2], [3, 4], [5]]
+    assert list(in_slices([1, 2, 3, 4, 5], 2)) == [[1, 2], [3, 4], [5]]
 
 
 @pytest.mark.parametrize(
@@ -110,4 +110,4 @@ def test_sliced() -> None:
     ],
 )
 def test_sliced_by_weight(weights: list[int], expected: list[list[int]]) -> None:
-    assert list(sliced_by_weight(weights, 3, weight=lambda own: own, most=10)) == expected
+    assert list(in_slices_by_weight(weights, 3, weight=lambda own: own, most=10)) == expected

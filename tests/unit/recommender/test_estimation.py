@@ -12,7 +12,7 @@ from recommender.estimate.vpa_estimates import ContainerEstimate, estimate_vpas
 from recommender.model.aggregates import History
 from recommender.model.autoscalers import ContainerRule
 from recommender.model.column_table import Ints
-from recommender.model.histograms import Saved
+from recommender.model.histograms import SavedHistogram
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.pods import PodFacts
 from recommender.model.timestamps import instant, span
@@ -152,7 +152,7 @@ def test_what_is_off_or_not_controlled_is_left_out() -> None:
 )
 def test_a_container_that_only_a_checkpoint_knows_q5(age: timedelta, names: list[str]) -> None:
     usage, _ = model("app")
-    histogram = Saved(weights={30: 10000}, total=1.0, reference=instant(START))
+    histogram = SavedHistogram(weights={30: 10000}, total=1.0, reference=instant(START))
     history = History(
         cpu=histogram,
         memory=histogram,

@@ -18,8 +18,8 @@ from common.api.core import (
 )
 from common.kube.cache import Change
 from recommender.model.keys import PodKey
-from recommender.sources.oom_feed import Observation, OomFeed
-from recommender.sources.oom_kills import UNDATED, OomKill, kills_between, kills_in
+from recommender.sources.oom_feed import OomFeed, PendingOomEvent
+from recommender.sources.oom_kills import UNDATED, OomEvent, kills_between, kills_in
 
 AT = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 RUNNING = ContainerState(running=ContainerStateRunning())
@@ -215,8 +215,8 @@ def test_what_a_standby_replica_sees_is_initial() -> None:
 SECOND = timedelta(seconds=1)
 
 
-def observed(second: int) -> Observation:
-    kill = OomKill(
+def observed(second: int) -> PendingOomEvent:
+    kill = OomEvent(
         pod=PodKey("shop", "web-0"),
         pod_uid="uid-web-0",
         uid=f"uid-{second}",
@@ -224,10 +224,10 @@ def observed(second: int) -> Observation:
         at=AT + second * SECOND,
         memory=1,
     )
-    return Observation(kill=kill, pod=None)
+    return PendingOomEvent(kill=kill, pod=None)
 
 
-def seconds(observations: Iterable[Observation]) -> list[float]:
+def seconds(observations: Iterable[PendingOomEvent]) -> list[float]:
     return [(one.kill.at - AT) / SECOND for one in observations]
 
 

@@ -8,14 +8,14 @@ import pytest
 
 from builders import vpa
 from common.labels import EVERYTHING, from_map
-from recommender.concurrency import spread
+from recommender.concurrency import run_concurrently
 from recommender.estimate.estimation import EstimationSettings
 from recommender.estimate.vpa_estimates import active_groups, estimate_vpas, recommended_groups
 from recommender.model import buckets
 from recommender.model.aggregates import History
 from recommender.model.autoscalers import ContainerRule
 from recommender.model.column_table import Ints
-from recommender.model.histograms import Histograms, Saved
+from recommender.model.histograms import Histograms, SavedHistogram
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.timestamps import NEVER, instant, moment
 from recommender.model.usage import Usage
@@ -27,7 +27,7 @@ from sandbox.virtual_time import VirtualClock
 START = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 WEB = VpaKey("ns", "web")
-EMPTY = Saved(weights={}, total=0.0, reference=NEVER)
+EMPTY = SavedHistogram(weights={}, total=0.0, reference=NEVER)
 
 
 def ints(*values: int) -> Ints:
@@ -96,7 +96,7 @@ def test_the_time_for_checkpoints_counts_from_their_step_q22() -> None:
 
     async def main(_: VirtualClock) -> bool:
         await asyncio.sleep(3600)  # the steps before
-        return await spread(range(10), write, workers=2, seconds=60)
+        return await run_concurrently(range(10), write, workers=2, seconds=60)
 
     assert not virtual_time.run(main)
     assert done == list(range(6)), "two workers, each for a minute"
@@ -105,7 +105,7 @@ def test_the_time_for_checkpoints_counts_from_their_step_q22() -> None:
 def test_weights_without_a_time_are_nothing_beside_the_first_sample_q23() -> None:
     found = Histograms(buckets.CPU, DAY)
     row = found.new()
-    found.load(row, Saved(weights={30: 10_000}, total=100.0, reference=NEVER))
+    found.load(row, SavedHistogram(weights={30: 10_000}, total=100.0, reference=NEVER))
     assert found.percentiles(ints(row), (0.9,)).tolist() == [[buckets.CPU.percentiles[30]]]
     found.add(ints(row), ints(40), ints(at()), 0.1)
     assert found.percentiles(ints(row), (0.0, 1.0)).tolist() == [[43, 43]]
@@ -140,7 +140,7 @@ def test_a_reference_time_is_taken_verbatim_and_shifts_by_whole_half_lives_q30(
 ) -> None:
     found = Histograms(buckets.CPU, half_life)
     row = found.new()
-    found.load(row, Saved(weights={8: 10_000}, total=8.0, reference=at(reference)))
+    found.load(row, SavedHistogram(weights={8: 10_000}, total=8.0, reference=at(reference)))
     assert moment(int(found.reference[row])) == START + reference
     found.shift(ints(row), ints(at(3 * DAY)))
     assert moment(int(found.reference[row])) == START + 3 * DAY

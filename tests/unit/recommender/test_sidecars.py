@@ -11,7 +11,7 @@ from common.labels import from_map
 from recommender.estimate.estimation import EstimationSettings
 from recommender.estimate.vpa_estimates import estimate_vpas, recommended_groups
 from recommender.model.aggregates import History
-from recommender.model.histograms import Saved
+from recommender.model.histograms import SavedHistogram
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.pods import PodFacts
 from recommender.model.sidecars import Sidecars
@@ -25,8 +25,8 @@ NOW = instant(datetime(2026, 1, 10, tzinfo=UTC))
 MINUTE = span(timedelta(minutes=1))
 WEB = VpaKey("shop", "web")
 HISTORY = History(
-    cpu=Saved(weights={30: 10000}, total=100.0, reference=NOW),
-    memory=Saved(weights={30: 10000}, total=10.0, reference=NOW),
+    cpu=SavedHistogram(weights={30: 10000}, total=100.0, reference=NOW),
+    memory=SavedHistogram(weights={30: 10000}, total=10.0, reference=NOW),
     first_sample=NOW - 1440 * MINUTE,
     last_sample=NOW,
     samples=1440,
@@ -196,14 +196,14 @@ STATUSES = [
 ]
 
 
-def followed(kind: type[CachedPod]) -> CachedPod:
+def informers(kind: type[CachedPod]) -> CachedPod:
     body = msgspec.to_builtins(pod_with_init(PLAIN, PROXY))
     body["status"]["initContainerStatuses"] = STATUSES
     return msgspec.convert(body, type=kind, strict=False)
 
 
 def test_of_init_containers_the_sidecars_are_kept_with_the_gate() -> None:
-    found = followed(CachedPodWithSidecars)
+    found = informers(CachedPodWithSidecars)
     assert found.spec.init_containers == (PROXY,)
     assert [each.name for each in found.status.init_container_statuses or ()] == ["proxy"]
     assert pod_facts(found).containers == ("app", "proxy")
@@ -215,7 +215,7 @@ def test_of_init_containers_the_sidecars_are_kept_with_the_gate() -> None:
 
 
 def test_without_the_gate_only_their_names_are() -> None:
-    found = followed(CachedPod)
+    found = informers(CachedPod)
     (kept,) = found.spec.init_containers or ()
     assert (kept.name, kept.resources) == ("proxy", None)
     assert found.status.init_container_statuses is None

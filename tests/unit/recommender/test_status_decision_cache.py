@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from recommender.model.keys import VpaKey
-from recommender.model.usage import Group
+from recommender.model.usage import ContainerGroup
 from recommender.publish.status import NOTICEABLE_CHANGE
 from recommender.publish.status_decision_cache import CachedDecision, DecisionInputs, tolerance
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
-WEB = Group(vpa=VpaKey("shop", "web"), container="app", rows=(0,), has_pods=True)
+WEB = ContainerGroup(vpa=VpaKey("shop", "web"), container="app", rows=(0,), has_pods=True)
 INPUTS = DecisionInputs(
     controlled_by="",
     version="7",
@@ -65,9 +65,7 @@ def test_a_vpa_without_a_version_may_be_any() -> None:
     ("cached", "now", "want"),
     [
         pytest.param(CACHED, INPUTS, True, id="equal, and nothing has moved"),
-        pytest.param(
-            CACHED, bounds(50, 200, 500, 2001), False, id="equal, and something moved"
-        ),
+        pytest.param(CACHED, bounds(50, 200, 500, 2001), False, id="equal, and something moved"),
         pytest.param(
             replace(CACHED, is_equal=False), INPUTS, False, id="a small difference is left"
         ),

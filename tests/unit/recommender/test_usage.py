@@ -11,7 +11,7 @@ from recommender.model.aggregates import AggregationRules, History
 from recommender.model.autoscalers import ContainerRule, rule_for
 from recommender.model.column_table import Ints
 from recommender.model.expiry import collect
-from recommender.model.histograms import Saved
+from recommender.model.histograms import SavedHistogram
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.oom_outcome import OomOutcome
 from recommender.model.pods import PodFacts
@@ -23,8 +23,8 @@ MINUTE = span(timedelta(minutes=1))
 WEB = VpaKey("shop", "web")
 MATCHING = from_map({"app": "web"})
 HISTORY = History(
-    cpu=Saved(weights={30: 10000}, total=100.0, reference=NOW),
-    memory=Saved(weights={30: 10000}, total=10.0, reference=NOW),
+    cpu=SavedHistogram(weights={30: 10000}, total=100.0, reference=NOW),
+    memory=SavedHistogram(weights={30: 10000}, total=10.0, reference=NOW),
     first_sample=NOW - 1440 * MINUTE,
     last_sample=NOW,
     samples=1440,
