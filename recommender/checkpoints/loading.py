@@ -15,7 +15,6 @@ from common.runtime.clock import Clock
 from recommender.checkpoints.running_windows import NONE, decode_windows
 from recommender.checkpoints.schedule import CheckpointSchedule
 from recommender.checkpoints.store import CheckpointStore, LoadedCheckpoint
-from recommender.concurrency import in_slices
 from recommender.metrics import RecommenderMetrics
 from recommender.model.autoscalers import EVERY_OTHER
 from recommender.model.checkpoint_merge import merge_checkpoint
@@ -24,6 +23,7 @@ from recommender.model.keys import VpaKey
 from recommender.model.running import SavedWindows, WindowRestorer
 from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
+from recommender.slices import in_slices
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,6 @@ from common.errors import DecodeError, KubeError
 from common.kube.cache import Cache
 from common.kube.endpoints import CHECKPOINTS
 from common.runtime.clock import Clock
-from recommender.batches import vpa_batches
 from recommender.checkpoints.annotations import CheckpointDetails
 from recommender.checkpoints.codec import lag
 from recommender.checkpoints.garbage_collection import CheckpointCollector
@@ -30,7 +29,7 @@ from recommender.checkpoints.store import (
     WriteOutcome,
 )
 from recommender.concurrency import run_concurrently
-from recommender.estimate.vpa_estimates import active_groups
+from recommender.estimate.vpa_estimates import active_groups, vpa_batches
 from recommender.metrics import RecommenderMetrics
 from recommender.model.checkpoint_merge import merge_checkpoint
 from recommender.model.keys import VpaKey

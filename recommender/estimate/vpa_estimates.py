@@ -4,7 +4,7 @@ Source: recommender.md section 7; ``podResourceRecommender.GetRecommendedPodReso
 vertical-pod-autoscaler/pkg/recommender/logic/recommender.go.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import compress
@@ -24,8 +24,11 @@ from recommender.model.column_table import Floats, Ints, Mask
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import span
 from recommender.model.usage import ContainerGroup, Usage
+from recommender.slices import in_slices_by_weight
 
 _RESOURCES = (CPU, MEMORY)
+_MOST_VPAS = 100
+_MOST_ROWS = 20_000  # aggregates, which take some 80 ms to merge; more only where one VPA has them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +167,15 @@ class Estimates:
             observed=self._observed[rows],
             is_confident=all(self._is_confident[rows]),
         )
+
+
+def vpa_batches(usage: Usage, keys: Sequence[VpaKey]) -> Iterator[Sequence[VpaKey]]:
+    """Return the VPAs in batches so that estimation doesn't block the event loop."""
+
+    def row_count(key: VpaKey) -> int:
+        return sum(len(group.rows) for group in usage.groups(key))
+
+    return in_slices_by_weight(keys, _MOST_VPAS, weight=row_count, most=_MOST_ROWS)
 
 
 def estimate_vpas(

@@ -12,9 +12,8 @@ from common.api.autoscaling import VerticalPodAutoscaler
 from common.kube.endpoints import VPAS
 from common.quantity import QuantityError
 from common.runtime.clock import Clock
-from recommender.batches import vpa_batches
 from recommender.estimate.percentile_cache import PercentileCaches
-from recommender.estimate.vpa_estimates import VpaEstimate, estimate_vpas
+from recommender.estimate.vpa_estimates import VpaEstimate, estimate_vpas, vpa_batches
 from recommender.metrics import RecommenderMetrics
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import instant

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.errors import DecodeError, KubeError
 from common.kube.endpoints import VPAS
-from recommender.concurrency import spread_as_made
+from recommender.concurrency import run_concurrently
 from recommender.metrics import RecommenderMetrics
 from recommender.publish.status_decision import PublishingSettings, StatusDecision
 from recommender.publish.status_store import StatusStore
@@ -45,7 +45,7 @@ class StatusWriter:
 
         seconds = self._settings.interval.total_seconds()
         async with aclosing(decisions):
-            await spread_as_made(
+            await run_concurrently(
                 decisions, write_one, workers=self._settings.workers, seconds=seconds
             )
             async for _ in decisions:

@@ -15,10 +15,11 @@ from common.kube.targets import TargetError, Targets
 from common.labels import NOTHING
 from common.quantity import QuantityError
 from common.target.owners import Controller
-from recommender.concurrency import in_slices, run_concurrently
+from recommender.concurrency import run_concurrently
 from recommender.metrics import RecommenderMetrics
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.usage import Usage
+from recommender.slices import in_slices
 from recommender.sources.conversion import (
     container_rules,
     is_ours,

@@ -8,7 +8,7 @@ from typing import Protocol
 from common.api.metrics import PodMetrics
 from common.errors import DecodeError, KubeError
 from common.kube.pages import Undecoded
-from recommender.concurrency import in_slices
+from recommender.slices import in_slices
 
 OK = "ok"
 

@@ -19,12 +19,12 @@ import msgspec
 from common.errors import DecodeError
 from common.resources import CPU, MEMORY, cpu_from_cores, memory_from_bytes
 from common.runtime.clock import Clock
-from recommender.concurrency import in_slices_by_weight
 from recommender.metrics import RecommenderMetrics
 from recommender.model.backfill import Backfill, FirstLiveSamples, KnownUntil
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
+from recommender.slices import in_slices_by_weight
 from recommender.sources.prometheus import Prometheus, PrometheusError
 from recommender.sources.promql import HistoryQuery, TimeRange, chunk
 from recommender.sources.series import (
