@@ -32,7 +32,6 @@ from recommender.checkpoints.schedule import CheckpointSchedule
 from recommender.checkpoints.store import CheckpointStore
 from recommender.checkpoints.writing import CheckpointWriting
 from recommender.metrics import RecommenderMetrics
-from recommender.model.backfill import FirstLiveSamples
 from recommender.model.keys import VpaKey
 from recommender.model.sidecars import Sidecars
 from recommender.model.usage import Usage
@@ -52,6 +51,7 @@ from recommender.sources.oom_ingestion import OomIngestion
 from recommender.sources.prometheus import Prometheus, PrometheusServer, read_token
 from recommender.sources.prometheus_backfill import PrometheusBackfill
 from recommender.sources.usage_ingestion import UsageIngestion
+from recommender.state_log import StateLog
 
 logger = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ async def recommend(settings: RecommenderSettings, clock: Clock) -> None:
         async def work(stop: asyncio.Event) -> None:
             if campaign is not None and not await unless_stopped(campaign.wait_leading, stop=stop):
                 return
-            metrics.leads()
+            metrics.leading.set(1)
             async with asyncio.TaskGroup() as group:  # history is read while pods are listed
                 synced = group.create_task(unless_stopped(informers.wait_synced, stop=stop))
                 started = group.create_task(_start(recommender, stop))
@@ -155,15 +155,13 @@ async def recommend(settings: RecommenderSettings, clock: Clock) -> None:
 
 async def _start(recommender: Recommender, stop: asyncio.Event) -> bool:
     """Read the history, as often as it takes; False if a signal came first."""
-    logged = ""
+    trouble = StateLog(logger)
     while not stop.is_set():
         try:
             return await unless_stopped(recommender.start, stop=stop)
         except* (KubeError, DecodeError) as group:
-            trouble = str(group.exceptions[0])
-        if trouble != logged:
-            logged = trouble
-            logger.warning("history not loaded, trying again", extra={"error": trouble})
+            error = str(group.exceptions[0])
+        trouble.report("history not loaded, trying again", cause=error, error=error)
         due = asyncio.get_running_loop().time() + _RETRY_SECONDS
         await pause_until(due, stop=stop)
     return False
@@ -180,7 +178,7 @@ def assemble(
     )
     namespace, ignored = settings.vpa_object_namespace, settings.ignored_vpa_object_namespaces
     workers = settings.update_worker_count
-    model_lock, first_live = asyncio.Lock(), FirstLiveSamples()
+    model_lock = asyncio.Lock()
     store = CheckpointStore(
         informers.client, namespace=namespace, half_lives=settings.half_lives, metrics=metrics
     )
@@ -201,7 +199,6 @@ def assemble(
             settings.wanted,
             usage,
             model_lock=model_lock,
-            first_live=first_live,
             matched_only=settings.memory_saver,
             metrics=metrics,
             clock=clock,
@@ -225,7 +222,6 @@ def assemble(
             informers,
             usage,
             source=_usage_source(settings, informers.client, usage),
-            first_live=None if backfill is None else first_live,
             metrics=metrics,
             clock=clock,
         ),

@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from datetime import timedelta
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -42,7 +41,7 @@ class RecommenderMetrics:
             registry=self.registry,
         )
         self._counted_modes: set[str] = set()
-        self._latency = Histogram(
+        self.first_recommendation = Histogram(
             "vpa_recommender_recommendation_latency_seconds",
             "From the creation of a VPA to its first recommendation.",
             buckets=_LATENCY_BUCKETS,
@@ -55,7 +54,7 @@ class RecommenderMetrics:
             buckets=_STEP_BUCKETS,
             registry=self.registry,
         )
-        self._aggregates = Gauge(
+        self.aggregates = Gauge(
             "vpa_recommender_aggregate_container_states_count",
             "Aggregates in memory.",
             registry=self.registry,
@@ -107,7 +106,7 @@ class RecommenderMetrics:
             ("resource",),
             registry=self.registry,
         )
-        self._backfill_failures = Counter(
+        self.backfill_failures = Counter(
             "vpa_recommender_history_failures",
             "Failed attempts to fetch the history of a namespace from Prometheus.",
             ("reason",),
@@ -132,18 +131,18 @@ class RecommenderMetrics:
         for outcome in OomOutcome:
             if outcome is not OomOutcome.RECORDED:
                 self._ooms_discarded.labels(outcome)  # a zero for each, so that sums work
-        self._ooms_postponed = Gauge(
+        self.ooms_postponed = Gauge(
             "vpa_recommender_ooms_postponed",
             "OOM kills with future timestamps, which are not counted as seen yet.",
             registry=self.registry,
         )
-        self._failed_writes = Counter(
+        self.failed_writes = Counter(
             "vpa_recommender_failed_writes",
             "Status patches and checkpoints that were not written, and why.",
             ("kind", "reason"),
             registry=self.registry,
         )
-        self._conflicts = Counter(
+        self.checkpoint_conflicts = Counter(
             "vpa_recommender_checkpoint_conflicts",
             "Checkpoints that could not simply be replaced, and why.",
             ("reason",),
@@ -156,22 +155,22 @@ class RecommenderMetrics:
             ("api_resource", "reason"),
             registry=self.registry,
         )
-        self._usage_age = Gauge(
+        self.usage_age = Gauge(
             "vpa_recommender_usage_age_seconds",
             "Age of the newest usage that was seen.",
             registry=self.registry,
         )
-        self._silent = Counter(
+        self.cycles_without_writes = Counter(
             "vpa_recommender_cycles_without_writes",
             "Cycles that wrote nothing, because what is known might be behind the API server.",
             registry=self.registry,
         )
-        self._set_back = Counter(
+        self.clock_set_back = Counter(
             "vpa_recommender_clock_set_back",
             "Times that the clock was put back by more than five seconds.",
             registry=self.registry,
         )
-        self._leading = Gauge(
+        self.leading = Gauge(
             "vpa_recommender_leading",
             "1 if this replica acts: it holds the Lease, or needs none.",
             registry=self.registry,
@@ -198,12 +197,6 @@ class RecommenderMetrics:
             values = (mode, _text(has), api, _text(matches), _text(unsupported))
             self._vpas.labels(*values).set(count)
 
-    def first_recommendation(self, seconds: float) -> None:
-        self._latency.observe(seconds)
-
-    def count_aggregates(self, count: int) -> None:
-        self._aggregates.set(count)
-
     def requests_read(self, counts: Mapping[RequestSource, int]) -> None:
         """``counts`` are of containers."""
         for source, count in counts.items():
@@ -229,9 +222,6 @@ class RecommenderMetrics:
         for resource, count in samples.items():
             self._backfill_samples.labels(resource).inc(count)
 
-    def backfill_failed(self, reason: str) -> None:
-        self._backfill_failures.labels(reason).inc()
-
     def oom_seen(self, outcome: OomOutcome, count: int = 1) -> None:
         """Kills were seen, and this became of them: all that adds up is counted here."""
         self._ooms_seen.inc(count)
@@ -240,29 +230,8 @@ class RecommenderMetrics:
         else:
             self._ooms_discarded.labels(outcome).inc(count)
 
-    def ooms_postponed(self, count: int) -> None:
-        self._ooms_postponed.set(count)
-
-    def checkpoint_conflict(self, reason: str) -> None:
-        self._conflicts.labels(reason).inc()
-
-    def write_failed(self, kind: str, reason: str) -> None:
-        self._failed_writes.labels(kind, reason).inc()
-
     def read_failed(self, resource: str, reason: str) -> None:
         self._failed_reads.labels(resource, reason).inc()
-
-    def usage_is(self, age: timedelta) -> None:
-        self._usage_age.set(age.total_seconds())
-
-    def nothing_written(self) -> None:
-        self._silent.inc()
-
-    def clock_set_back(self) -> None:
-        self._set_back.inc()
-
-    def leads(self) -> None:
-        self._leading.set(1)
 
 
 def _text(value: object) -> str:

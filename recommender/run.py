@@ -117,7 +117,7 @@ class Recommender:
             with step("LoadMetrics"):
                 await self._ingestion.usage()
                 passing = self._ooms.of_all(learnt_until)
-                self._metrics.count_aggregates(self._usage.aggregate_count())
+                self._metrics.aggregates.set(self._usage.aggregate_count())
             await asyncio.sleep(0)
             with step("DeleteRemovedPods"):
                 for key in vanished | passing:
@@ -173,7 +173,7 @@ class Recommender:
     def _watch_clock(self) -> None:
         behind = self._set_back.look()
         if behind:
-            self._metrics.clock_set_back()
+            self._metrics.clock_set_back.inc()
             extra = {"by": behind}
             logger.warning("system clock moved backwards; timestamps may repeat", extra=extra)
 
@@ -181,7 +181,7 @@ class Recommender:
         """Whether to write: not what might be old news by the time somebody listens."""
         fresh = fresh_before and self._informers.fresh
         if not fresh:
-            self._metrics.nothing_written()
+            self._metrics.cycles_without_writes.inc()
         if fresh != self._was_fresh:
             self._was_fresh = fresh
             if fresh:

@@ -38,7 +38,7 @@ class WriteFailures:
     def add(self, error: KubeError | DecodeError, **place: str) -> None:
         """Count a write that failed; ``place`` says which, for the log."""
         reason = getattr(error, "reason", type(error).__name__)
-        self._metrics.write_failed(self._what, reason)
+        self._metrics.failed_writes.labels(self._what, reason).inc()
         if isinstance(error, _NOT_LOGGED):
             return
         self._now[reason] += 1

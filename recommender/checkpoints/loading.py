@@ -24,6 +24,7 @@ from recommender.model.running import SavedWindows, WindowRestorer
 from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
 from recommender.slices import in_slices
+from recommender.state_log import StateLog
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ class CheckpointLoading:
         self._clock = clock
         self._read: dict[VpaKey, str] = {}  # the target whose checkpoints were looked for
         self._left: dict[VpaKey, dict[str, bytes]] = {}  # running windows, not yet gone on with
-        self._trouble = ""
+        self._trouble = StateLog(logger)
         self.learnt_until: dict[tuple[VpaKey, str], datetime] = {}
 
     def is_waiting(self, key: VpaKey) -> bool:
@@ -98,12 +99,11 @@ class CheckpointLoading:
             namespaces = {key.namespace for key in late}
             await self.load(late, namespace=namespaces.pop() if len(namespaces) == 1 else "")
         except (KubeError, DecodeError) as error:
-            if str(error) != self._trouble and not isinstance(error, UnreachableError):
-                self._trouble = str(error)
-                extra = {"vpas": len(late), "error": str(error)}
-                logger.warning("history of new VPAs not loaded, trying again", extra=extra)
+            if not isinstance(error, UnreachableError):  # the client reports it
+                text = "history of new VPAs not loaded, trying again"
+                self._trouble.report(text, cause=str(error), vpas=len(late), error=str(error))
             return late
-        self._trouble = ""
+        self._trouble.report("")
         await self.resume()
         return frozenset()
 

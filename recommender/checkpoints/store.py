@@ -281,7 +281,7 @@ class CheckpointStore:
             return WriteResult(outcome=WriteOutcome.TAKEN if is_taken else WriteOutcome.OVERTAKEN)
         if after.digest in (before.digest if before is not None else 0, unanswered):
             return WriteResult(outcome=WriteOutcome.OVERTAKEN)
-        self._metrics.checkpoint_conflict("foreign")
+        self._metrics.checkpoint_conflicts.labels("foreign").inc()
         return WriteResult(outcome=WriteOutcome.OVERTAKEN, found=there)
 
     async def _read_again(self, place: Place) -> LoadedCheckpoint | None:
@@ -342,7 +342,7 @@ class CheckpointStore:
 
     def _report(self, place: Place, trouble: str) -> None:
         """Count it, and one line when it begins."""
-        self._metrics.checkpoint_conflict(trouble)
+        self._metrics.checkpoint_conflicts.labels(trouble).inc()
         if self._logged.get(place) == trouble:
             return
         self._logged[place] = trouble

@@ -17,7 +17,7 @@ from common.resources import CPU
 from recommender.model.aggregates import MEMORY_WEIGHT
 from recommender.model.column_table import Ints
 from recommender.model.keys import PodKey, VpaKey
-from recommender.model.pods import Containers, PodFacts
+from recommender.model.pods import PodFacts
 from recommender.model.timestamps import NEVER, instant
 from recommender.model.usage import Usage
 
@@ -40,31 +40,6 @@ class RecordedSeries:
     amounts: Sequence[int]
 
 
-class FirstLiveSamples:
-    """When the live feed of each container began."""
-
-    def __init__(self) -> None:
-        self._first: Ints = np.zeros(16, dtype=np.int64)  # by row of Containers
-
-    def note(self, containers: Containers, rows: Ints, times: Ints) -> None:
-        """Live samples are about to be added."""
-        if not rows.size:
-            return
-        if rows.max() >= self._first.size:
-            self._first.resize(int(rows.max() * 1.25) + 16, refcheck=False)
-        # A row may have been another container's before.
-        fresh = (containers.last_cpu[rows] == NEVER) & (containers.last_memory[rows] == NEVER)
-        fresh |= self._first[rows] == NEVER
-        self._first[rows[fresh]] = times[fresh]
-
-    def of(self, containers: Containers, row: int) -> int:
-        """The time of the first live sample; the end of time if there was none yet."""
-        seen = containers.last_cpu[row] != NEVER or containers.last_memory[row] != NEVER
-        if not seen or row >= self._first.size or self._first[row] == NEVER:
-            return _LATE
-        return int(self._first[row])
-
-
 class Backfill:
     """The usage of one namespace before the live feed; fed in the order of time, then joined.
 
@@ -81,7 +56,6 @@ class Backfill:
         present: Usage,
         namespace: str,
         *,
-        first_live: FirstLiveSamples,
         known_until: KnownUntil,
         matched_only: bool,
         now: int,
@@ -89,7 +63,6 @@ class Backfill:
         """``matched_only`` leaves out pods that no VPA looks at."""
         self._present = present
         self._namespace = namespace
-        self._first_live = first_live
         self._known_until = known_until
         self._matched_only = matched_only
         self._now = now
@@ -234,5 +207,5 @@ class Backfill:
         after = max((instant(until) for until in known if until is not None), default=NEVER)
         present = self._present.pods.get(pod)
         row = None if present is None else present.containers.get(container)
-        live = _LATE if row is None else self._first_live.of(self._present.containers, row)
-        return after, live
+        live = NEVER if row is None else int(self._present.containers.first_sample[row])
+        return after, _LATE if live == NEVER else live

@@ -87,6 +87,7 @@ class Containers(ColumnTable):
     def __init__(self, capacity: int = 16) -> None:
         super().__init__(capacity)
         self.aggregate: Ints = self._column(np.int64)  # row of Aggregates, or NOWHERE
+        self.first_sample: Ints = self._column(np.int64)  # of either resource; OOM kills aside
         self.last_cpu: Ints = self._column(np.int64)
         self.last_memory: Ints = self._column(np.int64)
         self.window_end: Ints = self._column(np.int64)
@@ -126,6 +127,12 @@ class Containers(ColumnTable):
         """
         for column in (self.last_cpu, self.last_memory):
             column[rows[column[rows] > latest]] = _LONG_AGO
+
+    def note_first(self, rows: Ints, times: Ints) -> None:
+        """Keep the time of each container's first sample; these come in their order."""
+        fresh = self.first_sample[rows] == NEVER
+        # Of several samples of a container the last assignment counts.
+        self.first_sample[rows[fresh][::-1]] = times[fresh][::-1]
 
     def windows(self, rows: Ints) -> MemoryWindows:
         return MemoryWindows(

@@ -227,6 +227,7 @@ class Usage:
             self.containers.last_cpu[mine[good]] = at[good]
             accepted[part] = good
         chosen = rows[accepted]
+        self.containers.note_first(chosen, times[accepted])
         aggregates = self._aggregates_of(chosen, now)
         self.aggregates.add_cpu(aggregates, times[accepted], amounts[accepted])
         return accepted
@@ -245,6 +246,7 @@ class Usage:
             )
             self._take_over(mine, aggregates, amounts[part], observed)
             accepted[part] = observed.accepted
+        self.containers.note_first(rows[accepted], times[accepted])
         return accepted
 
     def add_oom(self, pod: PodKey, container: str, *, at: int, request: int, now: int) -> OomResult:

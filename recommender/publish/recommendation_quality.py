@@ -66,7 +66,7 @@ class RecommendationQuality:
         self._vpas[mode, is_provided(decision.wanted), matches, is_unsupported] += 1
         created = decision.vpa.metadata.creation_timestamp
         if decision.is_first and created is not None:
-            self._metrics.first_recommendation((now - created).total_seconds())
+            self._metrics.first_recommendation.observe((now - created).total_seconds())
 
     def report(self) -> None:
         """Set the metrics to what was counted in this cycle."""

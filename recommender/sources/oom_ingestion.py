@@ -27,6 +27,7 @@ from recommender.sources.conversion import pod_facts
 from recommender.sources.informers import Informers
 from recommender.sources.oom_feed import PendingOomEvent
 from recommender.sources.oom_kills import UNDATED, OomEvent
+from recommender.state_log import StateLog
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class OomIngestion:
         self._metrics = metrics
         self._clock = clock
         self._passing: set[PodKey] = set()  # pods that came into the model only for their kills
-        self._some_postponed = False
+        self._postponed = StateLog(logger, over="no more OOM kills with future timestamps")
 
     def of_replaced(self, learnt_until: LearntUntil) -> None:
         """Learn what has to be learnt before this cycle's pods and usage.
@@ -74,7 +75,10 @@ class OomIngestion:
     def of_all(self, learnt_until: LearntUntil) -> frozenset[PodKey]:
         """Learn from all that waits; returns pods that came into the model only for that."""
         self._learn_all(*self._informers.ooms.take(), learnt_until)
-        self._log_postponed()
+        kills = self._informers.ooms.postponed
+        self._metrics.ooms_postponed.set(kills)
+        text = "OOM kills with future timestamps postponed; check the clocks" if kills else ""
+        self._postponed.report(text, kills=kills)
         passing, self._passing = frozenset(self._passing), set()
         return passing
 
@@ -110,18 +114,6 @@ class OomIngestion:
         dropped = self._informers.ooms.postpone(observation)
         if dropped is not None:
             self._decide(dropped.kill, OomOutcome.IN_THE_FUTURE)
-
-    def _log_postponed(self) -> None:
-        kills = self._informers.ooms.postponed
-        self._metrics.ooms_postponed(kills)
-        if bool(kills) == self._some_postponed:
-            return
-        self._some_postponed = bool(kills)
-        if kills:
-            text = "OOM kills with future timestamps postponed; check the clocks"
-            logger.warning(text, extra={"kills": kills})
-        else:
-            logger.info("no more OOM kills with future timestamps")
 
     def _learn(self, observation: PendingOomEvent, learnt_until: LearntUntil) -> OomOutcome | None:
         """What became of a kill; None: its pod may still be told of."""

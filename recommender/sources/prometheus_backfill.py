@@ -20,7 +20,7 @@ from common.errors import DecodeError
 from common.resources import CPU, MEMORY, cpu_from_cores, memory_from_bytes
 from common.runtime.clock import Clock
 from recommender.metrics import RecommenderMetrics
-from recommender.model.backfill import Backfill, FirstLiveSamples, KnownUntil
+from recommender.model.backfill import Backfill, KnownUntil
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
@@ -33,6 +33,7 @@ from recommender.sources.series import (
     highest_number,
     undecoded_series,
 )
+from recommender.state_log import StateLog
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +60,6 @@ class PrometheusBackfill:
         usage: Usage,
         *,
         model_lock: asyncio.Lock,
-        first_live: FirstLiveSamples,
         matched_only: bool,
         metrics: RecommenderMetrics,
         clock: Clock,
@@ -69,7 +69,6 @@ class PrometheusBackfill:
         self._wanted = wanted
         self._usage = usage
         self._model_lock = model_lock
-        self._first_live = first_live
         self._matched_only = matched_only
         self._metrics = metrics
         self._clock = clock
@@ -80,7 +79,7 @@ class PrometheusBackfill:
         self._points: dict[str, int] = {}  # of one answer, where the usual is too much
         self._labels_of_all_pods: LastLabels | None = None
         self._asked = asyncio.Event()
-        self._trouble = ""
+        self._state = StateLog(logger, over="history is fetched from Prometheus again")
 
     def fetching(self, key: VpaKey) -> bool:
         """Whether there is history of this VPA that isn't in the model yet."""
@@ -124,7 +123,7 @@ class PrometheusBackfill:
             except (PrometheusError, DecodeError) as error:
                 failures.append(f"{namespace}: {error}")
                 reason = error.reason if isinstance(error, PrometheusError) else "undecodable"
-                self._metrics.backfill_failed(reason)
+                self._metrics.backfill_failures.labels(reason).inc()
                 if isinstance(error, PrometheusError) and error.away:
                     self._log_change(reason, str(error))
                     return len(self._loaded) > before
@@ -136,7 +135,7 @@ class PrometheusBackfill:
                 self._pending.discard(namespace)
                 self._metrics.backfill_joined(samples)
                 self._count()
-        self._log_change("some namespaces" if failures else "", failures[0] if failures else "")
+        self._log_change(*(("some namespaces", failures[0]) if failures else ()))
         if not self._pending:
             logger.info("history from Prometheus is complete")
         return len(self._loaded) > before
@@ -157,7 +156,6 @@ class PrometheusBackfill:
         backfill = Backfill(
             self._usage,
             namespace,
-            first_live=self._first_live,
             known_until=self._known_until,
             matched_only=self._matched_only,
             now=instant(now),
@@ -226,18 +224,10 @@ class PrometheusBackfill:
     def _count(self) -> None:
         self._metrics.count_backfill(loaded=len(self._loaded), pending=len(self._pending))
 
-    def _log_change(self, trouble: str, text: str) -> None:
-        """One line when the state changes."""
-        if trouble == self._trouble:
-            return
-        self._trouble = trouble
-        if trouble:
-            logger.warning(
-                "history not fetched from Prometheus, trying again",
-                extra={"reason": trouble, "error": text, "namespaces": len(self._pending)},
-            )
-        else:
-            logger.info("history is fetched from Prometheus again")
+    def _log_change(self, reason: str = "", error: str = "") -> None:
+        text = "history not fetched from Prometheus, trying again" if reason else ""
+        namespaces = len(self._pending)
+        self._state.report(text, cause=reason, reason=reason, error=error, namespaces=namespaces)
 
 
 async def _unhurried(raw: Sequence[msgspec.Raw]) -> AsyncIterator[Sequence[msgspec.Raw]]:
