@@ -17,6 +17,7 @@ from recommender.estimate.estimators import (
     scaled,
     with_margin,
 )
+from recommender.model.aggregates import Aggregates
 from recommender.model.column_table import Floats, Ints
 
 
@@ -44,15 +45,6 @@ class EstimationSettings:
     memory: Percentiles = Percentiles()
     cpu_confidence: timedelta = timedelta(hours=24)
     memory_confidence: timedelta = timedelta(hours=24)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class UsagePercentiles:
-    """What containers have used: percentiles of both resources, rows times fractions."""
-
-    cpu: Ints
-    memory: Ints
-    counts: tuple[Ints, Ints, Ints]  # first and last CPU sample, and how many there are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -107,27 +99,27 @@ def estimate_resource(
 
 
 def estimate_resources(
-    observed: UsagePercentiles, containers: Ints, estimation: EstimationSettings
+    merged: Aggregates, containers: Ints, settings: EstimationSettings
 ) -> dict[str, ResourceEstimates]:
-    """Estimate both resources of every row.
+    """Estimate both resources of every row of merged usage.
 
     ``containers`` is the number of containers of each row's pod: they share the pod's minimum.
     """
-    first, last, samples = observed.counts
-    shares = 1.0 / containers
-    pod_cpu = amount(estimation.pod_min_cpu * 0.001 * 1000)
-    pod_memory = amount(estimation.pod_min_memory * 1024 * 1024)
+    rows, shares = np.arange(len(merged)), 1.0 / containers
+    history = merged.first_sample[rows], merged.last_sample[rows], merged.samples[rows]
+    pod_cpu = amount(settings.pod_min_cpu * 0.001 * 1000)
+    pod_memory = amount(settings.pod_min_memory * 1024 * 1024)
     return {
         CPU: estimate_resource(
-            observed.cpu,
-            margin=estimation.margin,
-            confidences=confidence(first, last, samples, estimation.cpu_confidence),
+            merged.cpu.percentiles(rows, settings.cpu.fractions),
+            margin=settings.margin,
+            confidences=confidence(*history, settings.cpu_confidence),
             minimums=scaled(np.full(len(containers), pod_cpu), shares),
         ),
         MEMORY: estimate_resource(
-            observed.memory,
-            margin=estimation.margin,
-            confidences=confidence(first, last, samples, estimation.memory_confidence),
+            merged.memory.percentiles(rows, settings.memory.fractions),
+            margin=settings.margin,
+            confidences=confidence(*history, settings.memory_confidence),
             minimums=scaled(np.full(len(containers), pod_memory), shares),
         ),
     }

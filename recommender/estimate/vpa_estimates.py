@@ -12,13 +12,7 @@ from itertools import compress
 import numpy as np
 
 from common.resources import CPU, MEMORY
-from recommender.estimate.estimation import (
-    EstimationSettings,
-    ResourceEstimates,
-    UsagePercentiles,
-    estimate_resources,
-)
-from recommender.estimate.percentile_cache import PercentileCaches, sample_counts
+from recommender.estimate.estimation import EstimationSettings, estimate_resources
 from recommender.model.autoscalers import ContainerRule, rule_for
 from recommender.model.column_table import Floats, Ints, Mask
 from recommender.model.keys import VpaKey
@@ -131,25 +125,28 @@ class Estimates:
         self,
         usage: Usage,
         groups: Mapping[VpaKey, Sequence[ContainerGroup]],
-        by_resource: Mapping[str, ResourceEstimates],
-        observed: Mask,
+        settings: EstimationSettings,
     ) -> None:
-        """``observed`` says of each row whether there is usage of cpu and of memory."""
-        cpu, memory = by_resource[CPU], by_resource[MEMORY]
-        self.by_resource = by_resource
+        members = [group.rows for mine in groups.values() for group in mine]
+        sizes = np.fromiter((len(mine) for mine in groups.values()), dtype=np.int64)
+        self.merged = usage.aggregates.merged(members)
+        self.by_resource = estimate_resources(self.merged, np.repeat(sizes, sizes), settings)
+        cpu, memory = self.by_resource[CPU], self.by_resource[MEMORY]
+        every = np.arange(len(members))
+        filled = (self.merged.samples[every] > 0, self.merged.memory.total[every] > 0)
         self._usage = usage
         self._groups = groups
         self._targets = np.stack((cpu.target, memory.target), axis=1)
         self._bounds = np.stack((cpu.lower, cpu.upper, memory.lower, memory.upper), axis=1)
         self._confidence = np.stack((cpu.confidence, memory.confidence), axis=1)
-        self._observed = observed
-        is_confident = np.logical_and.reduce((self._confidence >= 1) & observed, axis=1)
+        self._observed = np.stack(filled, axis=1)
+        is_confident = np.logical_and.reduce((self._confidence >= 1) & self._observed, axis=1)
         self._is_confident: list[bool] = is_confident.tolist()
-        self._rows: dict[VpaKey, slice] = {}
-        end = 0
-        for key, mine in groups.items():
-            begin, end = end, end + len(mine)
-            self._rows[key] = slice(begin, end)
+        ends = np.cumsum(sizes).tolist()
+        self._rows = {
+            key: slice(end - len(mine), end)
+            for (key, mine), end in zip(groups.items(), ends, strict=True)
+        }
 
     def rows(self, key: VpaKey) -> slice:
         """Return where the containers of a VPA are in the columns."""
@@ -179,24 +176,7 @@ def vpa_batches(usage: Usage, keys: Sequence[VpaKey]) -> Iterator[Sequence[VpaKe
 
 
 def estimate_vpas(
-    usage: Usage,
-    keys: Sequence[VpaKey],
-    estimation: EstimationSettings,
-    now: int,
-    cache: PercentileCaches | None = None,
+    usage: Usage, keys: Sequence[VpaKey], settings: EstimationSettings, now: int
 ) -> Estimates:
-    """Estimate every container of these VPAs, sorted by name; ``now`` is an instant.
-
-    ``cache`` keeps percentiles from call to call.
-    """
-    caches = PercentileCaches(estimation) if cache is None else cache
-    by_vpa = {key: recommended_groups(usage, key, now) for key in keys}
-    groups = [group for mine in by_vpa.values() for group in mine]
-    sizes = np.fromiter((len(mine) for mine in by_vpa.values()), dtype=np.int64)
-    cpu = caches.cpu.percentiles(usage.aggregates.cpu, by_vpa)
-    memory = caches.memory.percentiles(usage.aggregates.memory, by_vpa)
-    counts = sample_counts(usage.aggregates, groups)
-    observed = UsagePercentiles(cpu=cpu.percentiles, memory=memory.percentiles, counts=counts)
-    by_resource = estimate_resources(observed, np.repeat(sizes, sizes), estimation)
-    is_observed = np.stack((counts[2] > 0, memory.is_filled), axis=1)
-    return Estimates(usage, by_vpa, by_resource, is_observed)
+    """Estimate every container of these VPAs, sorted by name; ``now`` is an instant."""
+    return Estimates(usage, {key: recommended_groups(usage, key, now) for key in keys}, settings)

@@ -72,12 +72,6 @@ class Histograms(ColumnTable):
         self.reference: Ints = self._column(np.int64)
         self.high = self._column(np.int16)
         self.above_low = self._column(np.int16)  # COUNT-1 less low, so that zero means empty
-        self.version: Ints = self._column(np.int64)  # grows with every change of the row
-        self.changes = 0  # the highest version so far
-
-    def free(self, row: int) -> None:
-        super().free(row)
-        self._note(row)
 
     def low(self, rows: Ints) -> Ints:
         """The first bucket that isn't empty; COUNT-1 if all are."""
@@ -89,7 +83,6 @@ class Histograms(ColumnTable):
 
     def add(self, rows: Ints, amounts: Ints, times: Ints, weight: float) -> None:
         """Add samples that weigh ``weight`` at their time."""
-        self._note(rows)
         self._align(rows, times)
         effective = weight * self._decay(rows, times)
         buckets = self.buckets.of(amounts)
@@ -102,7 +95,6 @@ class Histograms(ColumnTable):
 
     def subtract(self, rows: Ints, amounts: Ints, times: Ints, weight: float) -> None:
         """Take samples back that were added with the same amount, time and weight."""
-        self._note(rows)
         self._align(rows, times)
         effective = weight * self._decay(rows, times)
         buckets = self.buckets.of(amounts)
@@ -118,7 +110,6 @@ class Histograms(ColumnTable):
         The older of two is first shifted to the reference time of the younger. ``other`` is
         left as it is (recommender.md Q21): the work is done on copies.
         """
-        self._note(rows)
         for start in range(0, len(rows), _SLICE):
             mine, theirs = rows[start : start + _SLICE], other_rows[start : start + _SLICE]
             source = other.copy(theirs)
@@ -138,7 +129,6 @@ class Histograms(ColumnTable):
         Ours is shifted a few times, wherever a later reference time comes; all rows in between are
         shifted to it together, and the rest are sums.
         """
-        self._note(row)
         mine = np.array([row])
         for start in range(0, len(other_rows), _SLICE):
             source = other.copy(other_rows[start : start + _SLICE])
@@ -253,7 +243,6 @@ class Histograms(ColumnTable):
 
     def load(self, row: int, saved: SavedHistogram) -> None:
         """Fill a new row; the reference time is taken verbatim, without rounding."""
-        self._note(row)
         self.reference[row] = saved.reference
         whole = sum(saved.weights.values())
         if not whole:
@@ -266,10 +255,6 @@ class Histograms(ColumnTable):
         if filled:  # by hand: a start loads tens of thousands, one after the other
             self.above_low[row] = COUNT - 1 - min(filled)
             self.high[row] = max(filled)
-
-    def _note(self, rows: Ints | int) -> None:
-        self.changes += 1
-        self.version[rows] = self.changes
 
     def _inside(self, rows: Ints) -> Mask:
         """Which buckets are within ``low``..``high``; outside is only dust below EPSILON."""

@@ -16,7 +16,7 @@ from common.recommendation.amounts import ContainerAmounts
 from common.recommendation.decision_trace import Amount, TraceStep
 from common.resources import CPU, MEMORY, RESOURCES
 from recommender.estimate.step_reasons import StepReason
-from recommender.estimate.vpa_estimates import Estimates, VpaEstimate, active_groups
+from recommender.estimate.vpa_estimates import Estimates, active_groups
 from recommender.model.histograms import Histograms
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import instant, moment, span
@@ -156,7 +156,7 @@ def explanation(
         status=decision.writing,
         due=due if decision.writing is WriteDecision.WAITS else None,
         held_up=held_up or None,
-        containers=tuple(_containers(estimates.of(key), numbers, context)),
+        containers=tuple(_containers(key, estimates, numbers, context)),
         left_out=tuple(
             ExcludedContainer(name=name, reason=reason, why=reason.meaning)
             for name, reason in sorted(_left_out(key, estimates, context).items())
@@ -165,14 +165,16 @@ def explanation(
 
 
 def _containers(
-    estimate: VpaEstimate,
+    key: VpaKey,
+    estimates: Estimates,
     numbers: Mapping[str, tuple[ExplainedNumber, ...]],
     context: DecisionContext,
 ) -> Iterator[ExplainedContainer]:
     """Explain the containers, sorted by name, with what their estimates start from."""
     at = instant(context.now)
-    merged = context.usage.aggregates.merged([group.rows for group in estimate.groups])
-    rows = {group.container: row for row, group in enumerate(estimate.groups)}
+    estimate, merged = estimates.of(key), estimates.merged
+    first = estimates.rows(key).start
+    rows = {group.container: first + number for number, group in enumerate(estimate.groups)}
     for name in sorted(rows.keys() | numbers.keys()):
         row = rows.get(name)
         if row is None:  # what is published stays
@@ -187,7 +189,7 @@ def _containers(
                 numbers=numbers[name],
             )
             continue
-        cpu, memory = estimate.confidence[row].tolist()
+        cpu, memory = estimate.confidence[row - first].tolist()
         yield ExplainedContainer(
             name=name,
             samples=int(merged.samples[row]),

@@ -12,7 +12,6 @@ from common.api.autoscaling import VerticalPodAutoscaler
 from common.kube.endpoints import VPAS
 from common.quantity import QuantityError
 from common.runtime.clock import Clock
-from recommender.estimate.percentile_cache import PercentileCaches
 from recommender.estimate.vpa_estimates import VpaEstimate, estimate_vpas, vpa_batches
 from recommender.metrics import RecommenderMetrics
 from recommender.model.keys import VpaKey
@@ -60,7 +59,6 @@ class Publisher:
         self._errors = metrics.object_errors
         self._clock = clock
         self._quality = RecommendationQuality(usage, metrics)
-        self._percentiles = PercentileCaches(settings.estimation)
         self._records: dict[VpaKey, VpaRecord] = {}
 
     async def publish(self, vpas: Mapping[VpaKey, LoadedVpa], known: Sequence[VpaKey]) -> None:
@@ -71,7 +69,6 @@ class Publisher:
         """
         for key in self._records.keys() - vpas.keys():
             del self._records[key]
-        self._percentiles.forget_all_but(vpas.keys())
         await asyncio.sleep(0)
         ordered = sorted(known, key=self._waiting)
         await asyncio.sleep(0)
@@ -88,7 +85,7 @@ class Publisher:
         """
         key, now = vpa_key(loaded.vpa), self._clock.now()
         estimation = self._settings.estimation
-        estimates = estimate_vpas(self._usage, (key,), estimation, instant(now), self._percentiles)
+        estimates = estimate_vpas(self._usage, (key,), estimation, instant(now))
         record = self._records.get(key) or VpaRecord(last_write=now, is_assumed=True)
         context = self._context(key, now)
         decision = decide(loaded, estimates.of(key), replace(record, cached=None), context)
@@ -100,9 +97,7 @@ class Publisher:
         """Decide about these VPAs, batch by batch; yields the decisions that are to be written."""
         for batch in vpa_batches(self._usage, keys):
             now = self._clock.now()
-            estimates = estimate_vpas(
-                self._usage, batch, self._settings.estimation, instant(now), self._percentiles
-            )
+            estimates = estimate_vpas(self._usage, batch, self._settings.estimation, instant(now))
             for key in batch:
                 decision = None
                 with self._errors.around("recommend", VPAS.kind, *key):

@@ -11,7 +11,6 @@ from recommender.estimate.estimation import (
     EstimationSettings,
     Percentiles,
     ResourceEstimates,
-    UsagePercentiles,
     estimate_resources,
 )
 from recommender.estimate.post_processing import PostProcessingSettings, amounts_of, rounding_stages
@@ -59,13 +58,7 @@ def test_estimator() -> None:
         sizes = np.array([len(aggregates[row.id]) for row in cases])
         merged = usage.aggregates.merged([one for row in cases for one in aggregates[row.id]])
         estimation = estimation_of(cases[0].input["config"])
-        every = np.arange(len(merged))
-        observed = UsagePercentiles(
-            cpu=merged.cpu.percentiles(every, estimation.cpu.fractions),
-            memory=merged.memory.percentiles(every, estimation.memory.fractions),
-            counts=(merged.first_sample[every], merged.last_sample[every], merged.samples[every]),
-        )
-        estimates = estimate_resources(observed, np.repeat(sizes, sizes), estimation)
+        estimates = estimate_resources(merged, np.repeat(sizes, sizes), estimation)
         for row, first in zip(cases, np.cumsum(sizes) - sizes, strict=True):
             check_estimates(differences, row, estimates, int(first))
     differences.none_in(10_000)
