@@ -47,6 +47,7 @@ from recommender.sources.external_metrics import ExternalMetricsSource
 from recommender.sources.fetch_result import UsageSource
 from recommender.sources.informers import Informers
 from recommender.sources.metrics_server import MetricsServerSource
+from recommender.sources.namespace_history import NamespaceHistory
 from recommender.sources.oom_ingestion import OomIngestion
 from recommender.sources.prometheus import Prometheus, PrometheusServer, read_token
 from recommender.sources.prometheus_backfill import PrometheusBackfill
@@ -192,18 +193,16 @@ def assemble(
     )
     backfill = None
     if settings.has_past:
-        backfill = PrometheusBackfill(
-            Prometheus(
-                prometheus_server(settings, os.environ), user_agent=_PROGRAM, metrics=metrics
-            ),
+        server = prometheus_server(settings, os.environ)
+        history = NamespaceHistory(
+            Prometheus(server, user_agent=_PROGRAM, metrics=metrics),
             settings.wanted,
             usage,
             model_lock=model_lock,
             matched_only=settings.memory_saver,
-            metrics=metrics,
             clock=clock,
-            rng=informers.client.rng,
         )
+        backfill = PrometheusBackfill(history, metrics=metrics, rng=informers.client.rng)
     return Recommender(
         informers,
         usage,
@@ -239,12 +238,16 @@ def assemble(
             loading,
             schedule,
             store,
-            CheckpointCollector(informers.client, namespace=namespace),
-            ignored_namespaces=ignored,
             workers=workers,
             timeout=settings.checkpoints_timeout,
-            collect_every=settings.checkpoints_gc_interval,
             metrics=metrics,
+            clock=clock,
+        ),
+        collector=CheckpointCollector(
+            informers.client,
+            namespace=namespace,
+            ignored=ignored,
+            every=settings.checkpoints_gc_interval,
             clock=clock,
         ),
         publisher=Publisher(

@@ -29,7 +29,10 @@ _CLIENT = "default-metrics-client"
 
 
 class RecommenderMetrics:
-    """All of the recommender's metrics, in a registry of its own."""
+    """All of the recommender's metrics, in a registry of its own; an attribute for each metric.
+
+    A metric has a method only where it takes more than one call of the client library.
+    """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from common.quantity import QuantityError
 from common.runtime.clock import Clock, SetBack
 from common.runtime.service import Background
+from recommender.checkpoints.garbage_collection import CheckpointCollector
 from recommender.checkpoints.loading import CheckpointLoading
 from recommender.checkpoints.writing import CheckpointWriting
 from recommender.metrics import RecommenderMetrics
@@ -38,7 +39,8 @@ _COLLECT_EVERY = timedelta(hours=1)
 class Recommender:
     """Runs cycles; owns the model, which is changed under ``model_lock`` alone.
 
-    ``backfill`` fetches history from Prometheus in the background, and merges it into the model
+    It has a collaborator for each step of a cycle, and an attribute for each value that one step
+    leaves to another. ``backfill`` fetches history from Prometheus in the background, and merges it into the model
     between two cycles; None if there is no such source.
     """
 
@@ -53,6 +55,7 @@ class Recommender:
         ooms: OomIngestion,
         loading: CheckpointLoading,
         checkpointing: CheckpointWriting,
+        collector: CheckpointCollector,
         publisher: Publisher,
         backfill: PrometheusBackfill | None,
         model_lock: asyncio.Lock,
@@ -67,6 +70,7 @@ class Recommender:
         self._ooms = ooms
         self._loading = loading
         self._checkpointing = checkpointing
+        self._collector = collector
         self._publisher = publisher
         self._backfill = backfill
         self._model_lock = model_lock
@@ -168,7 +172,7 @@ class Recommender:
     async def _keep_history(self, complete: Collection[VpaKey]) -> None:
         with self._metrics.step("MaintainCheckpoints"):
             await self._checkpointing.write_all(complete)
-            await self._checkpointing.collect_when_due(self._informers.vpas)
+            await self._collector.collect_when_due(self._informers.vpas)
 
     def _watch_clock(self) -> None:
         behind = self._set_back.look()

@@ -1,6 +1,6 @@
-"""Checkpoints are written, and collected when their VPA is gone.
+"""Checkpoints are written as the history of the model changes.
 
-Source: recommender.md sections 11.2 and 11.4.
+Source: recommender.md section 11.2.
 """
 
 import asyncio
@@ -11,14 +11,11 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from common.api.autoscaling import VerticalPodAutoscaler
 from common.errors import DecodeError, KubeError
-from common.kube.cache import Cache
 from common.kube.endpoints import CHECKPOINTS
 from common.runtime.clock import Clock
 from recommender.checkpoints.annotations import CheckpointDetails
 from recommender.checkpoints.codec import lag
-from recommender.checkpoints.garbage_collection import CheckpointCollector
 from recommender.checkpoints.loading import CheckpointLoading
 from recommender.checkpoints.running_windows import encode_windows
 from recommender.checkpoints.schedule import CheckpointSchedule
@@ -57,14 +54,14 @@ class _VpaWrite:
 
 @dataclass(slots=True, kw_only=True)
 class _OtherWriter:
-    """Whether somebody else writes checkpoints, too."""
+    """Whether another recommender writes checkpoints, too."""
 
     latest: datetime | None = None
     is_logged: bool = False
     now: list[str] = field(default_factory=list)  # in this cycle
 
-    def settle(self, now: datetime) -> None:
-        """All writes of the cycle are done: say what is new."""
+    def report(self, now: datetime) -> None:
+        """Log what is new, once all writes of the cycle are done."""
         if self.now:
             self.latest = now
             if not self.is_logged:
@@ -86,12 +83,9 @@ class CheckpointWriting:
         loading: CheckpointLoading,
         schedule: CheckpointSchedule,
         store: CheckpointStore,
-        garbage: CheckpointCollector,
         *,
-        ignored_namespaces: Collection[str],
         workers: int,
         timeout: timedelta,
-        collect_every: timedelta,
         metrics: RecommenderMetrics,
         clock: Clock,
     ) -> None:
@@ -99,18 +93,12 @@ class CheckpointWriting:
         self._loading = loading
         self._schedule = schedule
         self._store = store
-        self._garbage = garbage
-        self._ignored = ignored_namespaces
         self._workers = workers
         self._timeout = timeout
-        self._collect_every = collect_every
         self._clock = clock
         self._failures = WriteFailures("checkpoint", metrics)
         self._errors = metrics.object_errors
         self._other_writer = _OtherWriter()
-        self._collected = clock.now()
-
-    # Write
 
     async def write_all(self, vpas: Collection[VpaKey]) -> None:
         """Write what changed and is due, most important first, as far as the time goes."""
@@ -125,7 +113,7 @@ class CheckpointWriting:
         deadline = asyncio.get_running_loop().time() + within.total_seconds()
         await run_concurrently(self._in_time(ready, deadline), self._write, workers=self._workers)
         self._failures.report()
-        self._other_writer.settle(self._clock.now())
+        self._other_writer.report(self._clock.now())
 
     def _in_time(
         self, due: Sequence[VpaKey], deadline: float
@@ -142,7 +130,7 @@ class CheckpointWriting:
             # Of a VPA without containers the first may come at any time.
             longest = min((lag(draft.history) for draft in drafts), default=timedelta())
             current = _VpaWrite(vpa=key, lag=longest, left=len(drafts))
-            self._settle(current)
+            self._finish(current)
             yield from ((current, draft) for draft in drafts)
 
     def _drafts(self, keys: Sequence[VpaKey]) -> Iterator[tuple[VpaKey, list[CheckpointDraft]]]:
@@ -195,9 +183,9 @@ class CheckpointWriting:
             current.is_fine = False
             self._failures.add(error, vpa=f"{key.namespace}/{key.name}", container=container)
         current.left -= 1
-        self._settle(current)
+        self._finish(current)
 
-    def _settle(self, current: _VpaWrite) -> None:
+    def _finish(self, current: _VpaWrite) -> None:
         if not current.left and current.is_fine:
             self._schedule.written(current.vpa, current.lag)
 
@@ -231,21 +219,3 @@ class CheckpointWriting:
             if group.container == draft.container
         ]
         return self._drafted(mine, self._usage.open_peaks(now))[0] if mine else None
-
-    # Forget
-
-    async def collect_when_due(self, vpas: Cache[VerticalPodAutoscaler]) -> None:
-        """Delete the checkpoints of VPAs that are gone, every now and then."""
-        now = self._clock.now()
-        if timedelta() <= now - self._collected < self._collect_every:
-            return
-        self._collected = now
-        try:
-            collected = await self._garbage.collect(
-                lambda key: vpas.get(key.namespace, key.name), ignored=self._ignored
-            )
-        except (KubeError, DecodeError) as error:
-            logger.warning("checkpoints not collected", extra={"error": str(error)})
-            return
-        if collected:
-            logger.info("checkpoints without a VPA deleted", extra={"count": collected})

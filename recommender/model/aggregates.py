@@ -60,7 +60,7 @@ class History:
 class Aggregates(ColumnTable):
     """ColumnTable of usage; the row of an aggregate is the row of both of its histograms.
 
-    ``first_sample``, ``last_sample`` and ``samples`` tell of CPU samples only.
+    An attribute is a column. ``first_sample``, ``last_sample`` and ``samples`` are of CPU samples.
     """
 
     def __init__(self, half_lives: HalfLives, capacity: int = 16) -> None:

@@ -151,7 +151,7 @@ def explanation(
         at=context.now,
         target=None if ref is None else f"{ref.api_version} {ref.kind} {ref.name}".strip(),
         selector=None if resolution.selector == NOTHING else str(resolution.selector),
-        pods=decision.pods,
+        pods=context.usage.pod_count(key),
         unsupported=resolution.message or None,
         status=decision.writing,
         due=due if decision.writing is WriteDecision.WAITS else None,

@@ -48,9 +48,9 @@ class RecommendationQuality:
         self.count(decision.labels)
         processed = decision.post_processed
         if processed is None:
-            compared = decision.record.compared
+            compared, labels = decision.record.compared, self._labels(decision, key)
             for resource, count in compared.items():
-                self._unchanged[self._labels(decision, resource)] += count
+                self._unchanged[resource, *labels] += count
             return compared
         if decision.is_absence_due:
             name = f"{key.namespace}/{key.name}"
@@ -84,7 +84,7 @@ class RecommendationQuality:
     def _changed(
         self, decision: StatusDecision, key: VpaKey, recommendation: Sequence[ContainerAmounts]
     ) -> dict[str, int]:
-        aggregates = self._usage.aggregates
+        aggregates, labels = self._usage.aggregates, self._labels(decision, key)
         compared: Tally[str] = Tally()
         for one in recommendation:
             rows = self._usage.rows_of(key, one.name)
@@ -93,14 +93,12 @@ class RecommendationQuality:
                 after = quantity.milli if resource == CPU else quantity.value
                 before = aggregates.recommended(resource)
                 if after:
-                    labels = self._labels(decision, resource)
-                    olds, news = self._changes.setdefault(labels, ([], []))
+                    olds, news = self._changes.setdefault((resource, *labels), ([], []))
                     olds += before[rows].tolist()
                     news += [after] * rows.size
                     compared[resource] += rows.size
                 before[rows] = after
         return compared
 
-    @staticmethod
-    def _labels(decision: StatusDecision, resource: str) -> _ChangeLabels:
-        return resource, written_mode(decision.vpa), decision.pods.bit_length()
+    def _labels(self, decision: StatusDecision, key: VpaKey) -> tuple[str, int]:
+        return written_mode(decision.vpa), self._usage.pod_count(key).bit_length()

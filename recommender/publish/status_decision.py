@@ -111,7 +111,6 @@ class StatusDecision:
     inputs: DecisionInputs
     record: VpaRecord  # to be remembered; ``after_write`` says what replaces it then
     labels: StatusLabels  # by which the VPA is counted, for the status that is stored
-    pods: int  # that the VPA's selector matches
     post_processed: PostProcessed | None = None
     wanted: VpaStatus | None = None
     writing: WriteDecision = WriteDecision.EQUAL
@@ -150,7 +149,7 @@ def decide(
     is_passing = loaded.resolution.open or context.fetching_history
     if record.cached is not None and not is_passing and record.cached.holds(inputs, now):
         labels = (_mode(vpa), True, pods > 0, bool(inputs.unsupported))
-        return StatusDecision(vpa=vpa, inputs=inputs, record=record, labels=labels, pods=pods)
+        return StatusDecision(vpa=vpa, inputs=inputs, record=record, labels=labels)
     return _decide_again(loaded, estimate, inputs, record, context)
 
 
@@ -228,7 +227,6 @@ def _decide_again(
         inputs=inputs,
         record=replace(record, cached=cached, absent_since=absent_since),
         labels=(_mode(vpa), is_provided(vpa.status), matches, bool(inputs.unsupported)),
-        pods=pods,
         post_processed=processed,
         wanted=wanted,
         writing=writing,
