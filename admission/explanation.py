@@ -31,7 +31,7 @@ from common.recommendation.scaled_containers import scaled_containers, scaled_sp
 from common.target.controlling import can_control_pods, has_startup_boost
 from common.target.owners import Controller, controller_of
 
-_BOUNDS = ("min", "max", "default")  # of a LimitRange, as far as they count
+_BOUNDS = ("min", "max", "default")  # of a LimitRange
 _UNBOOSTED = (
     "; nothing is boosted: the feature gate CPUStartupBoost is off, the containers have mode Off, "
     "or the boost is of no known type"
@@ -62,14 +62,14 @@ class CandidateVpa(Wire, frozen=True, kw_only=True):
 
 
 class NumberStep(Wire, frozen=True, kw_only=True):
-    """A number after one step of its way; null: there is none."""
+    """A number after one step; null: there is none."""
 
     step: str
     value: str | None
 
 
 class NumberExplanation(Wire, frozen=True, kw_only=True):
-    """The way of one number; without ``path`` the patch leaves it alone."""
+    """The steps of one number; without ``path`` the patch doesn't set it."""
 
     amount: str
     resource: str
@@ -79,7 +79,7 @@ class NumberExplanation(Wire, frozen=True, kw_only=True):
 
 
 class ContainerExplanation(Wire, frozen=True, kw_only=True):
-    """What a container has, the policy in force for it, and the way of its numbers."""
+    """What a container has, the policy in force for it, and the steps of its numbers."""
 
     name: str
     requests: Mapping[str, str]
@@ -90,7 +90,7 @@ class ContainerExplanation(Wire, frozen=True, kw_only=True):
 
 
 class PodLevelExplanation(Wire, frozen=True, kw_only=True):
-    """What ``spec.resources`` of the pod says, and the way of its numbers, if they move."""
+    """What ``spec.resources`` of the pod says, and the steps of its numbers, if they move."""
 
     requests: Mapping[str, str]
     limits: Mapping[str, str]
@@ -176,8 +176,8 @@ def _why(verdict: Verdict, owner: str | None, namespace: str) -> str:
         case Outcome.LOOKUP_FAILED:
             return f"who owns {owner} can't be found out: {verdict.error}; the pod passes unchanged"
         case Outcome.ERROR:
-            told = f"of VPA {verdict.vpa_name} or of the pod can't be used: {verdict.error}"
-            return f"a number {told}; the pod passes unchanged"
+            source = f"VPA {verdict.vpa_name} or of the pod"
+            return f"a number of {source} can't be used: {verdict.error}; the pod passes unchanged"
         case Outcome.PATCHED if verdict.match is not None and verdict.match.vpa is not None:
             idle = _UNBOOSTED if _is_unboosted(verdict, verdict.match.vpa) else ""
             unfit = "" if verdict.unfit is None else f"; nothing is applied: {verdict.error}"
@@ -391,8 +391,8 @@ def _body(of: PodExplanation) -> Iterable[str]:
 
 
 def _listed(what: str, quantities: Mapping[str, str]) -> str:
-    told = ", ".join(f"{name} {value}" for name, value in quantities.items())
-    return f"{what} {told}" if told else f"no {what}"
+    listed = ", ".join(f"{name} {value}" for name, value in quantities.items())
+    return f"{what} {listed}" if listed else f"no {what}"
 
 
 def _number_lines(number: NumberExplanation) -> Sequence[str]:

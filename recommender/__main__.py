@@ -136,7 +136,7 @@ async def recommend(settings: RecommenderSettings, clock: Clock) -> None:
                 started = group.create_task(_start(recommender, stop))
             if not (synced.result() and started.result()):
                 return
-            gc.freeze()  # what was listed stays; the collector need not look at it again
+            gc.freeze()  # what was listed stays; the garbage collector need not scan it
             health.arm()
             is_first = True
 
@@ -281,7 +281,7 @@ def _usage_source(settings: RecommenderSettings, client: KubeClient, usage: Usag
 def prometheus_server(
     settings: RecommenderSettings, environ: Mapping[str, str]
 ) -> PrometheusServer:
-    """Where Prometheus is, and how it knows us.
+    """Return the address of Prometheus, and the credentials.
 
     Raises:
         ConfigError: the address is none, or the token's file can't be read.

@@ -1,4 +1,4 @@
-"""``GET /debug/vpa/{namespace}/{name}`` on the ops address: how a recommendation comes about."""
+"""``GET /debug/vpa/{namespace}/{name}`` on the ops address: how a recommendation is computed."""
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
@@ -40,15 +40,15 @@ class NoExplanation(Wire, frozen=True, kw_only=True):
 
 
 def router(explain: Explainer) -> fastapi.APIRouter:
-    """The endpoint; ``explain`` makes up the recommendation as a cycle does, of that VPA alone."""
+    """Return the endpoint; ``explain`` computes the recommendation as a cycle does."""
     made = fastapi.APIRouter()
 
     @made.get(PATH, response_model=None, responses=_responses())
     async def vpa(request: fastapi.Request, namespace: str, name: str) -> fastapi.Response:
         """How the recommendation of a VPA comes about, from samples to its status.
 
-        The numbers are made up anew, by the code that a cycle calls. With ``Accept: text/plain``
-        the answer is a table.
+        The numbers are computed for the answer, by the functions that a cycle calls. With
+        ``Accept: text/plain`` the answer is a table.
         """
         text = wants_text(request.headers.get("accept", ""))
         found = explain(namespace, name)

@@ -1,4 +1,4 @@
-"""The recommender's minute: load, ingest, recommend, write, checkpoint, forget.
+"""The recommender's cycle: load, ingest, recommend, write, checkpoint, collect garbage.
 
 Source: recommender.md section 13; ``recommender.RunOnce``,
 vertical-pod-autoscaler/pkg/recommender/routines/recommender.go.
@@ -40,8 +40,8 @@ class Recommender:
     """Runs cycles; owns the model, which is changed under ``model_lock`` alone.
 
     It has a collaborator for each step of a cycle, and an attribute for each value that one step
-    leaves to another. ``backfill`` fetches history from Prometheus in the background, and merges it into the model
-    between two cycles; None if there is no such source.
+    leaves to another. ``backfill`` fetches history from Prometheus in the background, and merges
+    it into the model between two cycles; None if there is no such source.
     """
 
     def __init__(
@@ -77,8 +77,8 @@ class Recommender:
         self._metrics = metrics
         self._clock = clock
         self._loaded: dict[VpaKey, LoadedVpa] = {}
-        self._unread: Collection[VpaKey] = ()  # of these the history is not known
-        self._complete: Collection[VpaKey] = ()  # of these checkpoints are written
+        self._unread: Collection[VpaKey] = ()  # whose history is unknown
+        self._complete: Collection[VpaKey] = ()  # whose checkpoints are written
         self._collected: datetime | None = None
         self._was_fresh = True
         self._set_back = SetBack(clock)
@@ -100,7 +100,7 @@ class Recommender:
         await self._loading.load(self._loaded.keys())
 
     async def run_once(self) -> None:
-        """One cycle. Trouble with the API server costs what it concerns, no more."""
+        """Run one cycle; an error of the API server affects only what it is about."""
         async with self._model_lock:
             await self._cycle()
 
@@ -135,7 +135,7 @@ class Recommender:
             known = [key for key in self._loaded if key not in unknown]
             self._complete = complete = self._request_backfill(known, unknown)
             await asyncio.sleep(0)
-            # Neither waits for the other: one call without an answer must not keep history unsaved.
+            # A status write without an answer must not delay checkpoints.
             async with asyncio.TaskGroup() as writing:
                 writing.create_task(self._publish(known))
                 writing.create_task(self._keep_history(complete))
@@ -143,12 +143,12 @@ class Recommender:
                 await self._collect_usage()
 
     async def end(self, within: timedelta) -> None:
-        """Write down what isn't yet, most important first: nothing learnt is lost (X124)."""
+        """Write what isn't stored yet, most important first, so that nothing is lost (X124)."""
         async with self._model_lock:
             await self._checkpointing.write_last(self._complete, within)
 
     def explain(self, namespace: str, name: str) -> RecommendationExplanation | Unexplained:
-        """How the recommendation of a VPA comes about, by what the last cycle knew."""
+        """Explain the recommendation of a VPA, from the state after the last cycle."""
         key, vpa = VpaKey(namespace, name), self._informers.vpas.get(namespace, name)
         loaded = self._loaded.get(key)
         if self._collected is None:
@@ -182,7 +182,7 @@ class Recommender:
             logger.warning("system clock moved backwards; timestamps may repeat", extra=extra)
 
     def _believe_caches(self, *, fresh_before: bool) -> bool:
-        """Whether to write: not what might be old news by the time somebody listens."""
+        """Return False while the caches are stale: then nothing is written."""
         fresh = fresh_before and self._informers.fresh
         if not fresh:
             self._metrics.cycles_without_writes.inc()
@@ -197,11 +197,11 @@ class Recommender:
     def _request_backfill(
         self, known: Sequence[VpaKey], unknown: Collection[VpaKey]
     ) -> Sequence[VpaKey]:
-        """Let history be fetched; returns the VPAs of which checkpoints are written.
+        """Request history from Prometheus; returns the VPAs whose checkpoints are written.
 
-        It isn't where a checkpoint is still to be read: nobody could tell what that knows. And a
-        checkpoint that is written says that everything before it is known: so none is while
-        history is missing of a container that has none yet.
+        Nothing is requested while a checkpoint is still to be read, because what it holds is
+        unknown. A checkpoint means that everything before it is known. So none is written while
+        history is missing of a container that has no checkpoint yet.
         """
         backfill, usage = self._backfill, self._usage
         if backfill is None:
@@ -217,13 +217,13 @@ class Recommender:
             >= {group.container for group in usage.groups(key)}
         ]
 
-    # Forget
+    # Collect garbage
 
     def _usage_is_of(self, now: datetime) -> int:
-        """The instant by which usage expires: what is newest is never too old (X98).
+        """Return the instant by which usage expires: the newest usage never does (X98).
 
-        A clock that is days ahead, or a source that has nothing for days, would else cost
-        everything that was ever learnt.
+        Otherwise a clock that is days ahead, or a source without data for days, would expire all
+        history.
         """
         newest = self._ingestion.newest
         return 0 if newest is None else instant(min(now, newest))

@@ -1,4 +1,4 @@
-"""What an operator can tell the recommender."""
+"""The recommender's flags."""
 
 from dataclasses import dataclass
 from datetime import timedelta

@@ -1,7 +1,7 @@
 """Recommendations fitted to one pod: LimitRanges, the container policy, the container's limit.
 
 Every amount of the target, the lower and the upper bound takes the same steps; notes for
-people tell what happened to the target.
+people describe what happened to the target.
 
 Source: admission.md 6.3 and 6.4; vertical-pod-autoscaler/pkg/utils/vpa/capping.go.
 """
@@ -113,7 +113,7 @@ def cap_for_pod(
 def _below_pod_level(limits: EffectiveLimits, pod_level: PodLevelBounds) -> EffectiveLimits:
     """Drop maximums that no limit reaches, because those of the pod cut it before (A27).
 
-    A cut limit has another ratio to its request, so such a maximum would bound another request
+    A cut limit has another ratio to its request, so that maximum would bound another request
     than before.
     """
     cuts = pod_level.limits

@@ -28,7 +28,7 @@ _OURS = (running_windows.ANNOTATION, SIDECAR, TARGET)
 class CheckpointDetails:
     """What the annotations of a checkpoint say."""
 
-    target: str = ""  # see ``facts.target_name``; empty: the checkpoint doesn't tell
+    target: str = ""  # see ``facts.target_name``; empty: unknown
     windows: bytes = NONE  # see recommender.checkpoints.running_windows
     sidecar: bool = False
 

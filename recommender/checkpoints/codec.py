@@ -104,7 +104,7 @@ def lag(history: History) -> timedelta:
 
 
 class HistoryExtent(NamedTuple):
-    """How much a checkpoint knows: what must not become less by writing it anew."""
+    """How much history a checkpoint holds; another write must not hold less."""
 
     cpu: float  # total weight …
     cpu_reference: int  # … at this instant

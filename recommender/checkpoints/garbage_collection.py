@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class CheckpointCollector:
-    """Finds and deletes them, in one namespace or in all."""
+    """Deletes checkpoints of VPAs that are gone, in one namespace or in all."""
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class CheckpointCollector:
         try:
             await self._client.get(VPAS, key.name, namespace=key.namespace)
         except NotFoundError as error:
-            # Without the name it is the resource that is not there: not yet, in a server that
-            # starts. What is meant to be there then, nobody can tell.
+            # Without the name the resource itself is missing, as in a server that starts. Then it
+            # is unknown which VPAs exist.
             return error.name == key.name
         except DecodeError:
             return False  # strange, but there

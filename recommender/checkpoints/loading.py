@@ -28,7 +28,7 @@ from recommender.state_log import StateLog
 
 logger = logging.getLogger(__name__)
 
-_SLICE = 100  # loaded checkpoints, or VPAs to go on with, before other tasks get their turn
+_SLICE = 100  # loaded checkpoints, or VPAs to go on with, before other tasks run
 
 
 class CheckpointLoading:

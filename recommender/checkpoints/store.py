@@ -1,9 +1,9 @@
 """Checkpoints in the API server: read at start, written in every cycle, collected at times.
 
-Nobody but one recommender should write them. But there can be two for a while: the old image and
-the new one, one that lost its Lease without noticing, two names that a VPA is switched between. So
-what is replaced is always what was read or written last (by its resource version), and what would
-become less is read again first.
+One recommender should write them, but for a while there can be two: the old image and the new
+one, one that lost its Lease without noticing, or two names that a VPA is switched between. So a
+write replaces only what was read or written last (by its resource version), and a checkpoint that
+would lose history is read again first.
 
 Source: recommender.md section 11.
 """
@@ -55,7 +55,7 @@ from recommender.model.keys import Place, VpaKey
 
 logger = logging.getLogger(__name__)
 
-_SLICE = 500  # checkpoints before other tasks get their turn
+_SLICE = 500  # checkpoints before other tasks run
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 
@@ -91,13 +91,13 @@ class LoadedCheckpoint:
     updated: datetime | None
 
     def is_about(self, target: str) -> bool:
-        """Whether it is this target's history, as far as it tells."""
+        """Return whether it is the history of this target, or names none."""
         return self.details.target in ("", target)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteResult:
-    """What became of a draft; ``found`` is what somebody else has written instead."""
+    """The result of a write; ``found`` is what another recommender has written instead."""
 
     outcome: WriteOutcome
     found: LoadedCheckpoint | None = None
@@ -105,12 +105,12 @@ class WriteResult:
 
 @dataclass(slots=True, kw_only=True)
 class _Stored:
-    """What is in the API server, as far as we know."""
+    """What is stored in the API server, by the last read or write."""
 
     version: str
     digest: int  # of what it says, see _digest
     extent: HistoryExtent | None  # None: it can't be read
-    target: str = ""  # whose history it is; empty: it doesn't tell
+    target: str = ""  # whose history it is; empty: unknown
     drafted: int = 0  # digest of the draft that it was made from
     annotations: Mapping[str, str]
 
@@ -164,9 +164,9 @@ class CheckpointStore:
         """Write a checkpoint unless only its date would change.
 
         One that belongs to another VPA or container is left alone (Q6): the patch tests the
-        spec. One that somebody else wrote since it was read is read again and not replaced. And
-        where the draft knows less than what is stored, both are written as one, unless that is
-        another target's history (X123).
+        spec. One that has changed since it was read is read again and not replaced. Where the
+        draft knows less than what is stored, the two are merged, unless the stored one is another
+        target's history (X123).
 
         Raises:
             KubeError: the API server refused, or didn't answer.
@@ -196,7 +196,7 @@ class CheckpointStore:
         return await self._replace(place, stored, content)
 
     def places(self, names: Collection[tuple[str, str]]) -> tuple[Place, ...]:
-        """Return whose checkpoints have these names, each with its namespace, as far as we know."""
+        """Return whose checkpoints have these names; each name has its namespace."""
         if not names:
             return ()
         return tuple(
@@ -272,7 +272,7 @@ class CheckpointStore:
         return WriteResult(outcome=WriteOutcome.WRITTEN)
 
     async def _overtaken(self, place: Place) -> WriteResult:
-        """Somebody else wrote it: read it again, unless it was our own write without an answer."""
+        """Read a checkpoint again that another recommender or an unanswered write changed."""
         before, unanswered = self._stored.pop(place, None), self._unanswered.pop(place, 0)
         there = await self._read_again(place)
         after = self._stored.get(place)
@@ -341,7 +341,7 @@ class CheckpointStore:
         return found
 
     def _report(self, place: Place, trouble: str) -> None:
-        """Count it, and one line when it begins."""
+        """Count a conflict, and log the first one of its kind."""
         self._metrics.checkpoint_conflicts.labels(trouble).inc()
         if self._logged.get(place) == trouble:
             return

@@ -38,8 +38,7 @@ from recommender.write_failures import WriteFailures
 
 logger = logging.getLogger(__name__)
 
-_SLICE = 100  # VPAs to go on with, or loaded checkpoints, before other tasks get their turn
-_CALM = timedelta(minutes=10)  # without a write of somebody else
+_CALM = timedelta(minutes=10)  # without a write of another recommender
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -66,10 +65,10 @@ class _OtherWriter:
             self.latest = now
             if not self.is_logged:
                 extra = {"count": len(self.now), "checkpoint": self.now[0]}
-                logger.warning("checkpoints are written by somebody else as well", extra=extra)
+                logger.warning("another recommender writes checkpoints, too", extra=extra)
                 self.is_logged = True
         elif self.is_logged and self.latest is not None and now - self.latest >= _CALM:
-            logger.info("nobody else writes checkpoints any more")
+            logger.info("no other recommender writes checkpoints any more")
             self.is_logged = False
         self.now.clear()
 
@@ -101,7 +100,7 @@ class CheckpointWriting:
         self._other_writer = _OtherWriter()
 
     async def write_all(self, vpas: Collection[VpaKey]) -> None:
-        """Write what changed and is due, most important first, as far as the time goes."""
+        """Write what changed and is due, most important first, within the timeout."""
         await self._write_in_order(self._schedule.in_order(vpas), self._timeout)
 
     async def write_last(self, vpas: Collection[VpaKey], within: timedelta) -> None:
@@ -118,9 +117,9 @@ class CheckpointWriting:
     def _in_time(
         self, due: Sequence[VpaKey], deadline: float
     ) -> Iterator[tuple[_VpaWrite, CheckpointDraft]]:
-        """What to write: as many VPAs as there are workers, and more until the deadline.
+        """Return what to write: as many VPAs as there are workers, and more until the deadline.
 
-        The containers of a VPA are written side by side; all of one that was begun with.
+        All containers of a VPA are written, concurrently.
         """
         loop = asyncio.get_running_loop()
         for number, (key, drafts) in enumerate(self._drafts(due)):
@@ -134,7 +133,7 @@ class CheckpointWriting:
             yield from ((current, draft) for draft in drafts)
 
     def _drafts(self, keys: Sequence[VpaKey]) -> Iterator[tuple[VpaKey, list[CheckpointDraft]]]:
-        """What the checkpoints of these VPAs would be; made up only as far as it is asked for."""
+        """Return the checkpoints of these VPAs, computed when they are asked for."""
         now = instant(self._clock.now())
         peaks = self._usage.open_peaks(now)
         for part in vpa_batches(self._usage, keys):
@@ -190,7 +189,7 @@ class CheckpointWriting:
             self._schedule.written(current.vpa, current.lag)
 
     async def _written(self, draft: CheckpointDraft) -> bool:
-        """Write a draft; once more, with what somebody else knows, if that one was faster."""
+        """Write a draft; once more with the history of another recommender that was faster."""
         written = await self._store.write(draft)
         if written.outcome is WriteOutcome.OVERTAKEN:
             if written.found is not None:

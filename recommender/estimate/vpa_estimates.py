@@ -42,7 +42,7 @@ class ContainerEstimate:
 
 
 def active_groups(usage: Usage, key: VpaKey, now: int) -> tuple[ContainerGroup, ...]:
-    """The containers of a VPA that still matter; the same value while they stay the same.
+    """Return the containers of a VPA that are in use; the same value while they stay the same.
 
     Left out are those of which only a checkpoint is left, as old as an aggregate may get
     (recommender.md Q5).
@@ -60,7 +60,7 @@ def _is_remembered(usage: Usage, group: ContainerGroup, now: int) -> bool:
 
 
 def recommended_groups(usage: Usage, key: VpaKey, now: int) -> tuple[ContainerGroup, ...]:
-    """The containers of a VPA that get a recommendation: the living, unless switched off.
+    """Return the containers of a VPA that get a recommendation: active ones, unless switched off.
 
     With the gate NativeSidecar off that leaves out native sidecars, whose usage a checkpoint or
     Prometheus may still report (X108).

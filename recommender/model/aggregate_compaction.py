@@ -34,10 +34,10 @@ MADE_UP = frozenset(
         "apps.kubernetes.io/pod-index",
     }
 )
-"""Labels by which controllers tell their own pods from those of others."""
+"""Labels by which controllers distinguish their pods from those of others."""
 
 _PARTS = 192  # of a lifetime: an hour of eight days
-_SLICE = 500  # label sets before other tasks get their turn
+_SLICE = 500  # label sets before other tasks run
 
 
 def compact(usage: Usage) -> Iterator[None]:
@@ -77,7 +77,7 @@ def _compact(
 
 
 def _shared(usage: Usage, label_set: LabelSet, row: int) -> LabelSet | None:
-    """Where the aggregate moves to; None if a VPA tells it from others by labels made up."""
+    """Where the aggregate moves to; None if a VPA distinguishes it by such labels."""
     labels = {key: value for key, value in label_set.labels.items() if key not in MADE_UP}
     found = usage.matching.label_set(label_set.namespace, labels, mark=_mark(usage.aggregates, row))
     if found.autoscalers == label_set.autoscalers:

@@ -20,7 +20,7 @@ CPU_WEIGHT = 0.1  # of every CPU sample, whatever the container's request
 MEMORY_WEIGHT = 1.0  # of the peak of a window
 
 _LATE = np.iinfo(np.int64).max
-_LONGEST = timedelta(days=36_500)  # what nobody means for longer
+_LONGEST = timedelta(days=36_500)  # no longer value is meant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
-"""Usage from before we watched, and how it joins what was seen since.
+"""Usage from before the recommender started, and its merge into the live model.
 
-History comes late, while live samples already count. So it is gathered in a model of its own, by
-the same rules, and joined to the live one when all of it is there: then histograms add up, and
-the memory window that ran when the live feed began goes on.
+History comes late, while live samples already count. So it is collected in a model of its own, by
+the same rules, and merged into the live one when all of it is there: histograms add up, and the
+memory window that ran when the live samples began continues.
 
 Source: recommender.md 12.5 and sections 4-5.
 """
@@ -22,10 +22,10 @@ from recommender.model.timestamps import NEVER, instant
 from recommender.model.usage import Usage
 
 _LATE = np.iinfo(np.int64).max
-_SLICE = 1000  # aggregates, or pods, joined before other tasks get their turn
+_SLICE = 1000  # aggregates, or pods, joined before other tasks run
 
 KnownUntil = Mapping[tuple[VpaKey, str], datetime]
-"""Until when the checkpoint of a VPA's container knows everything."""
+"""Until when the checkpoint of a VPA's container covers all usage."""
 
 LabelsOf = Callable[[PodKey], Mapping[str, str]]
 
@@ -44,11 +44,11 @@ class Backfill:
     """The usage of one namespace before the live feed; fed in the order of time, then joined.
 
     No sample counts twice. What a checkpoint knows of a container is left out (of several VPAs
-    that look at it, the one whose checkpoint knows most decides), and so is everything from
+    that match it, the one with the latest checkpoint decides), and so is everything from
     the container's first live sample on.
 
     A pod that is there has its present labels, so that its history is found where its live
-    samples are; of one that is gone, ``labels`` tells.
+    samples are; of one that is gone, ``labels`` has them.
     """
 
     def __init__(

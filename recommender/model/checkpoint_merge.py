@@ -1,4 +1,4 @@
-"""Histories of the same containers by several observers: what they know together counts once.
+"""Merging of histories that cover the same usage, so that none of it counts twice.
 
 A recommender may come late to a VPA whose pods it has watched all the time, and whose checkpoint
 another one wrote from the same usage. Adding both would count that usage twice, each time the VPA
@@ -15,7 +15,7 @@ from recommender.model.usage import Usage
 
 
 def merge_checkpoint(usage: Usage, key: VpaKey, container: str, history: History, now: int) -> None:
-    """Let a VPA's container know what a checkpoint holds beyond what is known of it.
+    """Add what a checkpoint holds to a VPA's container, without what is known already.
 
     ``now`` is an instant: running memory windows aren't in checkpoints, so ours don't count.
     """
@@ -32,7 +32,7 @@ def merge_checkpoint(usage: Usage, key: VpaKey, container: str, history: History
 
 
 def merged_history(ours: History, theirs: History, half_lives: HalfLives) -> History:
-    """What two know together; in no bucket, and in no total, less than either."""
+    """Return both histories as one; no bucket and no total weighs less than in either."""
     table = Aggregates(half_lives, capacity=1)
     table.load(table.new(), ours)
     table.merge(_FIRST, _rest(table, theirs), _FIRST)

@@ -13,11 +13,11 @@ _GROWTH = 1.25
 
 
 class ColumnTable:
-    """ColumnTable in columns that grow in place; a freed row is zeroed and used again.
+    """Columns that grow in place; a freed row is zeroed and used again.
 
     A subclass makes its columns with :meth:`_column` and keeps them as attributes. Growing
-    happens in place (the allocator moves pages, it doesn't copy them), so nobody may keep a
-    view of a column: use it, and let it go.
+    happens in place (the allocator moves pages, it doesn't copy them), so a view of a column
+    must not be kept.
     """
 
     def __init__(self, capacity: int = 16) -> None:
@@ -67,7 +67,7 @@ class ColumnTable:
     def _grow(self, least: int) -> None:
         self._capacity = max(least, int(self._capacity * _GROWTH) + 16)
         for column in self.columns:
-            # No references are checked: the class comment tells why there are none.
+            # No references are checked: no view is kept, see the class.
             column.resize((self._capacity, *column.shape[1:]), refcheck=False)
 
 

@@ -16,7 +16,7 @@ from recommender.model.matching import LabelSet
 from recommender.model.timestamps import NEVER, span
 from recommender.model.usage import Usage
 
-_SLICE = 500  # label sets, or VPAs, before other tasks get their turn
+_SLICE = 500  # label sets, or VPAs, before other tasks run
 
 
 def collect(usage: Usage, now: int, contributive: AbstractSet[VpaKey]) -> int:

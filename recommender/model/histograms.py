@@ -325,7 +325,7 @@ def merge_members(merged: M, table: M, members: Sequence[Sequence[int]]) -> None
     """Let row i of ``merged`` take in the i-th members of a table, in their order.
 
     All first members are merged at once, then all second ones; rows of very many have their own
-    turn, because nobody else would take part in most of their rounds.
+    turn, because they would be alone in most of the batches.
     """
     for row, group in enumerate(members):
         if len(group) > _MANY:

@@ -37,7 +37,7 @@ def keep_former_history(usage: Usage) -> None:
 
 
 def start_over(usage: Usage, key: VpaKey, container: str, now: int) -> None:
-    """Forget what is known of a VPA's container; other VPAs keep what they know of its pods.
+    """Drop the history of a VPA's container; other VPAs keep theirs of its pods.
 
     ``now`` is an instant.
     """

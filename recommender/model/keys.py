@@ -1,4 +1,4 @@
-"""What tells pods, VPAs and aggregates apart. Tuples, because millions of look-ups use them."""
+"""The keys of pods, VPAs and aggregates; tuples, because millions of look-ups use them."""
 
 from typing import NamedTuple
 

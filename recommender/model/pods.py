@@ -15,7 +15,7 @@ from recommender.model.memory_peaks import MemoryWindows
 from recommender.model.timestamps import NEVER
 
 _LONG_AGO = 1  # an instant: there was a sample, and no other is older
-_DIGITS = 15  # of a UID: enough to tell pods apart, and fit for a column of integers
+_DIGITS = 15  # of a UID: enough to distinguish pods, and fit for a column of integers
 
 NOWHERE = -1  # no aggregate: it was collected, and the next sample makes a new one
 
@@ -82,7 +82,7 @@ def pod_number(uid: str) -> int:
 
 
 class Containers(ColumnTable):
-    """ColumnTable of containers: what counts until the next sample (recommender.md section 4)."""
+    """The state of containers until their next sample (recommender.md section 4)."""
 
     def __init__(self, capacity: int = 16) -> None:
         super().__init__(capacity)

@@ -1,8 +1,7 @@
 """Memory windows that are running, from one process to the next.
 
-The next process goes on with a window where the last one left it: its peak counts, and a higher
-sample replaces it, as if nothing had happened. The window of a pod that went in the meantime ends;
-its peak stays, as it does where a pod goes while we watch.
+The next process continues a window where the last one stopped: its peak counts, and a higher sample
+replaces it. The window of a pod that is gone ends, and its peak stays.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -80,7 +79,7 @@ class SavedWindows(NamedTuple):
 class WindowRestorer:
     """Lets containers go on with windows that another process left.
 
-    To be made anew whenever pods have come.
+    Create another one when pods have been added.
     """
 
     def __init__(self, usage: Usage) -> None:
@@ -92,7 +91,7 @@ class WindowRestorer:
         """Let these windows go on; ``now`` is an instant.
 
         Of a container that has a window by now, this takes over the higher peak, and the earlier
-        end if that is still to come: it is the same time that both tell of.
+        end if that is still to come: both are windows of the same time.
         """
         begun: dict[int, RunningWindow] = {}
         known: list[tuple[int, RunningWindow]] = []
@@ -133,7 +132,7 @@ class WindowRestorer:
         usage = self._usage
         aggregate = usage.containers.aggregate[row]
         if aggregate == NOWHERE:
-            return -_LATE  # it begins anew
+            return -_LATE  # it begins another window
         return int(usage.aggregates.interval[aggregate]) + span(_AHEAD)
 
     def _begin(self, begun: Mapping[int, RunningWindow]) -> None:

@@ -1,6 +1,6 @@
 """The model: pods, aggregates and VPAs together, fed by batches of samples.
 
-One owner, the cycle, writes it; nothing here waits, so nobody sees it half written.
+The cycle alone changes it, and nothing here waits, so no task sees a change half done.
 
 Source: recommender.md sections 4-6.
 """
@@ -38,7 +38,7 @@ from recommender.model.sidecars import Sidecars
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerGroup:
-    """All that a VPA knows of one container name."""
+    """The aggregates of one container name that a VPA sees."""
 
     vpa: VpaKey
     container: str
@@ -47,7 +47,7 @@ class ContainerGroup:
 
 
 class Usage:
-    """Everything we know about usage."""
+    """The model of usage."""
 
     def __init__(
         self,
@@ -73,8 +73,8 @@ class Usage:
     def put_pod(self, pod: PodFacts, now: int) -> None:
         """Add a pod, or take over what changed.
 
-        A pod that came back under the same name starts anew (Q33); so do the windows of
-        its containers when its labels change (Q10). Aggregates stay.
+        A pod that came back under the same name starts over (Q33), and so do the windows of its
+        containers when its labels change (Q10). Aggregates stay.
         """
         tracked = self.pods.get(pod.key)
         if tracked is not None and tracked.uid != pod.uid:
@@ -278,7 +278,7 @@ class Usage:
             amount=int(amounts[0]),
         )
 
-    # What is read and forgotten
+    # Reads and removals
 
     def open_peaks(self, now: int) -> OpenPeaks:
         """The containers whose windows haven't ended; as it is now, so don't keep it."""
@@ -340,7 +340,7 @@ class Usage:
         return row
 
     def _aggregates_of(self, rows: Ints, now: int) -> Ints:
-        """The aggregates of containers; one that was collected is made anew."""
+        """The aggregates of containers; one that was collected is created again."""
         for row in np.unique(rows[self.containers.aggregate[rows] == NOWHERE]).tolist():
             key = self.containers.keys[row]
             label_set = self.matching.known(key.namespace, key.labels)

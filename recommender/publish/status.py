@@ -88,7 +88,10 @@ def next_status(vpa: VerticalPodAutoscaler, findings: StatusFindings, now: datet
 
 
 def open_status(vpa: VerticalPodAutoscaler, unsupported: str, now: datetime) -> VpaStatus:
-    """The status while nobody can tell which pods are meant: what was found before stays (Q1)."""
+    """Return the status while it is unknown which pods the target selects (Q1).
+
+    The last recommendation stays.
+    """
     kind = ConditionType.CONFIG_UNSUPPORTED
     existing = vpa.status.conditions or ()
     return VpaStatus(
@@ -247,7 +250,7 @@ def _meaning(conditions: Iterable[VpaCondition] | None) -> set[tuple[object, ...
 
 
 def _amounts(recommendation: RecommendedPodResources | None) -> Sequence[ContainerAmounts] | None:
-    """What is recommended; None also for somebody else's nonsense, unlike anything of ours."""
+    """Return what is recommended; None if nothing is, or if another program wrote nonsense."""
     if recommendation is None:
         return None
     try:

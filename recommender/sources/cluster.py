@@ -43,8 +43,8 @@ logger = logging.getLogger(__name__)
 
 _BUG = "an unexpected error, see the recommender's log"
 _POLICY = "policy"  # the reason where a VPA's resource policy can't be read
-_SLICE = 500  # objects before other tasks get their turn
-_RESOLVED = 50  # VPAs that one of the workers resolves before; mostly nobody has to be asked
+_SLICE = 500  # objects before other tasks run
+_RESOLVED = 50  # VPAs that a worker resolves before other tasks run; most need no call
 _LOOKED_FOR = 10_000  # pods looked for in a cache before
 
 
@@ -187,7 +187,7 @@ class VpaLoader:
         return rivals.controlled()
 
     def why_not(self, vpa: VerticalPodAutoscaler) -> str:
-        """Why a VPA of the cluster was not loaded."""
+        """Return why a VPA of the cluster was not loaded."""
         named = f"VPA {vpa.metadata.namespace}/{vpa.metadata.name}"
         if vpa.metadata.namespace in self._ignored:
             return f"{named}: its namespace is one of --ignored-vpa-object-namespaces"
@@ -213,7 +213,7 @@ class VpaLoader:
     async def _resolve(self, vpa: VerticalPodAutoscaler) -> TargetResolution:
         """The target's selector, if the target is the topmost controller.
 
-        What the API server can't tell just now leaves the last selector in force (Q1).
+        A look-up that fails temporarily leaves the last selector in force (Q1).
         """
         target = vpa.spec.target_ref
         try:

@@ -107,7 +107,7 @@ def container_rules(
     policy = vpa.spec.resource_policy
     if policy is None or not policy.container_policies:
         return ()
-    for one in policy.container_policies:  # the bounds count later; whether they can is told now
+    for one in policy.container_policies:  # of bounds the unreadable ones are reported now
         parse_quantities(one.min_allowed)
         parse_quantities(one.max_allowed)
     return tuple(

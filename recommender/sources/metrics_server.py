@@ -26,7 +26,7 @@ from recommender.model.pods import TrackedPod
 from recommender.model.timestamps import NEVER, instant, span
 from recommender.sources.fetch_result import OK, FetchOutcome, FetchResult
 
-_RESOURCE = f"{POD_METRICS.resource}.{POD_METRICS.group}"  # tells it from the pods themselves
+_RESOURCE = f"{POD_METRICS.resource}.{POD_METRICS.group}"  # differs from that of pods
 
 
 class MetricsServerSource:

@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 _POINTS = 200_000  # of one answer: some six megabytes
 _LEAST_POINTS = 1_000
 _SPARSE = 24  # every so many points containers are counted
-_SLICE = 2**19  # bytes that are decoded before other tasks get their turn
+_SLICE = 2**19  # bytes that are decoded before other tasks run
 # The live feed is that much behind: its first samples may be older than our first question.
 _LAG = timedelta(minutes=2)
 
@@ -173,9 +173,9 @@ class NamespaceHistory:
 
 
 async def _unhurried(raw: Sequence[msgspec.Raw]) -> AsyncIterator[Sequence[msgspec.Raw]]:
-    """Slices of an answer; other tasks get their turn before each.
+    """Return slices of an answer; other tasks run before each.
 
-    A series costs by its labels as well as by its points, and its length tells of both.
+    Labels and points both cost time, so the weight of a series is its length.
     """
     for found in in_slices_by_weight(raw, len(raw), weight=len, most=_SLICE):
         await asyncio.sleep(0)

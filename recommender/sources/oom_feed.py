@@ -28,16 +28,16 @@ class PendingOomEvent:
     """A kill, and what is known of its pod: that may be gone when the cycle looks for it."""
 
     kill: OomEvent
-    pod: PodFacts | None  # None: an Event told, of a pod that is there or isn't known
+    pod: PodFacts | None  # None: from an Event, about a pod that exists or is unknown
     waited: int = 0  # cycles, for a pod that isn't known
 
 
 class OomFeed:
     """Fed by the caches' changes; ``take`` empties it.
 
-    Each kill comes out once, however often the API server tells of it. It is initial if it may
+    Each kill is returned once, however often the API server reports it. It is initial if it may
     have been learnt before a restart: until ``go_live`` all are, and later those that a pod
-    tells of when it is seen for the first time.
+    shows when it is seen for the first time.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class OomFeed:
             self._leave(before)
 
     def on_event(self, change: Change[Event]) -> None:
-        """Look at an added Event; changed ones tell nothing new."""
+        """Process an added Event; a changed one holds no other kills."""
         if change.new is None:
             if change.old is not None:
                 self._known.leave(change.old.metadata.uid)
@@ -107,8 +107,8 @@ class OomFeed:
         return len(self._postponed)
 
     def _look(self, old: Pod | None, new: Pod) -> None:
-        """Take the kills that ``new`` tells of; ``old`` is the same pod before."""
-        # The update tells best which request counts; what a gap in the watch swallowed is
+        """Take the kills that ``new`` shows; ``old`` is the same pod before."""
+        # The update shows best which request counts; what a gap in the watch hid is
         # still remembered by the pod itself.
         kills = kills_between(old, new, initial=self._initial) if old is not None else ()
         initial = self._initial or old is None

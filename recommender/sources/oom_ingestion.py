@@ -1,7 +1,7 @@
-"""OOM kills, from what the caches told into the model.
+"""OOM kills, from the caches into the model.
 
-Each kill that is told is counted as seen, and as recorded or discarded, in one step: so the
-counters add up at every moment.
+Each kill is counted as seen, and as recorded or discarded, in one step, so that the counters add up
+at every moment.
 
 Source: recommender.md 4.4 and 12.4.
 """
@@ -116,7 +116,7 @@ class OomIngestion:
             self._decide(dropped.kill, OomOutcome.IN_THE_FUTURE)
 
     def _learn(self, observation: PendingOomEvent, learnt_until: LearntUntil) -> OomOutcome | None:
-        """What became of a kill; None: its pod may still be told of."""
+        """Return the outcome of a kill; None: its pod may still appear."""
         kill, now = observation.kill, self._clock.now()
         if kill.at <= UNDATED:
             return OomOutcome.UNDATED
@@ -152,8 +152,8 @@ class OomIngestion:
     def _find(self, observation: PendingOomEvent, now: int) -> TrackedPod | OomOutcome | None:
         """The killed pod in the model, where it comes for a moment if it is gone already.
 
-        A pod is told from others of its name by its uid. An Event of a static pod has another
-        uid than the pod; then the name decides, as it does for the reference.
+        Pods of one name are distinguished by their uids. An Event of a static pod has another uid
+        than the pod; then the name decides, as it does for the reference.
         """
         kill, pods = observation.kill, self._usage.pods
         tracked = pods.get(kill.pod)
@@ -184,10 +184,10 @@ class OomIngestion:
     def _known_until(
         self, container: str, pod: TrackedPod, learnt_until: LearntUntil, latest: int
     ) -> int:
-        """Until when what was loaded knows the kills of a container that has no record of its own.
+        """Return until when loaded history covers the kills of a container that has no record.
 
         The time of the checkpoint then has to do. The record is better: a kill may be older than
-        the checkpoint, and yet have been told after it was written.
+        the checkpoint, and yet have been reported after it was written.
 
         A checkpoint that was written after ``latest`` was written by a clock that was ahead, and
         then its last sample has to do, whose time is not by that clock. If that is in the future

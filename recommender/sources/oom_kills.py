@@ -16,7 +16,7 @@ from recommender.model.keys import PodKey
 
 OOM_KILLED = "OOMKilled"
 UNDATED = datetime.min.replace(tzinfo=UTC)
-"""The time of a kill of which the kubelet tells none; Go's zero time."""
+"""The time of a kill without one in the kubelet's report; Go's zero time."""
 
 _CONTAINERS = "offending_containers"
 _USAGE = "offending_containers_usage"
@@ -29,8 +29,8 @@ class OomEvent:
     """A container was killed, or its pod evicted, because memory ran out."""
 
     pod: PodKey
-    pod_uid: str  # empty: an Event doesn't tell
-    uid: str  # of the pod, or of the eviction Event: what tells two kills apart
+    pod_uid: str  # empty: unknown, from an Event
+    uid: str  # of the pod, or of the eviction Event; distinguishes kills
     container: str
     at: datetime
     memory: int  # bytes: the request at that time, or what an evicted container used
@@ -38,7 +38,7 @@ class OomEvent:
 
 
 def kills_between(old: Pod, new: Pod, *, initial: bool = False) -> tuple[OomEvent, ...]:
-    """What an update of a pod tells.
+    """Return the kills that an update of a pod shows.
 
     Either a container has just been killed and stands there terminated, or it was killed
     and runs again. The request that counts is the one it was killed with: for the latter
@@ -60,7 +60,7 @@ def kills_between(old: Pod, new: Pod, *, initial: bool = False) -> tuple[OomEven
 
 
 def kills_in(pod: Pod, *, initial: bool) -> tuple[OomEvent, ...]:
-    """What one version of a pod tells: all kills that it still remembers.
+    """Return all kills that one version of a pod still shows.
 
     It is what counts for a pod that is seen for the first time, so that one that dies and
     goes within a second teaches as well; and after a gap in the watch.
@@ -114,10 +114,10 @@ def kills_of_eviction(event: Event, *, initial: bool = False) -> tuple[OomEvent,
 
 
 class SeenOomEvents:
-    """Remembers which kills have been told, for longer than they can be told again.
+    """Remembers which kills have been seen, for longer than they can be reported again.
 
-    What is gone may come back: a pod that couldn't be read for a moment still tells of its
-    last kill. So the kills of the last ones that went are remembered, too.
+    A pod that couldn't be read for a moment comes back with its last kill. So the kills of the
+    last pods and Events that are gone are remembered, too.
     """
 
     def __init__(self) -> None:

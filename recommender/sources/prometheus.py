@@ -44,7 +44,7 @@ class PrometheusError(VpaError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrometheusServer:
-    """Where Prometheus is, and how it knows us; secrets don't show in ``repr``."""
+    """The address of Prometheus, and credentials, which ``repr`` doesn't show."""
 
     address: URL
     verify: bool
@@ -97,7 +97,7 @@ class PrometheusServer:
         )
 
     def authorization(self) -> str:
-        """The header's value, empty for none; a token's file is read anew, for tokens rotate.
+        """Return the header's value, empty for none; a token's file is read each time.
 
         Raises:
             ConfigError: the file can't be read.
@@ -234,9 +234,9 @@ class Prometheus:
             ) as answer:
                 body = await read_body(answer)
         except _FAILURES as error:
-            told = " ".join(str(error).split()) or type(error).__name__
+            text = " ".join(str(error).split()) or type(error).__name__
             raise PrometheusError(
-                f"{self.name}: no answer: {told}", reason="unreachable", away=True
+                f"{self.name}: no answer: {text}", reason="unreachable", away=True
             ) from error
         except ServerError as error:
             raise PrometheusError(f"{self.name}: {error}", reason="too_large") from error

@@ -39,7 +39,7 @@ _series = msgspec.json.Decoder(_Series)
 
 
 def complaint(body: bytes) -> tuple[str, str]:
-    """What kind of error an answer tells of, and its sentence; empty if it can't be read."""
+    """Return the type and the text of the error in an answer; empty if it can't be read."""
     try:
         answer = _answers.decode(body)
     except msgspec.DecodeError:
@@ -129,7 +129,7 @@ class LastLabels:
         return unusable
 
     def of(self, pod: PodKey) -> Mapping[str, str]:
-        """A pod's labels; none if no series told."""
+        """Return a pod's labels; empty if no series has them."""
         found = self._found.get(pod)
         return {} if found is None else found[1]
 

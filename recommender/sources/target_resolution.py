@@ -19,7 +19,7 @@ class TargetResolution:
     selector: Selector
     unsupported: str = ""  # the reference's text of ConfigUnsupported; empty: all is well
     owner: str = ""  # what the target should be instead
-    open: bool = False  # nobody could tell yet: nothing is known to be wrong, or right
+    open: bool = False  # unknown yet whether the target is right
 
     @property
     def message(self) -> str:

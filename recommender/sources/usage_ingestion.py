@@ -19,8 +19,8 @@ from recommender.state_log import StateLog
 
 logger = logging.getLogger(__name__)
 
-_SLICE = 1000  # PodMetrics ingested before other tasks get their turn
-_OLD = timedelta(minutes=5)  # the oldest usage that nobody wonders about
+_SLICE = 1000  # PodMetrics ingested before other tasks run
+_OLD = timedelta(minutes=5)  # the oldest usage that is not reported
 
 
 class _Supply(enum.Enum):

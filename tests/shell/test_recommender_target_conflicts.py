@@ -60,13 +60,13 @@ async def test_what_somebody_else_wrote_joins_in_and_the_sum_is_written_at_once(
                 await process.cycle()
             counts = [one["totalSamplesCount"] for one in checkpoint_writes(api)]
             assert counts[-1] == max(counts)
-            assert caplog.text.count("checkpoints are written by somebody else as well") == 1
+            assert caplog.text.count("another recommender writes checkpoints, too") == 1
             name = "vpa_recommender_checkpoint_conflicts_total"
             assert (process.sample(name, reason="foreign") or 0) >= 2
             for _ in range(4):
                 api.on(METRICS, listing(usage(at=process.clock.forward(LONGEST_LAG))))
                 await process.cycle()
-            assert caplog.text.count("nobody else writes checkpoints any more") == 1
+            assert caplog.text.count("no other recommender writes checkpoints any more") == 1
 
 
 async def test_one_that_cannot_be_read_again_waits_for_the_next_cycle() -> None:
