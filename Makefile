@@ -9,7 +9,7 @@ KEEP ?=
 CLUSTER ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint types contracts unit proofs record e2e docs controlplane demo bench bench-sandbox bench-decisions bench-admission bench-updater bench-recommender bench-history fuzz-admission bench-e2e bench-rotation bench-floods clean
+.PHONY: help venv test lint types contracts unit proofs record e2e docs controlplane demo bench bench-sandbox bench-decisions bench-ratios bench-admission bench-updater bench-recommender bench-history fuzz-admission bench-e2e bench-rotation bench-floods clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -39,11 +39,11 @@ types: venv ## mypy, strict
 contracts: venv ## who may import whom
 	$(BIN)/lint-imports
 
-# The slowest are told: all of it is to take less than a quarter of an hour on two cores. Properties
-# are tested with the same examples each time (profile ci); proofs, and pytest alone, draw others.
-unit: venv ## all tests but the end-to-end ones and the longest proof, with coverage
+# Lists the slowest tests. Properties are tested with the same examples each time (profile ci); proofs, and
+# pytest alone, draw others.
+unit: venv ## all tests but the end-to-end ones and the longest proof; COVERAGE=1 measures coverage
 	$(PY) -m pytest --ignore=tests/e2e --ignore=tests/shell/test_history_survives.py --durations=20 \
-	  --hypothesis-profile=ci --numprocesses=auto --dist=worksteal --cov --cov-report=term
+	  --hypothesis-profile=ci --numprocesses=auto --dist=worksteal $(if $(COVERAGE),--cov --cov-report=term)
 
 # PROOF_SEED=7 PROOF_SEEDS=2,3,4 make proofs: others; the seed of a failure is printed
 proofs: venv ## 1,000 stormy cycles without a forbidden eviction, a day of rollouts in steady memory, the model, restarts, 10,000 hostile objects
@@ -75,9 +75,13 @@ bench-decisions: venv ## quantities and histograms
 	$(PY) benchmarks/quantity.py
 	$(PY) benchmarks/histograms.py
 
-# Options: make bench-admission BENCH='--rounds=5 -o json'; needs the load generator oha
+# Options: make bench-admission BENCH='--rounds=5 -o json'
 bench-admission: venv ## the webhook over TLS: CPU, latencies and memory, with 1 and 5,000 VPAs
 	@PYTHONPATH=. $(PY) -m benchmarks.admission $(BENCH)
+
+# Options: make bench-ratios BENCH='--base=/path/to/other/checkout --rounds=3'
+bench-ratios: venv ## CPU, memory and start beside those of another checkout
+	@PYTHONPATH=. $(PY) -m benchmarks.ratios $(BENCH)
 
 # Options: make bench-updater BENCH='--pods=20000 --rounds=3 -o json'
 bench-updater: venv ## evictions, resizes and passes without work: rates, CPU, memory, API calls

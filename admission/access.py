@@ -8,7 +8,7 @@ ACCESS = (
     *targets.ACCESS,
     VPAS.access("list", "watch"),
     LIMIT_RANGES.access("list", "watch"),
-    # Who may change any webhook may change any object: only ours.
+    # Rights on every webhook would be rights on every object: only ours.
     MUTATING_WEBHOOKS.access("create"),
     MUTATING_WEBHOOKS.access("get", "patch", names=(CONFIGURATION_NAME,)),
     LEASES.access("create"),

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from admission.pod_reviews import Candidate, LookupFailedError, Match, Reason
+from admission.pod_reviews import LookupFailedError, MatchReason, TargetingVpa, VpaMatch
 from admission.vpa_index import VpaIndex
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec
@@ -25,7 +25,7 @@ from common.target.owners import Controller, OwnerProblem, controller_of
 logger = logging.getLogger(__name__)
 
 # Seconds. A ReplicaSet's first pods come within milliseconds of the ReplicaSet, and our watch
-# may bring it a moment later; without this patience they would start with the wrong size.
+# may bring it a moment later; without these retries they would start with the wrong size.
 _CATCH_UP = (0.01, 0.02, 0.05, 0.1, 0.2)
 
 
@@ -33,38 +33,38 @@ class TargetLookup(Protocol):
     """Selectors and owners: ``common.kube.targets.Targets``."""
 
     async def selector(self, vpa: VerticalPodAutoscaler) -> Selector:
-        """The selector of the pods that the VPA's target controls; raises TargetError."""
+        """Return the selector of the pods that the VPA's target controls; raises TargetError."""
         ...
 
     async def topmost(self, controller: Controller) -> Controller | None:
-        """The topmost well-known or scalable controller; raises TargetError."""
+        """Return the topmost well-known or scalable controller; raises TargetError."""
         ...
 
 
-class Matcher:
+class VpaMatcher:
     """Finds the VPA of a new pod among those of an index."""
 
     def __init__(self, vpas: VpaIndex, targets: TargetLookup) -> None:
         self._vpas = vpas
         self._targets = targets
 
-    async def match(self, pod: ObjectMeta) -> Match:
-        """The VPA that changes the pod, whose ``namespace`` must be set.
+    async def match(self, pod: ObjectMeta) -> VpaMatch:
+        """Return the VPA that changes the pod, whose ``namespace`` must be set.
 
         VPAs of mode Off are left out before the oldest is chosen, so that they don't shadow
-        active ones; a VPA whose selector can't be resolved costs nobody but itself.
+        active ones; a VPA whose selector can't be resolved affects no other.
 
         Raises:
             LookupFailedError: the pod's owners can't be found out.
         """
         controller = controller_of(pod)
         if controller is None:
-            return Match(reason=Reason.NO_CONTROLLER)
+            return VpaMatch(reason=MatchReason.NO_CONTROLLER)
         if not self._vpas.has_any(pod.namespace):
-            return Match(reason=Reason.NO_VPA_IN_NAMESPACE)
+            return VpaMatch(reason=MatchReason.NO_VPA_IN_NAMESPACE)
         top = await self._topmost(controller)
         if top is None:
-            return Match(reason=Reason.NO_SCALABLE_OWNER)
+            return VpaMatch(reason=MatchReason.NO_SCALABLE_OWNER)
         there = tuple(self._vpas.targeting(top.key))  # it may change while we wait
         candidates = tuple([await self._candidate(vpa) for vpa in there])
         found = controlling(
@@ -77,10 +77,10 @@ class Matcher:
             ],
         )
         if found is not None:
-            return Match(found.vpa, topmost=top, candidates=candidates)
-        return Match(
+            return VpaMatch(found.vpa, topmost=top, candidates=candidates)
+        return VpaMatch(
             off=any(not can_control_pods(vpa) for vpa in there),
-            reason=Reason.NONE_APPLIES if there else Reason.NOT_TARGETED,
+            reason=MatchReason.NONE_APPLIES if there else MatchReason.NOT_TARGETED,
             topmost=top,
             candidates=candidates,
         )
@@ -100,16 +100,16 @@ class Matcher:
         except TargetError as error:
             raise LookupFailedError(str(error)) from error
 
-    async def _candidate(self, vpa: VerticalPodAutoscaler) -> Candidate:
-        """A VPA with its selector, which one of mode Off doesn't need."""
+    async def _candidate(self, vpa: VerticalPodAutoscaler) -> TargetingVpa:
+        """Return a VPA with its selector, which one of mode Off doesn't need."""
         if not can_control_pods(vpa):
-            return Candidate(vpa)
+            return TargetingVpa(vpa)
         try:
-            return Candidate(vpa, await self._targets.selector(vpa))
+            return TargetingVpa(vpa, await self._targets.selector(vpa))
         except TargetError as error:
             named = {"namespace": vpa.metadata.namespace, "vpa": vpa.metadata.name}
             logger.debug("VPA without selector", extra=named | {"error": str(error)})
-            return Candidate(vpa, problem=str(error))
+            return TargetingVpa(vpa, problem=str(error))
 
 
 class CachedCluster:
@@ -124,7 +124,7 @@ class CachedCluster:
             client, namespace=namespace, only_owners=True
         )
         self._synced = False
-        self._matcher = Matcher(index, Targets(client, self._controllers, ahead=True))
+        self._matcher = VpaMatcher(index, Targets(client, self._controllers, ahead=True))
 
     @property
     def caches(self) -> tuple[Cache[Any], ...]:
@@ -142,7 +142,7 @@ class CachedCluster:
         for cache in self.caches:
             await cache.wait_synced()
 
-    async def match(self, pod: ObjectMeta) -> Match:
+    async def match(self, pod: ObjectMeta) -> VpaMatch:
         return await self._matcher.match(pod)
 
     def limit_ranges(self, namespace: str) -> Sequence[LimitRangeSpec]:

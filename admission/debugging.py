@@ -15,14 +15,14 @@ from fastapi.responses import PlainTextResponse
 from admission import manifest
 from admission.explanation import PodExplanation, as_text, explain
 from admission.manifest import Manifest, ManifestError
-from admission.pod_reviews import Verdict
+from admission.pod_reviews import PodVerdict
 from admission.review import AdmissionRequest, GroupVersionResource
 from common.api.base import Wire
 from common.runtime.text_or_json import described, wants_text
 
 PATH = "/debug/explain"
 
-Judge = Callable[[AdmissionRequest], Awaitable[Verdict]]
+Judge = Callable[[AdmissionRequest], Awaitable[PodVerdict]]
 
 _EXAMPLE = """apiVersion: apps/v1
 kind: Deployment

@@ -11,9 +11,9 @@ from typing import Any
 import jsonpatch
 import msgspec
 
-from admission.metrics import Outcome
-from admission.pod_reviews import Candidate, Match, Reason, Verdict
-from admission.pods import update_mode
+from admission.metrics import ReviewOutcome
+from admission.pod_patch import update_mode
+from admission.pod_reviews import MatchReason, PodVerdict, TargetingVpa, VpaMatch
 from admission.review import AdmissionRequest
 from common.annotations import startup_boost_key
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
@@ -118,7 +118,7 @@ class PodExplanation(Wire, frozen=True, kw_only=True):
     pod: Any
 
 
-def explain(verdict: Verdict, request: AdmissionRequest) -> PodExplanation:
+def explain(verdict: PodVerdict, request: AdmissionRequest) -> PodExplanation:
     """Explain the verdict about the pod of a request."""
     pod, match, trace = verdict.pod, verdict.match, _trace(verdict)
     namespace = request.namespace
@@ -147,7 +147,7 @@ def _patched(request: AdmissionRequest, patches: Sequence[Operation]) -> Any:
     return jsonpatch.JsonPatch(msgspec.to_builtins(patches)).apply(pod, in_place=True)
 
 
-def _trace(verdict: Verdict) -> DecisionTrace:
+def _trace(verdict: PodVerdict) -> DecisionTrace:
     """Record how the numbers of a verdict came about; without any where they can't be computed."""
     pod, policy = verdict.pod, verdict.policy
     vpa = None if verdict.match is None else verdict.match.vpa
@@ -167,29 +167,29 @@ def _trace(verdict: Verdict) -> DecisionTrace:
     return DecisionTrace()
 
 
-def _why(verdict: Verdict, owner: str | None, namespace: str) -> str:
+def _why(verdict: PodVerdict, owner: str | None, namespace: str) -> str:
     match verdict.outcome:
-        case Outcome.NOT_SYNCED:
+        case ReviewOutcome.NOT_SYNCED:
             return "the cluster has not been listed yet; until then pods pass unchanged"
-        case Outcome.TIMED_OUT:
+        case ReviewOutcome.TIMED_OUT:
             return f"who owns {owner} was not found out in time; the pod passes unchanged"
-        case Outcome.LOOKUP_FAILED:
+        case ReviewOutcome.LOOKUP_FAILED:
             return f"who owns {owner} can't be found out: {verdict.error}; the pod passes unchanged"
-        case Outcome.ERROR:
+        case ReviewOutcome.ERROR:
             source = f"VPA {verdict.vpa_name} or of the pod"
             return f"a number of {source} can't be used: {verdict.error}; the pod passes unchanged"
-        case Outcome.PATCHED if verdict.match is not None and verdict.match.vpa is not None:
+        case ReviewOutcome.PATCHED if verdict.match is not None and verdict.match.vpa is not None:
             idle = _UNBOOSTED if _is_unboosted(verdict, verdict.match.vpa) else ""
             unfit = "" if verdict.unfit is None else f"; nothing is applied: {verdict.error}"
             return _why_patched(verdict.match.vpa, owner) + idle + unfit
-    reason = Reason.MATCHED if verdict.match is None else verdict.match.reason
+    reason = MatchReason.MATCHED if verdict.match is None else verdict.match.reason
     sentences = {
-        Reason.NO_CONTROLLER: "the pod has no controller (an owner reference with controller: "
+        MatchReason.NO_CONTROLLER: "the pod has no controller (an owner reference with controller: "
         "true), and VPAs target controllers",
-        Reason.NO_VPA_IN_NAMESPACE: f"no VPA of the namespace {namespace} has a targetRef",
-        Reason.NO_SCALABLE_OWNER: f"{owner} is neither of a well-known kind nor scalable",
-        Reason.NOT_TARGETED: f"no VPA targets {owner}, the pod's topmost owner",
-        Reason.NONE_APPLIES: f"no VPA that targets {owner} applies to the pod",
+        MatchReason.NO_VPA_IN_NAMESPACE: f"no VPA of the namespace {namespace} has a targetRef",
+        MatchReason.NO_SCALABLE_OWNER: f"{owner} is neither of a well-known kind nor scalable",
+        MatchReason.NOT_TARGETED: f"no VPA targets {owner}, the pod's topmost owner",
+        MatchReason.NONE_APPLIES: f"no VPA that targets {owner} applies to the pod",
     }
     return sentences.get(reason, verdict.error or verdict.problem)
 
@@ -203,7 +203,7 @@ def _why_patched(vpa: VerticalPodAutoscaler, owner: str | None) -> str:
     return f"VPA {name} targets {owner}"
 
 
-def _is_unboosted(verdict: Verdict, vpa: VerticalPodAutoscaler) -> bool:
+def _is_unboosted(verdict: PodVerdict, vpa: VerticalPodAutoscaler) -> bool:
     """Whether the VPA asks for a boost, and no container gets one."""
     place = pointer("metadata", "annotations", startup_boost_key(""))
     return has_startup_boost(vpa) and not any(
@@ -211,7 +211,7 @@ def _is_unboosted(verdict: Verdict, vpa: VerticalPodAutoscaler) -> bool:
     )
 
 
-def _candidates(match: Match, pod: Pod) -> tuple[CandidateVpa, ...]:
+def _candidates(match: VpaMatch, pod: Pod) -> tuple[CandidateVpa, ...]:
     found = [_of_candidate(each, match, pod) for each in match.candidates]
     return tuple(
         sorted(
@@ -225,7 +225,7 @@ def _candidates(match: Match, pod: Pod) -> tuple[CandidateVpa, ...]:
     )
 
 
-def _of_candidate(candidate: Candidate, match: Match, pod: Pod) -> CandidateVpa:
+def _of_candidate(candidate: TargetingVpa, match: VpaMatch, pod: Pod) -> CandidateVpa:
     vpa = candidate.vpa
     fate, why = _outcome_of(candidate, match, pod)
     created = vpa.metadata.creation_timestamp
@@ -238,7 +238,7 @@ def _of_candidate(candidate: Candidate, match: Match, pod: Pod) -> CandidateVpa:
     )
 
 
-def _outcome_of(candidate: Candidate, match: Match, pod: Pod) -> tuple[CandidateOutcome, str]:
+def _outcome_of(candidate: TargetingVpa, match: VpaMatch, pod: Pod) -> tuple[CandidateOutcome, str]:
     if candidate.vpa is match.vpa:
         others = len(match.candidates) > 1
         return CandidateOutcome.CHOSEN, "the oldest that applies" if others else "the only one"
@@ -260,7 +260,7 @@ def _outcome_of(candidate: Candidate, match: Match, pod: Pod) -> tuple[Candidate
 
 
 def _containers(
-    pod: Pod, verdict: Verdict, trace: DecisionTrace
+    pod: Pod, verdict: PodVerdict, trace: DecisionTrace
 ) -> tuple[ContainerExplanation, ...]:
     vpa = None if verdict.match is None else verdict.match.vpa
     if vpa is None:
@@ -279,7 +279,7 @@ def _containers(
     return tuple(found)
 
 
-def _pod_level(pod: Pod, verdict: Verdict, trace: DecisionTrace) -> PodLevelExplanation | None:
+def _pod_level(pod: Pod, verdict: PodVerdict, trace: DecisionTrace) -> PodLevelExplanation | None:
     present = pod.spec.resources
     if present is None or verdict.match is None or verdict.match.vpa is None:
         return None

@@ -68,14 +68,14 @@ def undecodable(error: Exception) -> FieldError:
 
 
 def brief(text: str) -> str:
-    """The text as far as anybody reads: the values in it may be megabytes."""
+    """Return the beginning of a text whose values may be megabytes."""
     if len(text) <= _LONGEST_SENTENCE:
         return text
     return f"{text[:_LONGEST_SENTENCE]}... ({len(text) - _LONGEST_SENTENCE} characters more)"
 
 
 def quoted(text: str) -> str:
-    """The text in double quotes, as messages show values that people wrote."""
+    """Return the text in double quotes, as messages show values that people wrote."""
     return _shown(text)
 
 

@@ -1,4 +1,4 @@
-"""A manifest that somebody posted by hand, as the pod that an API server would review.
+"""A manifest that was posted by hand, as the pod that an API server would review.
 
 It may be a pod, or anything that makes pods from a template: then the pod is the template's, with
 the object itself for its controller.
@@ -36,7 +36,7 @@ _MISSING = re.compile("Object missing required field `(.*)`")
 
 
 class ManifestError(VpaError):
-    """A manifest can't be used; ``fix`` tells what to do about ``field``.
+    """A manifest can't be used; ``fix`` says what to do about ``field``.
 
     ``status`` is the HTTP status to answer with.
     """
@@ -104,7 +104,7 @@ def _parsed(body: bytes) -> dict[str, Any]:
 
 
 def _harmless(body: bytes) -> bytes:
-    """The same; it must not become gigabytes, and not deeper than the stack.
+    """Return the same; it must not become gigabytes, and not deeper than the stack.
 
     A few hundred bytes of aliases would do the one, brackets in brackets the other.
     """
@@ -121,7 +121,7 @@ def _harmless(body: bytes) -> bytes:
 
 
 def _only_object(documents: list[Any]) -> dict[str, Any]:
-    """The only one; of several, or of a List's, the only one that makes pods."""
+    """Return the only one; of several, or of a List's, the only one that makes pods."""
     found = [each for document in documents for each in _listed(document) if each is not None]
     if len(found) > 1:
         found = [each for each in found if isinstance(each, dict) and each.get("kind") in _KINDS]
@@ -133,7 +133,7 @@ def _only_object(documents: list[Any]) -> dict[str, Any]:
 
 
 def _listed(document: Any) -> list[Any]:
-    """What is in a List, as ``kubectl get`` with a selector prints it; else the document itself."""
+    """Return the items of a List, as ``kubectl get`` prints one; else the document itself."""
     if isinstance(document, dict) and document.get("kind") == "List":
         items = document.get("items")
         return items if isinstance(items, list) else []
@@ -152,12 +152,12 @@ def _pod_of(manifest: dict[str, Any], *, namespace: str) -> dict[str, Any]:
         problem = f"pods are of v1, not of {manifest.get('apiVersion')!r}"
         raise ManifestError(problem, field="apiVersion", fix="write apiVersion: v1")
     metadata = _member(manifest, "metadata")
-    told = metadata.get("namespace") or namespace or "default"
-    if namespace and told != namespace:
-        problem = f"the manifest says {told!r}, and the address namespace={namespace}"
+    target = metadata.get("namespace") or namespace or "default"
+    if namespace and target != namespace:
+        problem = f"the manifest says {target!r}, and the address namespace={namespace}"
         raise ManifestError(problem, field="metadata.namespace", fix="leave one of them out")
     if kind == "Pod":
-        return manifest | {"metadata": metadata | {"namespace": told}}
+        return manifest | {"metadata": metadata | {"namespace": target}}
     name = metadata.get("name")
     if not name:
         fix = f"name the {kind}: VPAs find it by its name"
@@ -166,7 +166,7 @@ def _pod_of(manifest: dict[str, Any], *, namespace: str) -> dict[str, Any]:
     owner = {"apiVersion": manifest.get("apiVersion") or "", "kind": kind, "name": name}
     made = {
         "generateName": f"{name}-",
-        "namespace": told,
+        "namespace": target,
         "ownerReferences": [owner | {"controller": True}],
     }
     return template | {"metadata": _member(template, "metadata", required=False) | made}
@@ -185,10 +185,10 @@ def _member(of: dict[str, Any], *path: str, required: bool = True) -> dict[str, 
     return dict(found)
 
 
-def _mistyped(told: str) -> ManifestError:
-    """What the decoder says, as a field and a fix."""
-    found = _AT.fullmatch(told)
-    problem, field = found.groups() if found is not None else (told, "")
+def _mistyped(text: str) -> ManifestError:
+    """Return what the decoder says, as a field and a fix."""
+    found = _AT.fullmatch(text)
+    problem, field = found.groups() if found is not None else (text, "")
     missing = _MISSING.fullmatch(problem)
     if missing is not None:
         field = f"{field}.{missing[1]}".lstrip(".")

@@ -1,8 +1,9 @@
-"""What becomes of a new pod: its VPA is found, and says what to patch.
+"""The decision about a new pod: its VPA is found, and says what to patch.
 
 Source: admission.md 3 and 4.
 """
 
+import asyncio
 import enum
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -10,9 +11,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from admission.deadline import within
-from admission.metrics import Outcome
-from admission.remembered import PatchMemory
+from admission.metrics import ReviewOutcome
+from admission.patch_cache import PatchCache
 from admission.review import AdmissionRequest
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod, PodWithSidecars
@@ -33,7 +33,7 @@ _decoder: msgspec.json.Decoder[Pod] = msgspec.json.Decoder(Pod)
 _decoder_with_sidecars: msgspec.json.Decoder[Pod] = msgspec.json.Decoder(PodWithSidecars)
 
 
-class Reason(enum.StrEnum):
+class MatchReason(enum.StrEnum):
     """Why a pod has a VPA, or has none."""
 
     MATCHED = "matched"
@@ -45,7 +45,7 @@ class Reason(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class TargetingVpa:
     """A VPA of the pod's topmost owner; ``problem`` says why its selector isn't known."""
 
     vpa: VerticalPodAutoscaler
@@ -54,21 +54,21 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class VpaMatch:
     """The VPA of a new pod; without one, whether a VPA of mode Off was passed over.
 
-    The rest tells how it came to that, for people.
+    The rest explains it to people.
     """
 
     vpa: VerticalPodAutoscaler | None = None
     off: bool = False
-    reason: Reason = field(default=Reason.MATCHED, compare=False)
+    reason: MatchReason = field(default=MatchReason.MATCHED, compare=False)
     topmost: Controller | None = field(default=None, compare=False)
-    candidates: tuple[Candidate, ...] = field(default=(), compare=False)
+    candidates: tuple[TargetingVpa, ...] = field(default=(), compare=False)
 
 
 class LookupFailedError(Exception):
-    """The pod's owners could not be found out; such a pod has no VPA."""
+    """The pod's owners could not be found; the pod is treated as one without a VPA."""
 
 
 class Cluster(Protocol):
@@ -79,7 +79,7 @@ class Cluster(Protocol):
         """Whether everything has been listed once."""
         ...
 
-    def match(self, pod: ObjectMeta) -> Coroutine[Any, Any, Match]:
+    def match(self, pod: ObjectMeta) -> Coroutine[Any, Any, VpaMatch]:
         """Find the pod's VPA; raises LookupFailedError."""
         ...
 
@@ -87,29 +87,29 @@ class Cluster(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class ReviewPolicy:
     """What the operator chose about reviews."""
 
     features: FeatureGates
     most_boost: Quantity = ZERO  # most CPU of a boosted request; zero: no bound
     pod_level: PodLevelMode = PodLevelMode.KEEP
-    lookup_deadline: float = 2.0  # seconds
+    lookup_timeout: float = 2.0  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What becomes of a new pod; without ``patches`` it passes unchanged.
+class PodVerdict:
+    """The decision about a new pod; without ``patches`` it passes unchanged.
 
     ``problem`` is a sentence for the log where something was wrong, and ``error`` the details.
-    ``policy`` is there where the pod has a VPA.
+    ``policy`` is set if the pod has a VPA.
     """
 
-    outcome: Outcome
+    outcome: ReviewOutcome
     patches: tuple[Operation, ...] = ()
     pod: Pod | None = None
-    match: Match | None = None
+    match: VpaMatch | None = None
     limit_ranges: Sequence[LimitRangeSpec] = ()
-    policy: Policy | None = None
+    policy: ReviewPolicy | None = None
     problem: str = ""
     error: str = ""
     unfit: Unfit | None = None
@@ -124,47 +124,57 @@ class Verdict:
 async def judge(
     request: AdmissionRequest,
     cluster: Cluster,
-    policy: Policy,
+    policy: ReviewPolicy,
     *,
-    memory: PatchMemory,
-) -> Verdict:
-    """Decide about the pod of a request; ``memory`` belongs to the same policy.
+    cache: PatchCache,
+    lookup_timeout: float,
+) -> PodVerdict:
+    """Decide about the pod of a request; ``cache`` belongs to the same policy.
+
+    Finding the VPA may take ``lookup_timeout`` seconds.
 
     What people, other programs or the API server did wrong is part of the verdict; whatever is
     raised is a bug of ours.
     """
     if not cluster.synced:
-        return Verdict(outcome=Outcome.NOT_SYNCED)
+        return PodVerdict(outcome=ReviewOutcome.NOT_SYNCED)
     if request.resource.version != "v1":
-        return Verdict(outcome=Outcome.BAD_OBJECT)
+        return PodVerdict(outcome=ReviewOutcome.BAD_OBJECT)
     decoder = _decoder_with_sidecars if policy.features.native_sidecar else _decoder
     try:
         pod = decoder.decode(request.object)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        return Verdict(outcome=Outcome.BAD_OBJECT, problem="undecodable pod", error=str(error))
+        return PodVerdict(
+            outcome=ReviewOutcome.BAD_OBJECT, problem="undecodable pod", error=str(error)
+        )
     if (count := len(scaled_specs(pod))) > _MOST_CONTAINERS:
         problem = "pod with too many containers"
-        return Verdict(outcome=Outcome.BAD_OBJECT, pod=pod, problem=problem, error=str(count))
+        return PodVerdict(
+            outcome=ReviewOutcome.BAD_OBJECT, pod=pod, problem=problem, error=str(count)
+        )
     meta = _in_namespace(pod.metadata, request.namespace)
     try:
-        match = await within(policy.lookup_deadline, cluster.match(meta))
+        async with asyncio.timeout(lookup_timeout):
+            match = await cluster.match(meta)
     except TimeoutError:
-        return Verdict(outcome=Outcome.TIMED_OUT, pod=pod, problem="no VPA found in time")
+        return PodVerdict(outcome=ReviewOutcome.TIMED_OUT, pod=pod, problem="no VPA found in time")
     except LookupFailedError as error:
-        return Verdict(
-            outcome=Outcome.LOOKUP_FAILED,
+        return PodVerdict(
+            outcome=ReviewOutcome.LOOKUP_FAILED,
             pod=pod,
             problem="owner look-up failed",
             error=str(error),
         )
     if match.vpa is None:
-        return Verdict(outcome=Outcome.OFF if match.off else Outcome.NO_VPA, pod=pod, match=match)
+        return PodVerdict(
+            outcome=ReviewOutcome.OFF if match.off else ReviewOutcome.NO_VPA, pod=pod, match=match
+        )
     limit_ranges = cluster.limit_ranges(meta.namespace)
     try:
-        patch = memory.admit(pod, match.vpa, limit_ranges)
+        patch = cache.admit(pod, match.vpa, limit_ranges)
     except DecodeError as error:  # what people or other programs wrote, no bug of ours
-        return Verdict(
-            outcome=Outcome.ERROR,
+        return PodVerdict(
+            outcome=ReviewOutcome.ERROR,
             pod=pod,
             match=match,
             limit_ranges=limit_ranges,
@@ -172,8 +182,8 @@ async def judge(
             problem="pod passes unchanged",
             error=str(error),
         )
-    return Verdict(
-        outcome=Outcome.PATCHED,
+    return PodVerdict(
+        outcome=ReviewOutcome.PATCHED,
         patches=patch.operations,
         pod=pod,
         match=match,

@@ -23,7 +23,7 @@ VPA_KIND = "VerticalPodAutoscaler"
 _ABSENT = msgspec.Raw(b"null")
 
 
-class Subject(enum.StrEnum):
+class ReviewSubject(enum.StrEnum):
     """What a review is about; also the metric label."""
 
     POD = "Pod"
@@ -61,9 +61,9 @@ class AdmissionRequest(Wire, frozen=True, kw_only=True):
     dry_run: Any = None  # true, false or missing; anything else is as good as missing
 
     @property
-    def subject(self) -> Subject:
-        """Told by group and resource alone; the registered rules restrict the rest."""
-        return _SUBJECTS.get((self.resource.group, self.resource.resource), Subject.UNKNOWN)
+    def subject(self) -> ReviewSubject:
+        """Decided by group and resource alone; the registered rules restrict the rest."""
+        return _SUBJECTS.get((self.resource.group, self.resource.resource), ReviewSubject.UNKNOWN)
 
     @property
     def size(self) -> int:
@@ -72,8 +72,8 @@ class AdmissionRequest(Wire, frozen=True, kw_only=True):
 
 
 _SUBJECTS = {
-    ("", "pods"): Subject.POD,
-    (VPA_GROUP, "verticalpodautoscalers"): Subject.VPA,
+    ("", "pods"): ReviewSubject.POD,
+    (VPA_GROUP, "verticalpodautoscalers"): ReviewSubject.VPA,
 }
 
 
@@ -84,17 +84,17 @@ class Review(Wire, frozen=True, kw_only=True):
     request: AdmissionRequest | None = None
 
 
-class _Cause(Wire, frozen=True, kw_only=True):
+class _DenialCause(Wire, frozen=True, kw_only=True):
     reason: str
     message: str
     field: str
 
 
-class _Details(Wire, frozen=True, kw_only=True):
+class _DenialDetails(Wire, frozen=True, kw_only=True):
     name: str = ""
     group: str
     kind: str
-    causes: tuple[_Cause, ...]
+    causes: tuple[_DenialCause, ...]
 
 
 class _Status(Wire, frozen=True, kw_only=True):
@@ -102,7 +102,7 @@ class _Status(Wire, frozen=True, kw_only=True):
     status: str
     message: str
     reason: str
-    details: _Details
+    details: _DenialDetails
     code: int
 
 
@@ -115,7 +115,7 @@ class _Response(Wire, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-class _Answer(Wire, frozen=True, kw_only=True):
+class _ReviewResponse(Wire, frozen=True, kw_only=True):
     kind: str
     api_version: str
     response: _Response
@@ -139,7 +139,7 @@ def decode(body: bytes) -> Review:
 
 
 def in_version_of(review: Review, answer: bytes) -> bytes:
-    """The answer in the version of the question, as API servers demand; v1 unless v1beta1 is asked.
+    """Return the answer in the version of the review, as API servers demand: v1 or v1beta1.
 
     The fields of both versions are the same, so the name is all that differs.
     """
@@ -172,18 +172,20 @@ def deny(
     """
     kind = request.request_kind.kind if request.request_kind is not None else VPA_KIND
     sentences = [brief(f"{error.field}: {error.message}") for error in errors]
-    told = sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
+    problems = sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
     status = _Status(
         metadata={},
         status="Failure",
-        message=f"{kind}.{VPA_GROUP} {quoted(request.name)} is invalid: {told}",
+        message=f"{kind}.{VPA_GROUP} {quoted(request.name)} is invalid: {problems}",
         reason="Invalid",
-        details=_Details(
+        details=_DenialDetails(
             name=request.name,
             group=VPA_GROUP,
             kind=kind,
             causes=tuple(
-                _Cause(reason=error.type, message=brief(error.message), field=brief(error.field))
+                _DenialCause(
+                    reason=error.type, message=brief(error.message), field=brief(error.field)
+                )
                 for error in errors
             ),
         ),
@@ -195,4 +197,4 @@ def deny(
 
 
 def _answer(response: _Response) -> bytes:
-    return _encoder.encode(_Answer(kind=KIND, api_version=API_VERSION, response=response))
+    return _encoder.encode(_ReviewResponse(kind=KIND, api_version=API_VERSION, response=response))

@@ -1,4 +1,4 @@
-"""The webhook asks itself: a real review over HTTPS, through the port that API servers call.
+"""The self-check: a real review over HTTPS, through the port that API servers call.
 
 The updater evicts while the status Lease is fresh, because it takes the Lease for the promise
 that replacements get their resources. So the Lease is renewed only while that is true.
@@ -6,7 +6,6 @@ that replacements get their resources. So the Lease is renewed only while that i
 Source: admission.md 10 and A16. The reference renews as long as the process lives (X40).
 """
 
-import asyncio
 import functools
 import json
 import logging
@@ -16,8 +15,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import aiohttp
+
 from admission.app import OUTCOME_HEADER, SELF_CHECK_PATH
-from admission.metrics import AdmissionMetrics, Outcome
+from admission.metrics import AdmissionMetrics, ReviewOutcome
 from common.errors import VpaError
 
 logger = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ IN_A_ROW = 3
 """Right checks after a wrong one, before the Lease is renewed again.
 
 A single hiccup is over before the Lease counts as stale: with the flags' defaults it is 40 of
-60 seconds old by then. A check that fails every third time or more often never gets so far, and
+60 seconds old by then. A check that fails every third time or more often never gets there, and
 evictions stop: too many of the replacements would come up with the wrong size.
 """
 _LOOPBACK = "127.0.0.1"
@@ -44,8 +45,8 @@ class SelfCheckError(VpaError):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What the checks so far are worth."""
+class CheckStreak:
+    """How many checks in a row were right."""
 
     right: bool = False  # the last one was
     missing: int = 1  # right ones still to come before reviews count as answered
@@ -54,11 +55,11 @@ class Standing:
     def steady(self) -> bool:
         return self.missing == 0
 
-    def after(self, *, right: bool) -> "Standing":
-        """What they are worth with one more."""
+    def after(self, *, right: bool) -> "CheckStreak":
+        """Return the streak with one more check."""
         if not right:
-            return Standing(right=False, missing=IN_A_ROW)
-        return Standing(right=True, missing=max(0, self.missing - 1))
+            return CheckStreak(right=False, missing=IN_A_ROW)
+        return CheckStreak(right=True, missing=max(0, self.missing - 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +67,12 @@ class Caller:
     """A client of the webhook that trusts what API servers trust."""
 
     port: int
-    name: str  # by which API servers call; empty if somebody else has registered the webhook
-    authority: Callable[[], bytes]  # PEM; where there is none, nobody vouches for a certificate
-    patience: float  # seconds
+    name: str  # by which API servers call; empty if the webhook is registered otherwise
+    authority: Callable[[], bytes]  # PEM; without any, every certificate is accepted
+    timeout: float  # seconds
 
     async def ask(self) -> None:
-        """Ask for the review of a small pod that has no VPA.
+        """Ask for the review of a small pod that has no VPA, on a connection of its own.
 
         Raises:
             SelfCheckError: there was no answer in time, or a wrong one.
@@ -79,62 +80,60 @@ class Caller:
         uid = uuid.uuid4().hex
         try:
             context = _context(self.authority(), self.name)
-            async with asyncio.timeout(self.patience):
-                answer = await self._exchange(context, _question(uid))
+            async with (
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(self.timeout)) as session,
+                session.post(
+                    f"https://{_LOOPBACK}:{self.port}{SELF_CHECK_PATH}",
+                    json=_review_of(uid),
+                    ssl=context,
+                    server_hostname=self.name or None,
+                    allow_redirects=False,
+                ) as answer,
+            ):
+                _check(answer, await answer.read(), uid)
         except TimeoutError as error:
-            raise SelfCheckError(f"no answer within {self.patience:g} seconds") from error
-        except ssl.SSLCertVerificationError as error:
-            raise SelfCheckError(f"certificate refused: {error.verify_message}") from error
-        except ssl.SSLError as error:
-            raise SelfCheckError(f"no TLS: {error.reason or error}") from error
-        except OSError as error:
-            raise SelfCheckError(f"no connection: {error.strerror or error}") from error
-        _judge(answer, uid)
-
-    async def _exchange(self, context: ssl.SSLContext, question: bytes) -> bytes:
-        reader, writer = await asyncio.open_connection(
-            _LOOPBACK, self.port, ssl=context, server_hostname=self.name or _LOOPBACK
-        )
-        try:
-            writer.write(question)
-            return await reader.read()
-        finally:
-            writer.transport.abort()
+            raise SelfCheckError(f"no answer within {self.timeout:g} seconds") from error
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise SelfCheckError(f"certificate refused: {_reason(error)}") from error
+        except aiohttp.ClientConnectorSSLError as error:
+            raise SelfCheckError(f"no TLS: {error.strerror or error}") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise SelfCheckError(f"no connection: {error}") from error
 
 
 class SelfCheck:
-    """Runs checks, remembers what they are worth, and tells when that changes."""
+    """Runs checks, records the streak of right ones, and logs when the result changes."""
 
     def __init__(self, caller: Caller, conditions: Conditions, metrics: AdmissionMetrics) -> None:
         """``conditions`` are what has to hold before it is worth asking, by name."""
         self._caller = caller
         self._conditions = conditions
         self._metrics = metrics
-        self._standing = Standing()
-        self._told = ""
+        self._streak = CheckStreak()
+        self._logged = ""
 
     @property
     def right(self) -> bool:
         """Whether the last check was right."""
-        return self._standing.right
+        return self._streak.right
 
     async def passed(self) -> bool:
-        """Check once; whether reviews are answered, and have been for the last few checks."""
+        """Check once; return whether reviews are answered, and were in the last few checks."""
         try:
             self._require_conditions()
             await self._caller.ask()
         except SelfCheckError as error:
-            self._standing = self._standing.after(right=False)
-            if str(error) != self._told:
-                self._told = str(error)
-                logger.warning("self-check failed", extra={"error": self._told})
+            self._streak = self._streak.after(right=False)
+            if str(error) != self._logged:
+                self._logged = str(error)
+                logger.warning("self-check failed", extra={"error": self._logged})
         else:
-            self._standing = self._standing.after(right=True)
-            if self._told:
-                self._told = ""
-                logger.info("self-check is right again")
+            self._streak = self._streak.after(right=True)
+            if self._logged:
+                self._logged = ""
+                logger.info("self-check passes again")
         self._metrics.checked(right=self.right)
-        return self._standing.steady
+        return self._streak.steady
 
     def _require_conditions(self) -> None:
         missing = [name for name, holds in self._conditions.items() if not holds()]
@@ -144,12 +143,12 @@ class SelfCheck:
 
 @functools.lru_cache(maxsize=1)
 def _context(authority: bytes, name: str) -> ssl.SSLContext:
-    """A client's side of TLS that judges certificates as Go does.
+    """Return a client's side of TLS that judges certificates as Go does.
 
     Any certificate in the bundle is an anchor, and the name has to be an alternative name.
 
     It is kept as long as both stay what they are, which spares a good part of a check's work. Each
-    check shakes hands anew all the same: a session that is resumed shows no certificate.
+    check makes a new handshake all the same: a resumed session shows no certificate.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = bool(name and authority)
@@ -165,9 +164,8 @@ def _context(authority: bytes, name: str) -> ssl.SSLContext:
     return context
 
 
-def _question(uid: str) -> bytes:
-    """The whole HTTP request; the connection is closed after the answer."""
-    review = {
+def _review_of(uid: str) -> dict[str, Any]:
+    return {
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
         "request": {
@@ -178,21 +176,13 @@ def _question(uid: str) -> bytes:
             "object": _POD,
         },
     }
-    body = json.dumps(review).encode()
-    head = (
-        f"POST {SELF_CHECK_PATH} HTTP/1.1\r\nHost: {_LOOPBACK}\r\nConnection: close\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    )
-    return head.encode() + body
 
 
-def _judge(answer: bytes, uid: str) -> None:
-    head, _, body = answer.partition(b"\r\n\r\n")
-    status, *headers = head.split(b"\r\n")
-    if status.split(b" ")[1:2] != [b"200"]:
-        raise SelfCheckError(f"answered {status.decode('ascii', 'replace') or 'nothing'}")
-    outcome = OUTCOME_HEADER + b": " + Outcome.NO_VPA.encode()
-    if outcome not in headers or _response(body) != {"uid": uid, "allowed": True}:
+def _check(answer: aiohttp.ClientResponse, body: bytes, uid: str) -> None:
+    if answer.status != 200:
+        raise SelfCheckError(f"answered {answer.status} {answer.reason}")
+    outcome = answer.headers.get(OUTCOME_HEADER)
+    if outcome != ReviewOutcome.NO_VPA or _response(body) != {"uid": uid, "allowed": True}:
         raise SelfCheckError("a pod without a VPA was not answered as one")
 
 
@@ -201,3 +191,8 @@ def _response(body: bytes) -> Any:
         return json.loads(body)["response"]
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def _reason(error: aiohttp.ClientConnectorCertificateError) -> str:
+    cause = error.certificate_error
+    return cause.verify_message if isinstance(cause, ssl.SSLCertVerificationError) else str(cause)

@@ -99,7 +99,7 @@ class KeyPair:
         return self._certificate
 
     def valid_at(self, now: datetime) -> bool:
-        """Whether clients accept the certificate at ``now``, as far as dates go."""
+        """Return whether ``now`` is within the dates of the certificate."""
         shown = self._certificate
         return shown.not_valid_before_utc <= now < shown.not_valid_after_utc
 
@@ -115,12 +115,12 @@ class KeyPair:
             context.load_cert_chain(certificate, key, password=_no_passphrase)
             shown = x509.load_pem_x509_certificate(certificate.read_bytes())
         except ssl.SSLError as error:
-            raise ConfigError(f"can't use {certificate} with {key}: {_told(error)}") from error
+            raise ConfigError(f"can't use {certificate} with {key}: {_reason(error)}") from error
         except ValueError as error:
             raise ConfigError(f"can't use {certificate}: {error}") from error
         except OSError as error:
-            told = error.strerror or error
-            raise ConfigError(f"can't read {certificate} or {key}: {told}") from error
+            reason = error.strerror or error
+            raise ConfigError(f"can't read {certificate} or {key}: {reason}") from error
         if self._client_authority is not None:
             _ask_clients(context, self._client_authority)
         return context, shown
@@ -139,7 +139,7 @@ class FileWatch:
         self._seen = self._look()
 
     def changed(self) -> bool:
-        """Whether any file differs from what it was when this was asked last."""
+        """Return whether any file differs from what it was when this was asked last."""
         now = self._look()
         changed = now != self._seen
         self._seen = now
@@ -153,10 +153,10 @@ async def follow(pair: KeyPair) -> None:
     """Reload the pair whenever one of its files is replaced; an endless background task.
 
     Files that can't be used are tried until they can: they may be replaced one by one, or lack
-    something that a changed file would not show. Each trouble is told once.
+    something that a changed file would not show. Each error is logged once.
     """
     watch = FileWatch(*pair.files)
-    behind, told = True, ""  # the files may be others by now than when they were loaded
+    behind, logged = True, ""  # the files may have changed since they were loaded
     while True:
         await asyncio.sleep(_POLL_SECONDS)
         if watch.changed():
@@ -167,11 +167,11 @@ async def follow(pair: KeyPair) -> None:
         try:
             pair.reload()
         except ConfigError as error:
-            if str(error) != told:
-                told = str(error)
-                logger.error("keeping the old certificate", extra={"error": told})  # noqa: TRY400 - the file is at fault, not the code
+            if str(error) != logged:
+                logged = str(error)
+                logger.error("keeping the old certificate", extra={"error": logged})  # noqa: TRY400 - the file is at fault, not the code
         else:
-            behind, told = False, ""
+            behind, logged = False, ""
 
 
 async def follow_authority(file: Path, patch: Callable[[bytes], Awaitable[None]]) -> None:
@@ -191,12 +191,12 @@ async def follow_authority(file: Path, patch: Callable[[bytes], Awaitable[None]]
 
 
 def read_bundle(file: Path) -> bytes:
-    """The CA file's content; an unreadable one is only logged, and empty."""
+    """Return the CA file's content; an unreadable one is only logged, and empty."""
     try:
         return file.read_bytes()
     except OSError as error:
-        told = error.strerror or str(error)
-        logger.warning("can't read the client CA", extra={"file": file, "error": told})
+        reason = error.strerror or str(error)
+        logger.warning("can't read the client CA", extra={"file": file, "error": reason})
         return b""
 
 
@@ -204,7 +204,7 @@ def _ask_clients(context: ssl.SSLContext, authority: Path) -> None:
     try:
         context.load_verify_locations(authority)
     except ssl.SSLError as error:
-        raise ConfigError(f"can't use {authority}: {_told(error)}") from error
+        raise ConfigError(f"can't use {authority}: {_reason(error)}") from error
     except OSError as error:
         raise ConfigError(f"can't read {authority}: {error.strerror or error}") from error
     context.verify_mode = ssl.CERT_OPTIONAL
@@ -217,13 +217,13 @@ def _version(name: str) -> ssl.TLSVersion:
 
 
 def _openssl_names(text: str) -> str:
-    """The ciphers in OpenSSL's notation; unknown names don't count."""
+    """Return the ciphers in OpenSSL's notation; unknown names don't count."""
     names = (name.strip() for name in re.split("[,:]", text))
     return ":".join(_CIPHERS[name] for name in names if name in _CIPHERS)
 
 
 def _state(file: Path) -> tuple[int, int, int] | None:
-    """What tells one version of a file from the next; None while there is none."""
+    """Return what distinguishes the versions of a file; None while there is none."""
     try:
         found = file.stat()
     except OSError:
@@ -232,9 +232,9 @@ def _state(file: Path) -> tuple[int, int, int] | None:
 
 
 def _no_passphrase() -> str:
-    """OpenSSL would ask the terminal for it, and wait."""
+    """Refuse an encrypted key: OpenSSL would ask the terminal for its passphrase, and wait."""
     raise ConfigError("the private key is encrypted, which is not supported")
 
 
-def _told(error: ssl.SSLError) -> str:
+def _reason(error: ssl.SSLError) -> str:
     return str(error.reason or error).replace("_", " ").lower()

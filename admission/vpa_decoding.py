@@ -63,14 +63,14 @@ class BadQuantityError(DecodeError):
         self.warning = brief(f"{field}: {shown} is not a quantity")
 
 
-class _Written(Wire, frozen=True, kw_only=True):
+class _WrittenVpa(Wire, frozen=True, kw_only=True):
     """A VPA as people write it; the API server drops a status, whatever it is."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: VpaSpec = VpaSpec()
 
 
-_decoder = msgspec.json.Decoder(_Written)
+_decoder = msgspec.json.Decoder(_WrittenVpa)
 
 
 def check_size(raw: bytes) -> None:
@@ -116,7 +116,7 @@ def _decoded(raw: bytes) -> VerticalPodAutoscaler:
 
 
 def container_policies(vpa: VerticalPodAutoscaler) -> tuple[ContainerPolicy, ...]:
-    """The policies of single containers, in order."""
+    """Return the policies of single containers, in order."""
     policy = vpa.spec.resource_policy
     return (policy.container_policies or ()) if policy is not None else ()
 
@@ -208,7 +208,7 @@ def _check_integer(path: str, number: int | None, most: int) -> None:
         raise DecodeError(f"{path}: {number} is not between {-most - 1} and {most}")
 
 
-def _written(raw: bytes) -> _Written:
+def _written(raw: bytes) -> _WrittenVpa:
     try:
         return _decoder.decode(raw)
     except msgspec.ValidationError:
@@ -216,7 +216,7 @@ def _written(raw: bytes) -> _Written:
             raise
     # To Go, a null is a field that was not written. Few objects have any, and only they pay.
     plain = _without_nulls(msgspec.json.decode(raw))
-    return msgspec.convert({} if plain is None else plain, _Written)
+    return msgspec.convert({} if plain is None else plain, _WrittenVpa)
 
 
 def _without_nulls(value: Any) -> Any:

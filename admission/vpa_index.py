@@ -13,7 +13,7 @@ from common.target.owners import TargetKey
 
 
 class VpaIndex:
-    """Kept up to date by a cache's changes, so that a review costs the same with any number."""
+    """An index that a cache's changes keep up to date; a look-up costs the same with any number."""
 
     def __init__(self) -> None:
         self._by_target: dict[TargetKey, dict[str, VerticalPodAutoscaler]] = {}
@@ -27,11 +27,11 @@ class VpaIndex:
             self._put(change.new)
 
     def has_any(self, namespace: str) -> bool:
-        """Whether a pod of the namespace can have a VPA at all."""
+        """Return whether a pod of the namespace can have a VPA at all."""
         return namespace in self._namespaces
 
     def targeting(self, key: TargetKey) -> Collection[VerticalPodAutoscaler]:
-        """The VPAs that target one controller."""
+        """Return the VPAs that target one controller."""
         return self._by_target.get(key, {}).values()
 
     def _put(self, vpa: VerticalPodAutoscaler) -> None:

@@ -1,18 +1,16 @@
 """How fast and how large the webhook is: ``make bench-admission``.
 
-The webhook is a process of its own; the load comes from ``oha``, over TLS with connections that
-are kept alive, as API servers hold them. Each round is one measurement of each kind; medians of
-the rounds are printed, because the machine is rarely ours alone.
+The webhook is a process of its own; the load comes over TLS with connections that are kept alive,
+as API servers hold them (:mod:`benchmarks.https_load`). Each round is one measurement of each kind;
+medians of the rounds are printed, because the machine is rarely ours alone.
 """
 
 import argparse
 import json
 import os
 import platform
-import shutil
 import ssl
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,8 +24,9 @@ from typing import Any
 
 import uvicorn
 
+from benchmarks import https_load
 from benchmarks.admission_world import Size, decision_alone, review
-from benchmarks.load_world import process
+from benchmarks.load_world import NO_CHANGE, Environ, Watched, process
 from certs import authority
 from common.runtime.clock import SystemClock
 from demo.processes import free_port
@@ -35,8 +34,6 @@ from demo.processes import free_port
 BODIES = 500  # different pods under review, of as many VPAs where there are so many
 FIXED_RATE = 3000  # reviews per second
 RATED_CONNECTIONS = 64
-# Every run opens its connections anew, and 64 handshakes of a millisecond each hold up some two
-# hundred reviews. API servers hold theirs: the run is so long that this is below one percent.
 RATED_SECONDS = 20.0
 PATIENCE = 180.0  # seconds for a start
 QUIET = 0.015  # CPU seconds, of half a second
@@ -49,10 +46,6 @@ BARS = {
     "rss idle": 120.0,
     "rss full": 190.0,
 }
-
-_INSTALL = """oha, the load generator, is not installed. With Rust at hand:
-    cargo install oha --locked --no-default-features --features rustls
-or name the program with OHA=/path/to/oha."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,28 +72,23 @@ class Webhook:
 
 
 def rss_of(pid: int) -> float:
-    """Resident memory of a process and all that it started, in MiB; shared pages count twice."""
-    pages = sum(int(Path(f"/proc/{each}/statm").read_text().split()[1]) for each in _family(pid))
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+    """Resident memory of a process, in MiB."""
+    return Watched(pid).rss
 
 
 def cpu_of(pid: int) -> float:
-    """CPU seconds that a process and all that it started have used."""
-    ticks = 0
-    for each in _family(pid):
-        fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _family(pid: int) -> list[int]:
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [pid, *(each for child in children for each in _family(int(child)))]
+    """CPU seconds that a process has used."""
+    return Watched(pid).cpu
 
 
 @contextmanager
-def webhook(size: Size, folder: Path, flags: Sequence[str]) -> Iterator[Webhook]:
-    """A webhook beside an API server with so many objects, once it is ready."""
+def webhook(
+    size: Size, folder: Path, flags: Sequence[str], *, environ: Environ = NO_CHANGE
+) -> Iterator[Webhook]:
+    """A webhook beside an API server with so many objects, once it is ready.
+
+    Its environment is ours with the changes of ``environ``.
+    """
     folder.mkdir()
     bundle = authority.create(
         ["127.0.0.1"],
@@ -135,56 +123,38 @@ def webhook(size: Size, folder: Path, flags: Sequence[str]) -> Iterator[Webhook]
             "--kube-api-burst=1000",
             *flags,
         )
-        with process(*command, log=folder / "webhook.log") as pid:
+        with process(*command, log=folder / "webhook.log", environ=environ) as pid:
             _await(lambda: _is_ready(ops_port))
-            _await(lambda: _is_quiet(pid))  # of several workers one tells when it is ready
+            _await(lambda: _is_quiet(pid))
             yield Webhook(pid=pid, port=port, ops_port=ops_port, ca=folder / "ca.pem")
 
 
-def bodies_of(size: Size, folder: Path) -> Path:
-    """A file of reviews, one in a line; which of them is sent next is drawn by lot."""
+def bodies_of(size: Size) -> list[bytes]:
+    """Return reviews of different pods; which of them is sent next is drawn by lot."""
     stride = max(1, size.vpas // BODIES)
-    bodies = [review(number * stride % size.vpas, size, number) for number in range(BODIES)]
-    file = folder / "reviews"
-    file.write_bytes(b"\n".join(bodies))
-    return file
+    return [review(number * stride % size.vpas, size, number) for number in range(BODIES)]
 
 
 def load(
-    oha: str, target: Webhook, bodies: Path, *, connections: int, seconds: float, rate: int = 0
+    target: Webhook, bodies: Sequence[bytes], *, connections: int, seconds: float, rate: int = 0
 ) -> Load:
     """Send reviews for so long; with a ``rate`` so many a second, else as fast as they go.
 
     At a fixed rate an answer that is late counts from when its question should have been asked.
     """
-    command = [oha, "--no-tui", "--output-format=json", f"-c{connections}", f"-z{seconds}s"]
-    command += ["-mPOST", "-Tapplication/json", f"-Z{bodies}", "--worker-threads=1", "--insecure"]
-    command += [f"-q{rate}", "--latency-correction"] if rate else []
-    cpu, children = cpu_of(target.pid), os.times()
-    done = subprocess.run(
-        [*command, f"https://127.0.0.1:{target.port}/?timeout=10s"],
-        capture_output=True,
-        check=True,
+    cpu = cpu_of(target.pid)
+    found = https_load.send(
+        target.port, bodies, connections=connections, seconds=seconds, rate=rate
     )
-    after = os.times()
-    used = cpu_of(target.pid) - cpu
-    client = after.children_user + after.children_system
-    client -= children.children_user + children.children_system
-    told = json.loads(done.stdout)
-    answers = sum(told["statusCodeDistribution"].values())
-    errors = {
-        text: count for text, count in told["errorDistribution"].items() if "deadline" not in text
-    }
-    bad = answers - told["statusCodeDistribution"].get("200", 0)
-    percentiles = told["latencyPercentiles"]
+    used, answers = cpu_of(target.pid) - cpu, len(found.latencies)
     return Load(
-        rate=answers / told["summary"]["total"],
-        p50=percentiles["p50"] * 1e3,
-        p99=percentiles["p99"] * 1e3,
+        rate=answers / found.seconds,
+        p50=found.percentile(50),
+        p99=found.percentile(99),
         server_cpu=used / answers * 1e6,
-        server_cores=used / told["summary"]["total"],
-        client_cpu=client / answers * 1e6,
-        failed=bad + sum(errors.values()),
+        server_cores=used / found.seconds,
+        client_cpu=found.cpu / answers * 1e6,
+        failed=found.failed,
     )
 
 
@@ -201,7 +171,7 @@ def patched(target: Webhook) -> float:
 
 
 def measure(
-    oha: str, size: Size, folder: Path, *, rounds: int, seconds: float, flags: Sequence[str]
+    size: Size, folder: Path, *, rounds: int, seconds: float, flags: Sequence[str]
 ) -> dict[str, float]:
     """All figures of one size of cluster; medians of the rounds."""
     found: dict[str, list[float]] = {}
@@ -211,17 +181,16 @@ def measure(
             found.setdefault(name.replace("_", " "), []).append(value)
 
     with webhook(size, folder, flags) as target:
-        bodies = bodies_of(size, folder)
+        bodies = bodies_of(size)
         note(rss=rss_of(target.pid))
-        load(oha, target, bodies, connections=16, seconds=1)
+        load(target, bodies, connections=16, seconds=1)
         for _ in range(rounds):
-            one = load(oha, target, bodies, connections=1, seconds=seconds)
+            one = load(target, bodies, connections=1, seconds=seconds)
             note(p50_of_1=one.p50, p99_of_1=one.p99, cpu_of_1=one.server_cpu)
-            full = load(oha, target, bodies, connections=64, seconds=seconds)
+            full = load(target, bodies, connections=64, seconds=seconds)
             note(p50_of_64=full.p50, p99_of_64=full.p99, cpu=full.server_cpu)
             note(rate=full.rate, server_cores=full.server_cores, client_cpu=full.client_cpu)
             fixed = load(
-                oha,
                 target,
                 bodies,
                 connections=RATED_CONNECTIONS,
@@ -310,7 +279,7 @@ def _is_ready(port: int) -> bool:
 
 
 def _is_quiet(pid: int) -> bool:
-    """Whether a process and all that it started have done nothing for half a second."""
+    """Whether a process has done nothing for half a second."""
     before = cpu_of(pid)
     time.sleep(0.5)
     return cpu_of(pid) - before < QUIET
@@ -336,10 +305,6 @@ def main() -> int:
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     parser.add_argument("flags", nargs="*", help="after --: flags of the webhook")
     asked = parser.parse_args()
-    oha = shutil.which(os.environ.get("OHA", "oha"))
-    if oha is None:
-        print(f"bench-admission: {_INSTALL}", file=sys.stderr)
-        return 1
     sizes = {
         "small": Size(vpas=1, replica_sets=1),
         "large": Size(vpas=asked.vpas, replica_sets=asked.replica_sets),
@@ -350,7 +315,6 @@ def main() -> int:
         folder.mkdir()
         figures = {
             name: measure(
-                oha,
                 size,
                 folder / name,
                 rounds=asked.rounds,

@@ -18,7 +18,7 @@ import msgspec
 import uvloop
 from aiohttp import web
 
-from admission.pods import pod_patch
+from admission.pod_patch import pod_patch
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRange, Pod
 from common.features import FeatureGates

@@ -33,6 +33,9 @@ from sandbox.load.server import REPORT
 PATIENCE = 600.0  # seconds for anything to happen
 QPS = 100_000  # of the client's own limits: out of the way
 
+Environ = Mapping[str, str]
+NO_CHANGE: Environ = {}
+
 _TICK = os.sysconf("SC_CLK_TCK")
 _QUIET = 0.05  # CPU seconds within the next: nothing but watches and health
 _QUIET_SECONDS = 3.0  # a busy machine gives nobody less than this leaves room for
@@ -220,15 +223,19 @@ def load_mode(folder: Path, *flags: str) -> Iterator[Load]:
 
 
 @contextmanager
-def component(name: str, load: Load, folder: Path, *flags: str) -> Iterator[Component]:
+def component(
+    name: str, load: Load, folder: Path, *flags: str, environ: Environ = NO_CHANGE
+) -> Iterator[Component]:
     """A component against the load mode, once its caches have synced."""
-    with started(name, load, folder, *flags) as found:
+    with started(name, load, folder, *flags, environ=environ) as found:
         await_that(found.is_ready, f"the {name} to be ready", every=0.2)
         yield found
 
 
 @contextmanager
-def started(name: str, load: Load, folder: Path, *flags: str) -> Iterator[Component]:
+def started(
+    name: str, load: Load, folder: Path, *flags: str, environ: Environ = NO_CHANGE
+) -> Iterator[Component]:
     """The same from the moment that the process begins."""
     port = free_port()
     log = folder / f"{name}.log"
@@ -240,7 +247,7 @@ def started(name: str, load: Load, folder: Path, *flags: str) -> Iterator[Compon
         f"--kube-api-burst={QPS}",
         *flags,
     )
-    with process(*command, log=log) as pid:
+    with process(*command, log=log, environ=environ) as pid:
         yield Component(pid, port, log)
 
 
@@ -258,12 +265,18 @@ def _leave(number: int, _: FrameType | None) -> None:
 
 
 @contextmanager
-def process(*command: str, log: Path) -> Iterator[int]:
-    """A Python module as a process, ended with the block, and when we are told to end; its pid."""
+def process(*command: str, log: Path, environ: Environ = NO_CHANGE) -> Iterator[int]:
+    """A Python module as a process, ended with the block, and when we are told to end; its pid.
+
+    Its environment is ours with the changes of ``environ``.
+    """
     signal.signal(signal.SIGTERM, _leave)  # by itself it would end us without any block's end
     with log.open("wb") as output:
         started = subprocess.Popen(
-            [sys.executable, "-P", "-m", *command], stdout=output, stderr=output
+            [sys.executable, "-P", "-m", *command],
+            stdout=output,
+            stderr=output,
+            env={**os.environ, **environ},
         )
         try:
             yield started.pid

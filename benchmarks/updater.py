@@ -22,8 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.load_world import (
+    NO_CHANGE,
     QPS,
     Component,
+    Environ,
     Load,
     Pings,
     TooSlowError,
@@ -81,7 +83,14 @@ class Size:
 
 
 def act(
-    kind: Kind, size: Size, folder: Path, *, delay: int, interval: float, flags: Sequence[str]
+    kind: Kind,
+    size: Size,
+    folder: Path,
+    *,
+    delay: int,
+    interval: float,
+    flags: Sequence[str],
+    environ: Environ = NO_CHANGE,
 ) -> dict[str, float]:
     """Let the updater act on one pod of each group; figures of those actions."""
     folder.mkdir(parents=True)
@@ -89,7 +98,9 @@ def act(
     serving = (*size.flags, f"--update-mode={kind.mode}", f"--answer-delay={delay}ms")
     with (
         load_mode(folder, *serving) as load,
-        component("updater", load, folder, *updater_flags(interval, flags)) as updater,
+        component(
+            "updater", load, folder, *updater_flags(interval, flags), environ=environ
+        ) as updater,
     ):
         updater.wait_quiet()
         load.reset()

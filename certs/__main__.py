@@ -15,6 +15,7 @@ from common.kube import config
 from common.kube.client import KubeClient
 from common.runtime import logs, service
 from common.runtime.clock import Clock, SystemClock
+from common.version import user_agent
 
 PROGRAM = "vpa-certs"
 
@@ -33,7 +34,7 @@ async def ensure(settings: CertsSettings, clock: Clock) -> None:
             client = await stack.enter_async_context(
                 KubeClient(
                     connection,
-                    user_agent=PROGRAM,
+                    user_agent=user_agent(PROGRAM),
                     qps=settings.kube_api_qps,
                     burst=settings.kube_api_burst,
                 )

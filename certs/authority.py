@@ -127,7 +127,7 @@ def issue(
 
 
 def read_certificates(pem: bytes) -> list[x509.Certificate]:
-    """The certificates of a PEM file.
+    """Return the certificates of a PEM file.
 
     Raises:
         ValueError: there is none, or one can't be read to its end. The library reads most of
@@ -144,7 +144,7 @@ def read_certificates(pem: bytes) -> list[x509.Certificate]:
 
 
 def read_key(pem: bytes) -> PrivateKey:
-    """The private key of a PEM file.
+    """Return the private key of a PEM file.
 
     Raises:
         ValueError: it can't be read, or is neither an RSA key nor one of an elliptic curve.
@@ -156,12 +156,12 @@ def read_key(pem: bytes) -> PrivateKey:
     except UnsupportedAlgorithm as error:
         raise ValueError(str(error)) from error
     if not isinstance(key, PrivateKey):
-        raise ValueError("the key is of a kind that is not supported")  # noqa: TRY004 - as told
+        raise ValueError("the key is of a kind that is not supported")  # noqa: TRY004 - as the docstring says
     return key
 
 
 def signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
-    """Whether ``authority`` signed ``certificate``, and may."""
+    """Return whether ``authority`` signed ``certificate``, and may."""
     try:
         certificate.verify_directly_issued_by(authority)
     except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError):
@@ -170,7 +170,7 @@ def signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> boo
 
 
 def may_sign(certificate: x509.Certificate) -> bool:
-    """Whether API servers accept what it signs.
+    """Return whether API servers accept what it signs.
 
     Source: ``Certificate.CheckSignatureFrom``, go crypto/x509/x509.go.
     """
@@ -181,13 +181,13 @@ def may_sign(certificate: x509.Certificate) -> bool:
 
 
 def may_serve(certificate: x509.Certificate) -> bool:
-    """Whether API servers accept it from a server, as far as purposes go."""
+    """Return whether its purposes let API servers accept it from a server."""
     purposes = extension(certificate, x509.ExtendedKeyUsage)
     return purposes is None or not _SERVING.isdisjoint(purposes)
 
 
 def lacking(certificate: x509.Certificate, hosts: Iterable[str]) -> list[str]:
-    """Those of ``hosts`` that a serving certificate is not for.
+    """Return those of ``hosts`` that a serving certificate is not for.
 
     Raises:
         ValueError: one of them is neither a DNS name nor an address.

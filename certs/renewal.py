@@ -5,12 +5,12 @@ is written as a whole, and between two of them every reader has time to follow:
 
 1. A new authority is published beside the old one. What is served is still signed by the old one.
 2. Once that has settled, the serving pair is signed by the new one. Both are still trusted.
-3. Once nobody serves the old pair any more, the old authority is dropped.
+3. Once the old pair is no longer served, the old authority is dropped.
 
-Whoever is one step behind (an admission pod whose volume has yet to change, and that writes its CA
-file into the webhook configuration) is trusted by, and trusts, whoever is one step ahead.
+A process that is one step behind (an admission pod whose volume has yet to change, and that writes
+its CA file into the webhook configuration) is trusted by, and trusts, one that is a step ahead.
 
-How far a rotation has come is told by the certificates alone: their issuers and their dates.
+The certificates alone show how far a rotation has come, by their issuers and their dates.
 """
 
 import enum
@@ -24,15 +24,15 @@ from certs import authority
 from certs.authority import SKEW, Bundle, KeyMaker, Pair
 from common.certificates import as_pem, forbidden
 
-# Admission warns when a third of a life is left: by then everything has been renewed.
+# Admission warns when a third of a life is left; everything is renewed before that.
 _DUE = 0.4
 _NEXT_RUN = timedelta(days=1)  # what the CronJob of the manifests leaves between two runs
 
 
-class Step(enum.StrEnum):
+class RenewalStep(enum.StrEnum):
     """What is to be done next; also the word for the log."""
 
-    REPLACE = "replace"  # nothing of it can be used: authority and serving pair are made anew
+    REPLACE = "replace"  # nothing of it can be used: authority and serving pair are new
     NEW_AUTHORITY = "new_authority"
     NEW_SERVING_PAIR = "new_serving_pair"
     DROP_OLD_AUTHORITIES = "drop_old_authorities"
@@ -41,24 +41,24 @@ class Step(enum.StrEnum):
 
     @property
     def changes(self) -> bool:
-        return self not in (Step.WAIT, Step.KEEP)
+        return self not in (RenewalStep.WAIT, RenewalStep.KEEP)
 
     @property
     def trusts_what_is_kept(self) -> bool:
         """Whether API servers have to trust what is kept before this step is taken."""
-        return self in (Step.NEW_SERVING_PAIR, Step.WAIT, Step.KEEP)
+        return self in (RenewalStep.NEW_SERVING_PAIR, RenewalStep.WAIT, RenewalStep.KEEP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class RenewalDecision:
     """The next step, and the sentence for the log that says why."""
 
-    step: Step
+    step: RenewalStep
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class CertificatePolicy:
     """What an operator wants of the certificates."""
 
     hosts: Sequence[str]  # that the serving certificate is for
@@ -69,49 +69,51 @@ class Policy:
 
 
 def usable(bundle: Bundle, hosts: Sequence[str], now: datetime) -> bool:
-    """Whether ``bundle`` can serve ``hosts`` and can be renewed, at ``now``."""
+    """Return whether ``bundle`` can serve ``hosts`` and can be renewed, at ``now``."""
     return not (
         _trouble_with_authority(bundle, hosts, now) or _trouble_with_server(bundle, hosts, now)
     )
 
 
-def decide(kept: Bundle | None, policy: Policy, now: datetime) -> Decision:
+def decide(kept: Bundle | None, policy: CertificatePolicy, now: datetime) -> RenewalDecision:
     """Decide on the next step.
 
     What can't be used is replaced at once, and what has less than two fifths of its life left is
     renewed in time. Total: bytes that are no PEM can't be used, and that is all.
     """
     if kept is None:
-        return Decision(step=Step.REPLACE, reason="there is none")
+        return RenewalDecision(step=RenewalStep.REPLACE, reason="there is none")
     no_authority = _trouble_with_authority(kept, policy.hosts, now)
     no_server = _trouble_with_server(kept, policy.hosts, now)
     if no_server:
-        step = Step.REPLACE if no_authority else Step.NEW_SERVING_PAIR
-        return Decision(step=step, reason=no_server)
+        step = RenewalStep.REPLACE if no_authority else RenewalStep.NEW_SERVING_PAIR
+        return RenewalDecision(step=step, reason=no_server)
     if no_authority:
-        return Decision(step=Step.NEW_AUTHORITY, reason=no_authority)
+        return RenewalDecision(step=RenewalStep.NEW_AUTHORITY, reason=no_authority)
     newest, *old = authority.read_certificates(kept.authority.certificate)
     (server,) = authority.read_certificates(kept.server.certificate)[:1]
     if policy.forced:
-        return Decision(step=Step.NEW_AUTHORITY, reason="it was asked for")
+        return RenewalDecision(step=RenewalStep.NEW_AUTHORITY, reason="it was asked for")
     if now >= _due_at(newest):
-        return Decision(step=Step.NEW_AUTHORITY, reason=f"the authority {_expires(newest)}")
+        return RenewalDecision(
+            step=RenewalStep.NEW_AUTHORITY, reason=f"the authority {_expires(newest)}"
+        )
     if not authority.signed_by(server, newest):
         return _follow_authority(newest, old, server, policy, now)
     if now >= _due_at(server):
         reason = f"the serving certificate {_expires(server)}"
-        return Decision(step=Step.NEW_SERVING_PAIR, reason=reason)
+        return RenewalDecision(step=RenewalStep.NEW_SERVING_PAIR, reason=reason)
     if old:
         return _part_with(old, server, policy, now)
     soonest = min(_due_at(newest), _due_at(server))
-    return Decision(step=Step.KEEP, reason=f"nothing is due before {_at(soonest)}")
+    return RenewalDecision(step=RenewalStep.KEEP, reason=f"nothing is due before {_at(soonest)}")
 
 
 def carry_out(
-    step: Step,
+    step: RenewalStep,
     kept: Bundle | None,
     trusted: bytes,
-    policy: Policy,
+    policy: CertificatePolicy,
     *,
     make_key: KeyMaker,
     now: datetime,
@@ -131,19 +133,19 @@ def carry_out(
             issuer, policy.hosts, make_key=make_key, now=now, lifetime=policy.lifetime
         )
 
-    if kept is None or step in (Step.REPLACE, Step.NEW_AUTHORITY):
+    if kept is None or step in (RenewalStep.REPLACE, RenewalStep.NEW_AUTHORITY):
         made = authority.create_authority(
             policy.hosts, make_key=make_key, now=now, lifetime=policy.lifetime
         )
         before = (kept.authority.certificate if kept else b"", trusted)
         old = dict.fromkeys(each for pem in before for each in _not_expired(pem, now))
         both = Pair(key=made.key, certificate=made.certificate + as_pem(old))
-        if kept is None or step is Step.REPLACE:
+        if kept is None or step is RenewalStep.REPLACE:
             return Bundle(authority=both, server=serving(both))
         return Bundle(authority=both, server=kept.server)
-    if step is Step.NEW_SERVING_PAIR:
+    if step is RenewalStep.NEW_SERVING_PAIR:
         return Bundle(authority=kept.authority, server=serving(kept.authority))
-    if step is Step.DROP_OLD_AUTHORITIES:
+    if step is RenewalStep.DROP_OLD_AUTHORITIES:
         newest, *older = authority.read_certificates(kept.authority.certificate)
         (server,) = authority.read_certificates(kept.server.certificate)[:1]
         left = [] if _overlap_is_over(server, policy, now) else older
@@ -157,39 +159,50 @@ def _follow_authority(
     newest: x509.Certificate,
     old: Sequence[x509.Certificate],
     server: x509.Certificate,
-    policy: Policy,
+    policy: CertificatePolicy,
     now: datetime,
-) -> Decision:
+) -> RenewalDecision:
     """Sign by the new authority once it has been published for long enough, or must be used."""
     settled = newest.not_valid_before_utc + SKEW + policy.settle
     if now >= settled:
-        return Decision(step=Step.NEW_SERVING_PAIR, reason="the new authority has settled")
+        return RenewalDecision(
+            step=RenewalStep.NEW_SERVING_PAIR, reason="the new authority has settled"
+        )
     signers = (each.not_valid_after_utc for each in old if authority.signed_by(server, each))
     end = min(server.not_valid_after_utc, max(signers, default=now))
     if end < settled + _NEXT_RUN:
         reason = f"no time to settle: what is served expires at {_at(end)}"
-        return Decision(step=Step.NEW_SERVING_PAIR, reason=reason)
-    return Decision(step=Step.WAIT, reason=f"the new authority settles until {_at(settled)}")
+        return RenewalDecision(step=RenewalStep.NEW_SERVING_PAIR, reason=reason)
+    return RenewalDecision(
+        step=RenewalStep.WAIT, reason=f"the new authority settles until {_at(settled)}"
+    )
 
 
 def _part_with(
-    old: Sequence[x509.Certificate], server: x509.Certificate, policy: Policy, now: datetime
-) -> Decision:
+    old: Sequence[x509.Certificate],
+    server: x509.Certificate,
+    policy: CertificatePolicy,
+    now: datetime,
+) -> RenewalDecision:
     if _overlap_is_over(server, policy, now):
-        reason = "nobody needs the old authority any more"
-        return Decision(step=Step.DROP_OLD_AUTHORITIES, reason=reason)
+        reason = "the old authority is no longer needed"
+        return RenewalDecision(step=RenewalStep.DROP_OLD_AUTHORITIES, reason=reason)
     if any(now >= each.not_valid_after_utc for each in old):
-        return Decision(step=Step.DROP_OLD_AUTHORITIES, reason="an old authority has expired")
+        return RenewalDecision(
+            step=RenewalStep.DROP_OLD_AUTHORITIES, reason="an old authority has expired"
+        )
     until = server.not_valid_before_utc + SKEW + policy.overlap
-    return Decision(step=Step.WAIT, reason=f"the old authority stays until {_at(until)}")
+    return RenewalDecision(
+        step=RenewalStep.WAIT, reason=f"the old authority stays until {_at(until)}"
+    )
 
 
-def _overlap_is_over(server: x509.Certificate, policy: Policy, now: datetime) -> bool:
+def _overlap_is_over(server: x509.Certificate, policy: CertificatePolicy, now: datetime) -> bool:
     return now >= server.not_valid_before_utc + SKEW + policy.overlap
 
 
 def _trouble_with_authority(bundle: Bundle, hosts: Sequence[str], now: datetime) -> str:
-    """Why nothing can be signed for ``hosts``; empty if it can."""
+    """Return why nothing can be signed for ``hosts``; empty if it can."""
     try:
         newest = authority.read_certificates(bundle.authority.certificate)[0]
         key = authority.read_key(bundle.authority.key)
@@ -205,7 +218,7 @@ def _trouble_with_authority(bundle: Bundle, hosts: Sequence[str], now: datetime)
 
 
 def _trouble_with_server(bundle: Bundle, hosts: Sequence[str], now: datetime) -> str:
-    """Why ``hosts`` can't be served; empty if they can."""
+    """Return why ``hosts`` can't be served; empty if they can."""
     try:
         server = authority.read_certificates(bundle.server.certificate)[0]
         key = authority.read_key(bundle.server.key)

@@ -1,11 +1,11 @@
-"""What an operator can tell the certificate maker."""
+"""The flags of certs."""
 
 import re
 from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import ip_address
 
-from certs.renewal import Policy
+from certs.renewal import CertificatePolicy
 from common.errors import ConfigError
 from common.flags import boolean, duration, flag, names, namespace, whole
 from common.kube.ca_bundle import CONFIGURATION_NAME
@@ -20,70 +20,85 @@ _MOST_DAYS = 1_000_000  # the reference's certificates live for 100,000
 
 @dataclass(frozen=True, kw_only=True)
 class CertsSettings(LoggingSettings, ClientSettings):
-    """Makes the webhook's CA and serving certificate, and renews them in time.
+    """Create the CA and the serving certificate of the webhook, and renew them in time.
 
     They go into a Secret, into a directory, or into both; a good pair is kept until two fifths
     of its life are left. Run it again and again: each run takes the steps that are due.
     """
 
-    output_dir: str = flag(
-        "--output-dir",
-        default="",
-        parse=str,
-        help="Directory to write caKey.pem, caCert.pem, serverKey.pem and serverCert.pem to.",
-    )
     secret_name: str = flag(
         "--secret-name",
         default="",
         parse=str,
-        help=f"Secret to write them to; {DEFAULT_SECRET} if there is no --output-dir either.",
+        group="Output",
+        metavar="NAME",
+        help="Write the certificates to this Secret. "
+        f"Empty: {DEFAULT_SECRET}, unless --output-dir is set.",
     )
     secret_namespace: str = flag(
         "--secret-namespace",
         default="kube-system",
         parse=namespace,
         env="NAMESPACE",
-        help="Namespace of the Secret.",
+        group="Output",
+        help="Set the namespace of the Secret.",
     )
-    hosts: tuple[str, ...] = flag(
-        "--host",
-        default=(),
-        parse=names,
-        help="Comma-separated DNS names and IP addresses to serve; "
-        f"{_SERVICE}.<namespace of the Secret>.svc if none is given.",
-    )
-    days: int = flag(
-        "--days",
-        default=3650,
-        parse=whole(least=1, most=_MOST_DAYS),
-        help="How long the certificates are valid.",
+    output_dir: str = flag(
+        "--output-dir",
+        default="",
+        parse=str,
+        group="Output",
+        metavar="FOLDER",
+        help="Write caKey.pem, caCert.pem, serverKey.pem and serverCert.pem to this folder.",
     )
     webhook_config: str = flag(
         "--webhook-config",
         default=CONFIGURATION_NAME,
         parse=str,
-        help="Webhook configuration whose caBundle follows the Secret, if there is one; "
-        "empty leaves it to others.",
+        group="Output",
+        metavar="NAME",
+        help="Write the CA to the caBundle of this webhook configuration, if it exists. Empty: "
+        "leave caBundle unchanged.",
+    )
+    hosts: tuple[str, ...] = flag(
+        "--host",
+        default=(),
+        parse=names,
+        group="Certificates",
+        metavar="NAMES",
+        help="Issue the serving certificate for these DNS names and IP addresses, separated by "
+        f"commas. Empty: {_SERVICE}.<namespace of the Secret>.svc.",
+    )
+    days: int = flag(
+        "--days",
+        default=3650,
+        parse=whole(least=1, most=_MOST_DAYS),
+        group="Certificates",
+        metavar="DAYS",
+        help="Issue certificates that are valid for this number of days.",
     )
     renew: bool = flag(
         "--renew",
         default=False,
         parse=boolean,
-        help="Begin to renew the authority now, however long it is valid.",
+        group="Renewal",
+        help="Start the renewal of the CA now, however long it remains valid.",
     )
     settle: timedelta = flag(
         "--settle",
         default=timedelta(minutes=10),
         parse=duration,
-        help="How long a new authority is published before it signs the serving certificate; "
-        "volumes need some two minutes to follow a Secret.",
+        group="Renewal",
+        help="Publish a new CA for this time before it signs the serving certificate. Kubelets "
+        "update mounted Secrets within about two minutes.",
     )
     overlap: timedelta = flag(
         "--overlap",
         default=timedelta(days=30),
         parse=duration,
-        help="How long an old authority is trusted after the new one has signed; until then "
-        "pods that run without --reload-cert have to be restarted.",
+        group="Renewal",
+        help="Trust the old CA for this time after the new one has signed. Restart pods that run "
+        "without --reload-cert within this time.",
     )
 
     def __post_init__(self) -> None:
@@ -100,9 +115,9 @@ class CertsSettings(LoggingSettings, ClientSettings):
         return self.secret_name or ("" if self.output_dir else DEFAULT_SECRET)
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> CertificatePolicy:
         """What is wanted of the certificates."""
-        return Policy(
+        return CertificatePolicy(
             hosts=self.served_hosts,
             lifetime=timedelta(days=self.days),
             settle=self.settle,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from certs.authority import Bundle, KeyMaker, Pair
-from certs.renewal import Policy, carry_out, decide, usable
+from certs.renewal import CertificatePolicy, carry_out, decide, usable
 from certs.trust import Trust
 from common.errors import ConfigError, ConflictError, ForbiddenError, NotFoundError
 from common.kube.client import KubeClient, PatchType
@@ -37,11 +37,11 @@ class Store(Protocol):
     """A place that keeps one bundle."""
 
     async def load(self) -> Bundle | None:
-        """What is kept; None if there is nothing. A member that is missing is empty."""
+        """Return what is kept; None if there is nothing. A member that is missing is empty."""
         ...
 
     async def save(self, bundle: Bundle) -> None:
-        """Keep ``bundle`` instead; raises ConflictError if somebody else was faster."""
+        """Keep ``bundle`` instead; raises ConflictError if another writer was faster."""
         ...
 
     def __str__(self) -> str: ...
@@ -65,7 +65,7 @@ class Directory:
         return await asyncio.to_thread(self._read)
 
     async def save(self, bundle: Bundle) -> None:
-        """Write the files, each at once: whoever reads sees the old or the new content.
+        """Write the files, each at once: a reader sees the old or the new content.
 
         Raises:
             ConfigError: the directory can't be written to.
@@ -121,7 +121,7 @@ class Secret:
         """Create the Secret, or replace its content, as it was when it was loaded.
 
         Raises:
-            ConflictError: somebody created, changed or deleted it since.
+            ConflictError: it was created, changed or deleted since.
             ConfigError: it is not there, and may not be created.
             KubeError: the API server refused or could not be reached.
         """
@@ -159,13 +159,18 @@ class Secret:
 
 
 async def ensure(
-    stores: Sequence[Store], trust: Trust, policy: Policy, *, make_key: KeyMaker, now: datetime
+    stores: Sequence[Store],
+    trust: Trust,
+    policy: CertificatePolicy,
+    *,
+    make_key: KeyMaker,
+    now: datetime,
 ) -> Bundle:
-    """Make sure that all stores keep the same good bundle, and return it.
+    """Ensure that all stores keep the same good bundle, and return it.
 
     The first store with a good one is right, and the others follow it; where there is none,
     one is created. What is due is renewed, as many steps as can be taken at ``now``. API servers
-    are told of an authority before a pair that it signed takes the place of one that serves. Of
+    trust an authority before a pair that it signed takes the place of one that serves. Of
     several processes that do this at once, the fastest wins, and the others look again.
 
     Raises:
@@ -232,7 +237,7 @@ def _decoded(data: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def _replace(file: Path, content: bytes, mode: int) -> None:
-    """Write beside the file and rename, so that nobody reads half of it."""
+    """Write beside the file and rename, so that no reader sees half of it."""
     handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:
         with os.fdopen(handle, "wb") as stream:

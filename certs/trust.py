@@ -12,19 +12,19 @@ logger = logging.getLogger(__name__)
 
 
 class Trust(Protocol):
-    """Where API servers are told whom to trust."""
+    """Where it is written which authorities API servers trust."""
 
     async def read(self) -> bytes:
-        """What they trust now, as PEM; empty if nothing."""
+        """Return what they trust now, as PEM; empty if nothing."""
         ...
 
     async def write(self, bundle: bytes) -> None:
-        """Let them trust ``bundle``; raises ConflictError if somebody else was faster."""
+        """Make them trust ``bundle``; raises ConflictError if another writer was faster."""
         ...
 
 
 class NoTrust:
-    """Nobody is told: there are files alone, or somebody else looks after the webhook."""
+    """For files alone, or a webhook that is managed elsewhere."""
 
     async def read(self) -> bytes:
         return b""

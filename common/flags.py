@@ -6,13 +6,17 @@ dashes, Booleans are ``--x``, ``--x=true`` or ``--x=false``, durations are Go's.
 
 import argparse
 import dataclasses
+import functools
+import inspect
 import math
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NoReturn, TypeVar
 
 from common.errors import ConfigError
+from common.version import version
 
 T = TypeVar("T")
 N = TypeVar("N", int, float)
@@ -27,35 +31,15 @@ _FLAG = re.compile(r"--?([A-Za-z][\w-]*)(=.*)?", re.DOTALL)
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
-# klog's flags. They tell a Go library where to write; we write to standard error, and the
-# collector of the container's output does the rest. Old manifests pass them, so we take them.
-ACCEPTED_WITHOUT_EFFECT: Mapping[str, str] = {
-    "--add-dir-header": "false",
-    "--alsologtostderr": "false",
-    "--alsologtostderrthreshold": "0",
-    "--legacy-stderr-threshold-behavior": "true",
-    "--log-backtrace-at": ":0",
-    "--log-dir": "",
-    "--log-file": "",
-    "--log-file-max-size": "1800",
-    "--logtostderr": "true",
-    "--one-output": "false",
-    "--skip-headers": "false",
-    "--skip-log-headers": "false",
-    "--stderrthreshold": "0",
-    "--vmodule": "",
-}
-_BARE_WITHOUT_EFFECT = frozenset(
-    name for name, default in ACCEPTED_WITHOUT_EFFECT.items() if default in ("true", "false")
-)
-
 
 def flag(
     name: str,
     *,
     default: Any,
     parse: Callable[[str], Any],
+    group: str,
     help: str,
+    metavar: str = "",
     short: str = "",
     env: str = "",
     alias: str = "",
@@ -63,14 +47,18 @@ def flag(
     """Declare a dataclass field that the flag ``name`` sets.
 
     ``parse`` turns the text into the value and raises ValueError on bad text; with
-    :func:`boolean` the flag may stand without a value. ``short`` is a second name (``-v``).
+    :func:`boolean` the flag may stand without a value. ``group`` is the title under which
+    ``--help`` and the documentation list the flag. ``metavar`` names the value (``BYTES``);
+    the parsers of this module have a name of their own. ``short`` is a second name (``-v``).
     Where the flag isn't given, the environment variable ``env`` counts, if it is set and
     not empty. ``alias`` is another name of the flag; both may be given if they agree.
     """
     metadata = {
         "flag": name,
         "parse": parse,
+        "group": group,
         "help": help,
+        "metavar": metavar or _METAVARS.get(parse, ""),
         "short": short,
         "env": env,
         "alias": alias,
@@ -161,6 +149,16 @@ def namespaces(text: str) -> tuple[str, ...]:
 port_number = whole(least=0, most=65535)
 """Parse a TCP port; 0 means any free one."""
 
+_METAVARS: Mapping[Callable[[str], Any], str] = {
+    boolean: "BOOL",
+    duration: "DURATION",
+    names: "NAMES",
+    namespace: "NAMESPACE",
+    namespaces: "NAMESPACES",
+    port_number: "PORT",
+    positive_duration: "DURATION",
+}
+
 
 def show(value: object) -> str:
     """The text that a flag would parse to this value, as ``--help`` prints it.
@@ -201,6 +199,27 @@ def declared(settings: type) -> Iterator[dataclasses.Field[Any]]:
             yield field
 
 
+def groups(settings: type) -> dict[str, list[dataclasses.Field[Any]]]:
+    """Return the flags by the title of their group.
+
+    Groups and flags are in order of declaration, those of a class before those of its bases.
+    """
+    fields = {field.name: field for field in declared(settings)}
+    order = dict.fromkeys(name for cls in settings.__mro__ for name in inspect.get_annotations(cls))
+    found: dict[str, list[dataclasses.Field[Any]]] = {}
+    for name in order:
+        if name in fields:
+            found.setdefault(fields[name].metadata["group"], []).append(fields[name])
+    return found
+
+
+def meaning(field: dataclasses.Field[Any]) -> str:
+    """Return the help text of a flag, with its default."""
+    default = show(field.default)
+    text: str = field.metadata["help"]
+    return f"{text} (default: {default})" if default else text
+
+
 def read_flags(
     settings: type[T],
     argv: Sequence[str],
@@ -210,36 +229,50 @@ def read_flags(
 ) -> T:
     """Build ``settings`` from the command line (without the program's name).
 
-    ``--help`` prints every flag with its default and leaves with exit code 0.
+    ``--help`` prints every flag with its default, ``--version`` the version; both leave with
+    exit code 0. Flags that ``settings.accepted_without_effect`` names, with the reference's
+    default, are parsed and dropped.
 
     Raises:
         ConfigError: a flag is unknown, its value can't be parsed, a value is missing, or a flag
             and its alias have different values.
     """
+    without_effect: Mapping[str, str] = getattr(settings, "accepted_without_effect", {})
     parser = _Parser(
         prog=program or None,
+        usage="%(prog)s [flags]",
         description=(settings.__doc__ or "").strip().partition("\n")[0],
         allow_abbrev=False,
-        formatter_class=_Formatter,
+        formatter_class=functools.partial(_Formatter, max_help_position=4, width=100),
     )
-    for field in declared(settings):
-        _add(parser, field, environ or {})
-    for name in ACCEPTED_WITHOUT_EFFECT:
-        bare: dict[str, Any] = {"nargs": "?"} if name in _BARE_WITHOUT_EFFECT else {}
-        parser.add_argument(name, dest=argparse.SUPPRESS, help=argparse.SUPPRESS, **bare)
-    parser.epilog = (
-        "Taken for the sake of old manifests, without effect: "
-        + ", ".join(ACCEPTED_WITHOUT_EFFECT)
-        + "."
-    )
+    # One word: SCENARIO and other arguments that follow the name in the usage aren't part of it.
+    name = parser.prog.partition(" ")[0]
+    parser.add_argument("--version", action="version", version=f"{name} {version()}")
+    for title, fields in groups(settings).items():
+        group = parser.add_argument_group(title)
+        for field in fields:
+            _add(group, field, environ or {})
+    if without_effect:
+        parser.epilog = (
+            "Accepted for compatibility with the reference's manifests, without effect: "
+            f"{', '.join(without_effect)}."
+        )
+    for flag_name, default in without_effect.items():
+        bare: dict[str, Any] = {"nargs": "?"} if default in ("true", "false") else {}
+        parser.add_argument(flag_name, dest=argparse.SUPPRESS, help=argparse.SUPPRESS, **bare)
     values = vars(parser.parse_args([_normal(argument) for argument in argv]))
     values.pop(argparse.SUPPRESS, None)
     return settings(**values)
 
 
 class _Formatter(argparse.HelpFormatter):
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=4, width=100)
+    """Breaks no flag and no value at a dash."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(text, width, break_on_hyphens=False)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return textwrap.indent("\n".join(self._split_lines(text, width)), indent)
 
 
 class _Aliased(argparse.Action):
@@ -269,25 +302,24 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _add(
-    parser: argparse.ArgumentParser, field: dataclasses.Field[Any], environ: Mapping[str, str]
+    group: argparse._ArgumentGroup, field: dataclasses.Field[Any], environ: Mapping[str, str]
 ) -> None:
-    name, parse, text, short, env, alias = (
-        field.metadata[key] for key in ("flag", "parse", "help", "short", "env", "alias")
+    name, parse, metavar, short, env, alias = (
+        field.metadata[key] for key in ("flag", "parse", "metavar", "short", "env", "alias")
     )
     default = field.default
     if env and environ.get(env):
         default = _parsed(parse, f"environment variable {env}")(environ[env])
     bare: dict[str, Any] = {"nargs": "?", "const": True} if parse is boolean else {}
-    shown = show(field.default)
     if alias:
         bare["action"] = _Aliased
-    parser.add_argument(
+    group.add_argument(
         *filter(None, (short, name, alias)),
         dest=field.name,
         type=_parsed(parse, ""),
         default=default,
-        metavar=field.name.rpartition("_")[2].upper(),
-        help=(text + (f" (default: {shown})" if shown else "")).replace("%", "%%"),
+        metavar=metavar,
+        help=meaning(field).replace("%", "%%"),
         **bare,
     )
 

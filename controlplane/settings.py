@@ -1,10 +1,10 @@
-"""What an operator can tell the program that runs a real control plane."""
+"""The flags of the program that runs a real control plane."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from common.flags import boolean, flag
-from sandbox.settings import ClusterSettings
+from sandbox.settings import CLUSTER, ClusterSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,11 +15,14 @@ class Settings(ClusterSettings):
         "--folder",
         default=None,
         parse=Path,
-        help="A new folder for keys, data and logs; without it they go to a temporary one.",
+        group=CLUSTER,
+        metavar="FOLDER",
+        help="Keep keys, data and logs in this new folder. Empty: a temporary folder.",
     )
     metrics: bool = flag(
         "--metrics",
         default=True,
         parse=boolean,
-        help="Serve metrics.k8s.io from what the simulated nodes use.",
+        group=CLUSTER,
+        help="Serve metrics.k8s.io with the usage of the simulated nodes.",
     )

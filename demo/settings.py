@@ -1,4 +1,4 @@
-"""What the demo can be told, and what it tells the components."""
+"""The flags of the demo, and those that it passes to the components."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,51 +14,64 @@ CONTROL_PLANE = "controlplane"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Five workloads get right-sized in a cluster on loopback, within three minutes."""
+    """Show how five workloads get the right size in a cluster on loopback, within three minutes."""
 
     keep: bool = flag(
         "--keep",
         default=False,
         parse=boolean,
-        help="When the story has ended, keep everything running until Ctrl-C.",
+        group="Demo",
+        help="Keep everything running after the demo until Ctrl-C.",
     )
     output: str = flag(
         "--output",
         short="-o",
         default="table",
         parse=str,
-        help="How to print the summary: table or json. With json, progress goes to standard error.",
-    )
-    timeout: timedelta = flag(
-        "--timeout",
-        default=timedelta(seconds=170),
-        parse=duration,
-        help="When to give up.",
-    )
-    folder: Path = flag(
-        "--folder",
-        default=Path(".demo"),
-        parse=Path,
-        help="Where kubeconfig, certificates and logs go; it is emptied first.",
-    )
-    root: Path = flag(
-        "--root",
-        default=Path(),
-        parse=Path,
-        help="The checkout, whose deploy/ and examples/ are applied.",
+        group="Demo",
+        metavar="FORMAT",
+        help="Print the summary in this format: table or json. With json, progress goes to "
+        "standard error.",
     )
     cluster: str = flag(
         "--cluster",
         default=SANDBOX,
         parse=str,
-        help="What it runs on: sandbox, or controlplane for a real API server "
-        "(see make controlplane).",
+        group="Demo",
+        metavar="CLUSTER",
+        help="Run on this cluster: sandbox, or controlplane for a real API server (see make "
+        "controlplane).",
     )
     kubernetes_version: str = flag(
         "--kubernetes-version",
         default="1.36",
         parse=str,
-        help="The Kubernetes version that the sandbox behaves like: 1.33 to 1.36.",
+        group="Demo",
+        metavar="VERSION",
+        help="Behave like this Kubernetes version in the sandbox, from 1.33 to 1.36.",
+    )
+    timeout: timedelta = flag(
+        "--timeout",
+        default=timedelta(seconds=170),
+        parse=duration,
+        group="Demo",
+        help="Stop with an error after this time.",
+    )
+    folder: Path = flag(
+        "--folder",
+        default=Path(".demo"),
+        parse=Path,
+        group="Demo",
+        metavar="FOLDER",
+        help="Empty this folder, and write kubeconfig, certificates and logs to it.",
+    )
+    root: Path = flag(
+        "--root",
+        default=Path(),
+        parse=Path,
+        group="Demo",
+        metavar="FOLDER",
+        help="Path of the checkout, whose deploy/ and examples/ are applied.",
     )
 
     def __post_init__(self) -> None:

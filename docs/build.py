@@ -11,11 +11,11 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Info
 from prometheus_client.metrics import MetricWrapperBase
 from wording import (
     COMMON,
@@ -44,10 +44,9 @@ import sandbox.metrics_server.settings
 import sandbox.settings
 import updater.metrics
 import updater.settings
-from admission.metrics import AskedGauge
 from common.features import FeatureGates
-from common.flags import ACCEPTED_WITHOUT_EFFECT, declared, show
-from common.runtime.settings import CommonSettings, LeaderElectionSettings
+from common.flags import groups, show
+from common.runtime.settings import KLOG_FLAGS, CommonSettings, LeaderElectionSettings
 from recommender.metric_types import BatchHistogram, PlainCounter
 from recommender.model.oom_outcome import OomOutcome
 from updater.decision import Reason
@@ -96,26 +95,36 @@ def reference(kind: str) -> dict[str, dict[str, dict[str, Any]]]:
 
 def flags_page() -> str:
     """The content of docs/flags.md."""
-    shared = {field.name for field in declared(CommonSettings)}
-    electing = {field.name for field in declared(LeaderElectionSettings)}
     known = {name for flags in reference("flags").values() for name in flags}
     gates = ((f"`{name}`", GATES[name]) for name in _gates())
-    klog = ((f"`{name}`", _code(text)) for name, text in ACCEPTED_WITHOUT_EFFECT.items())
+    klog = ((f"`{name}`", _code(text)) for name, text in KLOG_FLAGS.items())
+    (electing,) = groups(LeaderElectionSettings).values()
     parts = [_title("Flags"), FLAGS]
-    parts += [COMMON, _flag_table(declared(CommonSettings), known)]
+    parts += [COMMON, *_group_tables(CommonSettings, known)]
     parts += [FEATURE_GATES, table(("gate", "what it switches on"), gates)]
     parts += [KLOG, table(("flag", "the reference's default"), klog)]
-    parts += [ELECTION, _flag_table(declared(LeaderElectionSettings), known)]
+    parts += [ELECTION, _flag_table(electing, known)]
+    shared = {field.name for one in groups(CommonSettings).values() for field in one}
+    shared |= {field.name for field in electing}
     for program, settings in PROGRAMS.items():
-        fields = list(declared(settings))
-        parts.append(f"## {program}\n")
-        if program not in COMPONENTS:
-            about = (inspect.getdoc(settings) or "").partition("\n")[0]
-            parts += [f"{about} See `python -P -m {program} --help`.\n", _flag_table(fields, None)]
-            continue
-        own = [field for field in fields if field.name not in shared | electing]
-        parts.append(_flag_table(own, known))
+        about = (inspect.getdoc(settings) or "").partition("\n")[0]
+        parts.append(f"## {program}\n\n{about} See `python -P -m {program} --help`.\n")
+        if program in COMPONENTS:
+            parts += _group_tables(settings, known, shared)
+        else:
+            parts += _group_tables(settings, None)
     return "\n".join(parts)
+
+
+def _group_tables(
+    settings: type, known: set[str] | None, shared: Collection[str] = ()
+) -> Iterator[str]:
+    """A table for each group, less the ``shared`` fields."""
+    for title, fields in groups(settings).items():
+        own = [field for field in fields if field.name not in shared]
+        if own:
+            yield f"### {title}\n"
+            yield _flag_table(own, known)
 
 
 def _title(title: str) -> str:
@@ -129,16 +138,19 @@ def _gates() -> list[str]:
 
 def _flag_table(fields: Iterable[Flag], known: set[str] | None) -> str:
     """``known`` are the reference's names; None: there is nothing to compare with."""
-    head = ("flag", "default", "meaning", *(() if known is None else ("origin",)))
+    head = ("flag", "value", "default", "meaning", *(() if known is None else ("origin",)))
     return table(head, (_flag_row(field, known) for field in fields))
 
 
 def _flag_row(field: Flag, known: set[str] | None) -> Row:
-    name, short, env, alias = (field.metadata[key] for key in ("flag", "short", "env", "alias"))
+    name, metavar, short, env, alias = (
+        field.metadata[key] for key in ("flag", "metavar", "short", "env", "alias")
+    )
     written = ", ".join(f"`{one}`" for one in (short, name, alias) if one)
     meaning = field.metadata["help"].replace("<", "&lt;")
     row = (
         written,
+        metavar,
         _code(show(field.default)),
         f"{meaning} Environment: `{env}`." if env else meaning,
     )
@@ -185,14 +197,16 @@ def exposed(registry: CollectorRegistry) -> list[Exposed]:
 
 def _exposed(collector: Any) -> Exposed:
     (described,) = collector.describe()
-    if isinstance(collector, MetricWrapperBase):
+    if isinstance(collector, Info):
+        labels = tuple(collector._value)  # noqa: SLF001 - see ``exposed``
+    elif isinstance(collector, MetricWrapperBase):
         labels = tuple(collector._labelnames)  # noqa: SLF001 - see ``exposed``
     else:
-        assert isinstance(collector, PlainCounter | BatchHistogram | AskedGauge)  # noqa: S101 - for the type checker
+        assert isinstance(collector, PlainCounter | BatchHistogram)  # noqa: S101 - for the type checker
         labels = tuple(collector.labels)
     name, kind = described.name, described.type
     return Exposed(
-        name=f"{name}_total" if kind == "counter" else name,
+        name=name + {"counter": "_total", "info": "_info"}.get(kind, ""),
         type="counter, as untyped" if isinstance(collector, PlainCounter) else kind,
         labels=labels,
         meaning=described.documentation,

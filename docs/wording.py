@@ -7,8 +7,8 @@ them true.
 
 from collections.abc import Iterable, Mapping
 
-from admission.metrics import Outcome, Step
-from admission.review import Subject
+from admission.metrics import ReviewOutcome, ReviewStep
+from admission.review import ReviewSubject
 from common.api.autoscaling import UpdateMode
 from recommender.model.pods import RequestSource
 from updater.decision import Action, Reason
@@ -28,7 +28,8 @@ Flags are written with one or two dashes, and underscores count as dashes. A Boo
 `--x=true` or `--x=false`. Durations are Go's: `90s`, `1h30m`. A flag that can't be used is one
 line on standard error and exit code 2.
 
-Names and defaults are the reference's. A flag of origin *ours* is unknown to the reference.
+Names and defaults are the reference's. A flag of origin *ours* is unknown to the reference. Flags
+are grouped as in `--help`. Every program also has `--help` and `--version`.
 """
 COMMON = """\
 ## All three components
@@ -36,7 +37,7 @@ COMMON = """\
 recommender, updater and admission have these.
 """
 FEATURE_GATES = """\
-### Feature gates
+### List of feature gates
 
 All are off by default. `AllAlpha` sets every gate that is not named itself. `AllBeta`, and
 `InPlaceOrRecreate` of old manifests, change nothing.
@@ -57,8 +58,7 @@ Each component serves its metrics at `/metrics` on its ops address, as Prometheu
 OpenMetrics. Names, labels and buckets are the reference's. A metric of origin *ours* is unknown
 to the reference. A counter *as untyped* has a name that does not end in `_total`, and the text
 formats allow that for no typed counter. Each component also serves the client library's
-`process_*` and `python_*` metrics. With admission's `--workers` above 1 these are of the first
-worker, and counters and histograms are sums over all workers.
+`process_*` and `python_*` metrics.
 """
 REASONS = """\
 In each pass the updater decides about each pod that a VPA controls: `evict`, `resize`, `wait` (it
@@ -104,6 +104,14 @@ _MODE = f"As written in the VPA: {_values(UpdateMode)}"
 
 # By component and label.
 LABELS: Mapping[tuple[str, str], str] = {
+    **{
+        (component, label): text
+        for component in ("recommender", "updater", "admission")
+        for label, text in (
+            ("version", "Of the component, such as `0.1.0`."),
+            ("python_version", "Such as `3.11.7`."),
+        )
+    },
     ("recommender", "update_mode"): f"{_MODE}. Without a mode `Recreate`, in `vpa_quality_*` "
     "empty.",
     ("recommender", "has_recommendation"): _BOOLEAN,
@@ -163,10 +171,10 @@ LABELS: Mapping[tuple[str, str], str] = {
     "`InPlaceUpdateRateLimiterWaitFailed`; of candidates one of [reasons.md](reasons.md).",
     ("admission", "result"): _values(("right", "wrong")),
     ("admission", "applied"): f"Whether the pod got a patch: {_BOOLEAN}",
-    ("admission", "status"): _values(dict.fromkeys(outcome.status for outcome in Outcome)),
-    ("admission", "resource"): _values(Subject),
-    ("admission", "step"): _values(Step),
-    ("admission", "outcome"): _values(Outcome),
+    ("admission", "status"): _values(dict.fromkeys(outcome.status for outcome in ReviewOutcome)),
+    ("admission", "resource"): _values(ReviewSubject),
+    ("admission", "step"): _values(ReviewStep),
+    ("admission", "outcome"): _values(ReviewOutcome),
     ("admission", "certificate"): "`serving`: what is shown; `authority`: what signed that.",
 }
 

@@ -25,6 +25,7 @@ from common.runtime.service import (
     serve,
     unless_stopped,
 )
+from common.version import user_agent
 from recommender import debugging
 from recommender.checkpoints.garbage_collection import CheckpointCollector
 from recommender.checkpoints.loading import CheckpointLoading
@@ -96,7 +97,7 @@ async def recommend(settings: RecommenderSettings, clock: Clock) -> None:
     health = Health(clock, settings.interval * _MISSED_CYCLES)
     async with KubeClient(
         connection,
-        user_agent=_PROGRAM,
+        user_agent=user_agent(_PROGRAM),
         qps=settings.kube_api_qps,
         burst=settings.kube_api_burst,
         troubled=metrics.read_failed,
@@ -195,7 +196,7 @@ def assemble(
     if settings.has_past:
         server = prometheus_server(settings, os.environ)
         history = NamespaceHistory(
-            Prometheus(server, user_agent=_PROGRAM, metrics=metrics),
+            Prometheus(server, user_agent=user_agent(_PROGRAM), metrics=metrics),
             settings.wanted,
             usage,
             model_lock=model_lock,

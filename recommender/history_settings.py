@@ -1,4 +1,4 @@
-"""The flags about usage from elsewhere: Prometheus history and external metrics."""
+"""The recommender's flags for history from Prometheus and usage from external metrics."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,9 +15,13 @@ from recommender.sources.promql import (
     prometheus_duration,
 )
 
+EXTERNAL_METRICS = "Usage from external metrics"
+PROMETHEUS = "History from Prometheus"
+HISTORY_QUERIES = "Metrics and labels in Prometheus"
 
-def _text(name: str, default: str, help: str) -> str:
-    found: str = flag(name, default=default, parse=str, help=help)
+
+def _text(name: str, default: str, *, group: str, metavar: str, help: str) -> str:
+    found: str = flag(name, default=default, parse=str, group=group, metavar=metavar, help=help)
     return found
 
 
@@ -32,85 +36,168 @@ def _parsed(name: str, parse: Callable[[str], timedelta], text: str) -> timedelt
 class HistorySettings:
     """Names and defaults are upstream's: recommender.md 14.2."""
 
-    storage: str = _text(
-        "--storage",
-        "",
-        "Where history comes from at start: prometheus for what no checkpoint knows, "
-        "else checkpoints alone.",
-    )
     use_external_metrics: bool = flag(
         "--use-external-metrics",
         default=False,
         parse=boolean,
-        help="Take usage from external.metrics.k8s.io, pod by pod.",
+        group=EXTERNAL_METRICS,
+        help="Read usage from external.metrics.k8s.io, pod by pod, instead of metrics.k8s.io.",
     )
     external_metrics_cpu_metric: str = _text(
         "--external-metrics-cpu-metric",
         "",
-        "Name of the external metric with CPU usage; empty: none is asked for.",
+        group=EXTERNAL_METRICS,
+        metavar="METRIC",
+        help="Read CPU usage from this external metric. Empty: don't read CPU usage.",
     )
     external_metrics_memory_metric: str = _text(
         "--external-metrics-memory-metric",
         "",
-        "Name of the external metric with memory usage; empty: none is asked for.",
+        group=EXTERNAL_METRICS,
+        metavar="METRIC",
+        help="Read memory usage from this external metric. Empty: don't read memory usage.",
+    )
+    storage: str = _text(
+        "--storage",
+        "",
+        group=PROMETHEUS,
+        metavar="SOURCE",
+        help="Read history at start: prometheus reads what no checkpoint has from Prometheus, any "
+        "other value reads checkpoints only.",
     )
     prometheus_address: str = _text(
-        "--prometheus-address", "http://prometheus.monitoring.svc", "URL of Prometheus."
+        "--prometheus-address",
+        "http://prometheus.monitoring.svc",
+        group=PROMETHEUS,
+        metavar="URL",
+        help="Set the URL of Prometheus.",
     )
     prometheus_insecure: bool = flag(
         "--prometheus-insecure",
         default=False,
         parse=boolean,
-        help="Take any certificate of Prometheus.",
-    )
-    prometheus_cadvisor_job_name: str = _text(
-        "--prometheus-cadvisor-job-name",
-        "kubernetes-cadvisor",
-        "Job label of the containers' usage; empty means any.",
-    )
-    prometheus_query_timeout: str = _text(
-        "--prometheus-query-timeout", "5m", "How long one query may take."
+        group=PROMETHEUS,
+        help="Skip TLS verification for Prometheus.",
     )
     prometheus_bearer_token: str = _text(
-        "--prometheus-bearer-token", "", "Bearer token for Prometheus."
+        "--prometheus-bearer-token",
+        "",
+        group=PROMETHEUS,
+        metavar="TOKEN",
+        help="Authenticate to Prometheus with this bearer token.",
     )
     prometheus_bearer_token_file: str = _text(
         "--prometheus-bearer-token-file",
         "",
-        "File with the bearer token for Prometheus; goes before the token.",
+        group=PROMETHEUS,
+        metavar="FILE",
+        help="Authenticate to Prometheus with the bearer token in this file. Overrides "
+        "--prometheus-bearer-token.",
     )
-    username: str = _text("--username", "", "User name for Prometheus.")
-    password: str = _text("--password", "", "Password for Prometheus.")
-    history_length: str = _text("--history-length", "8d", "How much history to ask for.")
-    history_resolution: str = _text("--history-resolution", "1h", "Distance of its points.")
+    username: str = _text(
+        "--username",
+        "",
+        group=PROMETHEUS,
+        metavar="NAME",
+        help="Authenticate to Prometheus as this user.",
+    )
+    password: str = _text(
+        "--password",
+        "",
+        group=PROMETHEUS,
+        metavar="PASSWORD",
+        help="Authenticate to Prometheus with this password.",
+    )
+    prometheus_query_timeout: str = _text(
+        "--prometheus-query-timeout",
+        "5m",
+        group=PROMETHEUS,
+        metavar="DURATION",
+        help="Abort a query after this time.",
+    )
+    history_length: str = _text(
+        "--history-length",
+        "8d",
+        group=PROMETHEUS,
+        metavar="DURATION",
+        help="Read history of this length.",
+    )
+    history_resolution: str = _text(
+        "--history-resolution",
+        "1h",
+        group=PROMETHEUS,
+        metavar="DURATION",
+        help="Read one sample of history per interval of this length.",
+    )
+    prometheus_cadvisor_job_name: str = _text(
+        "--prometheus-cadvisor-job-name",
+        "kubernetes-cadvisor",
+        group=HISTORY_QUERIES,
+        metavar="JOB",
+        help="Select usage with this job label. Empty: any job.",
+    )
     history_cpu_metric: str = _text(
-        "--history-cpu-metric", "container_cpu_usage_seconds_total", "Metric of CPU usage."
+        "--history-cpu-metric",
+        "container_cpu_usage_seconds_total",
+        group=HISTORY_QUERIES,
+        metavar="METRIC",
+        help="Read CPU usage from this metric.",
     )
     history_memory_metric: str = _text(
         "--history-memory-metric",
         "container_memory_working_set_bytes",
-        "Metric of memory usage.",
-    )
-    pod_label_prefix: str = _text(
-        "--pod-label-prefix", "pod_label_", "What stands before pod labels in metric labels."
-    )
-    metric_for_pod_labels: str = _text(
-        "--metric-for-pod-labels", 'up{job="kubernetes-pods"}', "Metric that has pod labels."
-    )
-    pod_namespace_label: str = _text(
-        "--pod-namespace-label", "kubernetes_namespace", "Label with a pod's namespace."
-    )
-    pod_name_label: str = _text(
-        "--pod-name-label", "kubernetes_pod_name", "Label with a pod's name."
+        group=HISTORY_QUERIES,
+        metavar="METRIC",
+        help="Read memory usage from this metric.",
     )
     container_namespace_label: str = _text(
-        "--container-namespace-label", "namespace", "Label with a container's namespace."
+        "--container-namespace-label",
+        "namespace",
+        group=HISTORY_QUERIES,
+        metavar="LABEL",
+        help="Read the namespace of a container from this label.",
     )
     container_pod_name_label: str = _text(
-        "--container-pod-name-label", "pod_name", "Label with the name of a container's pod."
+        "--container-pod-name-label",
+        "pod_name",
+        group=HISTORY_QUERIES,
+        metavar="LABEL",
+        help="Read the pod name of a container from this label.",
     )
     container_name_label: str = _text(
-        "--container-name-label", "name", "Label with a container's name, also of external metrics."
+        "--container-name-label",
+        "name",
+        group=HISTORY_QUERIES,
+        metavar="LABEL",
+        help="Read the name of a container from this label, also in external metrics.",
+    )
+    metric_for_pod_labels: str = _text(
+        "--metric-for-pod-labels",
+        'up{job="kubernetes-pods"}',
+        group=HISTORY_QUERIES,
+        metavar="SELECTOR",
+        help="Read pod labels from the series of this selector.",
+    )
+    pod_namespace_label: str = _text(
+        "--pod-namespace-label",
+        "kubernetes_namespace",
+        group=HISTORY_QUERIES,
+        metavar="LABEL",
+        help="Read the namespace of a pod from this label.",
+    )
+    pod_name_label: str = _text(
+        "--pod-name-label",
+        "kubernetes_pod_name",
+        group=HISTORY_QUERIES,
+        metavar="LABEL",
+        help="Read the name of a pod from this label.",
+    )
+    pod_label_prefix: str = _text(
+        "--pod-label-prefix",
+        "pod_label_",
+        group=HISTORY_QUERIES,
+        metavar="PREFIX",
+        help="Read pod labels from metric labels with this prefix.",
     )
 
     def __post_init__(self) -> None:

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from common.api.autoscaling import UpdateMode
+from common.runtime.build_info import expose_build_info
 from common.runtime.object_errors import ObjectErrors
 from recommender.metric_types import PlainCounter
 from recommender.model.oom_outcome import OomOutcome
@@ -36,6 +37,7 @@ class RecommenderMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        expose_build_info("recommender", self.registry)
         self.object_errors = ObjectErrors("recommender", self.registry)
         self._vpas = Gauge(
             "vpa_recommender_vpa_objects_count",

@@ -1,4 +1,4 @@
-"""The recommender's flags."""
+"""The flags of the recommender."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -7,7 +7,13 @@ from common.errors import ConfigError
 from common.flags import boolean, flag, number, positive_duration, whole
 from common.quantity import ZERO, Quantity, parse_unsigned
 from common.resources import CPU, MEMORY
-from common.runtime.settings import CommonSettings, LeaderElectionSettings, debug_flag
+from common.runtime.settings import (
+    CommonSettings,
+    LeaderElectionSettings,
+    address_flag,
+    debug_flag,
+    lease_name_flag,
+)
 from recommender.estimate.estimation import EstimationSettings, Percentiles
 from recommender.estimate.post_processing import PostProcessingSettings
 from recommender.history_settings import HistorySettings
@@ -19,7 +25,7 @@ _MIN_CHECKPOINTS = 10
 
 @dataclass(frozen=True, kw_only=True)
 class RecommenderSettings(CommonSettings, LeaderElectionSettings, HistorySettings):
-    """The recommender: watches what containers use and writes what they should request.
+    """Recommend requests for containers from their usage, and write them to the status of VPAs.
 
     Names and defaults are upstream's: pkg/recommender/config/config.go; recommender.md 14.
     """
@@ -28,203 +34,252 @@ class RecommenderSettings(CommonSettings, LeaderElectionSettings, HistorySetting
         "--recommender-name",
         default="default",
         parse=str,
-        help="Which VPAs are ours: those that name this recommender, or none if it is default.",
+        group="General",
+        metavar="NAME",
+        help="Handle VPAs that name this recommender. The name default also handles VPAs that name"
+        " none.",
     )
     interval: timedelta = flag(
         "--recommender-interval",
         default=timedelta(minutes=1),
         parse=positive_duration,
-        help="How often to read usage and write recommendations.",
-    )
-    address: str = flag(
-        "--address",
-        default=":8942",
-        parse=str,
-        help="Where to serve /metrics, /health-check and /readyz.",
-    )
-    debug_endpoints: bool = debug_flag(
-        "GET /debug/vpa/{namespace}/{name} on --address: how a recommendation comes about."
+        group="General",
+        help="Read usage and write recommendations at this interval.",
     )
     memory_saver: bool = flag(
         "--memory-saver",
         default=False,
         parse=boolean,
-        help="Follow only pods that a VPA matches.",
+        group="General",
+        help="Keep only pods that a VPA matches, to save memory.",
     )
     update_worker_count: int = flag(
         "--update-worker-count",
         default=10,
         parse=whole(least=1),
-        help="How many status patches, or checkpoints, are written at a time.",
-    )
-    checkpoints_gc_interval: timedelta = flag(
-        "--checkpoints-gc-interval",
-        default=timedelta(minutes=10),
-        parse=positive_duration,
-        help="How often checkpoints of VPAs that are gone are deleted.",
-    )
-    checkpoints_timeout: timedelta = flag(
-        "--checkpoints-timeout",
-        default=timedelta(minutes=1),
-        parse=positive_duration,
-        help="How long writing checkpoints may take in one cycle.",
-    )
-    min_checkpoints: int = flag(
-        "--min-checkpoints",
-        default=_MIN_CHECKPOINTS,
-        parse=whole(),
-        help="Without effect: one checkpoint per worker is written at least.",
+        group="General",
+        metavar="COUNT",
+        help="Write up to this number of VPA statuses, and as many checkpoints, at the same time.",
     )
     margin_fraction: float = flag(
         "--recommendation-margin-fraction",
         default=0.15,
         parse=number(least=0),
-        help="Safety margin: 0.15 adds fifteen percent.",
+        group="Recommendations",
+        metavar="FRACTION",
+        help="Add this safety margin to each estimate: 0.15 adds 15 percent.",
     )
     pod_min_cpu: float = flag(
         "--pod-recommendation-min-cpu-millicores",
         default=25.0,
         parse=number(least=0),
-        help="Least CPU of a pod, in millicores, shared by its containers.",
+        group="Recommendations",
+        metavar="MILLICORES",
+        help="Recommend at least this much CPU for a pod, shared equally by its containers, in "
+        "millicores.",
     )
     pod_min_memory: float = flag(
         "--pod-recommendation-min-memory-mb",
         default=250.0,
         parse=number(least=0),
-        help="Least memory of a pod, in MiB, shared by its containers.",
+        group="Recommendations",
+        metavar="MEBIBYTES",
+        help="Recommend at least this much memory for a pod, shared equally by its containers, in "
+        "MiB.",
     )
     target_cpu_percentile: float = flag(
         "--target-cpu-percentile",
         default=0.9,
         parse=number(least=0, most=1),
-        help="Part of the CPU samples that the target covers.",
+        group="Recommendations",
+        metavar="FRACTION",
+        help="Set the target to this percentile of the CPU samples, as a fraction from 0 to 1.",
     )
     lower_cpu_percentile: float = flag(
         "--recommendation-lower-bound-cpu-percentile",
         default=0.5,
         parse=number(least=0, most=1),
-        help="Part of the CPU samples that the lower bound covers.",
+        group="Recommendations",
+        metavar="FRACTION",
+        help="Set the lower bound to this percentile of the CPU samples, as a fraction from 0 to "
+        "1.",
     )
     upper_cpu_percentile: float = flag(
         "--recommendation-upper-bound-cpu-percentile",
         default=0.95,
         parse=number(least=0, most=1),
-        help="Part of the CPU samples that the upper bound covers.",
+        group="Recommendations",
+        metavar="FRACTION",
+        help="Set the upper bound to this percentile of the CPU samples, as a fraction from 0 to "
+        "1.",
     )
     target_memory_percentile: float = flag(
         "--target-memory-percentile",
         default=0.9,
         parse=number(least=0, most=1),
-        help="Part of the memory peaks that the target covers.",
+        group="Recommendations",
+        metavar="FRACTION",
+        help="Set the target to this percentile of the memory peaks, as a fraction from 0 to 1.",
     )
     lower_memory_percentile: float = flag(
         "--recommendation-lower-bound-memory-percentile",
         default=0.5,
         parse=number(least=0, most=1),
-        help="Part of the memory peaks that the lower bound covers.",
+        group="Recommendations",
+        metavar="FRACTION",
+        help="Set the lower bound to this percentile of the memory peaks, as a fraction from 0 to "
+        "1.",
     )
     upper_memory_percentile: float = flag(
         "--recommendation-upper-bound-memory-percentile",
         default=0.95,
         parse=number(least=0, most=1),
-        help="Part of the memory peaks that the upper bound covers.",
+        group="Recommendations",
+        metavar="FRACTION",
+        help="Set the upper bound to this percentile of the memory peaks, as a fraction from 0 to "
+        "1.",
     )
     confidence_interval_cpu: timedelta = flag(
         "--confidence-interval-cpu",
         default=_DAY,
         parse=positive_duration,
-        help="History after which bounds of CPU are close to the target.",
+        group="Recommendations",
+        help="Widen the CPU bounds until history is much longer than this.",
     )
     confidence_interval_memory: timedelta = flag(
         "--confidence-interval-memory",
         default=_DAY,
         parse=positive_duration,
-        help="History after which bounds of memory are close to the target.",
-    )
-    round_cpu_millicores: int = flag(
-        "--round-cpu-millicores",
-        default=1,
-        parse=whole(),
-        help="CPU is rounded up to a multiple of this.",
-    )
-    round_memory_bytes: int = flag(
-        "--round-memory-bytes",
-        default=1,
-        parse=whole(),
-        help="Memory is rounded up to a multiple of this.",
-    )
-    humanize_memory: bool = flag(
-        "--humanize-memory",
-        default=False,
-        parse=boolean,
-        help="Deprecated: write memory with two decimals in the largest unit.",
+        group="Recommendations",
+        help="Widen the memory bounds until history is much longer than this.",
     )
     publish_without_samples: bool = flag(
         "--publish-without-samples",
         default=False,
         parse=boolean,
-        help="Recommend the pod's minimum for containers without any usage, as the reference does.",
-    )
-    integer_cpu: bool = flag(
-        "--cpu-integer-post-processor-enabled",
-        default=False,
-        parse=boolean,
-        help="Round CPU up to whole cores for containers that an annotation of the VPA names.",
+        group="Recommendations",
+        help="Recommend the minimum for containers without usage samples, as the reference does. "
+        "Otherwise these containers get no recommendation.",
     )
     max_allowed_cpu: Quantity = flag(
         "--container-recommendation-max-allowed-cpu",
         default=ZERO,
         parse=parse_unsigned,
-        help="Most CPU of a container whose policy has no maximum; 0 means no limit.",
+        group="Rounding and limits",
+        metavar="QUANTITY",
+        help="Cap CPU of containers whose policy sets no maximum. 0: no cap.",
     )
     max_allowed_memory: Quantity = flag(
         "--container-recommendation-max-allowed-memory",
         default=ZERO,
         parse=parse_unsigned,
-        help="Most memory of a container whose policy has no maximum; 0 means no limit.",
+        group="Rounding and limits",
+        metavar="QUANTITY",
+        help="Cap memory of containers whose policy sets no maximum. 0: no cap.",
     )
-    memory_aggregation_interval: timedelta = flag(
-        "--memory-aggregation-interval",
-        default=_DAY,
-        parse=positive_duration,
-        help="Length of the windows of which only the memory peak counts.",
+    round_cpu_millicores: int = flag(
+        "--round-cpu-millicores",
+        default=1,
+        parse=whole(),
+        group="Rounding and limits",
+        metavar="MILLICORES",
+        help="Round CPU up to a multiple of this, in millicores.",
     )
-    memory_aggregation_interval_count: int = flag(
-        "--memory-aggregation-interval-count",
-        default=8,
-        parse=whole(least=1),
-        help="How many of these windows unused history is kept.",
+    round_memory_bytes: int = flag(
+        "--round-memory-bytes",
+        default=1,
+        parse=whole(),
+        group="Rounding and limits",
+        metavar="BYTES",
+        help="Round memory up to a multiple of this, in bytes.",
     )
-    memory_half_life: timedelta = flag(
-        "--memory-histogram-decay-half-life",
-        default=_DAY,
-        parse=positive_duration,
-        help="After which time a memory peak counts half.",
+    integer_cpu: bool = flag(
+        "--cpu-integer-post-processor-enabled",
+        default=False,
+        parse=boolean,
+        group="Rounding and limits",
+        help="Round CPU up to whole cores for containers that an annotation of the VPA names.",
+    )
+    humanize_memory: bool = flag(
+        "--humanize-memory",
+        default=False,
+        parse=boolean,
+        group="Rounding and limits",
+        help="Write memory with two decimals in the largest unit. Deprecated: use "
+        "--round-memory-bytes.",
     )
     cpu_half_life: timedelta = flag(
         "--cpu-histogram-decay-half-life",
         default=_DAY,
         parse=positive_duration,
-        help="After which time a CPU sample counts half.",
+        group="Histograms and memory windows",
+        help="Halve the weight of a CPU sample after this time.",
+    )
+    memory_half_life: timedelta = flag(
+        "--memory-histogram-decay-half-life",
+        default=_DAY,
+        parse=positive_duration,
+        group="Histograms and memory windows",
+        help="Halve the weight of a memory peak after this time.",
+    )
+    memory_aggregation_interval: timedelta = flag(
+        "--memory-aggregation-interval",
+        default=_DAY,
+        parse=positive_duration,
+        group="Histograms and memory windows",
+        help="Count only the highest memory usage of each window of this length.",
+    )
+    memory_aggregation_interval_count: int = flag(
+        "--memory-aggregation-interval-count",
+        default=8,
+        parse=whole(least=1),
+        group="Histograms and memory windows",
+        metavar="COUNT",
+        help="Keep the history of a container without new samples for this number of windows.",
     )
     oom_bump_up_ratio: float = flag(
         "--oom-bump-up-ratio",
         default=1.2,
         parse=number(least=1),
-        help="After an OOM kill memory is raised by this factor at least.",
+        group="OOM kills",
+        metavar="RATIO",
+        help="Multiply memory by at least this ratio after an OOM kill.",
     )
     oom_min_bump_up: float = flag(
         "--oom-min-bump-up-bytes",
         default=104857600.0,
         parse=number(least=0),
-        help="After an OOM kill memory is raised by so many bytes at least.",
+        group="OOM kills",
+        metavar="BYTES",
+        help="Raise memory by at least this much after an OOM kill, in bytes.",
     )
-    leader_elect_resource_name: str = flag(
-        "--leader-elect-resource-name",
-        default="vpa-recommender-lease",
-        parse=str,
-        help="Name of the Lease.",
+    checkpoints_gc_interval: timedelta = flag(
+        "--checkpoints-gc-interval",
+        default=timedelta(minutes=10),
+        parse=positive_duration,
+        group="Checkpoints",
+        help="Delete checkpoints of deleted VPAs at this interval.",
     )
+    checkpoints_timeout: timedelta = flag(
+        "--checkpoints-timeout",
+        default=timedelta(minutes=1),
+        parse=positive_duration,
+        group="Checkpoints",
+        help="Stop writing checkpoints after this time in each cycle; the next cycle continues.",
+    )
+    min_checkpoints: int = flag(
+        "--min-checkpoints",
+        default=_MIN_CHECKPOINTS,
+        parse=whole(),
+        group="Checkpoints",
+        metavar="COUNT",
+        help="No effect: at least one checkpoint per worker is written.",
+    )
+    address: str = address_flag(":8942")
+    debug_endpoints: bool = debug_flag(
+        "GET /debug/vpa/{namespace}/{name} on --address, which explains a recommendation."
+    )
+    leader_elect_resource_name: str = lease_name_flag("vpa-recommender-lease")
 
     def __post_init__(self) -> None:
         """Refuse what can't work.

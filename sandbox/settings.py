@@ -1,4 +1,4 @@
-"""What an operator can tell the sandbox, and every program that runs a cluster."""
+"""The flags of the sandbox, and those of every program that runs a cluster."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,6 +7,8 @@ from common.flags import flag, port_number
 from common.runtime.settings import LoggingSettings
 from sandbox.version import KubernetesVersion
 
+CLUSTER = "Cluster"
+
 
 def _version(text: str) -> KubernetesVersion | None:
     return KubernetesVersion.parse(text) if text else None
@@ -14,19 +16,22 @@ def _version(text: str) -> KubernetesVersion | None:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterSettings(LoggingSettings):
-    """Of a cluster on loopback, whatever its API server is."""
+    """A cluster on loopback, with any API server."""
 
     kubeconfig: Path = flag(
         "--kubeconfig",
         default=Path("kubeconfig"),
         parse=Path,
-        help="Where to write the kubeconfig, once the cluster is ready.",
+        group=CLUSTER,
+        metavar="FILE",
+        help="Write the kubeconfig to this file when the cluster is ready.",
     )
     port: int = flag(
         "--port",
         default=0,
         parse=port_number,
-        help="Port of the API server on 127.0.0.1; 0 takes a free one.",
+        group=CLUSTER,
+        help="Serve the API on this port of 127.0.0.1. 0: a free port.",
     )
     # Quieter than a component: a user reads it beside what the program prints.
     verbosity: int = flag(
@@ -34,7 +39,9 @@ class ClusterSettings(LoggingSettings):
         short="-v",
         default=1,
         parse=int,
-        help="Log detail as klog counts it: 0 warnings, 1-4 information, 5 and more debugging.",
+        group="Logging",
+        metavar="LEVEL",
+        help="Set the log level: 0 logs warnings, 1 to 4 information, 5 and above debugging.",
     )
 
 
@@ -46,5 +53,7 @@ class Settings(ClusterSettings):
         "--kubernetes-version",
         default=None,
         parse=_version,
-        help="Behave like this version, 1.33 to 1.36, whatever the scenario says.",
+        group=CLUSTER,
+        metavar="VERSION",
+        help="Behave like this Kubernetes version, from 1.33 to 1.36. Overrides the scenario.",
     )

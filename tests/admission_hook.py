@@ -11,9 +11,10 @@ import msgspec
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from admission.app import Policy, Webhook
 from admission.cluster import CachedCluster
 from admission.metrics import AdmissionMetrics
+from admission.pod_reviews import ReviewPolicy
+from admission.reviewer import Reviewer
 from certs.authority import Bundle
 from common.features import FeatureGates
 from common.kube.client import KubeClient
@@ -29,19 +30,18 @@ class AdmissionHook:
     """Reviews new pods with the code of the product, over caches of its own."""
 
     cluster: CachedCluster
-    policy: Policy
-    reviews: Webhook
+    reviewer: Reviewer
     patches: bool = True
 
     @classmethod
     def of(cls, client: KubeClient) -> "AdmissionHook":
-        cluster, policy = CachedCluster(client), Policy(features=FeatureGates())
-        return cls(cluster, policy, Webhook(cluster, policy, AdmissionMetrics(CollectorRegistry())))
+        cluster, policy = CachedCluster(client), ReviewPolicy(features=FeatureGates())
+        return cls(cluster, Reviewer(cluster, policy, AdmissionMetrics(CollectorRegistry())))
 
     async def handle(self, request: web.Request) -> web.Response:
         body = await request.read()
         if self.patches:
-            answer = await self.reviews.answer(b"application/json", body, self.policy)
+            answer = await self.reviewer.answer("application/json", body)
             return web.Response(body=answer.body, content_type="application/json")
         review = msgspec.json.decode(body)
         response = {"uid": review["request"]["uid"], "allowed": True}

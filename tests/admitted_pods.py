@@ -13,7 +13,7 @@ import jsonpatch
 import msgspec
 from hypothesis import strategies as st
 
-from admission.pods import pod_patch
+from admission.pod_patch import pod_patch
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod, PodWithSidecars
 from common.features import FeatureGates

@@ -238,7 +238,7 @@ class World:
     def calls(self, resource: str, verb: str, subresource: str = "") -> list[Entry]:
         """Successful calls of our components, oldest first."""
         found = self.cluster.audit(resource=resource, verb=verb, subresource=subresource)
-        return [call for call in found if call.code < 300 and call.user_agent in AGENTS.values()]
+        return [call for call in found if call.code < 300 and _program(call) in AGENTS.values()]
 
     def evicted(self, app: str = "") -> list[str]:
         """Names of the evicted pods, one for each eviction that was carried out."""
@@ -325,6 +325,10 @@ def account(name: str) -> str:
 def repeated(names: Iterable[str]) -> list[str]:
     """What is there more than once."""
     return [name for name, count in Counter(names).items() if count > 1]
+
+
+def _program(call: Entry) -> str:
+    return call.user_agent.partition("/")[0]
 
 
 def _runs_with(pod: Pod, target: Mapping[str, QuantityJson]) -> bool:

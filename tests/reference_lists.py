@@ -4,7 +4,8 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from common.flags import ACCEPTED_WITHOUT_EFFECT, declared, show
+from common.flags import declared, show
+from common.runtime.settings import KLOG_FLAGS
 from golden_data import lists
 
 
@@ -21,7 +22,7 @@ def check_flags(component: str, settings: type) -> set[str]:
         field.metadata["flag"].removeprefix("--"): show(field.default)
         for field in declared(settings)
     }
-    accepted = {name.removeprefix("--"): text for name, text in ACCEPTED_WITHOUT_EFFECT.items()}
+    accepted = {name.removeprefix("--"): text for name, text in KLOG_FLAGS.items()}
     reference = of_component(component, "flags")
     for flag in reference:
         name, wanted = flag["name"], flag["effective_default"]

@@ -10,7 +10,7 @@ from typing import Any
 
 from prometheus_client import REGISTRY
 
-import admission.serving
+import admission.run
 import recommender.__main__
 import updater.__main__
 from admission.settings import AdmissionSettings
@@ -84,7 +84,7 @@ async def components(
     programs: Mapping[str, Callable[[], Coroutine[Any, Any, None]]] = {
         "recommender": lambda: recommender.__main__.recommend(learning, clock),
         "updater": lambda: updater.__main__.serve(updating, clock, environ={}),
-        "admission": lambda: admission.serving.serve(webhook, clock, namespace="kube-system"),
+        "admission": lambda: admission.run.serve(webhook, clock, namespace="kube-system"),
     }
     with _own_metrics():
         async with asyncio.TaskGroup() as group:

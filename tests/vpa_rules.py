@@ -4,9 +4,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from admission import autoscalers, vpa_decoding
-from admission.autoscalers import VpaVerdict
+from admission import vpa_decoding, vpa_validation
 from admission.field_errors import ErrorType
+from admission.vpa_validation import VpaVerdict
 from common.features import FeatureGates
 
 Spec = dict[str, Any]
@@ -65,7 +65,7 @@ class Case:
 
     def verdict(self) -> VpaVerdict:
         old = None if self.old is None else read(self.old)
-        return autoscalers.admit_vpa(read(self.spec), old, FeatureGates.parse(self.gates))
+        return vpa_validation.admit_vpa(read(self.spec), old, FeatureGates.parse(self.gates))
 
 
 def read(written: Spec) -> Any:

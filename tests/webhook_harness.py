@@ -9,8 +9,10 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 import asgi
-from admission.app import Match, Policy, Webhook
+from admission.app import webhook_app
 from admission.metrics import AdmissionMetrics
+from admission.pod_reviews import ReviewPolicy, VpaMatch
+from admission.reviewer import Reviewer
 from common.api.core import LimitRangeSpec
 from common.api.meta import ObjectMeta
 from common.features import FeatureGates
@@ -24,12 +26,12 @@ VPA = {"group": "autoscaling.k8s.io", "version": "v1", "resource": "verticalpoda
 class FakeCluster:
     """Answers every look-up with ``found``, or raises it, and remembers who was looked up."""
 
-    found: Match | Exception = field(default_factory=Match)
+    found: VpaMatch | Exception = field(default_factory=VpaMatch)
     limits: Sequence[LimitRangeSpec] = ()
     synced: bool = True
     asked: list[ObjectMeta] = field(default_factory=list)
 
-    async def match(self, pod: ObjectMeta) -> Match:
+    async def match(self, pod: ObjectMeta) -> VpaMatch:
         self.asked.append(pod)
         if isinstance(self.found, Exception):
             raise self.found
@@ -46,17 +48,18 @@ class Harness:
     cluster: Any = field(default_factory=FakeCluster)
     gates: str = ""
     most_boost: Quantity = ZERO
-    lookup_deadline: float = 2.0
+    lookup_timeout: float = 2.0
 
     def __post_init__(self) -> None:
         self.registry = CollectorRegistry()
-        policy = Policy(
+        policy = ReviewPolicy(
             features=FeatureGates.parse(self.gates),
             most_boost=self.most_boost,
-            lookup_deadline=self.lookup_deadline,
+            lookup_timeout=self.lookup_timeout,
         )
         self.metrics = AdmissionMetrics(self.registry)
-        self.app = Webhook(self.cluster, policy, self.metrics)
+        self.reviewer = Reviewer(self.cluster, policy, self.metrics)
+        self.app = webhook_app(self.reviewer, self.metrics)
 
     async def post(
         self,

@@ -20,6 +20,7 @@ from common.runtime import logs, service
 from common.runtime.clock import Clock, SystemClock
 from common.runtime.health import Health, OpsServer
 from common.runtime.rate_limit import RateLimiter
+from common.version import user_agent
 from updater import debugging
 from updater.actuation import Actuator, TemplatePods
 from updater.live_pod import MANAGER
@@ -51,7 +52,7 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
     connection = await config.load(settings.kubeconfig)
     async with KubeClient(
         connection,
-        user_agent=PROGRAM,
+        user_agent=user_agent(PROGRAM),
         qps=settings.kube_api_qps,
         burst=settings.kube_api_burst,
     ) as client:

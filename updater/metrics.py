@@ -8,6 +8,7 @@ from typing import TypeAlias
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from common.api.autoscaling import UpdateMode
+from common.runtime.build_info import expose_build_info
 from common.runtime.object_errors import ObjectErrors
 from updater.decision import Decision
 from updater.replacement_result import ReplacementResult
@@ -66,6 +67,7 @@ class UpdaterMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
+        expose_build_info("updater", registry)
         self.object_errors = ObjectErrors("updater", registry)
         self._series: dict[tuple[str, str], dict[tuple[Counter, Labels], Counter]] = {}
         by_mode, by_size = ("vpa_size_log2", "update_mode"), ("vpa_size_log2",)

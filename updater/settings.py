@@ -1,4 +1,4 @@
-"""What an operator can tell the updater."""
+"""The flags of the updater."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,13 @@ from datetime import timedelta
 from common.flags import boolean, duration, flag, namespace, number, positive_duration, whole
 from common.quantity import ZERO, Quantity, parse_unsigned
 from common.recommendation.pod_level import PodLevelMode
-from common.runtime.settings import CommonSettings, LeaderElectionSettings, debug_flag
+from common.runtime.settings import (
+    CommonSettings,
+    LeaderElectionSettings,
+    address_flag,
+    debug_flag,
+    lease_name_flag,
+)
 from updater.disruption import DisruptionPolicy
 from updater.resize import Timeouts
 from updater.update_order import Thresholds
@@ -16,7 +22,7 @@ from updater.work import Rules
 
 @dataclass(frozen=True, kw_only=True)
 class UpdaterSettings(CommonSettings, LeaderElectionSettings):
-    """The updater: brings running pods to their recommended resources.
+    """Bring running pods to their recommended resources, in place or by eviction.
 
     Names and defaults are upstream's: pkg/updater/config/config.go; updater.md 12.3.
     """
@@ -25,158 +31,185 @@ class UpdaterSettings(CommonSettings, LeaderElectionSettings):
         "--updater-interval",
         default=timedelta(minutes=1),
         parse=positive_duration,
-        help="How often to look for pods to update.",
+        group="General",
+        help="Start a pass over all VPAs at this interval.",
     )
-    min_replicas: int = flag(
-        "--min-replicas",
-        default=2,
-        parse=whole(),
-        help="Fewest live replicas that a group needs before any of its pods is updated.",
+    event_driven: bool = flag(
+        "--event-driven",
+        default=False,
+        parse=boolean,
+        group="General",
+        help="Start a pass within seconds, too, when a recommendation changes or a pod becomes "
+        "Ready, is OOM-killed or ends a resize.",
     )
-    eviction_tolerance: float = flag(
-        "--eviction-tolerance",
-        default=0.5,
-        parse=number(least=0, most=1),
-        help="Fraction of a group's replicas that may be down because of us.",
-    )
-    eviction_rate_limit: float = flag(
-        "--eviction-rate-limit",
-        default=-1.0,
-        parse=number(),
-        help="Evictions, and separately resizes, per second; 0 and below mean no limit.",
-    )
-    eviction_rate_burst: int = flag(
-        "--eviction-rate-burst",
-        default=1,
-        parse=whole(),
-        help="Evictions, and separately resizes, that may happen at once.",
+    pod_level_resources: PodLevelMode = flag(
+        "--pod-level-resources",
+        default=PodLevelMode.KEEP,
+        parse=PodLevelMode.parse,
+        group="General",
+        metavar="MODE",
+        help="Choose how spec.resources of a pod is handled: keep fits the containers into it, "
+        "follow scales it in proportion to its containers. Admission needs the same value.",
     )
     min_change: float = flag(
         "--pod-update-threshold",
         default=0.1,
         parse=number(least=0),
-        help="Relative drift below which a pod is left alone.",
+        group="Eviction and resize",
+        metavar="FRACTION",
+        help="Update a pod in its recommended range only if its requests differ from the target by"
+        " at least this fraction, summed over resources.",
     )
     min_lifetime: timedelta = flag(
         "--in-recommendation-bounds-eviction-lifetime-threshold",
         default=timedelta(hours=12),
         parse=duration,
-        help="Age below which a pod inside its recommended range is left alone.",
+        group="Eviction and resize",
+        help="Update a pod in its recommended range only after it has run for this time.",
     )
     quick_oom: timedelta = flag(
         "--evict-after-oom-threshold",
         default=timedelta(minutes=10),
         parse=duration,
-        help="A pod is updated at once when an OOM kill comes sooner than this after the start.",
+        group="Eviction and resize",
+        help="Update a pod at once if it is OOM-killed within this time after its start.",
+    )
+    min_replicas: int = flag(
+        "--min-replicas",
+        default=2,
+        parse=whole(),
+        group="Eviction and resize",
+        metavar="COUNT",
+        help="Update pods of a group only if it has at least this number of live replicas. A VPA "
+        "can set its own minimum.",
+    )
+    eviction_tolerance: float = flag(
+        "--eviction-tolerance",
+        default=0.5,
+        parse=number(least=0, most=1),
+        group="Eviction and resize",
+        metavar="FRACTION",
+        help="Keep evictions and resizes from taking down more than this fraction of a group's "
+        "replicas, from 0 to 1.",
+    )
+    eviction_rate_limit: float = flag(
+        "--eviction-rate-limit",
+        default=-1.0,
+        parse=number(),
+        group="Eviction and resize",
+        metavar="RATE",
+        help="Limit the rate of evictions, and separately of resizes, per second. 0 or less: no "
+        "limit.",
+    )
+    eviction_rate_burst: int = flag(
+        "--eviction-rate-burst",
+        default=1,
+        parse=whole(),
+        group="Eviction and resize",
+        metavar="COUNT",
+        help="Limit the number of evictions, and separately of resizes, that can be sent at once.",
     )
     in_place_skip_disruption_budget: bool = flag(
         "--in-place-skip-disruption-budget",
         default=False,
         parse=boolean,
-        help="Resize in place without regard to replicas, where no container restarts.",
+        group="In-place resize",
+        help="Resize pods in place without counting replicas if no container restarts.",
     )
     in_place_deferred_timeout: timedelta = flag(
         "--in-place-deferred-timeout",
         alias="--in-place-deferred-resize-timeout",
         default=timedelta(minutes=5),
         parse=duration,
-        help="How long a resize may be deferred before mode InPlaceOrRecreate evicts.",
+        group="In-place resize",
+        help="Evict a pod in mode InPlaceOrRecreate if its resize is deferred for this time.",
     )
     in_place_in_progress_timeout: timedelta = flag(
         "--in-place-in-progress-timeout",
         alias="--in-place-resize-timeout",
         default=timedelta(hours=1),
         parse=duration,
-        help="How long a resize may be in progress before mode InPlaceOrRecreate evicts.",
-    )
-    event_driven: bool = flag(
-        "--event-driven",
-        default=False,
-        parse=boolean,
-        help="Also look for pods to update, within seconds, when a recommendation changes or a pod "
-        "becomes Ready, is OOM-killed, or ends a resize.",
+        group="In-place resize",
+        help="Evict a pod in mode InPlaceOrRecreate if its resize is in progress for this time.",
     )
     eviction_outcome_check: bool = flag(
         "--eviction-outcome-check",
         default=True,
         parse=boolean,
-        help="Evict at most three pods of a VPA at a time, until replacements came up with the "
-        "recommendation, and after three that did not only one an hour.",
+        group="Checks of replacements",
+        help="Keep at most three evictions of a VPA without a correct replacement. After three "
+        "wrong replacements, evict one pod an hour.",
     )
     replacement_dry_run: bool = flag(
         "--replacement-dry-run",
         default=False,
         parse=boolean,
-        help="Before the first eviction of a workload in a pass, create the replacement in a dry "
-        "run, and don't evict if the API server refuses it or it lacks the recommendation. Needs "
-        "deploy/components/dry-run-preflight.",
+        group="Checks of replacements",
+        help="Create the replacement in a dry run before the first eviction of a workload in each "
+        "pass; don't evict if the API server refuses it or it lacks the recommendation. Needs"
+        " deploy/components/dry-run-preflight.",
     )
     max_allowed_cpu_boost: Quantity = flag(
         "--max-allowed-cpu-boost",
         default=ZERO,
         parse=parse_unsigned,
-        help="The same as of admission: by this the updater foresees which replacements the API "
-        "server would refuse; 0 is no limit.",
-    )
-    pod_level_resources: PodLevelMode = flag(
-        "--pod-level-resources",
-        default=PodLevelMode.KEEP,
-        parse=PodLevelMode.parse,
-        help="What becomes of spec.resources of a pod: keep fits the containers into it, follow "
-        "moves it in proportion to its containers. Admission needs the same value.",
+        group="Checks of replacements",
+        metavar="QUANTITY",
+        help="Assume that admission caps the CPU of start-up boosts at this. Set the same value as"
+        " for admission. 0: no cap.",
     )
     use_admission_controller_status: bool = flag(
         "--use-admission-controller-status",
         default=True,
         parse=boolean,
-        help="Evict only while the admission controller renews its status Lease.",
+        group="Status Lease of admission",
+        help="Evict only while admission renews its status Lease.",
     )
     status_lease_name: str = flag(
         "--admission-controller-status-lease-name",
         default="vpa-admission-controller",
         parse=str,
-        help="Name of the admission controller's status Lease.",
+        group="Status Lease of admission",
+        metavar="NAME",
+        help="Set the name of admission's status Lease.",
     )
     status_lease_namespace: str = flag(
         "--admission-controller-status-lease-namespace",
         default="",
         parse=namespace,
-        help="Namespace of that Lease; else that of the environment variable NAMESPACE, "
-        "else kube-system.",
+        group="Status Lease of admission",
+        help="Set the namespace of admission's status Lease. Empty: the environment variable "
+        "NAMESPACE, or kube-system.",
     )
     status_lease_timeout: timedelta = flag(
         "--admission-controller-status-lease-timeout",
         default=timedelta(minutes=1),
         parse=positive_duration,
-        help="Age at which the status Lease counts as stale.",
-    )
-    address: str = flag(
-        "--address",
-        default=":8943",
-        parse=str,
-        help="Where to serve /metrics, /health-check and /readyz.",
+        group="Status Lease of admission",
+        help="Treat the status Lease as stale this long after its last renewal.",
     )
     event_qps: float = flag(
         "--event-qps",
         default=50.0,
         parse=number(),
-        help="Events per second, on average, beside --kube-api-qps; 0 and below mean no limit.",
+        group="Events",
+        metavar="RATE",
+        help="Limit the average rate of Events, per second, apart from --kube-api-qps. 0 or less: "
+        "no limit.",
     )
     event_burst: float = flag(
         "--event-burst",
         default=100.0,
         parse=number(),
-        help="Events that may be sent at once.",
+        group="Events",
+        metavar="COUNT",
+        help="Limit the number of Events that can be sent at once.",
     )
+    address: str = address_flag(":8943")
     debug_endpoints: bool = debug_flag(
-        "GET /debug/plan on --address: what the next pass would decide about each pod, and why."
+        "GET /debug/plan on --address, which explains the decision on each pod of the next pass."
     )
-    leader_elect_resource_name: str = flag(
-        "--leader-elect-resource-name",
-        default="vpa-updater",
-        parse=str,
-        help="Name of the Lease.",
-    )
+    leader_elect_resource_name: str = lease_name_flag("vpa-updater")
 
     @property
     def rules(self) -> Rules:

@@ -1,6 +1,6 @@
 """The CA bundle of the webhook configuration, which admission and certs both write.
 
-They write the same bytes, those of the Secret's CA file, so whoever comes later undoes nothing.
+They write the same bytes, those of the Secret's CA file, so the later one undoes nothing.
 """
 
 import base64
@@ -20,12 +20,12 @@ WEBHOOK_NAME = "vpa.k8s.io"
 
 
 def field(bundle: bytes) -> dict[str, str]:
-    """What ``clientConfig`` says of a bundle: nothing of an empty one."""
+    """Return what ``clientConfig`` says of a bundle: nothing of an empty one."""
     return {"caBundle": base64.b64encode(bundle).decode()} if bundle else {}
 
 
 def stored(configuration: Mapping[str, Any]) -> str:
-    """The CA bundle of our webhook as it is stored, in base64; empty if there is none."""
+    """Return the CA bundle of our webhook as it is stored, in base64; empty if there is none."""
     for webhook in configuration.get("webhooks") or ():
         if webhook.get("name") == WEBHOOK_NAME:
             return str(webhook.get("clientConfig", {}).get("caBundle", ""))
@@ -33,7 +33,7 @@ def stored(configuration: Mapping[str, Any]) -> str:
 
 
 async def read(client: KubeClient, name: str = CONFIGURATION_NAME) -> bytes:
-    """What API servers trust now; empty if nothing, or if there is no webhook of ours.
+    """Return what API servers trust now; empty if nothing, or if there is no webhook of ours.
 
     Raises:
         KubeError: the API server refused or could not be reached.
@@ -46,13 +46,12 @@ async def read(client: KubeClient, name: str = CONFIGURATION_NAME) -> bytes:
 
 
 async def write(client: KubeClient, bundle: bytes, name: str = CONFIGURATION_NAME) -> bool:
-    """Let API servers trust ``bundle``; whether there was anything to change.
+    """Make API servers trust ``bundle``; return whether there was anything to change.
 
-    Only as long as the configuration is the one that was looked at: of two writers one has to
-    look again.
+    Only while the configuration is the one that was read: of two writers one has to read again.
 
     Raises:
-        ConflictError: somebody changed the configuration meanwhile.
+        ConflictError: the configuration was changed meanwhile.
         NotFoundError: there is no configuration of this name.
         KubeError: the API server refused or could not be reached.
     """
@@ -73,6 +72,6 @@ async def write(client: KubeClient, bundle: bytes, name: str = CONFIGURATION_NAM
 
 
 def unchanged(there: Mapping[str, Any]) -> dict[str, str]:
-    """The metadata of a patch that is a conflict once ``there`` is no longer what is stored."""
+    """Return metadata that makes a patch a conflict once ``there`` is no longer what is stored."""
     version = there["metadata"].get("resourceVersion")
     return {"resourceVersion": version} if version else {}

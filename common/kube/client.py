@@ -13,8 +13,8 @@ import msgspec
 
 from common.api.core import Pod
 from common.errors import GoneError
-from common.kube.bodies import decoded, typed
 from common.kube.connection import Connection
+from common.kube.encoding import decoded, typed
 from common.kube.endpoints import PODS, Endpoint
 from common.kube.pages import Listing, Undecoded, read_pages, read_undecoded
 from common.kube.transport import CALL_SECONDS, Call, Query, Transport, no_check
@@ -24,7 +24,7 @@ from common.runtime.rate_limit import RateLimiter
 T = TypeVar("T")
 
 Troubled = Callable[[str, str], None]
-"""Is told of each trouble with reading: the resource, and a reason that is fit for a label."""
+"""Is called for each failed read with the resource and a reason that is fit for a label."""
 
 UNDECODABLE = "undecodable"
 """The reason where an object has a shape that we don't know."""
@@ -52,7 +52,7 @@ class KubeClient:
     """Speaks to one API server; an asynchronous context manager.
 
     Reads are tried again a few times, with growing pauses, where the server is away,
-    overloaded or in trouble. Writes never are: whoever decided on a write decides anew. Every
+    overloaded or failing. Writes never are: the caller has to decide again. Every
     failure is a :class:`~common.errors.KubeError`; an answer of a shape that we don't know is
     a :class:`~common.errors.DecodeError`. ``qps`` and ``burst`` bound all calls but watches.
     ``troubled`` learns of objects that can't be decoded, and by caches of lists and watches that
@@ -77,7 +77,7 @@ class KubeClient:
         self._strange: dict[str, frozenset[str]] = {}  # path of a list -> what was left out of it
 
     def apart(self, *, qps: float, burst: float) -> Self:
-        """The same client with limits of its own: none of its calls waits for those of others."""
+        """Return the same client with limits of its own: its calls don't wait for others."""
         other = copy.copy(self)
         other.limiter = RateLimiter(qps, burst)
         return other
@@ -122,7 +122,7 @@ class KubeClient:
         namespace: str = "",
         retry: bool = True,
     ) -> T:
-        """One object."""
+        """Read one object."""
         path = endpoint.object(name, namespace)
         return decoded(endpoint, await self.request("GET", path, retry=retry))
 
@@ -143,7 +143,7 @@ class KubeClient:
                 retry=retry,
                 limiter=self.limiter,
                 most_bytes=_LOOKUP_BYTES,
-                tells_reachability=False,
+                timeout_is_outage=False,
             )
         )
 
@@ -156,7 +156,7 @@ class KubeClient:
         field_selector: str = "",
         page_size: int = _PAGE,
     ) -> Listing[T]:
-        """All objects, fetched page by page at one version.
+        """Return all objects, fetched page by page at one version.
 
         An object that can't be decoded is left out and counted; it is logged unless the last
         list left it out as well. A continue token that expired on the way starts the list over.
@@ -193,7 +193,7 @@ class KubeClient:
         strange: builtins.list[str],
         known: Collection[str] = (),
     ) -> Undecoded[T]:
-        """All objects, decoded slice by slice: for what is asked for often and never kept.
+        """Return all objects, decoded slice by slice: for what is asked for often and never kept.
 
         ``strange`` collects the names of those that can't be decoded, ``known`` are not logged.
         """

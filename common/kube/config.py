@@ -1,190 +1,103 @@
-"""Finds the API server: in a pod by its service account, elsewhere by a kubeconfig.
-
-The only module that imports ``kubernetes_asyncio``, which costs 40 MiB: it knows the many
-forms of kubeconfigs, exec plugins and identity providers. Nothing else of it is used.
-"""
+"""Finds the API server: in a pod by its service account, elsewhere by a kubeconfig."""
 
 import asyncio
 import logging
+import os
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import yaml
-from kubernetes_asyncio.client import Configuration
-from kubernetes_asyncio.config import ConfigException, load_incluster_config
-from kubernetes_asyncio.config import kube_config as library
 
 from common.errors import ConfigError
-from common.kube.connection import Connection, client_context
+from common.kube.connection import Connection, client_context, one_line
 
 logger = logging.getLogger(__name__)
 
-# What the library raises for files that are not as they should be; it checks no types.
-_UNUSABLE = (
-    ConfigException,
-    OSError,
-    ValueError,
-    KeyError,
-    TypeError,
-    AttributeError,
-    AssertionError,
-)
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where a pod has its token and the authority of the API server."""
 
-_NOBODY = "(nobody)"
-
-Load = Callable[[], Awaitable[tuple[Configuration, Any]]]
+_TOKEN_SECONDS = 60.0  # after which the file is read again: the kubelet replaces the token in time
 
 
-async def load(kubeconfig: str) -> Connection:
-    """The connection that the kubeconfig describes; without one, that of the pod we run in.
+async def load(kubeconfig: str, environ: Mapping[str, str] = os.environ) -> Connection:
+    """Return the connection that the kubeconfig describes; without one, that of our own pod.
 
-    In a pod the token file is read again every minute. Tokens of exec plugins are renewed
-    when they expire. Whatever the source, a 401 makes the client read everything anew.
+    Whatever the source, a 401 makes the client read the credentials again.
 
     Raises:
-        ConfigError: the file is missing or broken, or we don't run in a pod.
+        ConfigError: a file is missing or broken, or we don't run in a pod.
     """
-    read = _from_file(Path(kubeconfig)) if kubeconfig else _in_cluster
-    source = f"kubeconfig {kubeconfig}" if kubeconfig else "in-cluster configuration"
+    if not kubeconfig:
+        return await asyncio.to_thread(in_pod, environ)
+    # Here, because a pod needs none of it: 36 MiB and a third of a second.
+    from common.kube import kubeconfig as file  # noqa: PLC0415 - see above
+
+    return await file.load(kubeconfig)
+
+
+def in_pod(environ: Mapping[str, str], folder: Path | None = None) -> Connection:
+    """Return the connection of the service account whose files are in ``folder``.
+
+    Raises:
+        ConfigError: we don't run in a pod, or a file can't be used.
+    """
+    folder = folder or SERVICE_ACCOUNT
+    host, port = (environ.get(f"KUBERNETES_SERVICE_{name}") for name in ("HOST", "PORT"))
+    if not host or not port:
+        raise _unusable("KUBERNETES_SERVICE_HOST or KUBERNETES_SERVICE_PORT is not set")
+    token = TokenFile(folder / "token")
     try:
-        configuration, loader = await read()
-        return _connection(configuration, loader, read)
-    except FileNotFoundError as error:
-        raise ConfigError(f"{source}: no such file{_other(error, kubeconfig)}") from error
+        token.read()
+        context = client_context(ca_file=str(folder / "ca.crt"))
     except ssl.SSLError as error:
-        raise ConfigError(f"{source}: unusable certificate or key: {error}") from error
-    except (AttributeError, KeyError, AssertionError) as error:
-        raise ConfigError(f"{source}: malformed: {_one_line(error)}") from error
-    except _UNUSABLE as error:
-        hint = "" if kubeconfig else " (outside a pod, name a file with --kubeconfig)"
-        raise ConfigError(f"{source}: {_one_line(error)}{hint}") from error
+        raise _unusable(f"unusable certificate {folder / 'ca.crt'}: {error}") from error
+    except (OSError, ValueError) as error:
+        raise _unusable(one_line(error)) from error
+    authority = f"[{host}]" if ":" in host else host
+    return Connection(f"https://{authority}:{port}", ssl_context=context, credentials=token)
 
 
-def _other(error: FileNotFoundError, kubeconfig: str) -> str:
-    """The missing file, unless it is the kubeconfig itself, which the sentence names already."""
-    missing = error.filename
-    if not missing or (kubeconfig and Path(missing) == Path(kubeconfig).absolute()):
-        return ""
-    return f": {missing}"
+class TokenFile:
+    """The token of a service account, read again when it is a minute old or was refused.
 
-
-def _content(path: Path) -> dict[str, Any]:
-    """What the file says, without the mistakes for which the library has no words."""
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise ValueError(f"not YAML: {_one_line(error)}") from error
-    if not isinstance(content, dict):
-        raise TypeError("empty, or not a mapping")
-    for key in ("clusters", "contexts"):
-        if not isinstance(content.get(key), list):
-            raise TypeError(f"no list of {key}")
-    for each in content["contexts"]:
-        context = each.get("context")
-        if isinstance(context, dict) and not context.get("user"):
-            context["user"] = _NOBODY  # a user is optional; the library thinks otherwise
-    content["users"] = [*(content.get("users") or []), {"name": _NOBODY, "user": {}}]
-    return content
-
-
-async def _in_cluster() -> tuple[Configuration, Any]:
-    configuration = Configuration()
-    load_incluster_config(  # type: ignore[no-untyped-call] # the library is half typed
-        client_configuration=configuration
-    )
-    return configuration, None
-
-
-def _from_file(path: Path) -> Load:
-    where = path.expanduser().absolute()
-
-    async def read() -> tuple[Configuration, Any]:
-        content = await asyncio.to_thread(_content, where)
-        loader = library.KubeConfigLoader(content, config_base_path=str(where.parent))
-        configuration = Configuration()
-        await loader.load_and_set(configuration)
-        return configuration, loader
-
-    return read
-
-
-def _connection(configuration: Configuration, loader: Any, read: Load) -> Connection:
-    url = configuration.host or ""
-    if not url.startswith(("http://", "https://")):
-        raise ValueError(f"the server {url!r} is not of the form https://host:port")
-    context: ssl.SSLContext | None = None
-    if url.startswith("https://"):
-        context = client_context(
-            ca_file=configuration.ssl_ca_cert, verify=bool(configuration.verify_ssl)
-        )
-        _load_key_pair(context, configuration)
-    return Connection(
-        url,
-        ssl_context=context,
-        server_hostname=configuration.tls_server_name or "",
-        proxy=configuration.proxy or "",
-        credentials=_LoadedCredentials(configuration, loader, read, context),
-    )
-
-
-def _load_key_pair(context: ssl.SSLContext, configuration: Configuration) -> None:
-    """Take over a client certificate, and leave no copy of its key behind.
-
-    The library writes what stands inside a kubeconfig to temporary files, because OpenSSL
-    reads nothing else, and would keep them until the process ends.
+    While the file can't be read, the last token stays in use.
     """
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
-    library._cleanup_temp_files()  # noqa: SLF001 - there is no public way
 
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._token = ""
+        self._due: float | None = None  # the event loop's time; None before the first request
 
-class _LoadedCredentials:
-    """Credentials as the library keeps them, read anew when they are due or refused."""
+    def read(self) -> None:
+        """Read the file.
 
-    def __init__(
-        self,
-        configuration: Configuration,
-        loader: Any,
-        read: Load,
-        context: ssl.SSLContext | None,
-    ) -> None:
-        self._configuration = configuration
-        self._loader = loader
-        self._read = read
-        self._context = context
+        Raises:
+            OSError: it can't be read.
+            ValueError: it is empty, or no text.
+        """
+        token = self._file.read_text(encoding="ascii").strip()
+        if not token:
+            raise ValueError(f"{self._file} is empty")
+        self._token = token
 
     async def authorization(self) -> str:
-        """The header; the library's hook reads a pod's token file again when it is a minute old."""
-        if hasattr(self._loader, "exec_plugin_expiry"):
-            await self._run_plugin()
-        try:
-            value = await self._configuration.get_api_key_with_prefix("BearerToken")
-        except _UNUSABLE as error:
-            logger.warning("token not read, keeping the old one", extra={"error": str(error)})
-            value = self._configuration.api_key.get("BearerToken", "")
-        return (value or "").strip()
+        """Return the header's value."""
+        now = asyncio.get_running_loop().time()
+        if self._due is None:
+            self._due = now + _TOKEN_SECONDS
+        elif now >= self._due:
+            await self.renew()
+        return f"Bearer {self._token}"
 
     async def renew(self) -> None:
-        """Read everything anew; client certificates count from the next connection on."""
+        """Read the file again, and log it where that fails."""
+        self._due = asyncio.get_running_loop().time() + _TOKEN_SECONDS
         try:
-            self._configuration, self._loader = await self._read()
-            if self._context is not None:
-                _load_key_pair(self._context, self._configuration)
-        except _UNUSABLE as error:
-            logger.warning("credentials not renewed", extra={"error": _one_line(error)})
-
-    async def _run_plugin(self) -> None:
-        """Ask the exec plugin again, if what it gave us has expired; the library looks."""
-        try:
-            await self._loader.load_from_exec_plugin()
-        except _UNUSABLE as error:
-            logger.warning("exec plugin failed", extra={"error": _one_line(error)})
-            return
-        if token := getattr(self._loader, "token", ""):
-            self._configuration.api_key["BearerToken"] = token
+            await asyncio.to_thread(self.read)
+        except (OSError, ValueError) as error:
+            logger.warning("token not read, keeping the old one", extra={"error": one_line(error)})
 
 
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+def _unusable(problem: str) -> ConfigError:
+    return ConfigError(
+        f"in-cluster configuration: {problem} (outside a pod, name a file with --kubeconfig)"
+    )

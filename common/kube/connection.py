@@ -9,16 +9,16 @@ class Credentials(Protocol):
     """A source of the Authorization header; tokens rotate, so it is asked for every request."""
 
     async def authorization(self) -> str:
-        """The header's value; empty where a client certificate, or nothing, speaks for us."""
+        """Return the header's value; empty with a client certificate, or without credentials."""
         ...
 
     async def renew(self) -> None:
-        """Read the credentials anew: the server refused the present ones."""
+        """Read the credentials again: the server refused the present ones."""
         ...
 
 
 class StaticCredentials:
-    """One header for ever; the empty text means none."""
+    """One header that never changes; the empty text means none."""
 
     def __init__(self, authorization: str = "") -> None:
         self._authorization = authorization
@@ -54,14 +54,14 @@ class Connection:
         self._credentials = credentials or StaticCredentials()
 
     async def headers(self) -> Mapping[str, str]:
-        """The headers that identify us."""
+        """Return the headers that identify us."""
         authorization = await self._credentials.authorization()
         return {"Authorization": authorization} if authorization else {}
 
     async def renew(self, refused: Mapping[str, str]) -> bool:
-        """After a 401 to a request with the headers ``refused``: are there new ones to try?
+        """Renew what was refused with a 401; return whether there are other headers than these.
 
-        Somebody else may have renewed them in the meantime; that is fine as well.
+        Another request may have renewed them in the meantime.
         """
         if await self.headers() != refused:
             return True
@@ -75,7 +75,7 @@ class Connection:
 def client_context(
     *, ca_file: str | None = None, ca_data: str | None = None, verify: bool = True
 ) -> ssl.SSLContext:
-    """A TLS context as Kubernetes clients use it.
+    """Return a TLS context as Kubernetes clients use it.
 
     HTTP/1.1 only. Cluster authorities are often made without the extensions that
     ``VERIFY_X509_STRICT``, a default of newer Pythons, asks for; other clients don't.
@@ -90,3 +90,8 @@ def client_context(
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def one_line(error: BaseException) -> str:
+    """Return the text of an error in one line; its type where it has none."""
+    return " ".join(str(error).split()) or type(error).__name__

@@ -7,7 +7,7 @@ logger = logging.getLogger(__name__)
 
 
 class Connectivity:
-    """Says once when the API server goes away, and once when it is back."""
+    """Logs once when the API server goes away, and once when it is back."""
 
     def __init__(self, server: str) -> None:
         self._server = server
@@ -15,7 +15,7 @@ class Connectivity:
         self._back = asyncio.Event()
 
     def lost(self, error: Exception) -> None:
-        """A request found nobody."""
+        """Note that a request had no answer."""
         if self.reachable:
             self.reachable = False
             self._back.clear()
@@ -25,14 +25,14 @@ class Connectivity:
             )
 
     def answered(self) -> None:
-        """A request was answered, whatever the answer."""
+        """Return a request was answered, whatever the answer."""
         if not self.reachable:
             self.reachable = True
             self._back.set()
             logger.info("API server reachable again", extra={"server": self._server})
 
     async def back_within(self, seconds: float) -> bool:
-        """Wait so long, or until the API server answers again; whether it did.
+        """Wait so long, or until the API server answers again; return whether it did.
 
         One that isn't known to be away can't come back.
         """

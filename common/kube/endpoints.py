@@ -43,7 +43,7 @@ class Access:
     names: tuple[str, ...] = ()
 
     def permissions(self) -> Iterator[Permission]:
-        """Every single permission, so that two ways to group them compare equal."""
+        """Return every single permission, so that two ways to group them compare equal."""
         for verb in self.verbs:
             for name in self.names or ("",):
                 yield (self.group, self.resource, verb, name)
@@ -83,12 +83,12 @@ class Endpoint(Generic[T]):
         return f"{path}/{subresource}" if subresource else path
 
     def access(self, *verbs: str, subresource: str = "", names: tuple[str, ...] = ()) -> Access:
-        """What calling this resource with ``verbs`` takes."""
+        """Return what calling this resource with ``verbs`` takes."""
         resource = f"{self.resource}/{subresource}" if subresource else self.resource
         return Access(self.group, resource, verbs, names)
 
     def as_dicts(self) -> "Endpoint[dict[str, Any]]":
-        """The same resource with whole objects as plain dictionaries."""
+        """Return the same resource with whole objects as plain dictionaries."""
         return Endpoint(
             self.group, self.version, self.resource, self.kind, dict[str, Any], self.namespaced
         )

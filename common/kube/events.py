@@ -38,7 +38,7 @@ _FLUSH_SECONDS = 1.0
 
 
 def reference(endpoint: Endpoint[Any], meta: ObjectMeta) -> ObjectReference:
-    """What an Event says it is about."""
+    """Return what an Event says it is about."""
     return ObjectReference(
         api_version=endpoint.api_version,
         kind=endpoint.kind,
@@ -70,7 +70,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Increase:
-    """It happened again: raise the count of the Event that told so."""
+    """It happened again: raise the count of its Event."""
 
     namespace: str
     name: str
@@ -79,10 +79,10 @@ class Increase:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """The object has had more events than anybody wants to read."""
+    """The object has had more events than are worth reading."""
 
 
-Decision: TypeAlias = Create | Increase | Drop
+EventAction: TypeAlias = Create | Increase | Drop
 Key: TypeAlias = tuple[str, ...]
 
 
@@ -95,7 +95,7 @@ class _Similar:
 
 
 @dataclass(slots=True)
-class _Told:
+class _SentEvent:
     name: str
     last: datetime
     count: int
@@ -111,12 +111,12 @@ class Correlator:
 
     def __init__(self, component: str) -> None:
         self._component = component
-        self._told: OrderedDict[Key, _Told] = OrderedDict()
+        self._sent: OrderedDict[Key, _SentEvent] = OrderedDict()
         self._similar: OrderedDict[Key, _Similar] = OrderedDict()
         self._buckets: OrderedDict[Key, TokenBucket] = OrderedDict()
         self._named = 0  # nanoseconds, in the last name that was given
 
-    def decide(self, occurrence: Occurrence) -> Decision:
+    def decide(self, occurrence: Occurrence) -> EventAction:
         object_key = _object_key(occurrence.about)
         bucket = self._buckets.setdefault(object_key, TokenBucket(_REFILL, _BURST))
         self._buckets.move_to_end(object_key)
@@ -124,19 +124,19 @@ class Correlator:
         if not bucket.try_take(occurrence.at.timestamp()):
             return Drop()
         key, message = self._in_brief(occurrence)
-        told = self._told.get(key)
-        if told is None or occurrence.at - told.last > _SAME_FOR:
+        sent = self._sent.get(key)
+        if sent is None or occurrence.at - sent.last > _SAME_FOR:
             return self._create(key, message, occurrence)
-        told.count += 1
-        told.last = occurrence.at
-        self._told.move_to_end(key)
-        patch: dict[str, Any] = {"count": told.count, "lastTimestamp": _time(told.last)}
+        sent.count += 1
+        sent.last = occurrence.at
+        self._sent.move_to_end(key)
+        patch: dict[str, Any] = {"count": sent.count, "lastTimestamp": _time(sent.last)}
         if message != occurrence.message:
             patch["message"] = message  # the latest of those that are combined
-        return Increase(_namespace(occurrence.about), told.name, patch)
+        return Increase(_namespace(occurrence.about), sent.name, patch)
 
     def _in_brief(self, occurrence: Occurrence) -> tuple[Key, str]:
-        """The key under which it is told, and the message: alone, or combined with others."""
+        """Return the key of its Event, and the message: alone, or combined with others."""
         key = (*_object_key(occurrence.about), occurrence.type, occurrence.reason)
         similar = self._similar.get(key)
         if similar is None or occurrence.at - similar.last > _SAME_FOR:
@@ -151,19 +151,19 @@ class Correlator:
         return key, _COMBINED + occurrence.message
 
     def forget(self, occurrence: Occurrence) -> None:
-        """The Event wasn't stored, or is gone: the next one is new."""
+        """Forget an Event that wasn't stored, or is gone: the next one is new."""
         key = (*_object_key(occurrence.about), occurrence.type, occurrence.reason)
-        self._told.pop((*key, occurrence.message), None)
-        self._told.pop(key, None)  # if it was combined with others
+        self._sent.pop((*key, occurrence.message), None)
+        self._sent.pop(key, None)  # if it was combined with others
 
     def _create(self, key: Key, message: str, occurrence: Occurrence) -> Create:
         about, at = occurrence.about, occurrence.at
         # Names are made of the time, so two events of one moment need different ones.
         self._named = max(int(at.timestamp() * 1_000_000) * 1000, self._named + 1)
         name = f"{about.name}.{self._named:x}"
-        self._told[key] = _Told(name, at, 1)
-        self._told.move_to_end(key)
-        _bound(self._told)
+        self._sent[key] = _SentEvent(name, at, 1)
+        self._sent.move_to_end(key)
+        _bound(self._sent)
         namespace = _namespace(about)
         body = {
             "metadata": {"name": name, "namespace": namespace},
@@ -196,8 +196,8 @@ class EventRecorder:
         self._queue: asyncio.Queue[Occurrence] = asyncio.Queue(_QUEUE)
         self._dropped = 0  # since the queue was last seen empty
         self._lost = 0  # not sent since everything was
-        self._told = False  # the log said so
-        self._troubled = False  # something was not sent since the queue was last empty
+        self._failure_logged = False
+        self._failing = False  # something was not sent since the queue was last empty
 
     def event(self, about: ObjectReference, type: str, reason: str, message: str) -> None:
         """Queue one event; when too many wait, it is dropped."""
@@ -210,7 +210,7 @@ class EventRecorder:
             self._dropped += 1
 
     async def run(self) -> None:
-        """Send for ever; once cancelled, send what waits, for a second at most."""
+        """Send until cancelled, and then what waits, for a second at most."""
         try:
             while True:
                 await self._send(await self._queue.get())
@@ -240,8 +240,10 @@ class EventRecorder:
             self._refused(occurrence, error)
 
     def _refused(self, occurrence: Occurrence, error: KubeError | DecodeError) -> None:
-        if not self._told and not isinstance(error, UnreachableError):  # the client's to say
-            self._told = True
+        if not self._failure_logged and not isinstance(
+            error, UnreachableError
+        ):  # logged by the client
+            self._failure_logged = True
             logger.warning(
                 "event not sent",
                 extra={
@@ -251,17 +253,17 @@ class EventRecorder:
                 },
             )
         self._lost += 1
-        self._troubled = True
+        self._failing = True
 
     def _settle(self) -> None:
-        """Nothing waits any more: is the trouble over?"""
+        """Log what was lost, once nothing waits any more and the trouble is over."""
         if self._dropped:
             logger.info("events are no longer dropped", extra={"dropped": self._dropped})
             self._dropped = 0
-        if self._lost and not self._troubled:
+        if self._lost and not self._failing:
             logger.info("events are sent again", extra={"lost": self._lost})
-            self._lost, self._told = 0, False
-        self._troubled = False
+            self._lost, self._failure_logged = 0, False
+        self._failing = False
 
     async def _increase(self, decision: Increase) -> None:
         await self._client.patch(

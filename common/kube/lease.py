@@ -1,4 +1,4 @@
-"""Leases: admission's sign of life for the updater, and who of several replicas acts.
+"""Leases: admission's status for the updater, and the election of a leader among replicas.
 
 Source: kubernetes-resize.md 9, admission.md 10, updater.md 3; client-go leaderelection.go.
 """
@@ -47,7 +47,7 @@ class AdmissionStatus(enum.StrEnum):
     ALIVE = "alive"
     STALE = "stale"
     MISSING = "missing"
-    UNREADABLE = "unreadable"  # the API server didn't tell
+    UNREADABLE = "unreadable"  # the API server refused, or didn't answer
 
     @property
     def allows_eviction(self) -> bool:
@@ -55,7 +55,7 @@ class AdmissionStatus(enum.StrEnum):
 
 
 def is_alive(lease: Lease, *, max_age: timedelta, now: datetime) -> bool:
-    """Whether the lease was made, or renewed, less than ``max_age`` ago.
+    """Return whether the lease was made, or renewed, less than ``max_age`` ago.
 
     Its holder and its own duration don't matter.
 
@@ -128,10 +128,10 @@ class StatusLease:
     async def keep(
         self, holder: str, *, interval: timedelta, deserved: Callable[[], Awaitable[bool]]
     ) -> None:
-        """Write every ``interval``, for ever, the first time after one; failures are logged.
+        """Write every ``interval``, the first time after one; failures are logged.
 
-        Just before each time ``deserved`` is asked whether the sign of life would be true. While
-        it isn't, nothing is written, and the Lease grows old.
+        ``deserved`` is called before each write. While it returns False nothing is written, and
+        the Lease grows old.
         """
         seconds = interval.total_seconds()
         failing = False
@@ -144,8 +144,8 @@ class StatusLease:
                     await self.write(holder, interval=interval)
             except (KubeError, DecodeError, TimeoutError) as error:
                 if not failing:
-                    told = str(error) or "no answer in time"
-                    logger.warning("status lease not written", extra={"error": told})
+                    text = str(error) or "no answer in time"
+                    logger.warning("status lease not written", extra={"error": text})
                 failing = True
             else:
                 if failing:
@@ -157,10 +157,14 @@ class LeaderElection:
     """Lets one replica act; ``run`` is an endless background task.
 
     A holder is believed for its lease's duration since we last saw the record change, by our
-    own clock: the times in the record aren't compared, so that clocks may differ. Whoever
+    own clock: the times in the record aren't compared, so that clocks may differ. A process that
     can't renew within the deadline ends before the others take over. A process that is stopped
     can't end in time, so ``check`` is called just before each write: a process leads no longer than
     the lease's duration from the start of its last renewal (X120).
+
+    It has more attributes than other classes: eight are arguments, and the others are one state
+    machine (what we hold, and what we have seen of others) that would only be harder to follow
+    in two places.
     """
 
     def __init__(
@@ -290,7 +294,7 @@ class LeaderElection:
             self._seen, self._seen_at = spec, now
         holder = spec.get("holderIdentity") or ""
         if holder not in ("", self.identity):
-            self._tell(holder)
+            self._log_leader(holder)
             seconds = spec.get("leaseDurationSeconds") or self._duration
             if self._seen_at + seconds > now:
                 if self.leading:
@@ -311,7 +315,7 @@ class LeaderElection:
         self._unanswered, self._renewed = False, began
 
     def _spec(self, before: dict[str, Any]) -> dict[str, Any]:
-        """The record that says that we hold the lease as of now."""
+        """Return the record that says that we hold the lease as of now."""
         now = micro_time(self._clock.now())
         spec = {
             **before,
@@ -324,7 +328,7 @@ class LeaderElection:
             spec["leaseTransitions"] = (before.get("leaseTransitions") or 0) + bool(before)
         return spec
 
-    def _tell(self, holder: str) -> None:
+    def _log_leader(self, holder: str) -> None:
         if holder != self._holder:
             self._holder = holder
             logger.info("another replica leads", extra={"lease": self._name, "leader": holder})
@@ -332,7 +336,7 @@ class LeaderElection:
     async def _release(self) -> None:
         """Leave an empty holder behind, so that the next one need not wait.
 
-        Where the last write has no answer yet, what is there tells whose the lease is.
+        Where the last write has no answer yet, the stored lease says whose it is.
         """
         try:
             async with asyncio.timeout(_RELEASE_SECONDS):
@@ -340,11 +344,11 @@ class LeaderElection:
                 if lease is not None:
                     await self._give_back(lease)
         except (KubeError, DecodeError, TimeoutError) as error:
-            told = str(error) or "no answer in time"
-            logger.info("lease not given back", extra={"lease": self._name, "error": told})
+            text = str(error) or "no answer in time"
+            logger.info("lease not given back", extra={"lease": self._name, "error": text})
 
     async def _own(self) -> dict[str, Any] | None:
-        """The lease if it is ours, as it is now."""
+        """Return the lease if it is ours, as it is now."""
         held, self._held = self._held, None
         if not self._unanswered:
             return held
@@ -366,7 +370,7 @@ class LeaderElection:
 def leader_election(
     settings: LeaderElectionSettings, name: str, client: KubeClient, clock: Clock
 ) -> LeaderElection | None:
-    """The election for the lease ``name`` as the flags ask for it; None without ``--leader-elect``.
+    """Return the election for the lease ``name``; None without ``--leader-elect``.
 
     Raises:
         ConfigError: the durations don't fit each other, or the lock is to be another object.

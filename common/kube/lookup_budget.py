@@ -13,7 +13,7 @@ class LookupBudget:
     """The time that look-ups may take in one cycle; times are those of the event loop.
 
     Look-ups start until ``until``, and are waited for ``each`` seconds at most. Those of one
-    namespace, added up, use ``share`` seconds, so that one tenant can't use up everybody's time.
+    namespace, added up, use ``share`` seconds, so that one tenant can't use up the time of others.
     What is left over waits for the next cycle (X117).
     """
 

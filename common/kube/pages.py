@@ -115,7 +115,7 @@ class Undecoded(Generic[T]):
     known: Collection[str] = ()
 
     def slices(self, size: int) -> Iterator[Sequence[T]]:
-        """All of them, at most so many at a time."""
+        """Return all of them, at most so many at a time."""
         for start in range(0, len(self.items), size):
             found: list[T] = []
             part = self.items[start : start + size]
@@ -124,7 +124,7 @@ class Undecoded(Generic[T]):
 
 
 async def _fetched(fetch: Fetch, token: str) -> bytes | KubeError:
-    """A page; an error is returned, because it would leave a group of tasks as another one."""
+    """Return a page, or its error, which a group of tasks would raise as an exception group."""
     try:
         return await fetch(token)
     except KubeError as error:

@@ -25,11 +25,11 @@ W = TypeVar("W", bound=Wire)
 
 _MAPPING_SECONDS = 300.0  # which resources a kind has changes with an installed CRD
 _SCALE_SECONDS = 600.0  # owners of an object; spread to twice as long
-_AHEAD_SECONDS = 300.0  # age of owners that are fetched anew before anybody has to wait
+_AHEAD_SECONDS = 300.0  # age of owners that are refreshed before a caller has to wait
 _SELECTOR_SECONDS = 30.0  # the selector is what decides about pods
 _NEGATIVE_SECONDS = 30.0  # any error, and any "there is none"
 _PRUNE_SECONDS = 600.0
-_STALE_SECONDS = 600.0  # how old a selector may be where nobody may have to wait for a newer one
+_STALE_SECONDS = 600.0  # how old a selector may be where no caller may wait for a newer one
 _REFRESHES = 8  # of them at the same time
 _MOST_SCALES = 20_000  # remembered; owner references name whatever people write into them
 _MOST_KINDS = 1000
@@ -40,7 +40,7 @@ _NO_RESOURCE = "the server could not find the requested resource"
 
 @dataclass(frozen=True, slots=True)
 class Unavailable(Failed):
-    """The API server did not tell; asking again may help."""
+    """The API server refused, or didn't answer; a retry may help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class _Group(Wire, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class _Mappings:
-    """The resources of a kind that have a scale subresource, or why we can't tell."""
+    """The resources of a kind that have a scale subresource, or why that isn't known."""
 
     endpoints: tuple[Endpoint[Scale], ...]
     problem: Failed | None
@@ -86,7 +86,7 @@ class _Mappings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Remembered:
+class _CachedScale:
     answer: ScaleAnswer
     since: float  # the event loop's time
     until: float
@@ -97,14 +97,14 @@ class Scales:
     """Asks for scale subresources, and remembers the answers.
 
     An answer is good for ten to twenty minutes where the owners of an object are asked for,
-    for half a minute where its selector is; a failure for half a minute. Whoever asks for
-    what is being fetched already waits for that answer.
+    for half a minute where its selector is; a failure for half a minute. A look-up
+    of what is being fetched already waits for that answer.
 
     With ``ahead`` a selector is good for ten minutes, but one that is older than half a minute is
-    fetched anew in the background, and so are owners after five minutes: whoever asks at least
-    that often never waits. An API server in trouble takes nothing away that is still good. This
-    is for a webhook, whose callers can't wait; who looks once a minute would be a minute behind,
-    and gains nothing.
+    refreshed in the background, and so are owners after five minutes: a caller that asks at least
+    that often never waits. An API server that fails takes nothing away that is still good. This
+    is for a webhook, whose callers can't wait; a loop that looks once a minute would be a minute
+    behind.
     """
 
     def __init__(self, client: KubeClient, *, ahead: bool = False) -> None:
@@ -112,14 +112,14 @@ class Scales:
         self._ahead = ahead
         self.budget: LookupBudget | None = None  # of the present cycle; None: there are no cycles
         self._mappings: dict[tuple[str, str], _Mappings] = {}
-        self._scales: dict[Controller, _Remembered] = {}
+        self._scales: dict[Controller, _CachedScale] = {}
         self._fetching: dict[Controller, asyncio.Task[ScaleAnswer]] = {}
         self._postponed: dict[Controller, float] = {}  # since when, on the event loop's clock
         self._refreshing = 0  # of those, how many are in the background
         self._pruned = 0.0
 
     def answer(self, controller: Controller) -> Answer:
-        """What is known of an owner; Unknown when it must be fetched first."""
+        """Return what is known of an owner; Unknown when it must be fetched first."""
         known = self._scales.get(controller)
         now = _now()
         if known is None or known.until <= now:
@@ -129,7 +129,7 @@ class Scales:
         return Absent() if isinstance(known.answer, NoScale) else known.answer
 
     async def current(self, controller: Controller) -> ScaleAnswer:
-        """The scale of a target, at most half a minute old; with ``ahead`` ten minutes."""
+        """Return the scale of a target, at most half a minute old; with ``ahead`` ten minutes."""
         known = self._scales.get(controller)
         now = _now()
         good_for = _STALE_SECONDS if self._ahead else _SELECTOR_SECONDS
@@ -175,10 +175,10 @@ class Scales:
         if len(self._postponed) > _MOST_SCALES:
             self._postponed.pop(next(iter(self._postponed)))
 
-    def _refresh(self, controller: Controller, known: _Remembered, now: float) -> None:
+    def _refresh(self, controller: Controller, known: _CachedScale, now: float) -> None:
         """Fetch in the background, unless that was tried just now, or enough others are fetched.
 
-        Whoever asks next sees to it, then.
+        The next look-up does it then.
         """
         tried = known.tried + _NEGATIVE_SECONDS > now or controller in self._fetching
         if not tried and self._refreshing < _REFRESHES:
@@ -196,7 +196,7 @@ class Scales:
         return asking
 
     async def _ask_and_remember(self, controller: Controller, *, keep: bool) -> ScaleAnswer:
-        answer = await self._ask(controller, retry=not keep)  # where nobody waits, later will do
+        answer = await self._ask(controller, retry=not keep)  # in the background it may wait
         self._remember(controller, answer, keep=keep)
         return answer
 
@@ -210,7 +210,7 @@ class Scales:
         seconds = _NEGATIVE_SECONDS
         if isinstance(answer, ScaleFound):
             seconds = _SCALE_SECONDS * (1.0 + self._client.rng.random())
-        self._scales[controller] = _Remembered(answer, now, now + seconds, now)
+        self._scales[controller] = _CachedScale(answer, now, now + seconds, now)
         if now - self._pruned > _PRUNE_SECONDS:
             self._pruned = now
             self._scales = {key: kept for key, kept in self._scales.items() if kept.until > now}

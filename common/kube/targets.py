@@ -63,14 +63,14 @@ ACCESS = (
 """What :class:`ControllerCaches` and :class:`Targets` call: any custom resource may be a target."""
 
 _NO_TARGET = "targetRef not defined. If this is a v1beta1 object, switch to v1"
-_MOST_SELECTORS = 20_000  # kept; more than anybody has VPAs
+_MOST_SELECTORS = 20_000  # kept; far more than a cluster has VPAs
 
 
 class TargetError(VpaError):
     """A target, or an owner, can't be resolved; the text is what a VPA's condition shows.
 
     ``transient`` says that the API server was the trouble, so that the next try may succeed
-    without anybody's doing.
+    by itself.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class ControllerCaches:
         )
 
     def all(self) -> tuple[Cache[Any], ...]:
-        """Every cache, to be run and waited for."""
+        """Return every cache, to be run and waited for."""
         return (
             self.deployments,
             self.replica_sets,
@@ -135,7 +135,7 @@ class ControllerCaches:
     def find(
         self, controller: Controller
     ) -> Workload | CronJob | ReplicationController | OwnedObject | None:
-        """The object of a well-known kind; None if it isn't there, or of another kind (Q18)."""
+        """Return the object; None if there is none, or of a kind that isn't well-known (Q18)."""
         if not controller.is_well_known:
             return None
         return self._by_kind[controller.kind].get(controller.namespace, controller.name)
@@ -150,7 +150,7 @@ class Targets:
 
     Kinds that aren't well-known are asked for their scale subresource; what it said is
     remembered for a while, errors for a short while. With ``ahead`` what is known answers while
-    it is fetched anew: see :class:`~common.kube.scales.Scales`.
+    it is refreshed: see :class:`~common.kube.scales.Scales`.
     """
 
     def __init__(
@@ -158,11 +158,11 @@ class Targets:
     ) -> None:
         self._controllers = controllers
         self._scales = Scales(client, ahead=ahead)
-        # By target: the object at hand when its selector was read. A changed one is another.
+        # By target: the object of which its selector was read. A changed one is another object.
         self._selectors: dict[Controller, tuple[object, Selector]] = {}
 
     async def selector(self, vpa: VerticalPodAutoscaler) -> Selector:
-        """The selector of the pods that the VPA's target controls.
+        """Return the selector of the pods that the VPA's target controls.
 
         Raises:
             TargetError: there is no target, it doesn't exist, or it has no usable selector.
@@ -210,7 +210,7 @@ class Targets:
         return self._scales.postponed_since(target)
 
     async def topmost(self, controller: Controller) -> Controller | None:
-        """The topmost well-known or scalable controller, ``controller`` included, or None.
+        """Return the topmost well-known or scalable controller, ``controller`` included, or None.
 
         Raises:
             TargetError: an owner doesn't exist, can't be asked for, or owns itself.
@@ -239,7 +239,7 @@ class Targets:
                     assert_never(outcome)
 
     def known_topmost(self, controller: Controller) -> Topmost | None:
-        """The same where nobody has to be asked, as for most pods; None: ask, or there is none."""
+        """Return the same without a call; None if one is needed, or there is no such controller."""
         outcome = topmost(controller, self._lookup)
         return outcome if isinstance(outcome, Topmost) else None
 

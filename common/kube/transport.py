@@ -2,10 +2,12 @@
 
 import asyncio
 import functools
+import io
 import random
 import re
 import socket
 from collections.abc import AsyncGenerator, Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
@@ -13,10 +15,9 @@ import aiohttp
 from yarl import URL
 
 from common.errors import InvalidRequestError, KubeError, ServerError, UnreachableError
-from common.kube.answers import answer_error
 from common.kube.connection import Connection
 from common.kube.connectivity import Connectivity
-from common.kube.short_calls import ShortCalls
+from common.kube.status_errors import answer_error
 from common.runtime.rate_limit import RateLimiter
 
 Query = Mapping[str, str | int]
@@ -27,18 +28,26 @@ CALL_SECONDS = 30.0
 MOST_BYTES = 512 * 1024 * 1024
 """Of the body of an answer; lists come in pages, and the usage of 150,000 pods takes 90 MiB."""
 
+_MOST_BYTES_OF_WRITE = 64 * 1024 * 1024  # of an answer; objects have 3 MiB at most
+_MOST_BYTES_AT_ONCE = 1024 * 1024  # of a request; aiohttp warns of more
 _CONNECT_SECONDS = 10.0
+_IDLE_SECONDS = 30.0  # servers close idle connections after a minute or more
+_MOST_CONNECTIONS = 128  # a dozen of them are watches
 _TRIES = 4  # of a read
 _FIRST_PAUSE = 0.1  # seconds before the second try; each further one is three times as long
 _LONGEST_PAUSE = 10.0  # seconds; where a server asks for more, the caller gets the error
 _RETRIED = frozenset({429, 500, 502, 503, 504})
 _SENDABLE = re.compile(r"/[!$-;=?-Z_a-z~]*")  # what a path, and a query within it, may have
 _UNLIMITED = RateLimiter(0, 0)  # watches: there are few, and everything waits for them
-_FAILURES = (aiohttp.ClientError, OSError, TimeoutError)
+_FAILURES = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
 
 
 def no_check() -> None:
-    """Keep no request back."""
+    """Send every request."""
+
+
+# From a call to the request that aiohttp makes of it, within one task.
+_before_send: ContextVar[Callable[[], None]] = ContextVar("before_send", default=no_check)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +61,10 @@ class Call:
     content_type: str
     seconds: float
     retry: bool
-    limiter: RateLimiter  # whose turn each try takes
+    limiter: RateLimiter  # each try takes a token
     accept: str = ""  # media types of the answer; empty: JSON
     most_bytes: int = MOST_BYTES  # of the answer's body
-    tells_reachability: bool = True  # a time-out means that the API server is away
+    timeout_is_outage: bool = True  # a time-out means that the API server is away
     before_send: Callable[[], None] = no_check  # a KubeError that it raises keeps the request back
 
 
@@ -64,7 +73,7 @@ class Transport:
 
     A refused credential (401) is renewed, and the request sent once more: it was not carried
     out. Calls that allow it are tried again after growing pauses, unless the server is known to
-    be away: a thousand questions would wait for it one after the other.
+    be away: a thousand look-ups would wait for it one after the other.
     """
 
     def __init__(
@@ -79,44 +88,31 @@ class Transport:
         self._user_agent = user_agent
         self._rng = rng
         self._session: aiohttp.ClientSession | None = None
-        self._short: ShortCalls | None = None
 
     def open(self) -> None:
-        connector = aiohttp.TCPConnector(
-            ssl=self._connection.ssl_context or True,
-            limit=100,
-            keepalive_timeout=30,
-            socket_factory=_watchful_socket,
-        )
-        headers = {"User-Agent": self._user_agent, "Accept": "application/json"}
-        if not self._connection.proxy:
-            self._short = ShortCalls(
-                self._connection.base_url,
-                tls=self._connection.ssl_context,
-                server_hostname=self._connection.server_hostname,
-                headers=headers,
-                connect_seconds=_CONNECT_SECONDS,
-                prepare=_make_watchful,
-            )
+        """Make the session; connections are opened when they are needed."""
         self._session = aiohttp.ClientSession(
-            connector=connector,
+            connector=aiohttp.TCPConnector(
+                ssl=self._connection.ssl_context or True,
+                limit=_MOST_CONNECTIONS,
+                keepalive_timeout=_IDLE_SECONDS,
+                socket_factory=_keepalive_socket,
+            ),
+            request_class=_CheckedRequest,
             trust_env=False,  # the environment's proxies are not for the API server
-            headers=headers,
+            headers={"User-Agent": self._user_agent, "Accept": "application/json"},
             read_bufsize=2**18,
             cookie_jar=aiohttp.DummyCookieJar(),
         )
 
     async def close(self) -> None:
-        if self._short is not None:
-            self._short.close()
-            self._short = None
-            await asyncio.sleep(0)  # connections close with the loop's next turn
+        """Close all connections."""
         if self._session is not None:
             await self._session.close()
             self._session = None
 
     async def request(self, call: Call) -> bytes:
-        """The body of the answer.
+        """Send the request and return the body of the answer.
 
         Raises:
             KubeError: the server refused, or there was no answer.
@@ -130,7 +126,7 @@ class Transport:
                 return await self._call(call)
             except KubeError as error:
                 hint = error.retry_after or 0.0
-                if not tries or not _passes(error, call) or hint > _LONGEST_PAUSE:
+                if not tries or not _is_temporary(error, call) or hint > _LONGEST_PAUSE:
                     raise
             await asyncio.sleep(max(hint, pause * self._rng.uniform(0.5, 1.5)))
             pause *= 3
@@ -145,11 +141,11 @@ class Transport:
         accept: str = "",
         on_open: Callable[[], None] | None = None,
     ) -> AsyncGenerator[bytes, None]:
-        """The body of a watch, chunk by chunk as it comes.
+        """Yield the body of a watch chunk by chunk.
 
-        It ends quietly when the server ends it, and after ``idle`` seconds without a byte:
-        who is still there tells so on the next watch. ``seconds`` is what the server was
-        asked to keep it open for.
+        It ends without an error when the server ends it, and after ``idle`` seconds without a
+        byte: the next watch shows whether the server is still there. ``seconds`` is what the
+        server was asked to keep it open for.
         """
         timeout = aiohttp.ClientTimeout(
             total=seconds + CALL_SECONDS, sock_connect=_CONNECT_SECONDS, sock_read=idle
@@ -175,45 +171,28 @@ class Transport:
             return
         except _FAILURES as error:
             raise UnreachableError(
-                f"watch of {path} broke: {_told(error)}", reason="Unreachable"
+                f"watch of {path} broke: {_text(error)}", reason="Unreachable"
             ) from error
         finally:
             response.close()
 
     async def _call(self, call: Call) -> bytes:
         renewed = False
+        limits = _timeout(call.seconds)
+        most = call.most_bytes if call.method == "GET" else _MOST_BYTES_OF_WRITE
         while True:
             identification = await self._connection.headers()
             try:
-                status, headers, content = await self._answer(call, identification)
-            except ValueError as error:  # aiohttp's InvalidURL is one, too
-                raise _invalid(call, error) from error
+                async with await self._send(call, identification, limits) as answer:
+                    content = await read_body(answer, most=most)
             except _FAILURES as error:
-                raise self._unreachable(call, error) from error
+                raise self._error(call, error) from error
             self.connectivity.answered()
-            if status < 300:
+            if answer.status < 300:
                 return content
-            if status != 401 or renewed or not await self._connection.renew(identification):
-                raise answer_error(status, headers, content)
+            if answer.status != 401 or renewed or not await self._connection.renew(identification):
+                raise answer_error(answer.status, answer.headers, content)
             renewed = True
-
-    async def _answer(
-        self, call: Call, identification: Mapping[str, str]
-    ) -> tuple[int, Mapping[str, str], bytes]:
-        """Status, headers and body. Reads may be long, and are better compressed."""
-        if call.method == "GET" or call.accept or self._short is None:
-            call.before_send()
-            async with await self._send(call, identification, _within(call.seconds)) as answer:
-                return answer.status, answer.headers, await read_body(answer, most=call.most_bytes)
-        async with asyncio.timeout(call.seconds):
-            found = await self._short.send(
-                call.method,
-                _target(call),
-                headers=_headers(call, identification),
-                body=call.body,
-                before_send=call.before_send,
-            )
-        return found.status, found.headers, found.body
 
     async def _open_stream(
         self, call: Call, limits: aiohttp.ClientTimeout
@@ -229,10 +208,8 @@ class Transport:
                         return answer
                     async with answer:
                         content = await read_body(answer)
-            except ValueError as error:
-                raise _invalid(call, error) from error
             except _FAILURES as error:
-                raise self._unreachable(call, error) from error
+                raise self._error(call, error) from error
             self.connectivity.answered()
             if answer.status != 401 or renewed or not await self._connection.renew(identification):
                 raise answer_error(answer.status, answer.headers, content)
@@ -243,24 +220,55 @@ class Transport:
     ) -> aiohttp.ClientResponse:
         if self._session is None:
             raise RuntimeError("the client is not open: use it as an asynchronous context manager")
+        _before_send.set(call.before_send)
         return await self._session.request(
             call.method,
             URL(self._connection.base_url + _target(call), encoded=True),
             headers=_headers(call, identification),
-            data=call.body,
+            data=_payload(call.body),
             timeout=limits,
             allow_redirects=False,
             proxy=self._connection.proxy or None,
             server_hostname=self._connection.server_hostname or None,
+            middlewares=(_send_once,) if call.method in ("PUT", "DELETE") else None,
         )
 
-    def _unreachable(self, call: Call, cause: Exception) -> UnreachableError:
+    def _error(self, call: Call, cause: Exception) -> KubeError:
+        # aiohttp's InvalidURL is a ValueError, but so are its errors of certificates.
+        unsent = isinstance(cause, ValueError)
+        if unsent and not isinstance(cause, aiohttp.ClientConnectionError):
+            return InvalidRequestError(
+                f"{call.method} {call.path!r} can't be sent: {_text(cause)}",
+                reason="InvalidRequest",
+            )
         error = UnreachableError(
-            f"{call.method} {call.path}: no answer: {_told(cause)}", reason="Unreachable"
+            f"{call.method} {call.path}: no answer: {_text(cause)}", reason="Unreachable"
         )
-        if call.tells_reachability or not isinstance(cause, TimeoutError):
+        if call.timeout_is_outage or not isinstance(cause, TimeoutError):
             self.connectivity.lost(error)
         return error
+
+
+class _CheckedRequest(aiohttp.ClientRequest):
+    """A request that is checked once it has a connection, right before it leaves."""
+
+    async def send(self, conn: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
+        _before_send.get()()
+        return await super().send(conn)
+
+
+async def _send_once(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Keep aiohttp from sending a PUT or DELETE twice.
+
+    It would, if a connection that was kept open breaks, although the server may have carried the
+    first one out.
+    """
+    try:
+        return await handler(request)
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise aiohttp.ClientConnectionError(_text(error)) from error
 
 
 async def read_body(answer: aiohttp.ClientResponse, *, most: int = MOST_BYTES) -> bytes:
@@ -271,19 +279,13 @@ async def read_body(answer: aiohttp.ClientResponse, *, most: int = MOST_BYTES) -
     """
     parts: list[bytes] = []
     size = 0
-    async for chunk in answer.content.iter_any():
+    while chunk := await answer.content.readany():
         parts.append(chunk)
         size += len(chunk)
         if size > most:
             answer.close()
             raise ServerError(f"the answer has more than {most} bytes", reason="AnswerTooLarge")
     return b"".join(parts)
-
-
-def _invalid(call: Call, cause: Exception) -> InvalidRequestError:
-    return InvalidRequestError(
-        f"{call.method} {call.path!r} can't be sent: {_told(cause)}", reason="InvalidRequest"
-    )
 
 
 def _target(call: Call) -> str:
@@ -306,33 +308,34 @@ def _headers(call: Call, identification: Mapping[str, str]) -> dict[str, str]:
     return headers
 
 
+def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
+    """Return the body, as a file where it is large: aiohttp writes that in pieces."""
+    return io.BytesIO(body) if body is not None and len(body) > _MOST_BYTES_AT_ONCE else body
+
+
 @functools.lru_cache(maxsize=64)
-def _within(seconds: float) -> aiohttp.ClientTimeout:
+def _timeout(seconds: float) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_SECONDS)
 
 
-def _passes(error: KubeError, call: Call) -> bool:
-    """Whether the trouble may be over in a moment."""
-    hung = isinstance(error.__cause__, TimeoutError) and not call.tells_reachability
+def _is_temporary(error: KubeError, call: Call) -> bool:
+    """Return whether the same read may be answered in a moment."""
+    hung = isinstance(error.__cause__, TimeoutError) and not call.timeout_is_outage
     if hung or error.reason == "AnswerTooLarge":
         return False
     return isinstance(error, UnreachableError) or error.status in _RETRIED
 
 
-def _told(cause: Exception) -> str:
+def _text(cause: Exception) -> str:
     return " ".join(str(cause).split()) or type(cause).__name__
 
 
-def _watchful_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+def _keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """Return a socket that notices within a minute or two that its peer is gone."""
     family, kind, protocol, *_ = address
     made = socket.socket(family, kind, protocol)
-    _make_watchful(made)
-    return made
-
-
-def _make_watchful(made: socket.socket) -> None:
-    """Let it notice within a minute or two that its peer is gone without a word."""
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, option):  # Linux has all of them
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return made

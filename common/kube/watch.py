@@ -13,7 +13,7 @@ from common.api.base import Wire
 from common.api.decoding import decode
 from common.api.meta import NamedObject
 from common.errors import DecodeError
-from common.kube.answers import Status, status_error
+from common.kube.status_errors import Status, status_error
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ def _decoder(type: Hashable) -> msgspec.json.Decoder[Any]:
 
 
 def decoder_of(type: type[T]) -> msgspec.json.Decoder[T]:
-    """The decoder of a wire type; making one is dear, using it is cheap."""
+    """Return the decoder of a wire type; making one is expensive."""
     return _decoder(cast("Hashable", type))
 
 
@@ -92,7 +92,7 @@ class WatchProtocol(Generic[T]):
         self._size = 0
 
     def feed(self, chunk: bytes) -> Iterator[WatchEvent[T]]:
-        """The events whose lines end in this chunk; types that we don't know are left out.
+        """Return the events whose lines end in this chunk; types that we don't know are left out.
 
         Raises:
             GoneError: the version is too old: list again.

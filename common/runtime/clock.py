@@ -6,10 +6,10 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time of day; waits belong to the event loop, whose time it need not share."""
+    """A source of the time of day; waits belong to the event loop, whose time may be another."""
 
     def now(self) -> datetime:
-        """The current time, aware and in UTC."""
+        """Return the current time, aware and in UTC."""
         ...
 
 
@@ -21,7 +21,7 @@ class SystemClock:
 
 
 class SetBack:
-    """Notices that a clock was put back between two looks at it: waits go on, times come again."""
+    """Detects that a clock was set back between two looks at it: waits go on, times repeat."""
 
     _NOTICED = timedelta(seconds=5)  # more than any clock is slowed down by to be put right
 

@@ -15,6 +15,7 @@ from common.flags import show
 from common.runtime import profiles
 from common.runtime.clock import Clock
 from common.runtime.web import WebServer
+from common.version import version, version_info
 
 _MOST_SCRAPES = 16  # that wait for each other
 _SCRAPE_SECONDS = 1.0
@@ -51,7 +52,7 @@ class Health:
         self._last = self._clock.now()
 
     def beat(self) -> None:
-        """A cycle has finished; without effect before ``arm``."""
+        """Note that a cycle has finished; without effect before ``arm``."""
         if self._last is not None:
             self._last = self._clock.now()
 
@@ -82,7 +83,7 @@ class _Scrapes:
     async def answer(
         self, asked: object, encode: Callable[[Any], bytes], names: Sequence[str]
     ) -> bytes | None:
-        """The text, the same for whoever has ``asked`` the same; None if too many wait."""
+        """Return the text, the same for all that ``asked`` the same; None if too many wait."""
         if self._waiting >= _MOST_SCRAPES and not self._has(asked):
             return None
         self._waiting += 1
@@ -109,7 +110,7 @@ def ops_app(
     profiling: bool = False,
     routers: Sequence[fastapi.APIRouter] = (),
 ) -> fastapi.FastAPI:
-    """The application behind the ops address.
+    """Return the application behind the ops address.
 
     ``/health-check`` is :class:`Health`; ``/readyz`` is 200 when every one of ``checks`` says
     so, else 503 with the names of those that don't; ``/metrics`` is the registry in the form
@@ -117,12 +118,12 @@ def ops_app(
     thread, so a collector must stand that its values change meanwhile; once at a time, and for the
     same question no more than once a second. With ``profiling``, ``/debug/pprof/profile`` and
     ``/debug/pprof/heap`` watch the process for ``?seconds=``, or until the client leaves, and
-    answer with a table. ``routers`` add endpoints of one process. ``/openapi.json`` and ``/docs``
-    describe all of them.
+    answer with a table. ``/version`` is the version of the program. ``routers`` add
+    endpoints of one process. ``/openapi.json`` and ``/docs`` describe all of them.
     """
     # A series of its own for the creation of each counter: dashboards of the reference know none.
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # as shipped
-    app = fastapi.FastAPI(title="Ops address", version="1", redoc_url=None)
+    app = fastapi.FastAPI(title="Ops address", version=version(), redoc_url=None)
     late = _text("Error: last activity more than 5m1s ago") | {"description": "No; restart it."}
     scrapes = _Scrapes(registry)
     busy = _text(_BUSY) | {"description": "Too many ask at once."}
@@ -157,6 +158,11 @@ def ops_app(
         if text is None:
             return PlainTextResponse(f"{_BUSY}\n", status_code=503)
         return fastapi.Response(text, headers={"Content-Type": content_type})
+
+    @app.get("/version")
+    async def running_version() -> dict[str, str]:
+        """The version of the program, with the field names of an API server."""
+        return version_info(version())
 
     if profiling:
         _add_profiles(app)

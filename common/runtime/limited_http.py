@@ -1,7 +1,7 @@
 """HTTP/1.1 as uvicorn speaks it, with limits on what a client may send and how long it may take.
 
-Every port has the same limits. Who exceeds one gets an answer that says so, as far as one is still
-possible, and loses the connection.
+Every port has the same limits. A client that exceeds one gets an answer that says so, where one is
+still possible, and loses the connection.
 """
 
 import asyncio
@@ -84,7 +84,12 @@ def _closing_unread(cycle: RequestResponseCycle, app: ASGI3Application) -> ASGI3
 
 
 class LimitedHttp(HttpToolsProtocol):
-    """One connection."""
+    """One connection.
+
+    uvicorn's protocol is one object that transport and parser call back, so the limits are counted
+    in it, too: it has more attributes than other classes, each a count, a flag or a timer of the
+    request that is coming in or of the one that is being answered.
+    """
 
     def __init__(
         self,
@@ -101,7 +106,7 @@ class LimitedHttp(HttpToolsProtocol):
         self._limits = limits
         self._all = connections
         self._place = place
-        self._tell = refused
+        self._refused = refused
         self._extensions: dict[str, dict[object, object]] = {}
         self._answering: RequestResponseCycle | None = None
         self._refusal = 0  # status: nothing more is read
@@ -145,8 +150,8 @@ class LimitedHttp(HttpToolsProtocol):
         except httptools.HttpParserUpgrade:
             self._refuse(400)  # this request is answered; what follows is no HTTP/1.1
         except httptools.HttpParserError as error:
-            told = error.__context__
-            self._refuse(told.status if isinstance(told, _RefusedError) else 400)
+            cause = error.__context__
+            self._refuse(cause.status if isinstance(cause, _RefusedError) else 400)
         else:
             self._look_at_time()
 
@@ -261,7 +266,7 @@ class LimitedHttp(HttpToolsProtocol):
             self._all.wait(self._place)
 
     def shutdown(self) -> None:
-        """Answer the request at hand, also one that is still coming in, and close."""
+        """Answer the present request, also one that is still coming in, and close."""
         self._ends = True
         if self._answering is not None:
             self._answering.keep_alive = False
@@ -271,7 +276,7 @@ class LimitedHttp(HttpToolsProtocol):
     def _refuse(self, status: int) -> None:
         """Answer with an error, but first what was asked before, and close."""
         self._refusal = status
-        self._tell(status)
+        self._refused(status)
         self._unset_slow()
         if self.transport.is_closing():
             return

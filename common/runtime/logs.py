@@ -34,7 +34,7 @@ def configure(verbosity: int, format: str, *, stream: TextIO | None = None) -> N
     ``verbosity`` counts as klog's ``-v``: 0 shows warnings, 1 to 4 information, 5 and more
     debugging. ``format`` is ``text`` or ``json``; ``stream`` is standard error unless given.
     """
-    logging.logThreads = logging.logMultiprocessing = False  # nobody reads what that finds out
+    logging.logThreads = logging.logMultiprocessing = False  # no line shows them
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if format == "json" else TextFormatter())
     root = logging.getLogger()
@@ -42,12 +42,12 @@ def configure(verbosity: int, format: str, *, stream: TextIO | None = None) -> N
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(level_of(verbosity))
-    for name in _QUIET:  # what others tell of themselves is for those who debug them
+    for name in _QUIET:  # their own messages are for debugging them
         logging.getLogger(name).setLevel(logging.WARNING if verbosity < 8 else level_of(verbosity))
 
 
 def level_of(verbosity: int) -> int:
-    """The logging level for klog's verbosity."""
+    """Return the logging level for klog's verbosity."""
     if verbosity >= 5:
         return logging.DEBUG
     return logging.INFO if verbosity >= 1 else logging.WARNING

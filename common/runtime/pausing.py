@@ -1,4 +1,4 @@
-"""Long loops, in which other tasks have their turn now and then."""
+"""Long loops that let other tasks run now and then."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 async def pausing(items: Iterable[T], *, every: int) -> AsyncIterator[T]:
-    """The items, with a pause after so many of them: what each takes adds up."""
+    """Yield the items, with a pause after so many of them."""
     for number, item in enumerate(items):
         if number % every == every - 1:
             await asyncio.sleep(0)

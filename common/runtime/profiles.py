@@ -17,7 +17,7 @@ class BusyError(Exception):
 
 
 async def cpu_profile(wait: Wait) -> str:
-    """What the event loop's thread did while we ``wait``, as a table of functions.
+    """Return what the event loop's thread did while we ``wait``, as a table of functions.
 
     Raises:
         BusyError: another profile is being taken.

@@ -29,7 +29,7 @@ class TokenBucket:
         return True
 
     def seconds_until(self, tokens: float, now: float) -> float:
-        """How long it takes until so many are there, which are no more than the burst."""
+        """Return how long it takes until so many are there, which are no more than the burst."""
         if self.rate <= 0:
             return 0.0
         self._refill(now)
@@ -48,7 +48,7 @@ class TokenBucket:
 class RateLimiter:
     """Lets callers through at ``rate`` per second, ``burst`` of them at once, first come first.
 
-    Whoever has to wait goes together with all that a fifth of a second lets through: a process
+    A caller that has to wait goes with all that a fifth of a second lets through: a process
     that wakes up for each of fifty calls a second spends three times the CPU on them, because
     nothing of it is in the caches of the machine any more (benchmarks/README.md).
 

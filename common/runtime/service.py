@@ -13,7 +13,7 @@ from common.errors import ConfigError, LeadershipLostError
 
 Background: TypeAlias = Callable[[], Awaitable[None]]
 
-# For the cycle at hand, once a signal came. Together with what follows (a Lease that is given
+# For the present cycle, once a signal came. Together with what follows (a Lease that is given
 # back, Events that wait) it stays below five seconds.
 _GRACE_SECONDS = 2.0
 
@@ -25,7 +25,7 @@ async def serve(
 ) -> None:
     """Run ``main`` until SIGTERM or SIGINT, and ``background`` exactly as long.
 
-    A signal sets the event that ``main`` receives; ``main`` finishes the cycle at hand
+    A signal sets the event that ``main`` receives; ``main`` finishes the present cycle
     and returns, and then the background is cancelled. The first failure anywhere
     cancels everything else and leaves as an ``ExceptionGroup``.
     """
@@ -45,7 +45,7 @@ async def serve(
             loop.remove_signal_handler(number)
 
 
-class Rest(Protocol):
+class Pause(Protocol):
     """Waits until the event loop's time ``due``, until ``stop`` is set, or as it sees fit."""
 
     async def __call__(self, due: float, *, stop: asyncio.Event) -> None: ...
@@ -59,14 +59,14 @@ async def pause_until(due: float, *, stop: asyncio.Event) -> None:
 
 
 async def every(
-    seconds: float, cycle: Background, *, stop: asyncio.Event, rest: Rest = pause_until
+    seconds: float, cycle: Background, *, stop: asyncio.Event, rest: Pause = pause_until
 ) -> None:
     """Start ``cycle`` every ``seconds``; one that overruns delays the next, never overlaps it.
 
     ``rest`` is what happens in between; it may end sooner, and the next cycle then begins sooner.
 
-    Once ``stop`` is set, the cycle at hand has two seconds left, and then it is cancelled: a
-    call that hangs must not outlive the process that everybody waits for.
+    Once ``stop`` is set, the present cycle has two seconds left, and then it is cancelled: a
+    call that hangs must not delay the end of the process.
     """
     loop = asyncio.get_running_loop()
     while not stop.is_set():
@@ -76,7 +76,7 @@ async def every(
 
 
 async def unless_stopped(work: Background, *, stop: asyncio.Event) -> bool:
-    """Do ``work``, but leave it where it stands once ``stop`` is set; whether it was done.
+    """Do ``work``, but leave it once ``stop`` is set; return whether it was done.
 
     For what has no end of its own: waiting for caches to fill, or for a Lease.
     """
@@ -117,7 +117,7 @@ def _complain(program: str, group: BaseExceptionGroup[Any], *, code: int) -> int
 
 
 def leaves(group: BaseExceptionGroup[Any]) -> list[BaseException]:
-    """The exceptions of a group, and of the groups in it: task groups in task groups nest them."""
+    """Return the exceptions of a group and of the groups in it."""
     found: list[BaseException] = []
     for error in group.exceptions:
         found += leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
@@ -125,7 +125,7 @@ def leaves(group: BaseExceptionGroup[Any]) -> list[BaseException]:
 
 
 async def _endless(run: Background) -> None:
-    """A watch that returns leaves a cache that is stale for ever: that is a failure."""
+    """Run a task that must not return: a watch that ended would leave a stale cache."""
     await run()
     raise RuntimeError(f"background task ended: {run!r}")
 

@@ -1,12 +1,37 @@
-"""The flags that the three processes share."""
+"""The flags that several programs share."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from common.errors import ConfigError
 from common.features import FeatureGates
 from common.flags import boolean, duration, flag, namespace, namespaces, number, whole
+
+# Titles of groups to which several classes contribute.
+CLUSTER_SCOPE = "Scope"
+LEADER_ELECTION = "Leader election"
+OPS = "Metrics, health and debugging"
+
+# klog's flags with the reference's defaults. They say where a Go library writes its log. Ours goes
+# to standard error, so they have no effect; manifests of the reference pass them.
+KLOG_FLAGS: Mapping[str, str] = {
+    "--add-dir-header": "false",
+    "--alsologtostderr": "false",
+    "--alsologtostderrthreshold": "0",
+    "--legacy-stderr-threshold-behavior": "true",
+    "--log-backtrace-at": ":0",
+    "--log-dir": "",
+    "--log-file": "",
+    "--log-file-max-size": "1800",
+    "--logtostderr": "true",
+    "--one-output": "false",
+    "--skip-headers": "false",
+    "--skip-log-headers": "false",
+    "--stderrthreshold": "0",
+    "--vmodule": "",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,38 +42,50 @@ class ClientSettings:
         "--kubeconfig",
         default="",
         parse=str,
-        help="Path of a kubeconfig; without it the process expects to run in a pod.",
+        group="API client",
+        metavar="FILE",
+        help="Path of the kubeconfig. Empty: use the service account of the pod.",
     )
     kube_api_qps: float = flag(
         "--kube-api-qps",
         default=50.0,
         parse=number(),
-        help="Requests per second to the API server, on average.",
+        group="API client",
+        metavar="RATE",
+        help="Limit the average rate of requests to the API server, in requests per second.",
     )
     kube_api_burst: float = flag(
         "--kube-api-burst",
         default=100.0,
         parse=number(),
-        help="Requests to the API server that may be sent at once.",
+        group="API client",
+        metavar="COUNT",
+        help="Limit the number of requests to the API server that can be sent at once.",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoggingSettings:
-    """How much a program says, and in which form."""
+    """What a program logs, and in which format."""
+
+    accepted_without_effect: ClassVar[Mapping[str, str]] = KLOG_FLAGS
 
     verbosity: int = flag(
         "--v",
         short="-v",
         default=4,
         parse=whole(),
-        help="Log detail as klog counts it: 0 warnings, 1-4 information, 5 and more debugging.",
+        group="Logging",
+        metavar="LEVEL",
+        help="Set the log level: 0 logs warnings, 1 to 4 information, 5 and above debugging.",
     )
     logging_format: str = flag(
         "--logging-format",
         default="text",
         parse=str,
-        help="How log lines look: text (klog's form) or json.",
+        group="Logging",
+        metavar="FORMAT",
+        help="Set the format of log lines: text (klog's) or json.",
     )
 
     def __post_init__(self) -> None:
@@ -64,26 +101,32 @@ class CommonSettings(LoggingSettings, ClientSettings):
         "--vpa-object-namespace",
         default="",
         parse=namespace,
-        help="The one namespace to look at; empty means all.",
+        group=CLUSTER_SCOPE,
+        help="Handle VPAs and pods of this namespace only. Empty: all namespaces.",
     )
     ignored_vpa_object_namespaces: tuple[str, ...] = flag(
         "--ignored-vpa-object-namespaces",
         default=(),
         parse=namespaces,
-        help="Comma-separated namespaces to leave alone.",
-    )
-    profiling: bool = flag(
-        "--profiling",
-        default=False,
-        parse=boolean,
-        help="Serve profiles under /debug/pprof/ on the ops address.",
+        group=CLUSTER_SCOPE,
+        help="Ignore VPAs of these namespaces, separated by commas. Can't be combined with "
+        "--vpa-object-namespace.",
     )
     feature_gates: FeatureGates = flag(
         "--feature-gates",
         default=FeatureGates(),
         parse=FeatureGates.parse,
-        help="Comma-separated Gate=true or Gate=false; gates: "
-        "CPUStartupBoost, InPlace, NativeSidecar, PerVPAConfig, AllAlpha, AllBeta, all off.",
+        group="Feature gates",
+        metavar="GATES",
+        help="Switch features on or off, as in CPUStartupBoost=true,InPlace=false. Gates, all off "
+        "by default: CPUStartupBoost, InPlace, NativeSidecar, PerVPAConfig, AllAlpha, AllBeta.",
+    )
+    profiling: bool = flag(
+        "--profiling",
+        default=False,
+        parse=boolean,
+        group=OPS,
+        help="Serve CPU and heap profiles at /debug/pprof/ on --address.",
     )
 
     def __post_init__(self) -> None:
@@ -94,13 +137,38 @@ class CommonSettings(LoggingSettings, ClientSettings):
             )
 
 
+def address_flag(default: str) -> Any:
+    """Declare the flag ``--address`` of a process with this default."""
+    return flag(
+        "--address",
+        default=default,
+        parse=str,
+        group=OPS,
+        metavar="ADDRESS",
+        help="Serve /metrics, /health-check, /readyz and /version on this address, in plain HTTP.",
+    )
+
+
 def debug_flag(serves: str) -> Any:
-    """The flag ``--debug-endpoints`` of a process that ``serves`` this on its ops address."""
+    """Declare the flag ``--debug-endpoints`` of a process that ``serves`` this on --address."""
     return flag(
         "--debug-endpoints",
         default=False,
         parse=boolean,
-        help=f"Serve {serves} It shows VPAs to whoever reaches the address.",
+        group=OPS,
+        help=f"Serve {serves} The endpoint shows VPAs to every client that reaches the address.",
+    )
+
+
+def lease_name_flag(default: str) -> Any:
+    """Declare the flag ``--leader-elect-resource-name`` of a process with this default."""
+    return flag(
+        "--leader-elect-resource-name",
+        default=default,
+        parse=str,
+        group=LEADER_ELECTION,
+        metavar="NAME",
+        help="Set the name of the Lease for leader election.",
     )
 
 
@@ -108,42 +176,49 @@ def debug_flag(serves: str) -> Any:
 class LeaderElectionSettings:
     """Flags of a process of which one replica acts; upstream's ``--leader-elect*``.
 
-    A subclass says the name of its lease: ``leader_elect_resource_name``.
+    A subclass declares the name of its Lease with :func:`lease_name_flag`.
     """
 
     leader_elect: bool = flag(
         "--leader-elect",
         default=False,
         parse=boolean,
-        help="Act only while holding a Lease, so that several replicas may run.",
+        group=LEADER_ELECTION,
+        help="Act only while holding the Lease. Needed to run several replicas.",
     )
     leader_elect_lease_duration: timedelta = flag(
         "--leader-elect-lease-duration",
         default=timedelta(seconds=15),
         parse=duration,
-        help="How long others wait after the last renewal before they take over.",
+        group=LEADER_ELECTION,
+        help="Let another replica take over this long after the last renewal.",
     )
     leader_elect_renew_deadline: timedelta = flag(
         "--leader-elect-renew-deadline",
         default=timedelta(seconds=10),
         parse=duration,
-        help="How long the leader tries to renew before it gives up and ends.",
+        group=LEADER_ELECTION,
+        help="End the process if the leader can't renew the Lease for this long.",
     )
     leader_elect_retry_period: timedelta = flag(
         "--leader-elect-retry-period",
         default=timedelta(seconds=2),
         parse=duration,
-        help="Pause between two tries to get or renew the Lease.",
+        group=LEADER_ELECTION,
+        help="Wait this long between attempts to acquire or renew the Lease.",
     )
     leader_elect_resource_lock: str = flag(
         "--leader-elect-resource-lock",
         default="leases",
         parse=str,
-        help="Kind of the lock; only leases is supported.",
+        group=LEADER_ELECTION,
+        metavar="KIND",
+        help="Set the kind of the lock. Only leases is supported.",
     )
     leader_elect_resource_namespace: str = flag(
         "--leader-elect-resource-namespace",
         default="kube-system",
         parse=namespace,
-        help="Namespace of the Lease.",
+        group=LEADER_ELECTION,
+        help="Set the namespace of the Lease.",
     )

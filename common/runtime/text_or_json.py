@@ -6,7 +6,7 @@ import msgspec
 
 
 def wants_text(accept: str) -> bool:
-    """Whether text comes before JSON among what an ``Accept`` header names."""
+    """Return whether text comes before JSON among what an ``Accept`` header names."""
     for part in accept.split(","):
         media = part.partition(";")[0].strip().lower()
         if media in {"text/plain", "text/*"}:
@@ -19,7 +19,7 @@ def wants_text(accept: str) -> bool:
 def described(
     answer: type[msgspec.Struct], *, path: str, method: str, status: int, text: str
 ) -> dict[str, Any]:
-    """An answer for ``/openapi.json``: the schema of its JSON, and an example of its text.
+    """Return an answer for ``/openapi.json``: the schema of its JSON, and an example of its text.
 
     What the schema refers to stands beside it, so ``path`` (with its slash), ``method`` and
     ``status`` have to say where the answer is described.

@@ -17,7 +17,7 @@ from common.runtime.limited_http import HttpLimits, LimitedHttp
 logger = logging.getLogger(__name__)
 
 _PAUSE_SECONDS = 1.0  # after an accept that failed: mostly there are too many open files
-_GRACE_SECONDS = 2  # for the requests at hand, once the server is to stop
+_GRACE_SECONDS = 2  # for the present requests, once the server is to stop
 _NO_IPV6 = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EINVAL, errno.ENOPROTOOPT})
 
 
@@ -38,9 +38,9 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def listen(address: str) -> socket.socket:
-    """A listening socket on ``host:port``; port 0 takes a free one.
+    """Return a listening socket on ``host:port``; port 0 takes a free one.
 
-    Without a host it serves IPv6 and IPv4, as far as the machine has them.
+    Without a host it serves IPv6 and IPv4, if the machine has them.
 
     Raises:
         ConfigError: the address is malformed, in use, or not ours.
@@ -58,13 +58,8 @@ def listen(address: str) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        told = error.strerror or str(error)
-        raise ConfigError(f"can't listen on {address}: {told}") from error
-
-
-def inherited(descriptor: int) -> socket.socket:
-    """The listening socket that the process which started this one has opened."""
-    return socket.socket(fileno=descriptor)
+        reason = error.strerror or str(error)
+        raise ConfigError(f"can't listen on {address}: {reason}") from error
 
 
 class _Acceptor:
@@ -103,7 +98,7 @@ class _Acceptor:
 class _Server(uvicorn.Server):
     """Leaves the signals to ``service.serve``, and sleeps where uvicorn ticks ten times a second.
 
-    A tick would refresh the date that answers carry, which nobody needs. Without it an idle
+    A tick would refresh the date of answers, which they don't carry. Without it an idle
     process is idle, and time can be simulated.
     """
 
@@ -122,7 +117,7 @@ class _Server(uvicorn.Server):
         self._opening: set[asyncio.Task[None]] = set()
 
     def end(self) -> None:
-        """Let ``serve`` stop to accept, finish the requests at hand, and return."""
+        """Make ``serve`` stop accepting, finish the present requests, and return."""
         self.should_exit = True
         self._ending.set()
 
@@ -187,7 +182,7 @@ class WebServer:
 
     The socket listens as soon as the object exists, so that a port in use is a clear error
     before anything starts; ``run`` is an endless background task that answers. When it is
-    cancelled it stops to accept, finishes the requests at hand, and closes.
+    cancelled it stops accepting, finishes the present requests, and closes.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What an operator can tell the load mode."""
+"""The flags of the load mode."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,68 +11,82 @@ from sandbox.settings import ClusterSettings
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(ClusterSettings):
-    """An API server for benchmarks: answers from prepared bytes, no controllers, no kubelets."""
+    """Serve an API for benchmarks from prepared bytes, without controllers and kubelets."""
 
     vpas: int = flag(
         "--vpas",
         default=1000,
         parse=int,
-        help="How many VPAs there are; each targets a Deployment of its own.",
+        group="Load",
+        metavar="COUNT",
+        help="Create this number of VPAs, each with a Deployment of its own.",
     )
     pods_per_vpa: int = flag(
         "--pods-per-vpa",
         default=10,
         parse=int,
-        help="How many running pods each of these Deployments has.",
+        group="Load",
+        metavar="COUNT",
+        help="Create this number of running pods for each Deployment.",
     )
     group_size: int = flag(
         "--group-size",
         default=0,
         parse=int,
-        help="How many pods a ReplicaSet has; 0: one ReplicaSet has all of a Deployment's pods.",
+        group="Load",
+        metavar="COUNT",
+        help="Create ReplicaSets of this number of pods. 0: one ReplicaSet for each Deployment.",
     )
     update_mode: str = flag(
         "--update-mode",
         default="Recreate",
         parse=str,
-        help="The update mode of all VPAs.",
+        group="Load",
+        metavar="MODE",
+        help="Set the update mode of all VPAs.",
     )
     right_sized: bool = flag(
         "--right-sized",
         default=False,
         parse=boolean,
-        help="Whether the pods ask for their targets from the start, so that nothing needs doing.",
-    )
-    react: bool = flag(
-        "--react",
-        default=True,
-        parse=boolean,
-        help="Whether evicted pods are replaced, and resized and patched objects change; "
-        "otherwise writes are answered and counted, and nothing comes of them.",
-    )
-    answer_delay: timedelta = flag(
-        "--answer-delay",
-        default=timedelta(),
-        parse=duration,
-        help="How long the answer to a write takes, Leases apart.",
+        group="Load",
+        help="Create pods that request their targets, so that no update is due.",
     )
     checkpoints: bool = flag(
         "--checkpoints",
         default=False,
         parse=boolean,
-        help="Whether every container has a checkpoint with a long history from the start.",
+        group="Load",
+        help="Create a checkpoint with a long history for every container.",
+    )
+    react: bool = flag(
+        "--react",
+        default=True,
+        parse=boolean,
+        group="API server",
+        help="Replace evicted pods and apply resizes and patches. Otherwise writes are answered "
+        "and counted only.",
+    )
+    answer_delay: timedelta = flag(
+        "--answer-delay",
+        default=timedelta(),
+        parse=duration,
+        group="API server",
+        help="Delay the answer to each write, except writes to Leases.",
     )
     tls: bool = flag(
         "--tls",
         default=True,
         parse=boolean,
-        help="Whether connections are encrypted, as those to a real API server.",
+        group="API server",
+        help="Encrypt connections with TLS.",
     )
     compress: bool = flag(
         "--compress",
         default=True,
         parse=boolean,
-        help="Compress answers of 128 KiB and more for clients that accept it, as real servers do.",
+        group="API server",
+        help="Compress responses of 128 KiB and more for clients that accept it.",
     )
 
     def __post_init__(self) -> None:

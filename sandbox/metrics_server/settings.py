@@ -1,4 +1,4 @@
-"""What an operator can tell the metrics server; names and defaults are metrics-server's."""
+"""The flags of the metrics server; names and defaults are metrics-server's."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,31 +15,37 @@ def _path(text: str) -> Path | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(LoggingSettings, ClientSettings):
-    """Serves metrics.k8s.io/v1beta1 from what kubelets tell, on loopback."""
+    """Serve metrics.k8s.io/v1beta1 from the figures of kubelets, on loopback."""
 
     secure_port: int = flag(
         "--secure-port",
         default=10250,
         parse=port_number,
-        help="Port of the API on 127.0.0.1; 0 takes a free one.",
+        group="Metrics server",
+        help="Serve the API on this port of 127.0.0.1. 0: a free port.",
     )
     metric_resolution: timedelta = flag(
         "--metric-resolution",
         default=timedelta(seconds=60),
         parse=duration,
-        help="How often the kubelets are asked.",
+        group="Metrics server",
+        help="Scrape the kubelets at this interval.",
     )
     tls_cert_file: Path | None = flag(
         "--tls-cert-file",
         default=None,
         parse=_path,
-        help="Certificate, as PEM; without one a new one signs itself.",
+        group="Metrics server",
+        metavar="FILE",
+        help="Path of the serving certificate, as PEM. Empty: a new self-signed certificate.",
     )
     tls_private_key_file: Path | None = flag(
         "--tls-private-key-file",
         default=None,
         parse=_path,
-        help="Key of the certificate, as PEM.",
+        group="Metrics server",
+        metavar="FILE",
+        help="Path of the private key of the serving certificate, as PEM.",
     )
 
     def __post_init__(self) -> None:

@@ -9,8 +9,8 @@ import jsonpatch
 import msgspec
 
 from admission import debugging
-from admission.cluster import Matcher
-from admission.pod_reviews import Match
+from admission.cluster import VpaMatcher
+from admission.pod_reviews import VpaMatch
 from admission.vpa_index import VpaIndex
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec
@@ -40,9 +40,9 @@ class RecordedCluster:
                 selector = msgspec.convert(raw["target_selector"], LabelSelector)
                 self._selectors[vpa.metadata.name] = from_label_selector(selector)
         self._limits = msgspec.convert(row.input["limit_ranges"], tuple[LimitRangeSpec, ...])
-        self._matcher = Matcher(index, self)
+        self._matcher = VpaMatcher(index, self)
 
-    async def match(self, pod: ObjectMeta) -> Match:
+    async def match(self, pod: ObjectMeta) -> VpaMatch:
         return await self._matcher.match(pod)
 
     def limit_ranges(self, namespace: str) -> Sequence[LimitRangeSpec]:
@@ -67,7 +67,7 @@ async def answered_and_explained(row: Row) -> tuple[dict[str, Any], dict[str, An
     request = row.input["review"]["request"]
     response = await harness.review(request)
     ops = fastapi.FastAPI()
-    ops.include_router(debugging.router(harness.app.judge))
+    ops.include_router(debugging.router(harness.reviewer.judge))
     namespace = request["namespace"]
     manifest = {"apiVersion": "v1", "kind": "Pod"} | request["object"]
     manifest["metadata"] = manifest["metadata"] | {"namespace": namespace}

@@ -2,8 +2,8 @@
 
 from prometheus_client import CollectorRegistry
 
-from admission.metrics import AdmissionMetrics, Outcome, Step
-from admission.review import Subject
+from admission.metrics import AdmissionMetrics, ReviewOutcome, ReviewStep
+from admission.review import ReviewSubject
 from admission.settings import AdmissionSettings
 from reference_lists import check_flags, check_metrics
 
@@ -14,8 +14,8 @@ def observed() -> CollectorRegistry:
     """A registry in which every metric has been used once."""
     registry = CollectorRegistry()
     metrics = AdmissionMetrics(registry)
-    metrics.reviewed(Subject.POD, Outcome.PATCHED, 0.001)
-    metrics.spent(Step.TOTAL, 0.001)
+    metrics.reviewed(ReviewSubject.POD, ReviewOutcome.PATCHED, 0.001)
+    metrics.spent(ReviewStep.TOTAL, 0.001)
     return registry
 
 
@@ -24,7 +24,7 @@ def test_metrics_have_the_references_names_types_labels_and_buckets() -> None:
 
 
 def test_the_steps_are_the_references() -> None:
-    assert {step.value for step in Step} == {
+    assert {step.value for step in ReviewStep} == {
         *("read_request", "admit", "build_response", "write_response", "total")
     }
 

@@ -16,7 +16,7 @@ import jsonpatch
 import msgspec
 
 from admission import review
-from admission.pods import pod_patch
+from admission.pod_patch import pod_patch
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
 from common.api.meta import LabelSelector

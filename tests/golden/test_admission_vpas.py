@@ -4,7 +4,7 @@ import base64
 import json
 from typing import Any
 
-from admission import autoscalers, review, vpa_decoding
+from admission import review, vpa_decoding, vpa_validation
 from admission.field_errors import undecodable
 from admission.vpa_decoding import BadQuantityError
 from common.errors import DecodeError
@@ -24,7 +24,7 @@ def answer(row: Row) -> tuple[dict[str, Any], Any]:
     request = review.decode(json.dumps(row.input["review"]).encode()).request
     assert request is not None
     try:
-        verdict = autoscalers.admit_vpa(
+        verdict = vpa_validation.admit_vpa(
             vpa_decoding.decode(request.object),
             vpa_decoding.decode(request.old_object) if request.operation == "UPDATE" else None,
             FeatureGates.parse(gates),

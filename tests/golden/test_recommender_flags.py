@@ -5,15 +5,9 @@ from datetime import timedelta
 from prometheus_client import Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
-from common.flags import (
-    ACCEPTED_WITHOUT_EFFECT,
-    boolean,
-    declared,
-    duration,
-    positive_duration,
-    show,
-)
+from common.flags import boolean, declared, duration, positive_duration, show
 from common.quantity import Quantity, parse_unsigned
+from common.runtime.settings import KLOG_FLAGS
 from golden_data import Differences
 from recommender.metric_types import BatchHistogram, PlainCounter
 from recommender.metrics import RecommenderMetrics
@@ -32,7 +26,7 @@ def test_flags() -> None:
     ours = {field.metadata["flag"].lstrip("-"): field for field in declared(RecommenderSettings)}
     for flag in of_component("recommender", "flags"):
         name, default = flag["name"], flag["effective_default"]
-        if f"--{name}" in ACCEPTED_WITHOUT_EFFECT:
+        if f"--{name}" in KLOG_FLAGS:
             continue
         differences.check(name, "declared", name in ours, True)
         if name not in ours:

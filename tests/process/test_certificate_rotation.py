@@ -36,7 +36,9 @@ async def test_a_container_that_restarts_on_an_old_volume_undoes_nothing_that_is
             await here.certs(renew=True, settle="1h", overlap="1h")
             await it.until(lambda: count_authorities(here.trusted) == 2)
             await here.restart(behind)
-            await it.until(lambda: bool(prompt.process.said("webhook configuration was put back")))
+            await it.until(
+                lambda: bool(prompt.process.said("webhook configuration was changed, restored it"))
+            )
             await it.until(lambda: count_authorities(here.trusted) == 2)
             behind.volume.flowing.set()
             await here.everybody_trusts(2)

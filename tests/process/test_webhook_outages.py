@@ -125,7 +125,7 @@ async def test_a_registration_that_somebody_deletes_or_changes_is_put_right(tmp_
         before = await it.client.get(MUTATING_WEBHOOKS, CONFIGURATION_NAME)
 
         await it.client.delete(MUTATING_WEBHOOKS, CONFIGURATION_NAME)
-        await admission.logged("webhook configuration was missing, and is back")
+        await admission.logged("webhook configuration was missing, created it again")
         await replaced(it, "web")
         assert [requested(each) for each in it.pods_of("web")] == [TARGET]
 
@@ -136,10 +136,10 @@ async def test_a_registration_that_somebody_deletes_or_changes_is_put_right(tmp_
             {"webhooks": hooks},
             patch_type=PatchType.STRATEGIC,
         )
-        await admission.logged("webhook configuration was put back")
+        await admission.logged("webhook configuration was changed, restored it")
         after = await it.client.get(MUTATING_WEBHOOKS, CONFIGURATION_NAME)
         assert after["webhooks"] == before["webhooks"]
-        (line,) = admission.said("webhook configuration was put back")
+        (line,) = admission.said("webhook configuration was changed, restored it")
         assert 'fields="timeoutSeconds, rules"' in line
         assert it.undeclared("admission") == set()
         assert it.calls(MUTATING_WEBHOOKS.resource, "delete") == []
@@ -255,6 +255,6 @@ async def test_nobody_is_evicted_while_api_servers_would_not_believe_the_webhook
         assert admission.process.returncode is None
 
         authority.write_bytes(it.authority)
-        await admission.logged("self-check is right again")
+        await admission.logged("self-check passes again")
         await it.until(lambda: it.fits("web", 2), seconds=40)
         assert len(it.evicted("web")) == 2

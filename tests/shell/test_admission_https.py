@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from admission.app import LARGEST_BODY, Match
+from admission.app import LARGEST_BODY
+from admission.pod_reviews import VpaMatch
 from admission.tls import KeyPair
 from builders import recommendation, vpa
 from certificates import new_bundle, write_pair
@@ -29,7 +30,7 @@ def bundles() -> tuple[authority.Bundle, authority.Bundle]:
 
 @asynccontextmanager
 async def serving(pair: KeyPair) -> AsyncIterator[int]:
-    harness = Harness(FakeCluster(Match(WEB)))
+    harness = Harness(FakeCluster(VpaMatch(WEB)))
     server = WebServer(
         harness.app,
         "127.0.0.1:0",

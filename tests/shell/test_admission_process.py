@@ -123,7 +123,7 @@ async def test_the_lease_is_renewed_only_while_reviews_are_answered(tmp_path: Pa
             assert len(admission.said("self-check failed")) == 1
             assert "certificate refused" in admission.said("self-check failed")[0]
             (tmp_path / "caCert.pem").write_bytes(bundle.authority.certificate)
-            await admission.logged("self-check is right again")
+            await admission.logged("self-check passes again")
             await api.asked(renewal, times=renewed + 1)
             assert await admission.get("/readyz") == (200, "OK")
 
@@ -150,13 +150,13 @@ async def test_the_lease_waits_until_a_deleted_registration_is_back(tmp_path: Pa
             await api.asked(renewal)
             api.on(f"POST {WEBHOOKS}", status(403, "Forbidden"))
             api.on(f"GET {WEBHOOK}", status(404, "NotFound"))
-            await admission.logged("webhook configuration not looked at, or not put back")
+            await admission.logged("webhook configuration not read or not restored")
             renewed = api.routes.count(renewal)
             await api.asked(f"POST {WEBHOOKS}", times=api.routes.count(f"POST {WEBHOOKS}") + 3)
             assert api.routes.count(renewal) == renewed
             assert await admission.get("/readyz") == (200, "OK")
             api.on(f"POST {WEBHOOKS}", Reply(status=201, keep=WEBHOOK))
-            await admission.logged("webhook configuration was missing, and is back")
+            await admission.logged("webhook configuration was missing, created it again")
             assert (await api.asked(f"POST {WEBHOOKS}")).json() == created
             await api.asked(renewal, times=renewed + 1)
 

@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from common.api.core import Pod
-from common.kube.cache import Cache, Change, Pauses
+from common.kube.cache import Cache, Change
 from common.kube.endpoints import PODS
+from common.kube.recovery import Pauses
 from fake_api import FakeApi, Hasty, Reply, listing, named, status, until, watch_line
 
 LIST = "GET /api/v1/pods"

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from certs import authority, store
 from certs.authority import Bundle
-from certs.renewal import Policy, usable
+from certs.renewal import CertificatePolicy, usable
 from certs.trust import WebhookTrust
 from common.errors import ConfigError, ConflictError
 from common.kube import ca_bundle
@@ -26,7 +26,7 @@ from sandbox.cluster import running_cluster
 from sandbox.scenario import parse_scenario
 
 NOW = SystemClock().now()
-POLICY = Policy(hosts=["vpa-webhook.kube-system.svc"], lifetime=timedelta(days=100))
+POLICY = CertificatePolicy(hosts=["vpa-webhook.kube-system.svc"], lifetime=timedelta(days=100))
 OTHER = authority.create_authority(
     POLICY.hosts, make_key=authority.rsa_key, now=NOW, lifetime=timedelta(days=1)
 ).certificate
@@ -52,7 +52,7 @@ async def client() -> AsyncIterator[KubeClient]:
 
 
 async def ensure(
-    client: KubeClient, policy: Policy = POLICY, *, after: timedelta = timedelta()
+    client: KubeClient, policy: CertificatePolicy = POLICY, *, after: timedelta = timedelta()
 ) -> Bundle:
     """One run of a process of its own."""
     return await store.ensure(

@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 import asgi
-from admission.app import SELF_CHECK_PATH, Policy, Webhook
+from admission.app import SELF_CHECK_PATH, webhook_app
 from admission.metrics import AdmissionMetrics
+from admission.pod_reviews import ReviewPolicy
+from admission.reviewer import Reviewer
 from admission.tls import KeyPair
 from certificates import new_bundle, write_pair
 from certs import authority
@@ -94,18 +97,14 @@ def clients() -> ClientAuthority:
     return ClientAuthority.new()
 
 
-def webhook(*, registry: CollectorRegistry | None = None) -> Webhook:
+def webhook(*, registry: CollectorRegistry | None = None) -> FastAPI:
     metrics = AdmissionMetrics(registry or CollectorRegistry())
-    return Webhook(
-        FakeCluster(),
-        Policy(features=FeatureGates.parse("")),
-        metrics,
-        callers_need_certificate=True,
-    )
+    reviewer = Reviewer(FakeCluster(), ReviewPolicy(features=FeatureGates.parse("")), metrics)
+    return webhook_app(reviewer, metrics, callers_need_certificate=True)
 
 
 @asynccontextmanager
-async def serving(pair: KeyPair, app: Webhook) -> AsyncIterator[int]:
+async def serving(pair: KeyPair, app: FastAPI) -> AsyncIterator[int]:
     server = WebServer(
         app, "127.0.0.1:0", name="webhook", ssl_context_factory=lambda *_: pair.context
     )

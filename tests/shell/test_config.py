@@ -1,5 +1,6 @@
 """Finding the API server: kubeconfigs as people have them, good and bad."""
 
+import asyncio
 import base64
 import datetime as dt
 import ssl
@@ -14,13 +15,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from kubernetes_asyncio.config import incluster_config
 
 from common.errors import ConfigError
 from common.kube.client import KubeClient
-from common.kube.config import load
+from common.kube.config import in_pod, load
 from common.kube.endpoints import PODS
 from fake_api import FakeApi, Reply, named, status
+from sandbox import virtual_time
+from sandbox.virtual_time import VirtualClock
 
 
 def authority() -> tuple[str, str]:
@@ -221,32 +223,72 @@ async def test_a_broken_kubeconfig_is_one_sentence_that_names_the_file(
     assert "\n" not in str(failed.value)
 
 
-async def test_outside_a_pod_the_flag_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+async def test_outside_a_pod_the_flag_is_named() -> None:
     with pytest.raises(ConfigError, match="--kubeconfig"):
-        await load("")
+        await load("", {})
 
 
-async def test_in_a_pod_the_service_account_speaks_for_us(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+IN_POD = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
+
+
+async def test_in_a_pod_the_service_account_is_used(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("old\n")
     (tmp_path / "ca.crt").write_text(CERTIFICATE)
-    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
-    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
-    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-
-    connection = await load("")
+    connection = in_pod(IN_POD, tmp_path)
     assert connection.base_url == "https://[fd00::1]:443"
+    assert connection.ssl_context is not None
+    assert connection.ssl_context.verify_mode is ssl.CERT_REQUIRED
     old = await connection.headers()
     assert old == {"Authorization": "Bearer old"}
+    assert "old" not in repr(connection)
 
     token.write_text("new\n")
     assert await connection.headers() == old  # good for a minute
     assert await connection.renew(old)
     assert await connection.headers() == {"Authorization": "Bearer new"}
+    for unusable in ("", "\n", "tökén"):
+        token.write_text(unusable)
+        assert not await connection.renew(await connection.headers())
     token.unlink()
     assert not await connection.renew(await connection.headers())
     assert await connection.headers() == {"Authorization": "Bearer new"}  # better than none
+
+
+def test_a_token_is_read_again_after_a_minute(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("old")
+    (tmp_path / "ca.crt").write_text(CERTIFICATE)
+
+    async def main(_clock: VirtualClock) -> None:
+        connection = in_pod(IN_POD, tmp_path)
+        seen = []
+        for _ in range(4):
+            seen.append((await connection.headers())["Authorization"])
+            token.write_text("new")
+            await asyncio.sleep(25)
+        assert seen == ["Bearer old", "Bearer old", "Bearer old", "Bearer new"]
+
+    virtual_time.run(main)
+
+
+@pytest.mark.parametrize(
+    ("environ", "files", "want"),
+    [
+        pytest.param({}, {}, "KUBERNETES_SERVICE_HOST", id="no pod"),
+        pytest.param(IN_POD | {"KUBERNETES_SERVICE_PORT": ""}, {}, "is not set", id="no port"),
+        pytest.param(IN_POD, {"ca.crt": CERTIFICATE}, "token", id="no token"),
+        pytest.param(IN_POD, {"ca.crt": CERTIFICATE, "token": ""}, "token is empty", id="empty"),
+        pytest.param(IN_POD, {"token": "t"}, "No such file", id="no authority"),
+        pytest.param(IN_POD, {"ca.crt": "", "token": "t"}, "ca.crt", id="an empty authority"),
+        pytest.param(IN_POD, {"ca.crt": "none", "token": "t"}, "ca.crt", id="no certificate"),
+    ],
+)
+def test_a_pod_without_a_usable_service_account_is_one_sentence(
+    environ: dict[str, str], files: dict[str, str], want: str, tmp_path: Path
+) -> None:
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    with pytest.raises(ConfigError, match=r"^in-cluster configuration: [^\n]*$") as failed:
+        in_pod(environ, tmp_path)
+    assert want in str(failed.value)

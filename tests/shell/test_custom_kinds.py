@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from admission.cluster import CachedCluster
-from admission.deadline import within
 from common.api.meta import ObjectMeta, OwnerReference
 from common.kube.client import KubeClient
 from common.kube.endpoints import VPAS
@@ -41,7 +40,8 @@ class Reviews:
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
-            match = await within(DEADLINE, self.found.match(POD))
+            async with asyncio.timeout(DEADLINE):
+                match = await self.found.match(POD)
         except TimeoutError:
             return "nothing in time", round(loop.time() - began, 3)
         return match.vpa.metadata.name if match.vpa else "none", round(loop.time() - began, 3)

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from admission.registration import Registration, configuration
 from admission.tls import KeyPair
-from admission.webhook import Registration, configuration
 from certificates import new_bundle, write_pair
 from common.runtime.clock import SystemClock
 from common.runtime.web import WebServer

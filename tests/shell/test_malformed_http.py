@@ -12,7 +12,7 @@ from typing import Any
 import fastapi
 import pytest
 
-from admission.app import Match
+from admission.pod_reviews import VpaMatch
 from builders import recommendation, vpa
 from certificates import new_bundle, write_pair
 from common.runtime.clock import SystemClock
@@ -153,7 +153,7 @@ async def running(server: WebServer, port: Port) -> AsyncIterator[Port]:
 @asynccontextmanager
 async def webhook_port(pair: Pair) -> AsyncIterator[Port]:
     port = Port(tls=pair.client, authority=pair.authority)
-    app = Harness(FakeCluster(Match(vpa(recommendations=(recommendation(),))))).app
+    app = Harness(FakeCluster(VpaMatch(vpa(recommendations=(recommendation(),))))).app
 
     async def counting(scope: Any, receive: Any, send: Any) -> None:
         port.smuggled += scope["path"] == SMUGGLED

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from admission import webhook
+from admission import registration
 from admission.settings import AdmissionSettings
 from certificates import new_bundle
 from common.flags import read_flags
@@ -45,7 +45,7 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 def wanted(name: str, bundle: bytes = NEW) -> dict[str, Any]:
     settings = read_flags(AdmissionSettings, FLAGS[name])
-    return webhook.configuration(webhook.registration(settings, namespace="vpa"), bundle)
+    return registration.configuration(registration.of_settings(settings, namespace="vpa"), bundle)
 
 
 async def stored(client: KubeClient) -> dict[str, Any]:
@@ -62,21 +62,21 @@ async def test_whatever_was_there_becomes_what_would_have_been_created(
 ) -> None:
     async with cluster.client("test") as client:
         for after in FLAGS:
-            await webhook.register(client, wanted(after))
+            await registration.register(client, wanted(after))
             fresh = await stored(client)
             await client.delete(MUTATING_WEBHOOKS, CONFIGURATION_NAME)
-            await webhook.register(client, wanted(before, OLD))
-            await webhook.register(client, wanted(after))
+            await registration.register(client, wanted(before, OLD))
+            await registration.register(client, wanted(after))
             assert await stored(client) == fresh, (before, after)
             await client.delete(MUTATING_WEBHOOKS, CONFIGURATION_NAME)
 
 
 async def test_annotations_of_others_stay(cluster: Cluster) -> None:
     async with cluster.client("test") as client:
-        await webhook.register(client, wanted("defaults"))
+        await registration.register(client, wanted("defaults"))
         note = {"metadata": {"annotations": {"example.com/note": "kept"}}}
         await client.patch(MUTATING_WEBHOOKS, CONFIGURATION_NAME, note, patch_type=PatchType.MERGE)
-        await webhook.register(client, wanted("all"))
+        await registration.register(client, wanted("all"))
         assert (await stored(client))["metadata"]["annotations"] == {"example.com/note": "kept"}
 
 
@@ -85,9 +85,9 @@ async def test_replicas_that_start_together_agree_and_nobody_deletes(
 ) -> None:
     file = tmp_path / "caCert.pem"
     file.write_bytes(NEW)
-    chosen = webhook.registration(read_flags(AdmissionSettings, FLAGS["all"]), namespace="vpa")
+    chosen = registration.of_settings(read_flags(AdmissionSettings, FLAGS["all"]), namespace="vpa")
     async with cluster.client("test") as client:
-        registrars = [webhook.Registrar(client, chosen, file.read_bytes) for _ in range(4)]
+        registrars = [registration.Registrar(client, chosen, file.read_bytes) for _ in range(4)]
         await asyncio.gather(*(each.register() for each in registrars))
         fresh = await stored(client)
         assert fresh["webhooks"][0]["clientConfig"] == wanted("all")["webhooks"][0]["clientConfig"]
@@ -99,9 +99,9 @@ async def test_what_is_sent_is_what_is_in_the_file_by_then(
 ) -> None:
     file = tmp_path / "caCert.pem"
     file.write_bytes(OLD)
-    chosen = webhook.registration(read_flags(AdmissionSettings, ()), namespace="vpa")
+    chosen = registration.of_settings(read_flags(AdmissionSettings, ()), namespace="vpa")
     async with cluster.client("test") as client, asyncio.TaskGroup() as group:
-        registrar = webhook.Registrar(client, chosen, file.read_bytes)
+        registrar = registration.Registrar(client, chosen, file.read_bytes)
         await registrar.register()
         patches = Calls(verb="patch", resource=MUTATING_WEBHOOKS.resource)
         trouble = ApiFault(calls=patches, effect=Effect(refuse=Refusal.INTERNAL), count=1)
@@ -119,9 +119,9 @@ async def test_what_is_sent_is_what_is_in_the_file_by_then(
 
 def registrar(
     client: KubeClient, flags: str = "defaults", bundle: bytes = NEW
-) -> webhook.Registrar:
-    chosen = webhook.registration(read_flags(AdmissionSettings, FLAGS[flags]), namespace="vpa")
-    return webhook.Registrar(client, chosen, lambda: bundle)
+) -> registration.Registrar:
+    chosen = registration.of_settings(read_flags(AdmissionSettings, FLAGS[flags]), namespace="vpa")
+    return registration.Registrar(client, chosen, lambda: bundle)
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, object]]:
@@ -129,7 +129,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, object]]:
     return [
         (one.getMessage(), vars(one).get("fields"))
         for one in caplog.records
-        if one.name == "admission.webhook" and one.levelname == "WARNING"
+        if one.name == "admission.registration" and one.levelname == "WARNING"
     ]
 
 
@@ -182,7 +182,7 @@ async def test_a_configuration_that_is_deleted_is_back_each_time(
             await client.delete(MUTATING_WEBHOOKS, CONFIGURATION_NAME)
             assert await ours.in_place()
             assert await stored(client) == fresh
-    assert told(caplog) == [("webhook configuration was missing, and is back", None)] * 3
+    assert told(caplog) == [("webhook configuration was missing, created it again", None)] * 3
 
 
 async def test_what_is_changed_is_put_back_and_told_in_one_line(
@@ -196,7 +196,7 @@ async def test_what_is_changed_is_put_back_and_told_in_one_line(
         assert await ours.in_place()
         assert await stored(client) == fresh
     fields = "failurePolicy, timeoutSeconds, caBundle"
-    assert told(caplog) == [("webhook configuration was put back", fields)]
+    assert told(caplog) == [("webhook configuration was changed, restored it", fields)]
 
 
 async def test_who_insists_is_let_have_his_way_for_a_while_and_then_it_is_not_right(
@@ -214,9 +214,9 @@ async def test_who_insists_is_let_have_his_way_for_a_while_and_then_it_is_not_ri
         assert await theirs.in_place()
         assert written(cluster) == before
     assert [what for what, _ in told(caplog)] == [
-        "webhook configuration was put back",
-        "webhook configuration was put back",
-        "webhook configuration left as somebody wants it",
+        "webhook configuration was changed, restored it",
+        "webhook configuration was changed, restored it",
+        "webhook configuration left as another writer wants it",
     ]
 
 
@@ -270,9 +270,7 @@ async def test_an_api_server_that_does_not_tell_changes_nothing(
         before = written(cluster)
         assert [await ours.in_place() for _ in range(3)] == [True] * 3
         assert written(cluster) == before
-    assert [what for what, _ in told(caplog)] == [
-        "webhook configuration not looked at, or not put back"
-    ]
+    assert [what for what, _ in told(caplog)] == ["webhook configuration not read or not restored"]
 
 
 @pytest.mark.parametrize("verb", ["create", "patch"])

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from admission.app import Match
 from admission.metrics import AdmissionMetrics
-from admission.self_check import Caller, SelfCheck, SelfCheckError, Standing
+from admission.pod_reviews import VpaMatch
+from admission.self_check import Caller, CheckStreak, SelfCheck, SelfCheckError
 from admission.tls import KeyPair
 from builders import recommendation, vpa
 from certificates import new_bundle, write_pair
@@ -49,8 +49,8 @@ async def serving(app: Any, folder: Path, bundle: authority.Bundle) -> AsyncIter
         running.cancel()
 
 
-def caller(port: int, bundle: bytes, *, name: str = "127.0.0.1", patience: float = 5.0) -> Caller:
-    return Caller(port=port, name=name, authority=lambda: bundle, patience=patience)
+def caller(port: int, bundle: bytes, *, name: str = "127.0.0.1", timeout: float = 5.0) -> Caller:
+    return Caller(port=port, name=name, authority=lambda: bundle, timeout=timeout)
 
 
 async def problem(asking: Caller) -> str:
@@ -183,7 +183,7 @@ async def nonsense(_scope: object, _receive: object, send: Any) -> None:
     ("app", "why"),
     [
         pytest.param(silence, "no answer within 0.2 seconds", id="silence"),
-        pytest.param(teapot, "answered HTTP/1.1 418", id="an HTTP error"),
+        pytest.param(teapot, "answered 418", id="an HTTP error"),
         pytest.param(nonsense, "not answered as one", id="no review"),
         pytest.param(
             Harness(FakeCluster(KeyError("bug"))).app, "not answered as one", id="a bug of ours"
@@ -191,14 +191,14 @@ async def nonsense(_scope: object, _receive: object, send: Any) -> None:
         pytest.param(
             Harness(FakeCluster(synced=False)).app, "not answered as one", id="caches still fill"
         ),
-        pytest.param(Harness(FakeCluster(Match(WEB))).app, "not answered as one", id="a patch"),
+        pytest.param(Harness(FakeCluster(VpaMatch(WEB))).app, "not answered as one", id="a patch"),
     ],
 )
 async def test_a_wrong_answer_is_none(
     good: authority.Bundle, tmp_path: Path, app: Any, why: str
 ) -> None:
     async with serving(app, tmp_path, good) as port:
-        told = await problem(caller(port, good.authority.certificate, patience=0.2))
+        told = await problem(caller(port, good.authority.certificate, timeout=0.2))
     assert why in told
 
 
@@ -231,7 +231,7 @@ async def test_a_listener_that_does_not_speak_tls_is_no_webhook(good: authority.
     ],
 )
 def test_the_lease_waits_for_several_right_checks_after_a_wrong_one(checks: str, want: str) -> None:
-    standing = Standing()
+    standing = CheckStreak()
     for check in checks:
         standing = standing.after(right=check == "+")
     told = "right" if standing.right else "wrong"
@@ -254,7 +254,7 @@ def test_whether_the_updater_evicts_at_the_end_with_the_flags_defaults(
     checks: str, evicts: object
 ) -> None:
     interval, timeout = 10, 60  # seconds
-    standing, renewed = Standing(), -timeout
+    standing, renewed = CheckStreak(), -timeout
     for number, check in enumerate(checks):
         standing = standing.after(right=check == "+")
         if standing.steady:
@@ -290,7 +290,7 @@ async def test_each_reason_is_told_once_and_so_is_the_end(caplog: pytest.LogCapt
     assert told == [
         ("WARNING", "self-check failed", "expired"),
         ("WARNING", "self-check failed", "slow"),
-        ("INFO", "self-check is right again", ""),
+        ("INFO", "self-check passes again", ""),
     ]
 
 

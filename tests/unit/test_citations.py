@@ -17,7 +17,8 @@ PACKAGES = (
 _NAMES = ("recommender", "updater", "admission", "kubernetes-resize", "pod-level-resources")
 _PLACE = r"(?:[0-9]+(?:\.[0-9]+)*|[A-Z][0-9]+)"
 _CITATION = re.compile(
-    rf"\b({'|'.join(_NAMES)})\.md(?:,? (?:sections? )?({_PLACE}(?:(?:, | and |, and | to |-){_PLACE})*))?"
+    rf"\b({'|'.join(_NAMES)})\.md"
+    rf"(?:,? (?:sections? )?({_PLACE}(?:(?:, | and |, and | to |-){_PLACE})*))?"
 )
 _HEADING = re.compile(r"^#+ ([0-9]+(?:\.[0-9]+)*)\.? ", re.MULTILINE)
 _RULE = re.compile(r"^(?:\| |#+ )([A-Z][0-9]+)\b", re.MULTILINE)
@@ -55,7 +56,7 @@ def all_citations() -> list[Citation]:
     ("text", "places"),
     [
         pytest.param("Source: updater.md 7.", ["7"], id="section"),
-        pytest.param("Source: updater.md sections 1.4, 3.6 and 11;", ["1.4", "3.6", "11"], id="some"),
+        pytest.param("updater.md sections 1.4, 3.6 and 11;", ["1.4", "3.6", "11"], id="some"),
         pytest.param("updater.md 10.2-10.5;", ["10.2", "10.5"], id="range"),
         pytest.param("updater.md 7 and D28 (ours)", ["7", "D28"], id="rule"),
         pytest.param("updater.md 13,\n    D35.", ["13", "D35"], id="next line"),

@@ -105,7 +105,10 @@ RESIZES = "tests/shell/test_updater_resizes.py"
 RECOMMENDER, UPDATER = "tests/shell/test_recommender_cycle.py", "tests/shell/test_updater_cycle.py"
 STORE = "tests/shell/test_checkpoint_store.py"
 TROUBLE = "tests/shell/test_recommender_trouble.py"
-OOM, WEBHOOK = "tests/unit/recommender/test_oom_kills.py", "tests/unit/admission/test_webhook.py"
+OOM, WEBHOOK = (
+    "tests/unit/recommender/test_oom_kills.py",
+    "tests/unit/admission/test_registration.py",
+)
 HEALTH = "tests/unit/common/runtime/test_health.py"
 # Where to see a difference whose id stands neither in code nor in tests: a file, and a text in it.
 SHOWN_IN = {
@@ -269,7 +272,7 @@ SHOWN_IN = {
     "X105": ("tests/shell/test_rollouts.py", "stuck_loses_no_pod_of_the_old_version"),
     "X106": ("tests/unit/updater/test_disruption.py", "pods_of_a_job_without_a_node_count"),
     "X113": (
-        "tests/unit/admission/test_autoscalers.py",
+        "tests/unit/admission/test_vpa_validation.py",
         "test_x113_a_bad_quantity_is_denied_in_the_references_words",
     ),
     "X114": ("tests/shell/test_updater_events.py", "test_x114_a_deferred_resize_is_reported_once"),

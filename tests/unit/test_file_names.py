@@ -14,12 +14,12 @@ METHODS = {
     "load_cert_chain",
 }
 WHERE_NAMES_COME_FROM = {
-    "admission/serving.py": "flags",
+    "admission/run.py": "flags",
     "admission/tls.py": "flags",
-    "admission/workers.py": "a temporary folder",
     "certs/__main__.py": "a flag",
     "certs/store.py": "four constants, in the folder of a flag",
-    "common/kube/config.py": "a flag, the kubeconfig, and where a pod has its service account",
+    "common/kube/config.py": "where a pod has its service account",
+    "common/kube/kubeconfig.py": "a flag, and the kubeconfig",
     "common/kube/connection.py": "the same",
     "recommender/model/buckets.py": "a constant",
     "recommender/sources/prometheus.py": "a flag",

@@ -61,7 +61,6 @@ RANGES = [
     (ADMISSION, "--port", "65535", "65536", "must be from 0 to 65535"),
     (ADMISSION, "--webhook-timeout-seconds", "30", "31", "must be from 1 to 30"),
     (ADMISSION, "--webhook-timeout-seconds", "1", "0", "must be from 1 to 30"),
-    (ADMISSION, "--workers", "1", "0", "must be from 1"),
     (ADMISSION, "--status-lease-namespace", "vpa", "vpa/x", LABEL),
     (CERTS, "--days", "1000000", "1000001", "must be from 1 to 1000000"),
     (CERTS, "--secret-namespace", "vpa", "vpa.x", LABEL),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from admission.pods import pod_patch
+from admission.pod_patch import pod_patch
 from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import (
     ContainerPolicy,

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import asgi
-from admission.app import LookupFailedError, Match
+from admission.pod_reviews import LookupFailedError, VpaMatch
 from builders import recommendation, vpa
 from common.api.autoscaling import ContainerPolicy, GenericStartupBoost, StartupBoost
 from common.api.meta import ObjectMeta
@@ -28,7 +28,7 @@ ALLOWED = {"uid": "u-1", "allowed": True}
 
 
 async def test_a_pod_with_a_vpa_is_patched_and_counted() -> None:
-    harness = Harness(FakeCluster(Match(WEB)))
+    harness = Harness(FakeCluster(VpaMatch(WEB)))
     response = await harness.review(pod_request(POD, namespace="shop"))
     assert response["allowed"]
     assert response["patchType"] == "JSONPatch"
@@ -54,7 +54,7 @@ async def test_a_pod_with_a_vpa_is_patched_and_counted() -> None:
 async def test_x114_each_patched_pod_is_one_line(
     asked: dict[str, Any], told: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    harness = Harness(FakeCluster(Match(WEB)))
+    harness = Harness(FakeCluster(VpaMatch(WEB)))
     with caplog.at_level(logging.INFO):
         await harness.review(pod_request(POD, namespace="shop") | asked)
     (line,) = caplog.records
@@ -67,7 +67,7 @@ async def test_x114_each_patched_pod_is_one_line(
 async def test_x114_a_strange_name_costs_no_patch(caplog: pytest.LogCaptureFixture) -> None:
     strange = POD | {"metadata": {"generateName": 7}}
     with caplog.at_level(logging.INFO):
-        response = await Harness(FakeCluster(Match(WEB))).review(pod_request(strange))
+        response = await Harness(FakeCluster(VpaMatch(WEB))).review(pod_request(strange))
     assert "patch" in response
     (line,) = caplog.records
     assert vars(line)["pod"] == "default/7%"
@@ -85,17 +85,19 @@ async def test_x114_a_pod_that_passes_unchanged_is_no_line(
     ("cluster", "outcome"),
     [
         pytest.param(FakeCluster(), "no_vpa", id="no VPA"),
-        pytest.param(FakeCluster(Match(off=True)), "off", id="only a VPA of mode Off"),
-        pytest.param(FakeCluster(Match(WEB), synced=False), "not_synced", id="caches still fill"),
+        pytest.param(FakeCluster(VpaMatch(off=True)), "off", id="only a VPA of mode Off"),
+        pytest.param(
+            FakeCluster(VpaMatch(WEB), synced=False), "not_synced", id="caches still fill"
+        ),
         pytest.param(FakeCluster(LookupFailedError("gone")), "lookup_failed", id="owner unknown"),
         pytest.param(FakeCluster(KeyError("bug")), "error", id="a bug of ours"),
         pytest.param(
-            FakeCluster(Match(vpa(recommendations=(recommendation(target={"cpu": "lots"}),)))),
+            FakeCluster(VpaMatch(vpa(recommendations=(recommendation(target={"cpu": "lots"}),)))),
             "error",
             id="a VPA whose target is no quantity",
         ),
         pytest.param(
-            FakeCluster(Match(vpa(mode="FromTheFuture", recommendations=()))),
+            FakeCluster(VpaMatch(vpa(mode="FromTheFuture", recommendations=()))),
             "patched",
             id="a VPA of an unknown mode acts like Initial",
         ),
@@ -122,7 +124,7 @@ async def test_a_recommendation_that_makes_no_sense_is_one_line(
     target: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     strange = vpa("odd", recommendations=(recommendation(target={"cpu": target}),))
-    harness = Harness(FakeCluster(Match(strange)))
+    harness = Harness(FakeCluster(VpaMatch(strange)))
     assert await harness.review(pod_request(POD)) == ALLOWED
     assert harness.counted("Pod", "error") == 1
     (told,) = caplog.records
@@ -134,18 +136,18 @@ async def test_a_recommendation_that_makes_no_sense_is_one_line(
 async def test_a_boost_without_its_number_costs_the_patch_and_not_the_pod() -> None:
     boost = StartupBoost(cpu=GenericStartupBoost(type="Factor"))
     broken = vpa(policies=(ContainerPolicy(container_name="*", startup_boost=boost),))
-    harness = Harness(FakeCluster(Match(broken)), gates="CPUStartupBoost=true")
+    harness = Harness(FakeCluster(VpaMatch(broken)), gates="CPUStartupBoost=true")
     assert await harness.review(pod_request(POD)) == ALLOWED
     assert harness.counted("Pod", "error") == 1
 
 
 async def test_a_look_up_that_hangs_is_given_up() -> None:
     class Hanging(FakeCluster):
-        async def match(self, pod: ObjectMeta) -> Match:
+        async def match(self, pod: ObjectMeta) -> VpaMatch:
             await asyncio.Event().wait()
             raise AssertionError(pod)
 
-    harness = Harness(Hanging(), lookup_deadline=0.0)
+    harness = Harness(Hanging(), lookup_timeout=0.0)
     assert await harness.review(pod_request(POD)) == ALLOWED
     assert harness.counted("Pod", "timed_out") == 1
 
@@ -168,11 +170,11 @@ async def test_the_deadline_follows_the_time_that_the_api_server_tells(
     query: str, outcome: str
 ) -> None:
     class Slow(FakeCluster):
-        async def match(self, pod: ObjectMeta) -> Match:
+        async def match(self, pod: ObjectMeta) -> VpaMatch:
             await asyncio.sleep(0.001)
             return await super().match(pod)
 
-    harness = Harness(Slow(Match(WEB)))
+    harness = Harness(Slow(VpaMatch(WEB)))
     body = json.dumps({"request": pod_request(POD)}).encode()
     await harness.post(body, query=query)
     assert harness.counted("Pod", outcome) == 1
@@ -197,7 +199,7 @@ async def test_the_deadline_follows_the_time_that_the_api_server_tells(
     ],
 )
 async def test_a_strange_pod_passes_unchanged(pod: object) -> None:
-    harness = Harness(FakeCluster(Match(WEB)))
+    harness = Harness(FakeCluster(VpaMatch(WEB)))
     response = await harness.review(pod_request(pod))
     assert response["allowed"]
     assert "status" not in response
@@ -208,7 +210,7 @@ async def test_a_pod_with_a_quantity_that_is_none_passes_unchanged() -> None:
         "metadata": {},
         "spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "x"}}}]},
     }
-    harness = Harness(FakeCluster(Match(WEB)))
+    harness = Harness(FakeCluster(VpaMatch(WEB)))
     assert await harness.review(pod_request(pod)) == ALLOWED
     assert harness.counted("Pod", "error") == 1
 
@@ -216,19 +218,21 @@ async def test_a_pod_with_a_quantity_that_is_none_passes_unchanged() -> None:
 async def test_a_pod_of_another_version_passes_unchanged() -> None:
     request = pod_request(POD)
     request["resource"] = {"group": "", "version": "v2", "resource": "pods"}
-    assert await Harness(FakeCluster(Match(WEB))).review(request) == ALLOWED
+    assert await Harness(FakeCluster(VpaMatch(WEB))).review(request) == ALLOWED
 
 
 async def test_another_resource_passes_unchanged() -> None:
     request = pod_request(POD)
     request["resource"] = {"group": "apps", "version": "v1", "resource": "deployments"}
-    harness = Harness(FakeCluster(Match(WEB)))
+    harness = Harness(FakeCluster(VpaMatch(WEB)))
     assert await harness.review(request) == ALLOWED
     assert harness.counted("unknown", "unsupported") == 1
 
 
-@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
-@pytest.mark.parametrize("path", ["/", "/metrics", "/health-check", "/any/thing"])
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "STRANGE"])
+@pytest.mark.parametrize(
+    "path", ["/", "/metrics", "/health-check", "/any/thing", "/any/thing/", "*", "/a%0Ab", ""]
+)
 async def test_every_path_and_method_is_a_review(method: str, path: str) -> None:
     body = json.dumps({"request": pod_request(POD)}).encode()
     status, answer = await Harness().post(body, method=method, path=path)
@@ -288,7 +292,7 @@ async def test_another_content_type_gets_an_empty_answer(content_type: str) -> N
 async def test_a_broken_body_is_allowed_and_counted_with_its_reason(
     body: bytes, outcome: str
 ) -> None:
-    harness = Harness(FakeCluster(Match(WEB)))
+    harness = Harness(FakeCluster(VpaMatch(WEB)))
     status, answer = await harness.post(body)
     assert (status, json.loads(answer)["response"]) == (200, {"uid": "", "allowed": True})
     assert harness.counted("unknown", outcome) == 1
@@ -310,7 +314,7 @@ async def test_fields_from_the_future_change_nothing() -> None:
             return {key: with_more(one) for key, one in value.items()} | {"future": {"new": [1]}}
         return [with_more(one) for one in value] if isinstance(value, list) else value
 
-    old, new = Harness(FakeCluster(Match(WEB))), Harness(FakeCluster(Match(WEB)))
+    old, new = Harness(FakeCluster(VpaMatch(WEB))), Harness(FakeCluster(VpaMatch(WEB)))
     request = pod_request(POD)
     assert await new.review(with_more(request)) == await old.review(request)
     assert new.counted("Pod", "patched") == 1
@@ -345,7 +349,7 @@ async def test_a_vpa_without_fault_passes_as_it_is() -> None:
 
 
 async def test_no_pod_waits_for_a_strange_vpa() -> None:
-    harness = Harness(FakeCluster(Match(WEB)))
+    harness = Harness(FakeCluster(VpaMatch(WEB)))
     policies = [{"containerName": f"c{number}" * 200} for number in range(200)]
     spec = {"updatePolicy": {}, "resourcePolicy": {"containerPolicies": policies}}
     done: list[str] = []
@@ -397,9 +401,9 @@ async def test_an_old_vpa_that_cannot_be_read_is_replaced_by_a_good_one(
 
 
 async def test_the_references_metrics_count_pods_and_time() -> None:
-    harness = Harness(FakeCluster(Match(WEB)))
+    harness = Harness(FakeCluster(VpaMatch(WEB)))
     await harness.review(pod_request(POD))
-    harness.cluster.found = Match()
+    harness.cluster.found = VpaMatch()
     await harness.review(pod_request(POD))
     await harness.post(b"?")
     prefix = "vpa_admission_controller"
@@ -442,7 +446,7 @@ JSON = st.recursive(
 @given(pod=JSON)
 def test_no_pod_is_refused_and_no_pod_is_an_error_of_the_server(pod: object) -> None:
     async def ask() -> None:
-        response = await Harness(FakeCluster(Match(WEB))).review(pod_request(pod))
+        response = await Harness(FakeCluster(VpaMatch(WEB))).review(pod_request(pod))
         assert response["allowed"]
         assert response["uid"] == "u-1"
 

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from admission.app import LookupFailedError, Match
-from admission.cluster import Matcher
+from admission.cluster import VpaMatcher
+from admission.pod_reviews import LookupFailedError, VpaMatch
 from admission.vpa_index import VpaIndex
 from builders import CREATED, pod, vpa
 from common.api.autoscaling import (
@@ -58,14 +58,14 @@ def missing() -> TargetError:
 
 async def match(
     targets: FakeTargets, *vpas: VerticalPodAutoscaler, meta: ObjectMeta | None = None
-) -> Match:
+) -> VpaMatch:
     index = VpaIndex()
     for each in vpas:
         index.apply(Change(None, each))
-    return await Matcher(index, targets).match(meta or pod().metadata)
+    return await VpaMatcher(index, targets).match(meta or pod().metadata)
 
 
-def name_of(found: Match) -> str:
+def name_of(found: VpaMatch) -> str:
     assert found.vpa is not None
     return found.vpa.metadata.name
 
@@ -85,7 +85,7 @@ async def test_an_older_vpa_of_mode_off_does_not_shadow_an_active_one() -> None:
 
 
 async def test_only_a_vpa_of_mode_off() -> None:
-    assert await match(FakeTargets(), vpa(mode="Off")) == Match(off=True)
+    assert await match(FakeTargets(), vpa(mode="Off")) == VpaMatch(off=True)
 
 
 async def test_mode_off_with_a_boost_takes_part() -> None:
@@ -100,28 +100,28 @@ async def test_a_vpa_without_selector_costs_itself_only() -> None:
 
 
 async def test_a_selector_that_does_not_select_the_pod() -> None:
-    assert await match(FakeTargets(selectors={"a": NOTHING}), vpa("a")) == Match()
+    assert await match(FakeTargets(selectors={"a": NOTHING}), vpa("a")) == VpaMatch()
 
 
 async def test_without_any_vpa_in_the_namespace_nobody_is_asked() -> None:
     targets = FakeTargets()
-    assert await match(targets, vpa(namespace="elsewhere")) == Match()
+    assert await match(targets, vpa(namespace="elsewhere")) == VpaMatch()
     assert targets.asked == []
 
 
 async def test_a_pod_without_controller() -> None:
     targets = FakeTargets()
-    assert await match(targets, vpa(), meta=pod(owner=None).metadata) == Match()
+    assert await match(targets, vpa(), meta=pod(owner=None).metadata) == VpaMatch()
     assert targets.asked == []
 
 
 async def test_a_chain_without_any_known_controller() -> None:
-    assert await match(FakeTargets(None), vpa()) == Match()
+    assert await match(FakeTargets(None), vpa()) == VpaMatch()
 
 
 async def test_a_static_pod_is_owned_by_its_node() -> None:
     node = TargetError("node is not a valid owner", problem=OwnerProblem.NODE)
-    assert await match(FakeTargets(errors=[node]), vpa()) == Match()
+    assert await match(FakeTargets(errors=[node]), vpa()) == VpaMatch()
 
 
 @pytest.mark.parametrize("times", [1, 5])

@@ -12,10 +12,10 @@ import jsonpatch
 import pytest
 
 from admission import debugging
-from admission.app import Webhook
-from admission.cluster import Matcher
+from admission.cluster import VpaMatcher
 from admission.manifest import LARGEST
-from admission.pod_reviews import Match
+from admission.pod_reviews import VpaMatch
+from admission.reviewer import Reviewer
 from admission.vpa_index import VpaIndex
 from builders import CREATED, recommendation, vpa
 from common.api.autoscaling import (
@@ -87,9 +87,9 @@ class FewVpas:
             index.apply(Change(None, each))
         self._selectors = selectors or {}
         self._topmost = topmost
-        self._matcher = Matcher(index, self)
+        self._matcher = VpaMatcher(index, self)
 
-    async def match(self, pod: ObjectMeta) -> Match:
+    async def match(self, pod: ObjectMeta) -> VpaMatch:
         return await self._matcher.match(pod)
 
     def limit_ranges(self, namespace: str) -> tuple[LimitRangeSpec, ...]:
@@ -107,16 +107,16 @@ class FewVpas:
         return self._selectors.get(name, EVERYTHING)
 
 
-def app_of(webhook: Webhook) -> fastapi.FastAPI:
+def app_of(reviewer: Reviewer) -> fastapi.FastAPI:
     app = fastapi.FastAPI()
-    app.include_router(debugging.router(webhook.judge))
+    app.include_router(debugging.router(reviewer.judge))
     return app
 
 
 async def ask(
     cluster: Any, body: bytes = DEPLOYMENT, *, query: str = "", accept: str = "*/*"
 ) -> Answer:
-    app = app_of(Harness(cluster).app)
+    app = app_of(Harness(cluster).reviewer)
     return await post(app, debugging.PATH, body, query=query, accept=accept)
 
 
@@ -292,7 +292,7 @@ async def test_which_vpa_and_why(case: Case) -> None:
 
 async def test_with_its_gate_a_boost_is_a_step() -> None:
     cluster = FewVpas(vpa(policies=(BOOSTED,), recommendations=ADVICE))
-    app = app_of(Harness(cluster, gates="CPUStartupBoost=true").app)
+    app = app_of(Harness(cluster, gates="CPUStartupBoost=true").reviewer)
     told = json.loads((await post(app, debugging.PATH, DEPLOYMENT)).body)
     assert told["why"] == "VPA web targets Deployment web"
     request = told["containers"][0]["numbers"][0]
@@ -438,12 +438,12 @@ async def test_a_body_without_end_is_not_read_to_its_end() -> None:
 
 async def test_nothing_is_counted() -> None:
     harness = Harness(FewVpas(vpa(recommendations=ADVICE)))
-    await post(app_of(harness.app), debugging.PATH, DEPLOYMENT)
+    await post(app_of(harness.reviewer), debugging.PATH, DEPLOYMENT)
     assert harness.counted("Pod", "patched") == 0
 
 
 async def test_the_page_of_endpoints_describes_it() -> None:
-    described = app_of(Harness(FewVpas()).app).openapi()["paths"][debugging.PATH]["post"]
+    described = app_of(Harness(FewVpas()).reviewer).openapi()["paths"][debugging.PATH]["post"]
     assert "application/yaml" in described["requestBody"]["content"]
     answers = described["responses"]
     assert sorted(answers) == ["200", "400", "413", "422"]
@@ -461,7 +461,7 @@ async def test_the_page_of_endpoints_describes_it() -> None:
 
 
 async def test_every_reference_of_the_page_leads_somewhere() -> None:
-    page = app_of(Harness(FewVpas()).app).openapi()
+    page = app_of(Harness(FewVpas()).reviewer).openapi()
     found = set(re.findall(r'"\$ref": *"#/([^"]+)"', json.dumps(page)))
     assert found
     for reference in found:

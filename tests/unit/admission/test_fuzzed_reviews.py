@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from admission import review
-from admission.app import Match
 from admission.field_errors import required
+from admission.pod_reviews import VpaMatch
 from builders import recommendation, vpa
 from common.api.autoscaling import ContainerPolicy, GenericStartupBoost, StartupBoost
 from common.api.core import LimitRangeItem, LimitRangeSpec
@@ -71,7 +71,7 @@ async def answered(harness: Harness, bodies: list[Posted]) -> None:
 
 
 def harness() -> Harness:
-    return Harness(FakeCluster(Match(WEB), [LIMITS]), gates=GATES)
+    return Harness(FakeCluster(VpaMatch(WEB), [LIMITS]), gates=GATES)
 
 
 @pytest.mark.timeout(300)  # five seconds on an idle machine

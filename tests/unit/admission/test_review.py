@@ -7,7 +7,7 @@ import pytest
 
 from admission import review
 from admission.field_errors import forbidden, invalid, required, undecodable
-from admission.review import AdmissionRequest, GroupVersionKind, GroupVersionResource, Subject
+from admission.review import AdmissionRequest, GroupVersionKind, GroupVersionResource, ReviewSubject
 from common.errors import DecodeError
 from common.patches import add
 
@@ -85,14 +85,16 @@ def test_an_object_that_cannot_be_read_is_an_internal_error() -> None:
 @pytest.mark.parametrize(
     ("group", "resource", "subject"),
     [
-        ("", "pods", Subject.POD),
-        ("autoscaling.k8s.io", "verticalpodautoscalers", Subject.VPA),
-        ("apps", "pods", Subject.UNKNOWN),
-        ("", "verticalpodautoscalers", Subject.UNKNOWN),
-        ("poc.autoscaling.k8s.io", "verticalpodautoscalers", Subject.UNKNOWN),
+        ("", "pods", ReviewSubject.POD),
+        ("autoscaling.k8s.io", "verticalpodautoscalers", ReviewSubject.VPA),
+        ("apps", "pods", ReviewSubject.UNKNOWN),
+        ("", "verticalpodautoscalers", ReviewSubject.UNKNOWN),
+        ("poc.autoscaling.k8s.io", "verticalpodautoscalers", ReviewSubject.UNKNOWN),
     ],
 )
-def test_group_and_resource_tell_the_subject(group: str, resource: str, subject: Subject) -> None:
+def test_group_and_resource_tell_the_subject(
+    group: str, resource: str, subject: ReviewSubject
+) -> None:
     request = AdmissionRequest(resource=GroupVersionResource(group=group, resource=resource))
     assert request.subject is subject
 

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from admission.explanation import explain
-from admission.metrics import Outcome
-from admission.pod_reviews import Match, Policy, Verdict, judge
-from admission.pods import pod_patch
-from admission.remembered import PatchMemory
+from admission.metrics import ReviewOutcome
+from admission.patch_cache import PatchCache
+from admission.pod_patch import pod_patch
+from admission.pod_reviews import PodVerdict, ReviewPolicy, VpaMatch, judge
 from admission.review import AdmissionRequest, GroupVersionResource
 from builders import container, recommendation, vpa
 from common.api.autoscaling import (
@@ -118,8 +118,8 @@ class Town:
         self._autoscaler = autoscaler
         self.synced = True
 
-    async def match(self, _: object) -> Match:
-        return Match(vpa=self._autoscaler)
+    async def match(self, _: object) -> VpaMatch:
+        return VpaMatch(vpa=self._autoscaler)
 
     def limit_ranges(self, _: str) -> tuple[()]:
         return ()
@@ -135,12 +135,13 @@ def request(given: Pod) -> AdmissionRequest:
     )
 
 
-async def reviewed(given: Pod, gates: FeatureGates) -> Verdict:
+async def reviewed(given: Pod, gates: FeatureGates) -> PodVerdict:
     return await judge(
         request(given),
         Town(boosting()),
-        Policy(features=gates),
-        memory=PatchMemory(features=gates, most_boost=ZERO),
+        ReviewPolicy(features=gates),
+        cache=PatchCache(features=gates, most_boost=ZERO),
+        lookup_timeout=1.0,
     )
 
 
@@ -151,7 +152,7 @@ async def test_the_gate_decides_whether_a_review_is_about_sidecars(
     gates: FeatureGates, want: str
 ) -> None:
     verdict = await reviewed(pod_with_init(PLAIN, PROXY, gate=False, containers=(APP,)), gates)
-    assert verdict.outcome is Outcome.PATCHED
+    assert verdict.outcome is ReviewOutcome.PATCHED
     values = {each.path: each.value for each in verdict.patches}
     assert values["/metadata/annotations/vpaObservedContainers"] == want
     touched = [path for path in values if "initContainers" in path or "Boost~1proxy" in path]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from admission import autoscalers, vpa_decoding
+from admission import vpa_decoding, vpa_validation
 from admission.field_errors import FieldError, undecodable
 from common.errors import DecodeError
 from common.features import FeatureGates
@@ -85,7 +85,7 @@ def test_the_page_tells_what_is_said_of_the_recorded_vpas() -> None:
         except DecodeError:
             continue
         before = old if request["operation"] == "UPDATE" else None
-        for error in autoscalers.admit_vpa(new, before, FeatureGates.parse(gates)).errors:
+        for error in vpa_validation.admit_vpa(new, before, FeatureGates.parse(gates)).errors:
             checked += 1
             assert any(rule.matches(error.field, error.message) for rule in known), error
     assert checked > 2000

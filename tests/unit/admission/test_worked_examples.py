@@ -1,4 +1,4 @@
-"""Examples 20 and 21 of admission.md section 14; 1 to 19 are in ``test_pods``.
+"""Examples 20 and 21 of admission.md section 14; 1 to 19 are in ``test_pod_patch``.
 
 And what a pod may bring along without any effect: init containers, and annotations of an
 earlier admission.
@@ -11,9 +11,9 @@ import jsonpatch
 import msgspec
 import pytest
 
-from admission.autoscalers import VpaVerdict, admit_vpa
-from admission.pods import pod_patch
+from admission.pod_patch import pod_patch
 from admission.vpa_decoding import decode
+from admission.vpa_validation import VpaVerdict, admit_vpa
 from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import GenericStartupBoost, StartupBoost, VerticalPodAutoscaler
 from common.api.core import Pod

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from certs import authority
 from certs.authority import SKEW, Bundle, Pair
-from certs.renewal import Policy, Step, carry_out, decide, usable
+from certs.renewal import CertificatePolicy, RenewalStep, carry_out, decide, usable
 from common.certificates import as_pem, distinguished, private_pem, self_signed
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 LIFE = timedelta(days=100)
 HOST = "vpa-webhook.kube-system.svc"
-POLICY = Policy(
+POLICY = CertificatePolicy(
     hosts=[HOST],
     lifetime=LIFE,
     settle=timedelta(minutes=10),
@@ -41,14 +41,16 @@ def made(*, days: float = 0) -> Bundle:
     return authority.create([HOST], make_key=key, now=now, lifetime=LIFE)
 
 
-def take(step: Step, kept: Bundle | None, *, now: datetime = NOW, trusted: bytes = b"") -> Bundle:
+def take(
+    step: RenewalStep, kept: Bundle | None, *, now: datetime = NOW, trusted: bytes = b""
+) -> Bundle:
     return carry_out(step, kept, trusted, POLICY, make_key=key, now=now)
 
 
 YOUNG = made()
 OTHER = made()
-BESIDE = take(Step.NEW_AUTHORITY, YOUNG)  # a new authority that has signed nothing yet
-SIGNED = take(Step.NEW_SERVING_PAIR, BESIDE)
+BESIDE = take(RenewalStep.NEW_AUTHORITY, YOUNG)  # a new authority that has signed nothing yet
+SIGNED = take(RenewalStep.NEW_SERVING_PAIR, BESIDE)
 
 
 def unconstrained() -> Pair:
@@ -100,93 +102,93 @@ STRANGE = {
 @dataclass(frozen=True, kw_only=True)
 class Case:
     id: str
-    want: Step
+    want: RenewalStep
     reason: str
     kept: Bundle | None = field(default=YOUNG)
     after: timedelta = timedelta()
-    policy: Policy = POLICY
+    policy: CertificatePolicy = POLICY
 
 
 CASES = [
-    Case(id="nothing is there", kept=None, want=Step.REPLACE, reason="there is none"),
+    Case(id="nothing is there", kept=None, want=RenewalStep.REPLACE, reason="there is none"),
     Case(
         id="a young pair",
-        want=Step.KEEP,
+        want=RenewalStep.KEEP,
         reason="nothing is due before 2026-03-03 11:58:00 UTC",
     ),
     Case(
         id="a little more than two fifths left",
         after=timedelta(days=59, hours=23),
-        want=Step.KEEP,
+        want=RenewalStep.KEEP,
         reason="nothing is due",
     ),
     Case(
         id="two fifths left",
         after=timedelta(days=60),
-        want=Step.NEW_AUTHORITY,
+        want=RenewalStep.NEW_AUTHORITY,
         reason="the authority expires",
     ),
-    Case(id="asked for", policy=FORCED, want=Step.NEW_AUTHORITY, reason="it was asked for"),
+    Case(id="asked for", policy=FORCED, want=RenewalStep.NEW_AUTHORITY, reason="it was asked for"),
     Case(
         id="in the last second",
         after=LIFE - timedelta(seconds=1),
-        want=Step.NEW_AUTHORITY,
+        want=RenewalStep.NEW_AUTHORITY,
         reason="the authority expires",
     ),
-    Case(id="in the second after", after=LIFE, want=Step.REPLACE, reason="valid authority"),
+    Case(id="in the second after", after=LIFE, want=RenewalStep.REPLACE, reason="valid authority"),
     Case(
         id="before its time",
         after=-timedelta(minutes=6),
-        want=Step.REPLACE,
+        want=RenewalStep.REPLACE,
         reason="valid authority",
     ),
     Case(
         id="another host",
         policy=replace(POLICY, hosts=[HOST, "other"]),
-        want=Step.REPLACE,  # the authority may not sign for it
+        want=RenewalStep.REPLACE,  # the authority may not sign for it
         reason="lacks other",
     ),
     Case(
         id="another host, for which the authority may sign",
         policy=replace(POLICY, hosts=[HOST, f"other.{HOST}"]),
-        want=Step.NEW_SERVING_PAIR,
+        want=RenewalStep.NEW_SERVING_PAIR,
         reason=f"lacks other.{HOST}",
     ),
     Case(
         id="another host, and an authority from before there were constraints",
         kept=replace(YOUNG, authority=UNCONSTRAINED),
         policy=replace(POLICY, hosts=[HOST, "other"]),
-        want=Step.NEW_SERVING_PAIR,
+        want=RenewalStep.NEW_SERVING_PAIR,
         reason="not signed by a valid authority",
     ),
     Case(
         id="no serving pair",
         kept=replace(YOUNG, server=GARBAGE),
-        want=Step.NEW_SERVING_PAIR,
+        want=RenewalStep.NEW_SERVING_PAIR,
         reason="the serving pair can't be read",
     ),
     Case(
         id="another serving key",
         kept=replace(YOUNG, server=replace(YOUNG.server, key=OTHER.server.key)),
-        want=Step.NEW_SERVING_PAIR,
+        want=RenewalStep.NEW_SERVING_PAIR,
         reason="does not belong",
     ),
     Case(
         id="signed by another authority of the same name",
         kept=replace(YOUNG, server=OTHER.server),
-        want=Step.NEW_SERVING_PAIR,
+        want=RenewalStep.NEW_SERVING_PAIR,
         reason="not signed by",
     ),
     Case(
         id="a serving pair that serves, and no key to sign the next one",
         kept=with_authority(YOUNG, key=b""),
-        want=Step.NEW_AUTHORITY,
+        want=RenewalStep.NEW_AUTHORITY,
         reason="the authority can't be read",
     ),
     Case(
         id="the key of another authority",
         kept=with_authority(YOUNG, key=OTHER.authority.key),
-        want=Step.NEW_AUTHORITY,
+        want=RenewalStep.NEW_AUTHORITY,
         reason="does not belong",
     ),
     Case(
@@ -196,7 +198,7 @@ CASES = [
             key=YOUNG.server.key,
             certificate=YOUNG.server.certificate + YOUNG.authority.certificate,
         ),
-        want=Step.NEW_AUTHORITY,
+        want=RenewalStep.NEW_AUTHORITY,
         reason="may sign no certificates",
     ),
     Case(
@@ -210,66 +212,66 @@ CASES = [
                 ),
             ),
         ),
-        want=Step.NEW_SERVING_PAIR,
+        want=RenewalStep.NEW_SERVING_PAIR,
         reason="not for servers",
     ),
     Case(
         id="nothing of it can be read",
         kept=Bundle(authority=GARBAGE, server=GARBAGE),
-        want=Step.REPLACE,
+        want=RenewalStep.REPLACE,
         reason="can't be read",
     ),
     Case(
         id="a new authority that has to settle",
         kept=BESIDE,
         after=timedelta(minutes=9, seconds=59),
-        want=Step.WAIT,
+        want=RenewalStep.WAIT,
         reason="settles until",
     ),
     Case(
         id="a new authority that has settled",
         kept=BESIDE,
         after=timedelta(minutes=10),
-        want=Step.NEW_SERVING_PAIR,
+        want=RenewalStep.NEW_SERVING_PAIR,
         reason="has settled",
     ),
     Case(
         id="a serving pair that lives until the run after the next",
-        kept=take(Step.NEW_AUTHORITY, made(days=98.9)),
-        want=Step.WAIT,
+        kept=take(RenewalStep.NEW_AUTHORITY, made(days=98.9)),
+        want=RenewalStep.WAIT,
         reason="settles until",
     ),
     Case(
         id="a serving pair that would expire before the next run",
-        kept=take(Step.NEW_AUTHORITY, made(days=99.1)),
-        want=Step.NEW_SERVING_PAIR,
+        kept=take(RenewalStep.NEW_AUTHORITY, made(days=99.1)),
+        want=RenewalStep.NEW_SERVING_PAIR,
         reason="no time to settle: what is served expires at 2026-01-03 09:36:00 UTC",
     ),
     Case(
         id="an old authority that would expire before the next run",
-        kept=take(Step.NEW_AUTHORITY, short_lived_authority(hours=12)),
-        want=Step.NEW_SERVING_PAIR,
+        kept=take(RenewalStep.NEW_AUTHORITY, short_lived_authority(hours=12)),
+        want=RenewalStep.NEW_SERVING_PAIR,
         reason="no time to settle: what is served expires at 2026-01-03 00:00:00 UTC",
     ),
     Case(
         id="an old authority that may be needed",
         kept=SIGNED,
         after=timedelta(days=29, hours=23),
-        want=Step.WAIT,
+        want=RenewalStep.WAIT,
         reason="stays until",
     ),
     Case(
         id="an old authority that nobody needs",
         kept=SIGNED,
         after=timedelta(days=30),
-        want=Step.DROP_OLD_AUTHORITIES,
-        reason="nobody needs",
+        want=RenewalStep.DROP_OLD_AUTHORITIES,
+        reason="the old authority is no longer needed",
     ),
     Case(
         id="an old authority that has expired",
-        kept=take(Step.NEW_SERVING_PAIR, take(Step.NEW_AUTHORITY, made(days=99))),
+        kept=take(RenewalStep.NEW_SERVING_PAIR, take(RenewalStep.NEW_AUTHORITY, made(days=99))),
         after=timedelta(days=1),
-        want=Step.DROP_OLD_AUTHORITIES,
+        want=RenewalStep.DROP_OLD_AUTHORITIES,
         reason="an old authority has expired",
     ),
 ]
@@ -287,8 +289,10 @@ def test_what_nobody_can_read_is_replaced(member: str, old: str, new: str) -> No
     pair: Pair = getattr(YOUNG, member)
     strange = replace(pair, certificate=altered(pair.certificate, old, new))
     decision = decide(replace(YOUNG, **{member: strange}), POLICY, NOW)
-    assert decision.step is (Step.REPLACE if member == "authority" else Step.NEW_SERVING_PAIR)
-    made = take(Step.REPLACE, None, trusted=strange.certificate)
+    assert decision.step is (
+        RenewalStep.REPLACE if member == "authority" else RenewalStep.NEW_SERVING_PAIR
+    )
+    made = take(RenewalStep.REPLACE, None, trusted=strange.certificate)
     assert len(certificates(made.authority.certificate)) == 1
 
 
@@ -336,17 +340,17 @@ def test_both_are_trusted_when_the_new_authority_signs() -> None:
 
 
 def test_what_is_dropped_is_what_is_over() -> None:
-    over = take(Step.DROP_OLD_AUTHORITIES, SIGNED, now=NOW + POLICY.overlap)
+    over = take(RenewalStep.DROP_OLD_AUTHORITIES, SIGNED, now=NOW + POLICY.overlap)
     assert over.authority.certificate == certificates(SIGNED.authority.certificate)[0]
     assert over.server == SIGNED.server
-    early = take(Step.DROP_OLD_AUTHORITIES, SIGNED)
+    early = take(RenewalStep.DROP_OLD_AUTHORITIES, SIGNED)
     assert early == SIGNED
 
 
-@pytest.mark.parametrize("step", [Step.REPLACE, Step.NEW_AUTHORITY])
-def test_what_api_servers_trust_stays_trusted(step: Step) -> None:
+@pytest.mark.parametrize("step", [RenewalStep.REPLACE, RenewalStep.NEW_AUTHORITY])
+def test_what_api_servers_trust_stays_trusted(step: RenewalStep) -> None:
     """A Secret that was deleted, or filled by somebody else: pods still serve what they have."""
-    kept = None if step is Step.REPLACE else YOUNG
+    kept = None if step is RenewalStep.REPLACE else YOUNG
     trusted = OTHER.authority.certificate + made(days=100).authority.certificate
     bundle = take(step, kept, trusted=trusted)
     _, *old = certificates(bundle.authority.certificate)
@@ -354,8 +358,8 @@ def test_what_api_servers_trust_stays_trusted(step: Step) -> None:
     assert old == [*ours, OTHER.authority.certificate]  # and not the expired one
 
 
-@pytest.mark.parametrize("step", [Step.REPLACE, Step.NEW_AUTHORITY])
-def test_a_clock_that_is_behind_costs_no_trust(step: Step) -> None:
+@pytest.mark.parametrize("step", [RenewalStep.REPLACE, RenewalStep.NEW_AUTHORITY])
+def test_a_clock_that_is_behind_costs_no_trust(step: RenewalStep) -> None:
     """What seems to be not valid yet is what everybody else trusts."""
     bundle = take(step, YOUNG, now=NOW - timedelta(days=5))
     _, old = certificates(bundle.authority.certificate)
@@ -364,15 +368,19 @@ def test_a_clock_that_is_behind_costs_no_trust(step: Step) -> None:
 
 @pytest.mark.parametrize("trusted", [b"", b"no PEM"], ids=["nothing", "garbage"])
 def test_garbage_is_not_trusted(trusted: bytes) -> None:
-    bundle = take(Step.REPLACE, None, trusted=trusted)
+    bundle = take(RenewalStep.REPLACE, None, trusted=trusted)
     assert len(certificates(bundle.authority.certificate)) == 1
 
 
 def runs(
-    kept: Bundle | None, policy: Policy, *, every: timedelta, until: Callable[[Step], bool]
-) -> list[tuple[Step, Bundle]]:
+    kept: Bundle | None,
+    policy: CertificatePolicy,
+    *,
+    every: timedelta,
+    until: Callable[[RenewalStep], bool],
+) -> list[tuple[RenewalStep, Bundle]]:
     """A run of ``certs`` at each ``every``, until one ends with what is asked for."""
-    told: list[tuple[Step, Bundle]] = []
+    told: list[tuple[RenewalStep, Bundle]] = []
     for number in count():
         now = NOW + number * every
         while (decision := decide(kept, policy, now)).step.changes:
@@ -391,11 +399,11 @@ def test_a_renewal_is_three_steps_and_two_neighbours_always_trust_each_other(
 ) -> None:
     old = made(days=60)
     hasty = replace(POLICY, overlap=timedelta(days=1))
-    told = runs(old, hasty, every=every, until=lambda step: step is Step.KEEP)
+    told = runs(old, hasty, every=every, until=lambda step: step is RenewalStep.KEEP)
     assert [step for step, _ in told] == [
-        Step.NEW_AUTHORITY,
-        Step.NEW_SERVING_PAIR,
-        Step.DROP_OLD_AUTHORITIES,
+        RenewalStep.NEW_AUTHORITY,
+        RenewalStep.NEW_SERVING_PAIR,
+        RenewalStep.DROP_OLD_AUTHORITIES,
     ]
     bundles = [old, *(bundle for _, bundle in told)]
     for one, next_one in pairwise(bundles):
@@ -416,7 +424,7 @@ def test_a_new_pair_serves_before_a_third_is_left() -> None:
 
 
 def test_a_second_renewal_during_the_first_keeps_all_three_authorities() -> None:
-    twice = take(Step.NEW_AUTHORITY, BESIDE)
+    twice = take(RenewalStep.NEW_AUTHORITY, BESIDE)
     assert len(certificates(twice.authority.certificate)) == 3
-    assert decide(twice, POLICY, NOW).step is Step.WAIT
+    assert decide(twice, POLICY, NOW).step is RenewalStep.WAIT
     assert usable(twice, [HOST], NOW)

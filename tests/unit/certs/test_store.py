@@ -12,13 +12,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from certs import authority, store
 from certs.authority import Bundle, KeyMaker
-from certs.renewal import Policy
+from certs.renewal import CertificatePolicy
 from certs.trust import Trust
 from common.errors import ConfigError, ConflictError, ForbiddenError, NotFoundError
 from common.kube.client import PatchType
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
-POLICY = Policy(hosts=["vpa-webhook.vpa.svc"], lifetime=timedelta(days=100))
+POLICY = CertificatePolicy(hosts=["vpa-webhook.vpa.svc"], lifetime=timedelta(days=100))
 
 
 def make_key() -> ec.EllipticCurvePrivateKey:
@@ -58,7 +58,7 @@ class FakeTrust:
 async def ensure(
     *stores: store.Store,
     trust: Trust | None = None,
-    policy: Policy = POLICY,
+    policy: CertificatePolicy = POLICY,
     make_key: KeyMaker = make_key,
     after: timedelta = timedelta(),
 ) -> Bundle:

@@ -1,46 +1,72 @@
 """Command lines as the reference takes them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from common.errors import ConfigError
 from common.flags import (
-    ACCEPTED_WITHOUT_EFFECT,
     boolean,
     declared,
     duration,
     flag,
+    groups,
     names,
     port_number,
     read_flags,
     show,
 )
-from common.runtime.settings import CommonSettings, LeaderElectionSettings
+from common.runtime.settings import KLOG_FLAGS, CommonSettings, LeaderElectionSettings
+from common.version import version
 from golden_data import lists
 
 
+def some_flag(name: str, **options: Any) -> Any:
+    return flag(name, **{"group": "General", "metavar": "THING"} | options)
+
+
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class BaseSettings:
+    """Flags that several programs have."""
+
+    accepted_without_effect: ClassVar[Mapping[str, str]] = KLOG_FLAGS
+
+    elect: bool = flag(
+        "--leader-elect", default=False, parse=boolean, group="Leaders", help="One acts."
+    )
+    verbosity: int = some_flag("--v", short="-v", default=4, parse=int, help="Detail.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(BaseSettings):
     """What a test can set."""
 
     interval: timedelta = flag(
-        "--interval", default=timedelta(minutes=1), parse=duration, help="How often, at 100%."
+        "--interval",
+        default=timedelta(minutes=1),
+        parse=duration,
+        group="Timing",
+        help="How often, at 100%.",
     )
-    count: int = flag("--count", default=2, parse=int, help="How many.")
-    port: int = flag("--port", default=0, parse=port_number, help="Where to listen.")
-    rate: float = flag("--rate-limit", default=-1.0, parse=float, help="How fast.")
-    elect: bool = flag("--leader-elect", default=False, parse=boolean, help="One acts.")
-    register: bool = flag("--register", default=True, parse=boolean, help="Register.")
-    ignored: tuple[str, ...] = flag("--ignored", default=(), parse=names, help="Not these.")
-    verbosity: int = flag("--v", short="-v", default=4, parse=int, help="Detail.")
-    address: str = flag(
+    count: int = some_flag("--count", default=2, parse=int, help="How many.")
+    port: int = flag("--port", default=0, parse=port_number, group="General", help="Where.")
+    rate: float = some_flag("--rate-limit", default=-1.0, parse=float, help="How fast.")
+    register: bool = some_flag("--register", default=True, parse=boolean, help="Register.")
+    ignored: tuple[str, ...] = some_flag("--ignored", default=(), parse=names, help="Not these.")
+    address: str = some_flag(
         "--webhook-address", default="", parse=str, help="Where.", env="WEBHOOK_ADDRESS"
     )
     patience: timedelta = flag(
-        "--patience", alias="--wait", default=timedelta(0), parse=duration, help="How long."
+        "--patience",
+        alias="--wait",
+        default=timedelta(0),
+        parse=duration,
+        group="General",
+        metavar="THING",
+        help="How long.",
     )
 
 
@@ -126,14 +152,85 @@ def test_the_environment_counts_where_the_flag_is_not_given() -> None:
     assert read(environ={"WEBHOOK_ADDRESS": ""}).address == ""
 
 
-def test_help_lists_flags_with_their_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+def printed(argument: str, capsys: pytest.CaptureFixture[str]) -> str:
     with pytest.raises(SystemExit) as ended:
-        read("--help")
-    text = capsys.readouterr().out
+        read(argument)
     assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("argument", ["--help", "-h", "-help"])
+def test_help_lists_flags_with_their_defaults(
+    argument: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = printed(argument, capsys)
     assert "How often, at 100%. (default: 1m0s)" in text
     assert "One acts. (default: false)" in text
-    assert "--vmodule" in text
+    assert "without effect: --add-dir-header" in text
+
+
+def test_help_lists_the_groups_of_a_class_before_those_of_its_bases(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert {title: [f.name for f in fields] for title, fields in groups(Settings).items()} == {
+        "Timing": ["interval"],
+        "General": [
+            *("count", "port", "rate", "register", "ignored", "address", "patience"),
+            "verbosity",
+        ],
+        "Leaders": ["elect"],
+    }
+    text = printed("--help", capsys)
+    titles = [line for line in text.splitlines() if line.endswith(":") and line[0].isupper()]
+    assert titles == ["Timing:", "General:", "Leaders:"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param("  --interval DURATION", id="a name that the parser gives"),
+        pytest.param("  --count THING", id="a name that the flag gives"),
+        pytest.param("  --register [THING]", id="a value that can be left out"),
+        pytest.param("  --leader-elect [BOOL]", id="a Boolean"),
+        pytest.param("  -v THING, --v THING", id="a short name"),
+        pytest.param("  --patience THING, --wait THING", id="an alias"),
+    ],
+)
+def test_help_names_values(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert line in printed("--help", capsys).splitlines()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongSettings:
+    """Program that takes none of klog's flags."""
+
+    place: str = flag(
+        "--place",
+        default="a-name-with-dashes",
+        parse=str,
+        group="General",
+        metavar="NAME",
+        help="Words that fill a line up to the column at which a value with dashes has to go",
+    )
+
+
+def test_help_breaks_no_value(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        read_flags(LongSettings, ["--help"])
+    text = capsys.readouterr().out
+    assert "(default:\n    a-name-with-dashes)" in text
+    assert "without effect" not in text
+
+
+@pytest.mark.parametrize("name", ["--logtostderr", "--vmodule=a=1"])
+def test_klogs_flags_are_unknown_to_a_program_without_them(name: str) -> None:
+    with pytest.raises(ConfigError, match="unrecognized"):
+        read_flags(LongSettings, [name])
+
+
+@pytest.mark.parametrize("argument", ["--version", "-version"])
+def test_version(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(argument, capsys) == f"vpa-test {version()}\n"
 
 
 @pytest.mark.parametrize(
@@ -232,7 +329,7 @@ def test_leader_election_flags_have_the_references_names_and_defaults() -> None:
 
 def test_klogs_flags_are_those_of_the_reference() -> None:
     theirs = golden()["recommender"]
-    shared = {name: text for name, text in ACCEPTED_WITHOUT_EFFECT.items() if name in theirs}
+    shared = {name: text for name, text in KLOG_FLAGS.items() if name in theirs}
     assert {name: theirs[name] for name in shared} == shared
 
 

@@ -32,7 +32,7 @@ def counted(registry: CollectorRegistry) -> dict[str, float]:
             if not sample.value or sample.name.endswith(("_created", "_bucket", "_sum", "_count")):
                 continue
             reason = sample.labels.get("reason", "")
-            if sample.name == "vpa_updater_candidate_pods":
+            if sample.name in ("vpa_updater_build_info", "vpa_updater_candidate_pods"):
                 continue
             name = sample.name.removeprefix("vpa_updater_").removesuffix("_total")
             found[f"{name} {reason}".strip()] = sample.value

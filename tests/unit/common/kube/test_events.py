@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from common.api.core import ObjectReference
-from common.kube.events import Correlator, Create, Decision, Drop, Increase, Occurrence
+from common.kube.events import Correlator, Create, Drop, EventAction, Increase, Occurrence
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 POD = ObjectReference(api_version="v1", kind="Pod", namespace="shop", name="web-0", uid="u")
@@ -83,7 +83,7 @@ def test_objects_do_not_share_their_burst() -> None:
 def test_the_tenth_text_for_one_reason_and_all_after_it_are_one_event() -> None:
     correlator = Correlator("vpa-updater")
 
-    def said(number: int, reason: str = "EvictedByVPA") -> Decision:
+    def said(number: int, reason: str = "EvictedByVPA") -> EventAction:
         return correlator.decide(replace(EVICTED, message=f"Evicted {number}.", reason=reason))
 
     for number in range(9):

@@ -19,6 +19,7 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from common.errors import ConfigError
 from common.runtime.health import Checks, Health, OpsServer
 from common.runtime.web import listen, parse_address
+from common.version import version, version_info
 from fake_api import PATIENCE
 
 START = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
@@ -127,11 +128,16 @@ async def test_a_page_tells_what_the_ops_address_serves() -> None:
     async with serving(server) as session:
         status, page = await answer(session, "/docs")
         assert (status, "/openapi.json" in page) == (200, True)
-        described = json.loads((await answer(session, "/openapi.json"))[1])["paths"]
-    assert {path: sorted(methods["get"]["responses"]) for path, methods in described.items()} == {
+        described = json.loads((await answer(session, "/openapi.json"))[1])
+        assert described["info"]["version"] == version()
+        status, text = await answer(session, "/version")
+        assert (status, json.loads(text)) == (200, version_info(version()))
+    paths = described["paths"]
+    assert {path: sorted(methods["get"]["responses"]) for path, methods in paths.items()} == {
         "/health-check": ["200", "500"],
         "/readyz": ["200", "503"],
         "/metrics": ["200", "422", "503"],
+        "/version": ["200"],
         "/debug/pprof/profile": ["200", "422"],
         "/debug/pprof/heap": ["200", "422"],
     }

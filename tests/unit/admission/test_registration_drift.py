@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from admission import registered, webhook
-from admission.registered import Insistence
+from admission import registration, registration_drift
+from admission.registration_drift import RestoreBackoff
 from admission.settings import AdmissionSettings
 from certificates import new_bundle
 from common.flags import read_flags
@@ -20,7 +20,7 @@ Change = Callable[[dict[str, Any], dict[str, Any]], object]
 
 def wanted(*flags: str, bundle: bytes = OURS) -> dict[str, Any]:
     settings = read_flags(AdmissionSettings, flags or FLAGS)
-    return webhook.configuration(webhook.registration(settings, namespace="vpa"), bundle)
+    return registration.configuration(registration.of_settings(settings, namespace="vpa"), bundle)
 
 
 def as_stored(configuration: dict[str, Any]) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def as_stored(configuration: dict[str, Any]) -> dict[str, Any]:
 def test_what_was_created_is_right_with_what_api_servers_fill_in() -> None:
     by_url = ("--register-by-url", "--webhook-address=https://a", "--webhook-port=9")
     for flags in (FLAGS, by_url):
-        assert registered.differences(as_stored(wanted(*flags)), wanted(*flags)) == ()
+        assert registration_drift.differences(as_stored(wanted(*flags)), wanted(*flags)) == ()
 
 
 def requirement(key: str, operator: str, *values: str) -> dict[str, Any]:
@@ -200,20 +200,20 @@ OWN = ("vpa-admission-controller", "vpa-recommender", "vpa-updater")
 def test_what_is_put_back_and_what_is_left(change: Change, different: str) -> None:
     there = as_stored(wanted())
     change(there, there["webhooks"][0])
-    assert " ".join(registered.differences(there, wanted())) == different
+    assert " ".join(registration_drift.differences(there, wanted())) == different
 
 
 def test_namespaces_that_are_asked_about_are_the_flags_and_no_others() -> None:
     one = wanted("--vpa-object-namespace=shop")
     there = as_stored(one)
-    assert registered.differences(there, one) == ()
+    assert registration_drift.differences(there, one) == ()
     replace("namespaceSelector", requirement(NAMES, "In", "shop", "x"))(there, there["webhooks"][0])
-    assert registered.differences(there, one) == ("namespaceSelector",)
+    assert registration_drift.differences(there, one) == ("namespaceSelector",)
 
 
 def test_a_bundle_that_somebody_else_looks_after_is_right_whatever_it_is() -> None:
-    assert registered.differences(as_stored(wanted(bundle=OTHER)), wanted(bundle=b"")) == ()
-    assert registered.differences(as_stored(wanted(bundle=b"")), wanted(bundle=b"")) == ()
+    assert registration_drift.differences(as_stored(wanted(bundle=OTHER)), wanted(bundle=b"")) == ()
+    assert registration_drift.differences(as_stored(wanted(bundle=b"")), wanted(bundle=b"")) == ()
 
 
 @pytest.mark.parametrize(
@@ -239,13 +239,13 @@ def test_a_bundle_that_somebody_else_looks_after_is_right_whatever_it_is() -> No
 def test_exemptions_that_stay_are_named(change: Change, told: str) -> None:
     there = as_stored(wanted())
     change(there, there["webhooks"][0])
-    assert " ".join(registered.exemptions(there, wanted())) == told
+    assert " ".join(registration_drift.exemptions(there, wanted())) == told
 
 
 # How hard we insist
 
 
-def puts_back(seen: list[float], insistence: Insistence) -> list[float]:
+def puts_back(seen: list[float], insistence: RestoreBackoff) -> list[float]:
     """The times at which the configuration was put back, of those at which it was different."""
     written = []
     for now in seen:
@@ -270,12 +270,12 @@ def puts_back(seen: list[float], insistence: Insistence) -> list[float]:
 def test_the_more_often_it_was_put_back_the_longer_we_wait(
     seen: list[float], want: list[float]
 ) -> None:
-    assert puts_back(seen, Insistence()) == want
+    assert puts_back(seen, RestoreBackoff()) == want
 
 
 def fight(seconds: int) -> list[tuple[int, str]]:
     """Two replicas with different flags, who look every ten seconds: who wrote when."""
-    sides = {"old": Insistence(), "new": Insistence()}
+    sides = {"old": RestoreBackoff(), "new": RestoreBackoff()}
     stored, written = "new", []  # the newer one registers at its start
     for now in range(1, seconds):
         for side, offset in (("old", 3), ("new", 7)):
@@ -298,7 +298,7 @@ def test_a_fight_without_end_is_one_write_of_each_side_per_ten_minutes() -> None
 
 
 def test_the_survivor_of_a_fight_has_the_last_word_within_its_pause() -> None:
-    insistence = Insistence()
+    insistence = RestoreBackoff()
     for _ in range(50):
         insistence = insistence.after(insistence.last + 600)
     assert not insistence.allows(insistence.last + 599)

@@ -11,7 +11,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from prometheus_client import CollectorRegistry
 
-from admission.expiry import AUTHORITY, SERVING, Expiry, Stage, issuer, stage
+from admission.certificate_expiry import (
+    AUTHORITY,
+    SERVING,
+    CertificateExpiry,
+    ExpiryStage,
+    issuer,
+    stage,
+)
 from admission.metrics import AdmissionMetrics
 from certs import authority
 
@@ -48,16 +55,18 @@ SHOWN = certificate(ONE.server.certificate)
 @pytest.mark.parametrize(
     ("after", "wanted"),
     [
-        pytest.param(timedelta(), Stage.FINE, id="new"),
-        pytest.param(timedelta(days=59, hours=23), Stage.FINE, id="more than a third left"),
-        pytest.param(timedelta(days=60), Stage.LAST_THIRD, id="a third left"),
-        pytest.param(timedelta(days=80, hours=23), Stage.LAST_THIRD, id="more than a tenth left"),
-        pytest.param(timedelta(days=81), Stage.LAST_TENTH, id="a tenth left"),
-        pytest.param(LIFE - timedelta(seconds=1), Stage.LAST_TENTH, id="the last second"),
-        pytest.param(LIFE, Stage.EXPIRED, id="the second after"),
+        pytest.param(timedelta(), ExpiryStage.FINE, id="new"),
+        pytest.param(timedelta(days=59, hours=23), ExpiryStage.FINE, id="more than a third left"),
+        pytest.param(timedelta(days=60), ExpiryStage.LAST_THIRD, id="a third left"),
+        pytest.param(
+            timedelta(days=80, hours=23), ExpiryStage.LAST_THIRD, id="more than a tenth left"
+        ),
+        pytest.param(timedelta(days=81), ExpiryStage.LAST_TENTH, id="a tenth left"),
+        pytest.param(LIFE - timedelta(seconds=1), ExpiryStage.LAST_TENTH, id="the last second"),
+        pytest.param(LIFE, ExpiryStage.EXPIRED, id="the second after"),
     ],
 )
-def test_stage(after: timedelta, wanted: Stage) -> None:
+def test_stage(after: timedelta, wanted: ExpiryStage) -> None:
     assert stage(SHOWN, NOW + after) is wanted
 
 
@@ -94,7 +103,7 @@ class Watched:
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
     def __post_init__(self) -> None:
-        self.expiry = Expiry(
+        self.expiry = CertificateExpiry(
             lambda: certificate(self.bundle.server.certificate),
             lambda: self.bundle.authority.certificate,
             self,

@@ -37,7 +37,7 @@ class PodPatch:
 
 
 def update_mode(vpa: VerticalPodAutoscaler) -> str:
-    """The mode as written; Recreate where nothing is written."""
+    """Return the mode as written; Recreate where nothing is written."""
     policy = vpa.spec.update_policy
     mode = policy.update_mode if policy is not None else None
     return UpdateMode.RECREATE if mode is None else mode
@@ -52,7 +52,7 @@ def pod_patch(
     most_boost: Quantity,
     pod_level: PodLevelMode = PodLevelMode.KEEP,
 ) -> PodPatch:
-    """The JSON patch that gives a pod what its VPA wants, in the reference's order.
+    """Return the JSON patch that gives a pod what its VPA wants, in the reference's order.
 
     ``most_boost`` bounds the CPU request of a start-up boost; zero is no bound. ``pod_level`` says
     whether ``spec.resources`` of the pod moves along with its containers. Every value is
@@ -88,7 +88,7 @@ def _operations(
     operations: list[Operation] = []
     if pod.metadata.annotations is None:
         operations.append(add("/metadata/annotations", {}))
-    told: list[str] = []
+    changed: list[str] = []
     for scaled, resources in zip(scaled_containers(pod), admitted.containers, strict=True):
         container = scaled.spec
         off = features.cpu_startup_boost and is_off(container_policy(vpa, container.name))
@@ -102,15 +102,15 @@ def _operations(
         changes = tuple(_resource_operations(path, container.resources, resources))
         if changes:
             operations += changes
-            told.append(f"{scaled.kind} {scaled.index}: {', '.join(_items(resources))}")
+            changed.append(f"{scaled.kind} {scaled.index}: {', '.join(_items(resources))}")
     if admitted.pod_level:
         whole = WantedResources(
             requests=admitted.pod_level.requests, limits=admitted.pod_level.limits
         )
         operations += _resource_operations(POD_LEVEL_PATH, pod.spec.resources, whole)
-        told.append(f"pod: {', '.join(_items(whole))}")
-    if told:
-        text = f"Pod resources updated by {vpa.metadata.name}: {'; '.join(told)}"
+        changed.append(f"pod: {', '.join(_items(whole))}")
+    if changed:
+        text = f"Pod resources updated by {vpa.metadata.name}: {'; '.join(changed)}"
         operations.append(_annotation(VPA_UPDATES, text))
     names = observed_containers_value(container.name for container in scaled_specs(pod))
     operations.append(_annotation(OBSERVED_CONTAINERS, names))

@@ -1,7 +1,7 @@
-"""Patches that need not be computed again: pods come in bursts of the same template.
+"""A cache of patches: pods come in bursts of the same template.
 
 A patch is a function of the pod's containers, status and annotations, of its VPA and of the
-LimitRanges of its namespace. A roll-out asks the same question once for each pod, until the
+LimitRanges of its namespace. A rollout creates many equal pods before the
 recommender writes the VPA again.
 """
 
@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from admission.pods import PodPatch, pod_patch
+from admission.pod_patch import PodPatch, pod_patch
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
 from common.features import FeatureGates
@@ -28,29 +28,29 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 @dataclass(frozen=True, slots=True)
-class _Remembered:
+class _CachedPatch:
     """A patch, and the LimitRanges that it was computed from."""
 
-    vpa: "_Written"
+    vpa: "_CachedVpa"
     limit_ranges: tuple[LimitRangeSpec, ...]
     patch: PodPatch
     size: int  # bytes
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
-    """A VPA as it was last asked about, and the shapes of pods that are remembered for it."""
+class _CachedVpa:
+    """A VPA at its last use, and the shapes of pods that are kept for it."""
 
     vpa: VerticalPodAutoscaler
     shapes: set[bytes] = field(default_factory=set)
 
 
-class PatchMemory:
-    """Computes patches, and remembers a few thousand of them; features and bounds are fixed.
+class PatchCache:
+    """Computes patches, and keeps a few thousand of them; features and bounds are fixed.
 
-    Objects in caches never change, they are replaced: an answer is good as long as the VPA is the
+    Objects in watch caches never change, they are replaced: a patch is good while the VPA is the
     same object and the LimitRanges are equal. What was used last is kept longest, in 8 MiB; a VPA
-    that was written again is forgotten with all its answers, for it may be of many MiB itself.
+    that was written again is dropped with all its patches, for it may be of many MiB itself.
     """
 
     def __init__(
@@ -63,8 +63,8 @@ class PatchMemory:
         self._features = features
         self._most_boost = most_boost
         self._pod_level = pod_level
-        self._known: OrderedDict[bytes, _Remembered] = OrderedDict()  # by shape
-        self._vpas: dict[tuple[str, str], _Written] = {}  # by namespace and name
+        self._known: OrderedDict[bytes, _CachedPatch] = OrderedDict()  # by shape
+        self._vpas: dict[tuple[str, str], _CachedVpa] = {}  # by namespace and name
         self._size = 0
 
     def __len__(self) -> int:
@@ -73,7 +73,7 @@ class PatchMemory:
     def admit(
         self, pod: Pod, vpa: VerticalPodAutoscaler, limit_ranges: Sequence[LimitRangeSpec]
     ) -> PodPatch:
-        """What :func:`admission.pods.pod_patch` says, with its errors, which are not remembered."""
+        """Return what :func:`~admission.pod_patch.pod_patch` does; its errors are not kept."""
         ranges = tuple(limit_ranges)
         key = _shape(pod, vpa)
         known = self._known.get(key)
@@ -90,27 +90,27 @@ class PatchMemory:
         )
         if key and len(key) <= _LARGEST_SHAPE:
             size = len(key) + len(patch.operations) * _OPERATION + _OVERHEAD
-            self._remember(key, _Remembered(self._written(vpa), ranges, patch, size))
+            self._put(key, _CachedPatch(self._written(vpa), ranges, patch, size))
         return patch
 
-    def _written(self, vpa: VerticalPodAutoscaler) -> _Written:
+    def _written(self, vpa: VerticalPodAutoscaler) -> _CachedVpa:
         name = (vpa.metadata.namespace, vpa.metadata.name)
         there = self._vpas.get(name)
         if there is None or there.vpa is not vpa:
             for shape in tuple(there.shapes) if there is not None else ():
-                self._forget(shape)
-            there = self._vpas[name] = _Written(vpa)
+                self._drop(shape)
+            there = self._vpas[name] = _CachedVpa(vpa)
         return there
 
-    def _remember(self, key: bytes, new: _Remembered) -> None:
+    def _put(self, key: bytes, new: _CachedPatch) -> None:
         new.vpa.shapes.add(key)
         self._size += new.size - (self._known[key].size if key in self._known else 0)
         self._known[key] = new
         self._known.move_to_end(key)
         while self._size > _BUDGET:
-            self._forget(next(iter(self._known)))
+            self._drop(next(iter(self._known)))
 
-    def _forget(self, key: bytes) -> None:
+    def _drop(self, key: bytes) -> None:
         dropped = self._known.pop(key)
         self._size -= dropped.size
         shapes, meta = dropped.vpa.shapes, dropped.vpa.vpa.metadata
@@ -120,7 +120,7 @@ class PatchMemory:
 
 
 def _shape(pod: Pod, vpa: VerticalPodAutoscaler) -> bytes:
-    """What the patch depends on; empty if the pod has numbers beyond what can be encoded."""
+    """Return what the patch depends on; empty if the pod has numbers beyond what can be encoded."""
     meta = vpa.metadata
     try:
         return _encoder.encode(

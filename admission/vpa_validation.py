@@ -36,7 +36,7 @@ from common.quantity import Quantity, parse_milli, parse_value
 from common.resources import CPU, MEMORY, RESOURCES, in_order
 from common.target.references import api_version_problem
 
-_MOST_TOLD = 100  # nobody reads on, and a million sentences would hold up the pods that wait
+_MOST_ERRORS = 100  # a million sentences would delay the pods that wait
 _NANOS_PER_MILLI = 1_000_000
 _NANOS_PER_UNIT = 1_000_000_000
 _PLAIN = {CPU: re.compile("[0-9]{1,15}m?"), MEMORY: re.compile("[0-9]{1,15}(?:[KMG]i)?")}
@@ -85,11 +85,11 @@ def admit_vpa(
     """Validate a VPA and fill in the one default; ``old`` is None when it is created.
 
     An object that already uses a feature whose gate is off may go on using it; errors are
-    collected in the order of the fields, and the first hundred are told.
+    collected in the order of the fields, and the first hundred are returned.
     """
     allowed = _allowances(old, features)
-    errors = tuple(islice(_errors(new, old, allowed), _MOST_TOLD))
-    warnings = tuple(islice(_warnings(new, allowed), _MOST_TOLD))
+    errors = tuple(islice(_errors(new, old, allowed), _MOST_ERRORS))
+    warnings = tuple(islice(_warnings(new, allowed), _MOST_ERRORS))
     if errors or new.spec.update_policy is not None:
         return VpaVerdict(errors=errors, warnings=warnings, patches=())
     default = add("/spec/updatePolicy", {"updateMode": UpdateMode.RECREATE.value})
@@ -229,7 +229,7 @@ def _container_policy_errors(
 def _are_plainly_right(
     lowest: Mapping[str, QuantityJson], highest: Mapping[str, QuantityJson]
 ) -> bool:
-    """Whether the bounds are right at a glance, as nearly all are: a quarter of the time."""
+    """Return whether the bounds are right at a glance, as nearly all are: a quarter of the time."""
     for bounds in (lowest, highest):
         for name, value in bounds.items():
             plain = _PLAIN.get(name)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from admission.pods import pod_patch
-from admission.remembered import PatchMemory
+from admission.patch_cache import PatchCache
+from admission.pod_patch import pod_patch
 from builders import recommendation, vpa
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeItem, LimitRangeSpec, Pod
@@ -34,7 +34,7 @@ class Question:
     )
     limits: tuple[LimitRangeSpec, ...] = ()
 
-    def answer(self, memory: PatchMemory) -> object:
+    def answer(self, memory: PatchCache) -> object:
         return memory.admit(self.pod, self.vpa, self.limits)
 
     def computed(self) -> object:
@@ -42,11 +42,11 @@ class Question:
 
 
 @pytest.fixture
-def memory() -> PatchMemory:
-    return PatchMemory(features=GATES, most_boost=ZERO)
+def memory() -> PatchCache:
+    return PatchCache(features=GATES, most_boost=ZERO)
 
 
-def test_the_same_question_is_computed_once(memory: PatchMemory) -> None:
+def test_the_same_question_is_computed_once(memory: PatchCache) -> None:
     first = Question()
     again = Question(pod=pod_of(), vpa=first.vpa)
     assert first.answer(memory) == first.computed()
@@ -69,7 +69,7 @@ CHANGES: dict[str, Callable[[Question], Question]] = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_whatever_changes_is_computed_anew(
-    memory: PatchMemory, change: Callable[[Question], Question]
+    memory: PatchCache, change: Callable[[Question], Question]
 ) -> None:
     old = Question()
     old.answer(memory)
@@ -79,14 +79,14 @@ def test_whatever_changes_is_computed_anew(
     assert old.answer(memory) == old.computed()
 
 
-def test_an_error_stays_one(memory: PatchMemory) -> None:
+def test_an_error_stays_one(memory: PatchCache) -> None:
     broken = Question(pod=pod_of("much"))
     for _ in range(2):
         with pytest.raises(DecodeError):
             broken.answer(memory)
 
 
-def test_memory_is_bounded(memory: PatchMemory) -> None:
+def test_memory_is_bounded(memory: PatchCache) -> None:
     asked = Question()
     for number in range(20_000):
         Question(pod_of(f"{number}m"), asked.vpa).answer(memory)
@@ -95,14 +95,14 @@ def test_memory_is_bounded(memory: PatchMemory) -> None:
     assert kept.answer(memory) is kept.answer(memory)
 
 
-def test_a_pod_of_giant_shape_is_not_kept(memory: PatchMemory) -> None:
+def test_a_pod_of_giant_shape_is_not_kept(memory: PatchCache) -> None:
     giant = Question(pod_of(annotations={"note": "x" * 2**20}))
     assert giant.answer(memory) == giant.computed()
     assert len(memory) == 0
 
 
 def test_of_a_vpa_that_is_written_again_and_again_only_the_last_is_kept(
-    memory: PatchMemory,
+    memory: PatchCache,
 ) -> None:
     """Each may be of many MiB, and hold as much memory for as long as a single pod's patch."""
     versions = [vpa(recommendations=(recommendation(),)) for _ in range(20)]
@@ -119,7 +119,7 @@ def test_of_a_vpa_that_is_written_again_and_again_only_the_last_is_kept(
     assert len(memory) == 2
 
 
-def test_what_is_forgotten_can_be_asked_again(memory: PatchMemory) -> None:
+def test_what_is_forgotten_can_be_asked_again(memory: PatchCache) -> None:
     several = [vpa(name, recommendations=(recommendation(),)) for name in "abc"]
     for number in range(4000):
         asked = Question(pod_of(f"{number}m"), several[number % 3])
@@ -128,7 +128,7 @@ def test_what_is_forgotten_can_be_asked_again(memory: PatchMemory) -> None:
     assert first.answer(memory) is first.answer(memory)
 
 
-def test_long_patches_count_by_their_length(memory: PatchMemory) -> None:
+def test_long_patches_count_by_their_length(memory: PatchCache) -> None:
     long = recommendation(target={f"example.com/r{number}": "1" for number in range(5000)})
     asked = vpa(recommendations=(long,))
     for number in range(8):

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from admission import webhook
+from admission import registration
+from admission.registration import Registration
 from admission.settings import AdmissionSettings
-from admission.webhook import Registration
 from common.errors import ConflictError, DecodeError, NotFoundError, ServerError
 from common.flags import read_flags
 from common.kube import ca_bundle
@@ -19,14 +19,14 @@ CA = b"-----BEGIN CERTIFICATE-----"
 ENCODED = base64.b64encode(CA).decode()
 
 
-def hook(registration: Registration, ca: bytes = CA) -> dict[str, Any]:
-    (only,) = webhook.configuration(registration, ca)["webhooks"]
+def hook(chosen: Registration, ca: bytes = CA) -> dict[str, Any]:
+    (only,) = registration.configuration(chosen, ca)["webhooks"]
     found: dict[str, Any] = only
     return found
 
 
 def test_the_whole_configuration() -> None:
-    assert webhook.configuration(PLAIN, CA) == {
+    assert registration.configuration(PLAIN, CA) == {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "MutatingWebhookConfiguration",
         "metadata": {"name": "vpa-webhook-config"},
@@ -77,8 +77,8 @@ def test_the_whole_configuration() -> None:
 
 def by_flags(*flags: str) -> dict[str, Any]:
     """The configuration that the flags ask for, of an installation in the namespace vpa."""
-    chosen = webhook.registration(read_flags(AdmissionSettings, flags), namespace="vpa")
-    return webhook.configuration(chosen, CA)
+    chosen = registration.of_settings(read_flags(AdmissionSettings, flags), namespace="vpa")
+    return registration.configuration(chosen, CA)
 
 
 def field(configuration: Any, path: str) -> Any:
@@ -152,7 +152,9 @@ def test_each_flag_says_what_it_says(flags: tuple[str, ...], path: str, want: ob
 def test_the_certificate_has_to_bear_the_name_by_which_api_servers_call(
     flags: tuple[str, ...], host: str
 ) -> None:
-    assert webhook.registration(read_flags(AdmissionSettings, flags), namespace="vpa").host == host
+    assert (
+        registration.of_settings(read_flags(AdmissionSettings, flags), namespace="vpa").host == host
+    )
 
 
 def test_without_a_bundle_there_is_no_field() -> None:
@@ -172,13 +174,13 @@ def test_without_a_bundle_there_is_no_field() -> None:
     ],
 )
 def test_labels(text: str, labels: dict[str, str]) -> None:
-    assert webhook.parse_labels(text) == labels
+    assert registration.parse_labels(text) == labels
 
 
 @pytest.mark.parametrize("text", ["a", "a:b,c", ":b", "a:b,", "a=b"])
 def test_malformed_labels(text: str) -> None:
     with pytest.raises(ValueError, match="key:value"):
-        webhook.parse_labels(text)
+        registration.parse_labels(text)
 
 
 class FakeServer:
@@ -196,7 +198,7 @@ class FakeServer:
 
     async def create(self, _endpoint: object, body: dict[str, Any]) -> dict[str, Any]:
         if self.faster:
-            self.there = webhook.configuration(PLAIN, b"theirs")
+            self.there = registration.configuration(PLAIN, b"theirs")
             raise ConflictError("exists")
         self.calls.append(("create", body))
         return body
@@ -208,11 +210,11 @@ class FakeServer:
         return patch
 
 
-WANTED = webhook.configuration(PLAIN, CA)
+WANTED = registration.configuration(PLAIN, CA)
 
 
 async def register(server: Any, wanted: dict[str, Any] = WANTED) -> None:
-    await webhook.register(server, wanted)
+    await registration.register(server, wanted)
 
 
 async def test_the_first_registration_creates() -> None:
@@ -222,7 +224,7 @@ async def test_the_first_registration_creates() -> None:
 
 
 async def test_the_next_one_patches_and_never_deletes() -> None:
-    server = FakeServer(webhook.configuration(PLAIN, b"old"))
+    server = FakeServer(registration.configuration(PLAIN, b"old"))
     await register(server)
     ((kind, patch),) = server.calls
     assert kind is PatchType.MERGE
@@ -239,7 +241,7 @@ async def test_a_replica_that_was_faster_is_no_trouble() -> None:
 
 async def test_without_a_bundle_of_ours_the_one_that_is_there_stays() -> None:
     server = FakeServer(WANTED)
-    await register(server, webhook.configuration(PLAIN, b""))
+    await register(server, registration.configuration(PLAIN, b""))
     ((_, patch),) = server.calls
     assert patch["webhooks"][0]["clientConfig"]["caBundle"] == ENCODED
 
@@ -286,5 +288,5 @@ async def test_registration_is_tried_until_it_is_accepted(
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.001):
-            await webhook.until_accepted(call)
+            await registration.until_accepted(call)
     assert [vars(record)["error"] for record in caplog.records] == [str(error)]

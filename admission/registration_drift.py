@@ -1,6 +1,6 @@
 """Whether the stored webhook configuration is still what the flags ask for, field by field.
 
-Ours is what decides whether, how and whom API servers ask; the rest belongs to whoever wrote it.
+Ours are the fields that decide whether, how and where API servers send reviews; the others are not.
 
 Source: admission.md 9. The reference looks once, at its start (X41).
 """
@@ -23,48 +23,48 @@ _SELECTORS = ("namespaceSelector", "objectSelector")
 def differences(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, ...]:
     """Name the fields of ours that are not as ``wanted``; none: the configuration is right.
 
-    What somebody added and what leaves us what we need is no difference: annotations, labels, CA
+    An addition that leaves us what we need is no difference: annotations, labels, CA
     certificates and webhooks besides ours, ``matchConditions``, ``matchPolicy`` and
     ``reinvocationPolicy``, and requirements of a selector that only exempt something. Some cloud
-    providers add such a requirement to every webhook, at once and each time: whoever took it away
-    would do so for ever. A requirement that objects have to meet (``In``, ``Exists``, a label)
+    providers add one to every webhook, at once and each time: removing it
+    would never end. A requirement that objects have to meet (``In``, ``Exists``, a label)
     would shut out everybody, and is a difference.
 
-    Where no CA bundle is wanted, somebody else looks after it, and it is right as it is.
+    Where no CA bundle is wanted, it is managed elsewhere, and right as it is.
     """
-    (asked,) = wanted["webhooks"]
-    hook = _named(asked["name"], there)
+    (ours,) = wanted["webhooks"]
+    hook = _named(ours["name"], there)
     if hook is None:
         return ("webhooks",)
     labels = there["metadata"].get("labels") or {}
     found = {
         "labels": wanted["metadata"].get("labels", {}).items() <= labels.items(),
-        **{name: hook.get(name) == asked[name] for name in _EXACT},
-        "clientConfig": _target(hook) == _target(asked),
-        "caBundle": _covers(_bundle(hook), _bundle(asked)),
-        "rules": _rules(hook) == _rules(asked),
-        **{name: _selects_enough(hook.get(name), asked[name]) for name in _SELECTORS},
+        **{name: hook.get(name) == ours[name] for name in _EXACT},
+        "clientConfig": _target(hook) == _target(ours),
+        "caBundle": _covers(_bundle(hook), _bundle(ours)),
+        "rules": _rules(hook) == _rules(ours),
+        **{name: _selects_enough(hook.get(name), ours[name]) for name in _SELECTORS},
     }
     return tuple(name for name, right in found.items() if not right)
 
 
 def exemptions(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, ...]:
-    """Name the fields by which somebody exempts more than the flags say; they stay."""
-    (asked,) = wanted["webhooks"]
-    hook = _named(asked["name"], there) or {}
-    found = [name for name in _SELECTORS if _added(hook.get(name), asked[name])]
+    """Name the fields that exempt more than the flags say; they stay."""
+    (ours,) = wanted["webhooks"]
+    hook = _named(ours["name"], there) or {}
+    found = [name for name in _SELECTORS if _added(hook.get(name), ours[name])]
     return (*found, *(["matchConditions"] if hook.get("matchConditions") else []))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Insistence:
-    """How hard we insist on our configuration while somebody else insists on another.
+class RestoreBackoff:
+    """How often our configuration is restored while another writer restores a different one.
 
     Two replicas with different flags, as in a rollout, each find that the other has changed what
-    they wrote. Neither can tell a sibling from an operator's slip, so each puts its own back, at
+    they wrote. Neither knows a sibling from an operator's slip, so each restores its own, at
     once the first time and then after pauses that double from ``first_pause`` up to
     ``longest_pause``. A rollout of a minute costs a handful of writes, and a fight without end one
-    write of each side per ten minutes. Who started last has the shorter pauses, so that the newer
+    write of each side per ten minutes. The last one to start has the shorter pauses, so the newer
     flags win where there is a winner; and once the other is gone, ours are back within one pause.
     A quiet time of twice the longest pause is the end of a fight.
     """
@@ -75,13 +75,13 @@ class Insistence:
     last: float = 0.0  # when; the event loop's time
 
     def allows(self, now: float) -> bool:
-        """Whether the configuration may be put back at ``now``."""
+        """Return whether the configuration may be put back at ``now``."""
         return self.times == 0 or self._over(now) or now >= self.last + self._pause
 
-    def after(self, now: float) -> "Insistence":
-        """The same, with one more write at ``now``."""
+    def after(self, now: float) -> "RestoreBackoff":
+        """Return the same, with one more write at ``now``."""
         times = 1 if self._over(now) else self.times + 1
-        return Insistence(
+        return RestoreBackoff(
             first_pause=self.first_pause, longest_pause=self.longest_pause, times=times, last=now
         )
 
@@ -117,7 +117,7 @@ def _bundle(hook: Mapping[str, Any]) -> str:
 
 
 def _covers(stored: str, wanted: str) -> bool:
-    """Whether API servers trust all that is ``wanted``; both are in base64, and empty is nothing.
+    """Return whether API servers trust all that is ``wanted``; both are in base64, or empty.
 
     They may trust more: while an authority is renewed, some files hold the old one and the new
     one, and some only one of them, until the kubelets have brought all files up to date.
@@ -132,17 +132,17 @@ def _covers(stored: str, wanted: str) -> bool:
 
 
 def _certificates(bundle: bytes) -> frozenset[bytes]:
-    """The certificates of a PEM file, whatever is between them and however lines end."""
+    """Return the certificates of a PEM file, whatever is between them and however lines end."""
     return frozenset(b"".join(each.split()) for each in _CERTIFICATE.findall(bundle))
 
 
 def _rules(hook: Mapping[str, Any]) -> frozenset[bytes]:
-    """What is asked about, in whatever order, with the scope that API servers fill in."""
+    """Return the registered rules, in whatever order, with the scope that API servers fill in."""
     return _distinct({"scope": "*", **_sorted(rule)} for rule in hook.get("rules") or ())
 
 
 def _selects_enough(there: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> bool:
-    """Whether all of our requirements are there, and nothing more that objects have to meet."""
+    """Return whether our requirements are there, and no others that objects have to meet."""
     if (there or {}).get("matchLabels"):
         return False
     expressions = (there or {}).get("matchExpressions") or ()
@@ -158,7 +158,7 @@ def _added(there: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> bool:
 
 
 def _sorted(item: Mapping[str, Any]) -> dict[str, Any]:
-    """An item whose lists are sets."""
+    """Return an item whose lists are sets."""
     return {key: sorted(map(str, v)) if isinstance(v, list) else v for key, v in item.items()}
 
 

@@ -1,7 +1,6 @@
 """How long the webhook's certificates are still valid: a metric, and a warning in time.
 
-Whoever renews them (``certs``, cert-manager, a person) does so earlier; so the warning means
-that somebody has stopped to do it.
+``certs``, cert-manager or a person renews them earlier; so the warning means that this has stopped.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ _DAY = 86400.0  # seconds
 Find = Callable[[], x509.Certificate | None]
 
 
-class Stage(enum.IntEnum):
+class ExpiryStage(enum.IntEnum):
     """How near the end of its life a certificate is."""
 
     FINE = 0
@@ -37,15 +36,15 @@ class Stage(enum.IntEnum):
     EXPIRED = 3
 
 
-def stage(certificate: x509.Certificate, now: datetime) -> Stage:
+def stage(certificate: x509.Certificate, now: datetime) -> ExpiryStage:
     """Decide how near the end of its life ``certificate`` is at ``now``."""
     end = certificate.not_valid_after_utc
     left, life = end - now, end - certificate.not_valid_before_utc
     if now >= end:
-        return Stage.EXPIRED
+        return ExpiryStage.EXPIRED
     if left <= life / 10:
-        return Stage.LAST_TENTH
-    return Stage.LAST_THIRD if left <= life / 3 else Stage.FINE
+        return ExpiryStage.LAST_TENTH
+    return ExpiryStage.LAST_THIRD if left <= life / 3 else ExpiryStage.FINE
 
 
 def issuer(certificate: x509.Certificate, bundle: bytes) -> x509.Certificate | None:
@@ -67,8 +66,8 @@ def issuer(certificate: x509.Certificate, bundle: bytes) -> x509.Certificate | N
     return max(authorities, key=lambda each: each.not_valid_after_utc)
 
 
-class Expiry:
-    """Watches the certificate that is shown, and the authority that API servers are told of."""
+class CertificateExpiry:
+    """Watches the certificate that is shown, and the authority that is registered."""
 
     def __init__(
         self,
@@ -83,12 +82,12 @@ class Expiry:
             SERVING: serving,
             AUTHORITY: lambda: issuer(serving(), authority_file()),
         }
-        self._told: dict[str, tuple[x509.Certificate, Stage]] = {}
+        self._warned: dict[str, tuple[x509.Certificate, ExpiryStage]] = {}
         for name, find in self._found.items():
             metrics.remains(name, functools.partial(self._remaining, find))
 
     async def run(self) -> None:
-        """Look every ten minutes, for ever, the first time at once."""
+        """Look every ten minutes, the first time at once, and never return."""
         while True:
             self.look()
             await asyncio.sleep(_LOOK_SECONDS)
@@ -101,25 +100,25 @@ class Expiry:
             if certificate is None:
                 continue
             found = stage(certificate, now)
-            before, told = self._told.get(name, (certificate, Stage.FINE))
-            self._told[name] = (certificate, found)
-            if found > (told if before == certificate else Stage.FINE):
+            before, warned = self._warned.get(name, (certificate, ExpiryStage.FINE))
+            self._warned[name] = (certificate, found)
+            if found > (warned if before == certificate else ExpiryStage.FINE):
                 self._warn(name, certificate, found)
 
-    def _warn(self, name: str, certificate: x509.Certificate, found: Stage) -> None:
+    def _warn(self, name: str, certificate: x509.Certificate, found: ExpiryStage) -> None:
         days = self._remaining(lambda: certificate) / _DAY
         extra = {
             "certificate": name,
             "expires": f"{certificate.not_valid_after_utc:%F %T} UTC",
             "days": f"{days:.1f}",
         }
-        if found is Stage.EXPIRED:
+        if found is ExpiryStage.EXPIRED:
             logger.error("certificate has expired: reviews fail", extra=extra)
         else:
             logger.warning("certificate expires soon: is it being renewed?", extra=extra)
 
     def _remaining(self, find: Find) -> float:
-        """Seconds; not a number where there is no certificate."""
+        """Return seconds; not a number where there is no certificate."""
         certificate = find()
         if certificate is None:
             return math.nan

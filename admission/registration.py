@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from admission import registered
-from admission.registered import Insistence
+from admission import registration_drift
+from admission.registration_drift import RestoreBackoff
 from admission.review import VPA_GROUP
 from admission.settings import AdmissionSettings
 from common.errors import ConflictError, DecodeError, KubeError, NotFoundError
@@ -54,8 +54,8 @@ class Registration:
         return f"{self.service}.{self.namespace}.svc"
 
 
-def registration(settings: AdmissionSettings, *, namespace: str) -> Registration:
-    """What the flags say; ``namespace`` is the one that we live in.
+def of_settings(settings: AdmissionSettings, *, namespace: str) -> Registration:
+    """Return what the flags say; ``namespace`` is the one that we live in.
 
     Labels that can't be read are left out, all of them, and logged.
     """
@@ -130,7 +130,7 @@ async def register(client: KubeClient, wanted: dict[str, Any]) -> dict[str, Any]
 
     It is never deleted, so there is no moment without a webhook. What is there becomes what
     would have been created, down to the labels; annotations stay. Where no CA bundle is
-    wanted, the one that is there stays, too: somebody else may look after it. Returns what is
+    wanted, the one that is there stays, too: another program may manage it. Returns what is
     stored now.
 
     Raises:
@@ -159,10 +159,10 @@ async def register(client: KubeClient, wanted: dict[str, Any]) -> dict[str, Any]
 class Registrar:
     """Keeps the configuration in step with the flags and with the CA file.
 
-    The file is read again for each attempt: what was half written is not sent for ever, and
+    The file is read again for each attempt: what was half written is sent once at most, and
     of two attempts at once the API server takes the one that has seen the other's. In between
-    the configuration is what was sent last, whatever is in the file by then: without
-    ``--reload-cert`` nobody follows the file, and certificates are those of our start.
+    the configuration is what was sent last, whatever is in the file now: without
+    ``--reload-cert`` the file is not watched, and certificates are those of our start.
     """
 
     def __init__(
@@ -174,8 +174,8 @@ class Registrar:
         self._bundle = b""  # sent last
         self._registered = False
         self._right = False  # when the configuration was seen last
-        self._insistence = Insistence()
-        self._told: tuple[str, dict[str, object]] = ("", {})
+        self._insistence = RestoreBackoff()
+        self._warned: tuple[str, dict[str, object]] = ("", {})
         self._exempting: tuple[str, ...] = ()
 
     async def register(self) -> None:
@@ -183,14 +183,14 @@ class Registrar:
 
         async def attempt() -> None:
             self._bundle = self._read_bundle()
-            self._see(await register(self._client, self._wanted()))
+            self._compare(await register(self._client, self._wanted()))
 
         await until_accepted(attempt)
         self._registered = True
         logger.info("webhook registered")
 
     async def renew_bundle(self, _content: bytes) -> None:
-        """Tell the API server what is in the CA file now; tried until it accepts."""
+        """Send the content of the CA file to the API server, until it accepts."""
 
         async def attempt() -> bool:
             self._bundle = self._read_bundle()
@@ -200,10 +200,10 @@ class Registrar:
             logger.info("Successfully patched webhook with new client CA")
 
     async def in_place(self) -> bool:
-        """Look once, and put back what is missing or different; whether all is right now.
+        """Look once, and restore what is missing or different; return whether all is right now.
 
         A configuration that is gone is created at once; about one that is different we insist
-        less and less (``Insistence``). Where the API server doesn't tell, what was seen last
+        less and less (``RestoreBackoff``). Where the API server doesn't answer, what was seen last
         counts. False before the first registration.
         """
         if not self._registered:
@@ -212,10 +212,10 @@ class Registrar:
             async with asyncio.timeout(_LOOK_SECONDS):
                 await self._look()
         except ConflictError:
-            pass  # somebody, perhaps a sibling that puts it back, was faster: the next look tells
+            pass  # another writer, perhaps a sibling that restores it, was faster: look again later
         except (KubeError, DecodeError, TimeoutError) as error:
-            told = str(error) or "no answer in time"
-            self._tell("webhook configuration not looked at, or not put back", error=told)
+            text = str(error) or "no answer in time"
+            self._warn_once("webhook configuration not read or not restored", error=text)
         return self._right
 
     async def _look(self) -> None:
@@ -223,55 +223,58 @@ class Registrar:
             there = await self._client.get(MUTATING_WEBHOOKS, CONFIGURATION_NAME, retry=False)
         except NotFoundError:
             self._right = False
-            self._see(await register(self._client, self._wanted()))
-            logger.warning("webhook configuration was missing, and is back")
+            self._compare(await register(self._client, self._wanted()))
+            logger.warning("webhook configuration was missing, created it again")
             return
-        different = self._see(there)
+        different = self._compare(there)
         if not different:
-            self._told = ("", {})
+            self._warned = ("", {})
             return
         fields = ", ".join(different)
         now = asyncio.get_running_loop().time()
         if not self._insistence.allows(now):
-            self._tell("webhook configuration left as somebody wants it", fields=fields)
+            self._warn_once("webhook configuration left as another writer wants it", fields=fields)
             return
         self._insistence = self._insistence.after(now)
-        self._see(await register(self._client, self._wanted()))
-        logger.warning("webhook configuration was put back", extra={"fields": fields})
+        self._compare(await register(self._client, self._wanted()))
+        logger.warning("webhook configuration was changed, restored it", extra={"fields": fields})
 
     def _wanted(self) -> dict[str, Any]:
         return configuration(self._chosen, self._bundle)
 
-    def _see(self, there: Mapping[str, Any]) -> tuple[str, ...]:
-        """Remember whether the configuration is right; what is different."""
+    def _compare(self, there: Mapping[str, Any]) -> tuple[str, ...]:
+        """Record whether the configuration is right; return what is different."""
         wanted = self._wanted()
-        different = registered.differences(there, wanted)
+        different = registration_drift.differences(there, wanted)
         self._right = not different
-        if self._right and (fields := registered.exemptions(there, wanted)) != self._exempting:
+        if (
+            self._right
+            and (fields := registration_drift.exemptions(there, wanted)) != self._exempting
+        ):
             self._exempting = fields
             if fields:
-                told = {"fields": ", ".join(fields)}
-                logger.warning("registered webhook rules are narrower than configured", extra=told)
+                extra = {"fields": ", ".join(fields)}
+                logger.warning("registered webhook rules are narrower than configured", extra=extra)
         return different
 
-    def _tell(self, message: str, **details: object) -> None:
-        """Log, unless that is what was said last."""
-        if (message, details) != self._told:
-            self._told = (message, details)
+    def _warn_once(self, message: str, **details: object) -> None:
+        """Log a warning, unless it is the one that was logged last."""
+        if (message, details) != self._warned:
+            self._warned = (message, details)
             logger.warning(message, extra=details)
 
 
 async def until_accepted(call: Callable[[], Awaitable[T]]) -> T:
-    """Call until the API server accepts; what it says is logged once for each change."""
-    told = ""
+    """Call until the API server accepts; its error is logged once for each change."""
+    logged = ""
     pause = _SHORTEST_PAUSE
     while True:
         try:
             return await call()
         except (KubeError, DecodeError) as error:
-            if str(error) != told:
-                told = str(error)
-                logger.warning("webhook configuration not accepted yet", extra={"error": told})
+            if str(error) != logged:
+                logged = str(error)
+                logger.warning("webhook configuration not accepted yet", extra={"error": logged})
         await asyncio.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from admission.pods import pod_patch, update_mode
+from admission.pod_patch import pod_patch, update_mode
 from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import (
     ContainerPolicy,

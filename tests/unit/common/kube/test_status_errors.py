@@ -19,7 +19,7 @@ from common.errors import (
     TooManyRequestsError,
     UnauthorizedError,
 )
-from common.kube.answers import answer_error
+from common.kube.status_errors import answer_error
 
 DATA = Path(__file__).parents[3] / "conformance" / "data" / "answers.json"
 RECORDED: dict[str, dict[str, Any]] = {

@@ -1,4 +1,4 @@
-"""Rules of ``admission.autoscalers`` that the recorded answers do not hold."""
+"""Rules of ``admission.vpa_validation`` that the recorded answers do not hold."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from admission import autoscalers, vpa_decoding
+from admission import vpa_decoding, vpa_validation
 from admission.vpa_decoding import BadQuantityError
 from common.api.autoscaling import MOST_POLICIES
 from common.errors import DecodeError
@@ -30,7 +30,7 @@ def requirements(*resources: list[str]) -> dict[str, Any]:
 
 
 def problems(spec: Any, old: Any = None, gates: str = "") -> list[tuple[str, str]]:
-    verdict = autoscalers.admit_vpa(
+    verdict = vpa_validation.admit_vpa(
         read(spec), None if old is None else read(old), FeatureGates.parse(gates)
     )
     assert not (verdict.errors and verdict.patches)
@@ -255,14 +255,14 @@ def test_unknown_fields_and_nulls_are_fine() -> None:
         "updatePolicy": None,
         "resourcePolicy": {"containerPolicies": [{"containerName": "*", "mode": None}]},
     }
-    verdict = autoscalers.admit_vpa(read(spec), None, FeatureGates())
+    verdict = vpa_validation.admit_vpa(read(spec), None, FeatureGates())
     assert verdict.errors == ()
     assert [operation.path for operation in verdict.patches] == ["/spec/updatePolicy"]
 
 
 def test_a_status_that_somebody_sends_along_does_not_count() -> None:
     raw = json.dumps({"spec": TARGET, "status": {"recommendation": 7}}).encode()
-    assert autoscalers.admit_vpa(vpa_decoding.decode(raw), None, FeatureGates()).errors == ()
+    assert vpa_validation.admit_vpa(vpa_decoding.decode(raw), None, FeatureGates()).errors == ()
 
 
 def test_nothing_is_an_object_without_fields() -> None:
@@ -275,7 +275,7 @@ def test_a_hundred_errors_and_warnings_are_told() -> None:
         "updatePolicy": {"updateMode": "Auto"},
         "resourcePolicy": {"containerPolicies": [policy] * MOST_POLICIES},
     }
-    verdict = autoscalers.admit_vpa(read(many), read(many), FeatureGates())
+    verdict = vpa_validation.admit_vpa(read(many), read(many), FeatureGates())
     assert len(verdict.errors) == 100
     assert len(verdict.warnings) == 100
 

@@ -33,16 +33,16 @@ _REASONS = {
 }
 
 
-class _Cause(Wire, frozen=True, kw_only=True):
+class _StatusCause(Wire, frozen=True, kw_only=True):
     reason: str = ""
     message: str = ""
     field: str = ""
 
 
-class _Details(Wire, frozen=True, kw_only=True):
+class _StatusDetails(Wire, frozen=True, kw_only=True):
     name: str = ""
     kind: str = ""
-    causes: tuple[_Cause, ...] | None = None
+    causes: tuple[_StatusCause, ...] | None = None
     retry_after_seconds: float = 0
 
 
@@ -53,19 +53,19 @@ class Status(Wire, frozen=True, kw_only=True):
     message: str = ""
     reason: str = ""
     code: int = 0
-    details: _Details | None = None
+    details: _StatusDetails | None = None
 
 
 _status_decoder = msgspec.json.Decoder(Status)
 
 
 def status_error(status: Status, *, code: int, retry_after: float | None = None) -> KubeError:
-    """The error that a Status stands for; ``code`` counts where the Status has none.
+    """Return the error that a Status stands for; ``code`` counts where the Status has none.
 
     ``retry_after`` is the header's hint in seconds; it goes before the one in the details.
     """
     code = status.code or code
-    details = status.details or _Details()
+    details = status.details or _StatusDetails()
     return kube_error(
         code,
         status.message or f"HTTP status {code}",
@@ -81,7 +81,7 @@ def status_error(status: Status, *, code: int, retry_after: float | None = None)
 
 
 def answer_error(status: int, headers: Mapping[str, str], body: bytes) -> KubeError:
-    """The error of an HTTP answer with a status of 300 or more.
+    """Return the error of an HTTP answer with a status of 300 or more.
 
     The body is a JSON Status, or, from filters and proxies, plain text.
 
@@ -99,10 +99,10 @@ def answer_error(status: int, headers: Mapping[str, str], body: bytes) -> KubeEr
 
 
 def _header(headers: Mapping[str, str], name: str) -> str:
-    """The value of a header, however its name is written; empty without it."""
+    """Return the value of a header, however its name is written; empty without it."""
     return next((value for key, value in headers.items() if key.lower() == name), "")
 
 
 def _seconds(retry_after: str) -> float | None:
-    """The header's seconds; its other form, a date, is not used by API servers."""
+    """Return the header's seconds; its other form, a date, is not used by API servers."""
     return float(retry_after) if retry_after.isdigit() else None

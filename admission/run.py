@@ -1,0 +1,200 @@
+"""The admission controller from its start to its end."""
+
+import asyncio
+import functools
+import gc
+import logging
+import socket
+import ssl
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from admission import debugging, registration, tls
+from admission.app import LARGEST_BODY, webhook_app
+from admission.certificate_expiry import CertificateExpiry
+from admission.cluster import CachedCluster
+from admission.metrics import AdmissionMetrics
+from admission.pod_reviews import ReviewPolicy
+from admission.reviewer import Reviewer
+from admission.self_check import Caller, Conditions, SelfCheck
+from admission.settings import AdmissionSettings
+from common.kube import config
+from common.kube.client import KubeClient
+from common.kube.lease import StatusLease
+from common.runtime import service
+from common.runtime.clock import Clock
+from common.runtime.health import Health, OpsServer
+from common.runtime.limited_http import HttpLimits
+from common.runtime.web import WebServer
+from common.version import user_agent
+
+logger = logging.getLogger(__name__)
+
+PROGRAM = "vpa-admission-controller"
+
+# Longer than the 90 seconds for which API servers keep an idle connection: if we closed it first, a
+# review that is just being sent would be lost.
+_LIMITS = HttpLimits(body=LARGEST_BODY, idle=120)
+_LONGEST_CHECK = 5.0  # seconds, if API servers wait as long
+
+
+async def serve(settings: AdmissionSettings, clock: Clock, *, namespace: str) -> None:
+    """Run the admission controller until a signal; ``namespace`` is the one it lives in.
+
+    Raises:
+        ConfigError: certificates, addresses or kubeconfig can't be used.
+    """
+    pair = tls.KeyPair(
+        Path(settings.tls_cert_file),
+        Path(settings.tls_private_key),
+        min_version=settings.min_tls_version,
+        ciphers=settings.tls_ciphers,
+        client_authority=(
+            Path(settings.client_ca_file) if settings.require_client_certificate else None
+        ),
+    )
+    connection = await config.load(settings.kubeconfig)
+    async with KubeClient(
+        connection,
+        user_agent=user_agent(PROGRAM),
+        qps=settings.kube_api_qps,
+        burst=settings.kube_api_burst,
+    ) as client:
+        metrics = AdmissionMetrics()
+        cluster = CachedCluster(client, namespace=settings.vpa_object_namespace)
+        reviewer = Reviewer(cluster, _policy(settings), metrics)
+        server = _webhook_server(settings, reviewer, pair.context, metrics)
+        chosen = registration.of_settings(settings, namespace=namespace)
+        authority = Path(settings.client_ca_file)
+        registrar = registration.Registrar(client, chosen, lambda: tls.read_bundle(authority))
+        conditions: Conditions = {
+            "caches": lambda: cluster.synced,
+            "certificate": lambda: pair.valid_at(clock.now()),
+        }
+        check = SelfCheck(_caller(settings, chosen, server.port), conditions, metrics)
+        lease = StatusLease(
+            client,
+            namespace=settings.status_lease_namespace or namespace,
+            name=settings.status_lease_name,
+            clock=clock,
+        )
+        ops = _ops_server(settings, clock, conditions, check, reviewer)
+        expiry = CertificateExpiry(
+            lambda: pair.certificate, functools.partial(_content, authority), clock, metrics
+        )
+        background: list[service.Background] = [
+            *(cache.run for cache in cluster.caches),
+            server.run,
+            ops.run,
+            expiry.run,
+            functools.partial(_announce, settings, cluster, check, registrar, lease),
+        ]
+        if settings.reload_cert:
+            background.append(functools.partial(tls.follow, pair))
+        if settings.reload_cert and settings.register_webhook:
+            renew = registrar.renew_bundle
+            background.append(functools.partial(tls.follow_authority, authority, renew))
+        await service.serve(_until_stopped, background=tuple(background))
+
+
+async def _announce(
+    settings: AdmissionSettings,
+    cluster: CachedCluster,
+    check: SelfCheck,
+    registrar: registration.Registrar,
+    lease: StatusLease,
+) -> None:
+    """Register the webhook, and renew the status Lease as long as reviews are answered."""
+
+    async def answering() -> bool:
+        answers = await check.passed()  # the registration is checked whatever comes out of it
+        return (not settings.register_webhook or await registrar.in_place()) and answers
+
+    await _synced(cluster)
+    await check.passed()  # at once, because readiness waits for it
+    interval = settings.status_lease_update_interval
+    keeping = lease.keep(socket.gethostname(), interval=interval, deserved=answering)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(keeping)
+        if settings.register_webhook:
+            await registrar.register()
+
+
+async def _synced(cluster: CachedCluster) -> None:
+    await cluster.wait_synced()
+    gc.collect()
+    gc.freeze()  # what was listed stays; the collector need not look at it again
+    logger.info("caches have synced")
+
+
+def _policy(settings: AdmissionSettings) -> ReviewPolicy:
+    return ReviewPolicy(
+        features=settings.feature_gates,
+        most_boost=settings.max_allowed_cpu_boost,
+        pod_level=settings.pod_level_resources,
+        lookup_timeout=settings.lookup_timeout,
+    )
+
+
+def _webhook_server(
+    settings: AdmissionSettings,
+    reviewer: Reviewer,
+    context: ssl.SSLContext,
+    metrics: AdmissionMetrics,
+) -> WebServer:
+    def own_context(_config: Any, _default: Any) -> ssl.SSLContext:
+        return context
+
+    return WebServer(
+        webhook_app(
+            reviewer, metrics, callers_need_certificate=settings.require_client_certificate
+        ),
+        f":{settings.port}",
+        name="webhook",
+        limits=_LIMITS,
+        refused=metrics.refused,
+        ssl_context_factory=own_context,
+    )
+
+
+def _ops_server(
+    settings: AdmissionSettings,
+    clock: Clock,
+    conditions: Conditions,
+    check: SelfCheck,
+    reviewer: Reviewer,
+) -> OpsServer:
+    return OpsServer(
+        Health(clock, timedelta()),  # never armed: the webhook has no cycle that could hang
+        settings.address,
+        checks={**conditions, "self-check": lambda: check.right},
+        profiling=settings.profiling,
+        routers=(debugging.router(reviewer.judge),) if settings.debug_endpoints else (),
+    )
+
+
+def _caller(settings: AdmissionSettings, chosen: registration.Registration, port: int) -> Caller:
+    """Return the caller of self-checks, with what it may trust."""
+    file = Path(settings.client_ca_file)
+    at_start = _content(file)
+    return Caller(
+        port=port,
+        # Without our registration the name by which the webhook is called isn't known.
+        name=chosen.host if settings.register_webhook else "",
+        # A pair that is never loaded again is not judged by files that came after it.
+        authority=(lambda: _content(file)) if settings.reload_cert else (lambda: at_start),
+        timeout=min(_LONGEST_CHECK, settings.webhook_timeout_seconds),
+    )
+
+
+def _content(file: Path) -> bytes:
+    """Return the content of a file; that of an unreadable one, which registering logs, is empty."""
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
+
+
+async def _until_stopped(stop: asyncio.Event) -> None:
+    await stop.wait()
