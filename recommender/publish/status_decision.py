@@ -4,7 +4,6 @@ Source: recommender.md sections 8 and 9; docs/deviations.md X72 and X80.
 """
 
 import enum
-import zlib
 from array import array
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -93,7 +92,7 @@ def record_of(key: VpaKey, record: VpaRecord | None, now: datetime) -> VpaRecord
     """
     if record is not None and record.last_write <= now:
         return record
-    since = now - _phase(key)
+    since = now - MAX_DELAY * key.phase
     if record is None:
         return VpaRecord(last_write=since, is_assumed=True)
     return replace(record, last_write=since, is_assumed=True)
@@ -162,7 +161,7 @@ def after_write(
     """Return what to remember once the status was written; ``written`` is the VPA since then."""
     since, wanted = context.now, decision.wanted
     if record.is_assumed:
-        since -= _phase(vpa_key(decision.vpa))
+        since -= MAX_DELAY * vpa_key(decision.vpa).phase
     cached = None
     if decision.caches and wanted is not None and not status_difference(written.status, wanted):
         inputs = replace(decision.inputs, version=written.metadata.resource_version)
@@ -336,10 +335,6 @@ def _absence(
     since = record.absent_since or vpa.metadata.creation_timestamp or now
     is_due = now - since > _ABSENCE_REPORTED_EVERY
     return (now if is_due else since), is_due
-
-
-def _phase(key: VpaKey) -> timedelta:
-    return MAX_DELAY * (zlib.crc32("/".join(key).encode()) / 2**32)
 
 
 def _mode(vpa: VerticalPodAutoscaler) -> str:
