@@ -68,8 +68,8 @@ class CheckpointLoading:
         self._forget(vpas)
         now = instant(self._clock.now())
         others: set[VpaKey] = set()
-        for part in in_slices(found, _SLICE):
-            for one in part:
+        for batch in in_slices(found, _SLICE):
+            for one in batch:
                 with self._errors.around("checkpoint", CHECKPOINTS.kind, *one.vpa):
                     if one.is_about(self._usage.autoscalers[one.vpa].target):
                         self._take(one, now)

@@ -136,11 +136,11 @@ class CheckpointWriting:
         """Return the checkpoints of these VPAs, computed when they are asked for."""
         now = instant(self._clock.now())
         peaks = self._usage.open_peaks(now)
-        for part in vpa_batches(self._usage, keys):
-            living_ones = {key: active_groups(self._usage, key, now) for key in part}
-            groups = [group for mine in living_ones.values() for group in mine]
+        for batch in vpa_batches(self._usage, keys):
+            active = {key: active_groups(self._usage, key, now) for key in batch}
+            groups = [group for mine in active.values() for group in mine]
             drafts = iter(self._drafted(groups, peaks))
-            for key, mine in living_ones.items():
+            for key, mine in active.items():
                 yield key, [next(drafts) for _ in mine]
 
     def _drafted(self, groups: Sequence[ContainerGroup], peaks: OpenPeaks) -> list[CheckpointDraft]:

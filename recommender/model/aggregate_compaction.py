@@ -96,8 +96,8 @@ def _mark(aggregates: Aggregates, row: int) -> str:
 
 def _add_up(aggregates: Aggregates, into: Sequence[int], rows: Sequence[int]) -> None:
     targets, sources = np.array(into, dtype=np.int64), np.array(rows, dtype=np.int64)
-    for part in distinct_batches(targets):
-        mine, theirs = targets[part], sources[part]
+    for batch in distinct_batches(targets):
+        mine, theirs = targets[batch], sources[batch]
         aggregates.merge(mine, aggregates, theirs)
         created = np.maximum(aggregates.created[mine], aggregates.created[theirs])
         aggregates.created[mine] = created

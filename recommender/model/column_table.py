@@ -87,6 +87,6 @@ def distinct_batches(rows: Ints) -> list[Ints]:
     lengths = np.diff(np.r_[starts, rows.size])
     occurrence = np.empty(rows.size, dtype=np.int64)
     occurrence[order] = np.arange(rows.size) - np.repeat(starts, lengths)
-    by_round = np.argsort(occurrence, kind="stable")
+    by_batch = np.argsort(occurrence, kind="stable")
     borders = np.cumsum(np.bincount(occurrence))[:-1]
-    return [np.sort(part) for part in np.split(by_round, borders)]
+    return [np.sort(batch) for batch in np.split(by_batch, borders)]

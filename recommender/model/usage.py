@@ -221,11 +221,11 @@ class Usage:
         is a sample that isn't newer than the container's last.
         """
         accepted = np.zeros(len(rows), dtype=np.bool_)
-        for part in distinct_batches(rows):
-            mine, at = rows[part], times[part]
-            good = (at > self.containers.last_cpu[mine]) & (amounts[part] >= 0)
+        for batch in distinct_batches(rows):
+            mine, at = rows[batch], times[batch]
+            good = (at > self.containers.last_cpu[mine]) & (amounts[batch] >= 0)
             self.containers.last_cpu[mine[good]] = at[good]
-            accepted[part] = good
+            accepted[batch] = good
         chosen = rows[accepted]
         self.containers.note_first(chosen, times[accepted])
         aggregates = self._aggregates_of(chosen, now)
@@ -235,17 +235,17 @@ class Usage:
     def add_memory(self, rows: Ints, times: Ints, amounts: Ints, now: int) -> Mask:
         """Feed memory samples in bytes, in order; returns which were accepted."""
         accepted = np.zeros(len(rows), dtype=np.bool_)
-        for part in distinct_batches(rows):
-            mine = rows[part]
+        for batch in distinct_batches(rows):
+            mine = rows[batch]
             aggregates = self._aggregates_of(mine, now)
             observed = memory_peaks.observe(
                 self.containers.windows(mine),
-                times[part],
-                amounts[part],
+                times[batch],
+                amounts[batch],
                 interval=self.aggregates.interval[aggregates],
             )
-            self._take_over(mine, aggregates, amounts[part], observed)
-            accepted[part] = observed.accepted
+            self._take_over(mine, aggregates, amounts[batch], observed)
+            accepted[batch] = observed.accepted
         self.containers.note_first(rows[accepted], times[accepted])
         return accepted
 

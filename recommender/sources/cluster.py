@@ -90,9 +90,9 @@ class PodLoader:
         """Pods of the model that the last snapshot doesn't hold."""
         vanished: set[PodKey] = set()
         nothing: Mapping[str, Pod] = {}
-        for part in in_slices(tuple(self._usage.pods), _LOOKED_FOR):
+        for batch in in_slices(tuple(self._usage.pods), _LOOKED_FOR):
             vanished.update(
-                key for key in part if key.name not in self._seen.get(key.namespace, nothing)
+                key for key in batch if key.name not in self._seen.get(key.namespace, nothing)
             )
             await asyncio.sleep(0)
         return frozenset(vanished)
@@ -167,8 +167,8 @@ class VpaLoader:
             self._usage.remove_autoscaler(key)
             self._logged.pop(key, None)
         loaded = {vpa_key(vpa): found[vpa_key(vpa)] for vpa in ours}
-        for part in in_slices(tuple(loaded), _SLICE):
-            for key in part:
+        for batch in in_slices(tuple(loaded), _SLICE):
+            for key in batch:
                 if self._loaded.get(key) != loaded[key]:
                     with self._metrics.object_errors.around("vpa", VPAS.kind, *key):
                         self._put(key, loaded[key])
@@ -180,8 +180,8 @@ class VpaLoader:
     async def _controlled(vpas: Sequence[VerticalPodAutoscaler]) -> dict[VpaKey, str]:
         """Find the VPAs whose pods another one controls, whichever recommender that one has."""
         rivals = TargetConflicts()
-        for part in in_slices(vpas, _SLICE):
-            for vpa in part:
+        for batch in in_slices(vpas, _SLICE):
+            for vpa in batch:
                 rivals.add(vpa)
             await asyncio.sleep(0)
         return rivals.controlled()

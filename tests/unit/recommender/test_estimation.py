@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 
 from common.labels import from_map
-from recommender.estimate.estimation import EstimationSettings
-from recommender.estimate.estimators import confidence, confidence_factors, scaled, with_margin
+from recommender.estimate.estimation import (
+    EstimationSettings,
+    confidence,
+    confidence_factors,
+    scaled,
+    with_margin,
+)
 from recommender.estimate.vpa_estimates import ContainerEstimate, estimate_vpas
 from recommender.model.aggregates import History
 from recommender.model.autoscalers import ContainerRule
