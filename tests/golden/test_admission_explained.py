@@ -1,4 +1,4 @@
-"""What /debug/explain tells is what the webhook answers, over all recorded pods."""
+"""POST /debug/explain agrees with the answer of the webhook, over all recorded pods."""
 
 import json
 from collections.abc import Sequence

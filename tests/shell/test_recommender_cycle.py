@@ -1,4 +1,4 @@
-"""Whole cycles against an API server that says what the test tells it to."""
+"""Whole cycles against an API server whose answers the test sets."""
 
 from datetime import timedelta
 from itertools import pairwise
@@ -240,7 +240,7 @@ async def test_a_checkpoint_is_written_only_when_something_happened() -> None:
             assert len(checkpoint_writes(api)) == 2
 
 
-async def test_a_missing_target_is_told_in_the_conditions() -> None:
+async def test_a_missing_target_is_shown_in_the_conditions() -> None:
     async with FakeApi() as api:
         prepare(api, deployments=[])
         async with running(api) as process:

@@ -1,4 +1,4 @@
-"""What is told about a recommendation is what was published, step by step."""
+"""The explanation of a recommendation agrees with the published status, step by step."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -174,7 +174,7 @@ def same(one: str | None, other: str | None) -> bool:
 
 
 def check(found: RecommendationExplanation, says: Any) -> set[StepReason]:
-    """Each number of the status is told, and each step begins where the last one ended."""
+    """Each number of the status is explained, and each step begins where the last one ended."""
     recommended = {
         (one["containerName"], amount.value, resource): value
         for one in (says.get("recommendation") or {}).get("containerRecommendations") or ()
@@ -196,7 +196,7 @@ def check(found: RecommendationExplanation, says: Any) -> set[StepReason]:
     return causes
 
 
-async def test_what_is_told_of_random_vpas_is_what_their_statuses_say() -> None:
+async def test_explanations_of_random_vpas_agree_with_their_statuses() -> None:
     causes: set[StepReason] = set()
     decisions: set[WriteDecision] = set()
     neglected: set[ExclusionReason] = set()
@@ -225,7 +225,7 @@ async def test_what_is_told_of_random_vpas_is_what_their_statuses_say() -> None:
 # One by one
 
 
-async def test_the_way_of_a_number() -> None:
+async def test_the_steps_of_a_number() -> None:
     policy = {"containerName": "app", "minAllowed": {"cpu": "200m"}, "maxAllowed": {"cpu": "150m"}}
     async with FakeApi() as api:
         prepare(

@@ -29,7 +29,7 @@ AGGREGATES = "vpa_recommender_aggregate_container_states_count"
 
 
 def change(process: Running, one: Any, version: int) -> None:
-    """The watch shows a VPA anew."""
+    """The watch shows a VPA again."""
     one["metadata"]["resourceVersion"] = str(version)
     feed = WatchProtocol(VerticalPodAutoscaler, resource_version="10").feed
     process.informers.vpas._apply(next(feed(watch_line("MODIFIED", one))))

@@ -137,7 +137,7 @@ async def test_an_oom_kill_of_a_sidecar_is_learnt_with_the_gate(gates: FeatureGa
 @pytest.mark.parametrize(
     ("gates", "want"), [(ON, {"app", "proxy"}), (OFF, {"app"})], ids=["gate on", "gate off"]
 )
-async def test_external_metrics_tell_of_sidecars(gates: FeatureGates, want: set[str]) -> None:
+async def test_external_metrics_report_sidecars(gates: FeatureGates, want: set[str]) -> None:
     items = [
         {
             "metricName": "used",
@@ -205,7 +205,7 @@ async def test_a_checkpoint_of_a_sidecar_counts_for_nothing_with_the_gate_off(
         ]
 
 
-async def test_while_a_workload_has_no_pods_the_checkpoint_tells() -> None:
+async def test_while_a_workload_has_no_pods_the_checkpoint_decides() -> None:
     async with FakeApi() as api:
         stored = [checkpoint(), marked(checkpoint(container="proxy"))]
         prepare(api, pods=[])

@@ -39,7 +39,7 @@ def version(found: Any, number: int) -> Any:
     return found
 
 
-async def test_what_somebody_else_wrote_joins_in_and_the_sum_is_written_at_once(
+async def test_what_another_recommender_wrote_is_merged_and_the_sum_is_written_at_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, logger="recommender.checkpoints.writing")

@@ -311,7 +311,7 @@ async def test_a_look_up_that_takes_too_long() -> None:
 # The numbers
 
 
-async def test_each_number_has_its_way_and_its_place_in_the_patch() -> None:
+async def test_each_number_has_its_steps_and_its_place_in_the_patch() -> None:
     told = await explained(FewVpas(vpa(policies=(POLICY,), recommendations=ADVICE)))
     app, proxy = told["containers"]
     assert app["policy"] == {"containerName": "*", "maxAllowed": {"cpu": "500m"}}
@@ -360,7 +360,7 @@ async def test_the_text_for_people() -> None:
     assert '  add /spec/containers/0/resources/requests/cpu "500m"' in lines
 
 
-async def test_what_is_advised_for_others_is_told_apart() -> None:
+async def test_recommendations_for_other_containers_are_shown_apart() -> None:
     gone = recommendation("gone", target={"cpu": "1"})
     answer = await ask(FewVpas(vpa(recommendations=(*ADVICE, gone))), accept="text/plain")
     lines = answer.body.decode().splitlines()
@@ -374,7 +374,7 @@ async def test_what_is_advised_for_others_is_told_apart() -> None:
     ]
 
 
-async def test_of_endless_advice_for_others_the_first_is_told() -> None:
+async def test_of_endless_recommendations_for_others_the_first_are_shown() -> None:
     """It would hold up the pods."""
     many = (recommendation(f"c{number}", target={"cpu": "1"}) for number in range(5000))
     told = await explained(FewVpas(vpa(recommendations=(*many, *ADVICE))))

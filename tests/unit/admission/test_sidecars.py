@@ -161,7 +161,7 @@ async def test_the_gate_decides_whether_a_review_is_about_sidecars(
 
 
 @pytest.mark.parametrize("gates", [ON, OFF], ids=["gate on", "gate off"])
-async def test_an_explanation_tells_of_sidecars_what_the_patch_does(gates: FeatureGates) -> None:
+async def test_an_explanation_shows_of_sidecars_what_the_patch_does(gates: FeatureGates) -> None:
     given = pod_with_init(PLAIN, PROXY, gate=False, containers=(APP,))
     explained = explain(await reviewed(given, gates), request(given))
     by_name = {each.name: each for each in explained.containers}

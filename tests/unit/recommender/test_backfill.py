@@ -263,7 +263,7 @@ def test_the_windows_of_a_vpa_are_those_of_its_policy() -> None:
     assert whole > 50  # about a hundred windows instead of five
 
 
-def test_a_row_that_was_another_container_s_begins_anew() -> None:
+def test_a_row_that_was_another_container_s_starts_over() -> None:
     usage = model(WEB)
     feed(usage, CPU, [(-20.0, 1)])
     usage.remove_pod(WEB)

@@ -130,7 +130,7 @@ def test_histograms_may_be_missing() -> None:
     assert decode(CheckpointStatus(version="v3")).samples == 0
 
 
-def test_the_spec_tells_whose_it_is_not_the_name_q6() -> None:
+def test_the_spec_names_the_container_not_the_name_q6() -> None:
     first, second = VpaKey("prod", "a"), VpaKey("prod", "a-b")
     assert object_name(first, "b-c") == object_name(second, "c")
     specs = [

@@ -1,4 +1,4 @@
-"""GET /debug/vpa: what is told of a recommendation, as JSON and as a table, and why nothing is."""
+"""GET /debug/vpa: the explanation as JSON and as a table, and its errors."""
 
 import json
 from datetime import UTC, datetime
@@ -78,7 +78,7 @@ async def ask(found: RecommendationExplanation | Unexplained, *, accept: str = "
     return await get(app, "/debug/vpa/shop/web", accept=accept)
 
 
-async def test_each_step_of_each_number_is_told() -> None:
+async def test_each_step_of_each_number_is_shown() -> None:
     answer = await ask(WEB)
     assert (answer.status, answer.media) == (200, "application/json")
     told = json.loads(answer.body)

@@ -1,4 +1,4 @@
-"""X125, Q3 and X123: history that expires, that is handed on, and that begins anew."""
+"""X125, Q3 and X123: history that expires, that is handed on, and that starts over."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -145,7 +145,7 @@ def test_q3_nothing_moves_while_the_target_is_missing(renamed: Usage) -> None:
     assert samples(renamed) == 1
 
 
-def test_x123_another_target_begins_anew_whatever_was_loaded(renamed: Usage) -> None:
+def test_x123_another_target_starts_over_whatever_was_loaded(renamed: Usage) -> None:
     merge_checkpoint(renamed, WEB, "app", history(NOW), NOW)
     renamed.put_autoscaler(WEB, from_map(NEW), (), target="Deployment/other")
     renamed.remove_pod(PodKey("shop", "web-1"))
@@ -154,7 +154,7 @@ def test_x123_another_target_begins_anew_whatever_was_loaded(renamed: Usage) -> 
     assert renamed.autoscalers[WEB].history_flags.outdated == {"*"}
 
 
-def test_x123_a_container_begins_anew_for_one_vpa_alone() -> None:
+def test_x123_a_container_starts_over_for_one_vpa_alone() -> None:
     usage = Usage()
     for key in (WEB, TWIN):
         usage.put_autoscaler(key, from_map(OLD), ())

@@ -297,7 +297,7 @@ def test_rounding_in_a_checkpoint_adds_nothing_however_often_it_comes_back() -> 
     st.lists(st.tuples(st.integers(1, 10**6), st.floats(0.1, 50), st.integers(0, 10**12))),
 )
 @settings(max_examples=50, deadline=None)
-def test_together_nobody_knows_less(ours: list[Weighed], theirs: list[Weighed]) -> None:
+def test_merged_histories_lose_nothing(ours: list[Weighed], theirs: list[Weighed]) -> None:
     one, other = (
         histogram(*((amount, weight, START_AT + after) for amount, weight, after in samples))
         for samples in (ours, theirs)

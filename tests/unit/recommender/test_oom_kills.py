@@ -1,4 +1,4 @@
-"""OOM kills: each is told once, whatever the API server repeats; recommender.md 12.4."""
+"""OOM kills: each is returned once, whatever the API server repeats; recommender.md 12.4."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -134,7 +134,7 @@ def live_feed() -> OomFeed:
         ),
     ],
 )
-def test_each_kill_is_told_once(versions: tuple[Pod | None, ...], want: list[int]) -> None:
+def test_each_kill_is_logged_once(versions: tuple[Pod | None, ...], want: list[int]) -> None:
     assert told(live_feed(), *versions) == want
 
 
@@ -186,7 +186,7 @@ def test_more_kills_than_anybody_takes_are_dropped_and_counted() -> None:
     assert feed.take() == ((), 0)
 
 
-def test_a_kill_without_a_time_is_told_once() -> None:
+def test_a_kill_without_a_time_is_logged_once() -> None:
     state = ContainerState(terminated=ContainerStateTerminated(reason="OOMKilled"))
     feed = live_feed()
     feed.on_pod(Change(None, at(state)))

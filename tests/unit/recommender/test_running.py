@@ -165,7 +165,7 @@ def test_the_peak_of_a_pod_that_is_gone_stays_and_is_never_replaced() -> None:
     assert sum(process.weights().values()) > 1.9
 
 
-def test_a_pod_that_came_back_under_its_name_begins_anew_q33() -> None:
+def test_a_pod_that_came_back_under_its_name_starts_over_q33() -> None:
     before = Process()
     before.sees(0, 500)
     process = Process(pods=[facts(uid="another")]).goes_on_from(before.saved(3), 3)

@@ -121,7 +121,7 @@ def test_the_minimum_is_that_of_the_others() -> None:
     assert app.target == {"cpu": 25, "memory": 250 << 20}
 
 
-def test_what_prometheus_told_of_a_sidecar_counts_for_nothing() -> None:
+def test_what_prometheus_reported_of_a_sidecar_counts_for_nothing() -> None:
     usage = usage_of(pod())
     row = usage.aggregate("shop", {"app": "web"}, "proxy", NOW)
     usage.aggregates.add_cpu(np.array([row]), np.array([NOW]), np.array([4000]))
@@ -163,7 +163,7 @@ def test_a_regular_container_counts_under_new_labels_and_until_the_pod_has_it_no
     assert names(usage) == ["app"]
 
 
-def test_the_pods_that_are_there_tell() -> None:
+def test_the_pods_that_are_there_decide() -> None:
     usage = usage_of(pod(), REGULAR)
     usage.remove_pod(REGULAR.key)
     assert names(usage) == ["app"]
@@ -171,7 +171,7 @@ def test_the_pods_that_are_there_tell() -> None:
     assert names(usage) == ["app", "proxy"]
 
 
-def test_a_pod_tells_under_its_new_labels() -> None:
+def test_a_pod_decides_under_its_new_labels() -> None:
     usage = usage_of(pod())
     usage.put_pod(pod(track="new"), NOW)
     assert names(usage) == ["app"]

@@ -33,7 +33,7 @@ SOMETHING = (ContainerAmounts(name="app", target=HUNDRED),)
 
 
 def test_the_condition_of_a_target_with_an_owner_names_the_owner() -> None:
-    """So nobody has to search what the VPA should point to."""
+    """So the reader sees what the VPA should point to."""
     target = TargetReference(api_version="apps/v1", kind="ReplicaSet", name="web-1")
     owner = Controller("shop", "Deployment", "web", "apps/v1")
     assert resolved(EVERYTHING, target, "shop", owner).message == (
