@@ -1,23 +1,24 @@
 # One command each; `make help` lists them.
 PYTHON ?= python3
-VENV := .venv
+# make test PYTHON=/path/to/python3.13: another Python has a virtual environment of its own, .venv-3.13.
+VENV := $(if $(filter python3,$(PYTHON)),.venv,.venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'))
 BIN := $(VENV)/bin
-# -P: the working directory must not shadow the installed packages.
+# -P: imports don't depend on the working directory. The editable install puts the checkout on the path.
 PY := $(BIN)/python -P
 PACKAGES := common recommender updater admission certs sandbox controlplane demo
 KEEP ?=
 CLUSTER ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint types contracts unit proofs record e2e docs controlplane demo bench bench-sandbox bench-decisions bench-ratios bench-admission bench-updater bench-recommender bench-history fuzz-admission bench-e2e bench-rotation bench-floods clean
+.PHONY: help venv test lint types contracts unit proofs record e2e docs controlplane demo bench bench-sandbox bench-decisions bench-ratios bench-admission bench-updater bench-recommender bench-history fuzz-admission bench-e2e bench-rotation bench-floods package clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 # Everything that is installed is pinned with hashes, the build backend included.
 $(VENV)/installed: constraints.txt pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else \
-	  "Python 3.11 or newer is needed; name one with make PYTHON=/path/to/python")'
+	@$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else \
+	  "Python 3.11, 3.12 or 3.13 is needed; name one with make PYTHON=/path/to/python")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing dependencies into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt
@@ -29,14 +30,15 @@ venv: $(VENV)/installed ## make the virtual environment
 
 test: lint types contracts unit ## everything the project promises: lint, types, contracts, tests
 
-lint: venv ## formatting, and all rules of ruff
+lint: venv ## formatting, all rules of ruff, and the words of docs and messages
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(PY) docs/banned_words.py
 
 types: venv ## mypy, strict
 	$(BIN)/mypy $(PACKAGES) tests benchmarks docs
 
-contracts: venv ## who may import whom
+contracts: venv ## the allowed imports between packages
 	$(BIN)/lint-imports
 
 # Lists the slowest tests. Properties are tested with the same examples each time (profile ci); proofs, and
@@ -54,10 +56,10 @@ proofs: venv ## 1,000 stormy cycles without a forbidden eviction, a day of rollo
 e2e: venv $(if $(filter sandbox,$(CLUSTER)),,controlplane) ## our manifests in a whole cluster; CLUSTER=controlplane (default) or sandbox
 	$(PY) -m pytest tests/e2e --cluster=$(or $(CLUSTER),controlplane) --verbose
 
-record: venv ## record anew what a real API server answers (tests/conformance/recorded)
+record: venv ## record the answers of a real API server (tests/conformance/recorded)
 	PYTHONPATH=tests $(PY) -m recorded_requests
 
-docs: venv ## write the generated pages of docs/ anew from the code
+docs: venv ## write the generated pages of docs/ from the code
 	PYTHONPATH=docs $(PY) docs/build.py
 
 controlplane: ## build etcd and Kubernetes' own servers, unless they are there
@@ -77,31 +79,31 @@ bench-decisions: venv ## quantities and histograms
 
 # Options: make bench-admission BENCH='--rounds=5 -o json'
 bench-admission: venv ## the webhook over TLS: CPU, latencies and memory, with 1 and 5,000 VPAs
-	@PYTHONPATH=. $(PY) -m benchmarks.admission $(BENCH)
+	@$(PY) -m benchmarks.admission $(BENCH)
 
 # Options: make bench-ratios BENCH='--base=/path/to/other/checkout --rounds=3'
 bench-ratios: venv ## CPU, memory and start beside those of another checkout
-	@PYTHONPATH=. $(PY) -m benchmarks.ratios $(BENCH)
+	@$(PY) -m benchmarks.ratios $(BENCH)
 
 # Options: make bench-updater BENCH='--pods=20000 --rounds=3 -o json'
 bench-updater: venv ## evictions, resizes and passes without work: rates, CPU, memory, API calls
-	@PYTHONPATH=. $(PY) -m benchmarks.updater $(BENCH)
+	@$(PY) -m benchmarks.updater $(BENCH)
 
 # Options: make bench-recommender BENCH='--vpas 1000 5000 --interval=15 -o json'
 bench-recommender: venv ## cycles, memory and start of the recommender with up to 15,000 VPAs
-	@PYTHONPATH=. $(PY) -m benchmarks.recommender $(BENCH)
+	@$(PY) -m benchmarks.recommender $(BENCH)
 
 # Options: make bench-history BENCH='--vpas 1000 -o json'
 bench-history: venv ## history from Prometheus of up to 15,000 VPAs: time, CPU, memory
-	@PYTHONPATH=. $(PY) -m benchmarks.history $(BENCH)
+	@$(PY) -m benchmarks.history $(BENCH)
 
 # Options: make fuzz-admission BENCH='--count=10000 --seed=7'
 fuzz-admission: venv ## 100,000 reviews that are nearly right, to a whole webhook
-	@PYTHONPATH=.:tests $(PY) -m benchmarks.fuzz_admission $(BENCH)
+	@PYTHONPATH=tests $(PY) -m benchmarks.fuzz_admission $(BENCH)
 
 # Options: make bench-e2e BENCH='--pods=50 --vpas=25 -o json'
 bench-e2e: venv controlplane ## our components on a real control plane, 2,000 pods and 1,000 VPAs
-	@PYTHONPATH=. $(PY) -m benchmarks.e2e $(BENCH)
+	@$(PY) -m benchmarks.e2e $(BENCH)
 
 bench-rotation: venv ## three rotations of the certificates under 1,000 reviews a second
 	@PYTHONPATH=tests $(PY) benchmarks/rotation.py $(BENCH)
@@ -109,5 +111,16 @@ bench-rotation: venv ## three rotations of the certificates under 1,000 reviews 
 bench-floods: venv ## idle connections, endless headers, slow bodies and scrapes against admission's ports
 	@PYTHONPATH=tests $(PY) benchmarks/floods.py $(BENCH)
 
+# In a new environment, with the dependencies of the image and nothing else.
+package: venv ## build the wheel, install it and run its programs
+	rm -rf build dist
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	$(BIN)/python -m venv build/.venv
+	build/.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints-image.txt
+	build/.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps dist/*.whl
+	build/.venv/bin/python -m pip check --disable-pip-version-check
+	cd build && for program in recommender updater admission-controller certs; do \
+	  .venv/bin/vpa-$$program --version && .venv/bin/vpa-$$program --help >/dev/null || exit 1; done
+
 clean: ## remove what the targets made
-	rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage build *.egg-info
+	rm -rf .venv .venv-* .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage build dist *.egg-info

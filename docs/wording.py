@@ -24,9 +24,9 @@ GATES: Mapping[str, str] = {
 }
 
 FLAGS = """\
-Flags are written with one or two dashes, and underscores count as dashes. A Boolean is `--x`,
-`--x=true` or `--x=false`. Durations are Go's: `90s`, `1h30m`. A flag that can't be used is one
-line on standard error and exit code 2.
+Write flags with one or two dashes; underscores count as dashes. A Boolean is `--x`, `--x=true` or
+`--x=false`. Durations have Go's form: `90s`, `1h30m`. If a flag is wrong, the program prints one
+line to standard error and ends with exit code 2.
 
 Names and defaults are the reference's. A flag of origin *ours* is unknown to the reference. Flags
 are grouped as in `--help`. Every program also has `--help` and `--version`.
@@ -34,62 +34,61 @@ are grouped as in `--help`. Every program also has `--help` and `--version`.
 COMMON = """\
 ## All three components
 
-recommender, updater and admission have these.
+recommender, updater and admission have these flags.
 """
 FEATURE_GATES = """\
 ### List of feature gates
 
-All are off by default. `AllAlpha` sets every gate that is not named itself. `AllBeta`, and
+All gates are off by default. `AllAlpha` sets every gate that the flag does not name. `AllBeta`, and
 `InPlaceOrRecreate` of old manifests, change nothing.
 """
 KLOG = """\
 ### klog's flags
 
-Manifests written for the reference pass them. They are accepted and have no effect: log lines go
-to standard error.
+Manifests written for the reference pass these flags. They are accepted and have no effect: log
+lines go to standard error.
 """
 ELECTION = """\
 ## Leader election
 
-recommender and updater have these, and each its own `--leader-elect-resource-name`.
+recommender and updater have these flags, and each has its own `--leader-elect-resource-name`.
 """
 METRICS = """\
 Each component serves its metrics at `/metrics` on its ops address, as Prometheus text or as
 OpenMetrics. Names, labels and buckets are the reference's. A metric of origin *ours* is unknown
-to the reference. A counter *as untyped* has a name that does not end in `_total`, and the text
-formats allow that for no typed counter. Each component also serves the client library's
+to the reference. A counter *as untyped* has a name that does not end in `_total`; the text formats
+allow such names for untyped metrics only. Each component also serves the client library's
 `process_*` and `python_*` metrics.
 """
 REASONS = """\
-In each pass the updater decides about each pod that a VPA controls: `evict`, `resize`, `wait` (it
-should change, and something holds that up) or `leave` (it need not change, or must not). The reason
-for it is one of this list. There are four places to meet it:
+In each pass the updater decides about each pod that a VPA controls: `evict`, `resize`, `wait` (the
+pod should change, and something delays the change) or `leave` (the pod need not change, or must
+not). This page lists the reasons. A reason is reported in four places:
 
-- the log: `pod decided`, once for each change, with the VPA, the change that is wanted (`changes`),
-  and `until` where the time is known before which nothing changes by itself. That a pod needs
-  nothing is logged with `--v=5`;
-- Events: in brackets behind the sentence, and behind that the VPA and the change, as in
+- the log: `pod decided`, once for each change, with the VPA, the wanted change (`changes`), and
+  `until` if it is known when the decision can change without another event. Decisions without need
+  for a change are logged with `--v=5`;
+- Events: in brackets behind the sentence, followed by the VPA and the change, as in
   `[outside_range] (VPA web; app cpu 100m -> 250m, memory 128Mi -> 256Mi)`, see
   [operations.md](operations.md#what-is-reported-of-a-change);
 - metrics: the label `reason` of `vpa_updater_candidate_pods`;
-- `GET /debug/plan`: what the next pass would decide about each pod, see
+- `GET /debug/plan`: the decision of the next pass about each pod, see
   [operations.md](operations.md#why-does-the-updater-touch-this-pod-or-not).
 """
 OOMS = """\
 ## OOM kills
 
-Each kill is told once: by its pod, whose every version is looked at, the first and the last
-included, or by the Event of an eviction. It counts as seen when it is known what becomes of it, so
-at every scrape
+Each kill is counted once, from its pod or from the Event of an eviction. The first and the last
+version of a pod are read as well. A kill counts as seen when it is recorded or discarded, so at
+every scrape
 
     vpa_recommender_oom_seen_total = vpa_recommender_oom_recorded_total
                                      + sum(vpa_recommender_oom_discarded_total)
 
-A kill that is ahead of the recommender's clock by more than two minutes is postponed, which
-`vpa_recommender_ooms_postponed` shows: it is learnt when the clock has come to its time, or is
-put right.
+A kill that is ahead of the recommender's clock by more than two minutes is postponed until the
+clock has reached its time or is corrected; `vpa_recommender_ooms_postponed` counts these kills.
 
-A kill is discarded for one of these reasons; each has a series from the start.
+A kill is discarded for one of these reasons. Each reason has a series from the start.
 """
 MISSING = "## Metrics of the reference that are not exposed\n"
 

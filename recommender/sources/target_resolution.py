@@ -19,7 +19,7 @@ class TargetResolution:
     selector: Selector
     unsupported: str = ""  # the reference's text of ConfigUnsupported; empty: all is well
     owner: str = ""  # what the target should be instead
-    open: bool = False  # unknown yet whether the target is right
+    open: bool = False  # a look-up has not answered yet: neither wrong nor right
 
     @property
     def message(self) -> str:

@@ -192,12 +192,13 @@ def test_help_lists_the_groups_of_a_class_before_those_of_its_bases(
         pytest.param("  --count THING", id="a name that the flag gives"),
         pytest.param("  --register [THING]", id="a value that can be left out"),
         pytest.param("  --leader-elect [BOOL]", id="a Boolean"),
-        pytest.param("  -v THING, --v THING", id="a short name"),
-        pytest.param("  --patience THING, --wait THING", id="an alias"),
+        pytest.param("  -v, --v THING", id="a short name"),
+        pytest.param("  --patience, --wait THING", id="an alias"),
     ],
 )
 def test_help_names_values(line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert line in printed("--help", capsys).splitlines()
+    lines = printed("--help", capsys).splitlines()
+    assert line in [one.replace(" THING,", ",") for one in lines]  # named twice before Python 3.13
 
 
 @dataclass(frozen=True, kw_only=True)
