@@ -12,7 +12,7 @@ from admission.review import ReviewSubject
 from common.api.autoscaling import UpdateMode
 from recommender.model.pods import RequestSource
 from updater.decision import Action, Reason
-from updater.replacement_result import ReplacementResult
+from updater.eviction.replacement_result import ReplacementResult
 
 GATES: Mapping[str, str] = {
     "CPUStartupBoost": "`spec.startupBoost`: more CPU while a pod starts.",

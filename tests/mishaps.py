@@ -12,7 +12,7 @@ from common.kube.endpoints import PODS, VPAS
 from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
 from sandbox.apiserver.requests import Place, Request
 from stormy_cluster import INTERVAL, KUBELET_FAULT, Obstacle, Storm, Workload
-from updater.live_pod import MANAGER
+from updater.snapshot.live_pod import MANAGER
 from workloads import NAMESPACE
 
 KUBELET_FAULTS = ("stuck", "error", "deferred", "infeasible", "silent", "unknown-reason")

@@ -37,17 +37,17 @@ from common.api.meta import ObjectMeta
 from common.features import FeatureGates
 from common.resources import parse_quantities
 from common.target.owners import Controller
-from updater.attempts import Attempts, PodMemory, Refusal, SentResize
-from updater.breaker import Breaker, Closed, Eviction, Open
 from updater.decision import Reason, wait
-from updater.disruption import DisruptionPolicy
-from updater.group_size import GroupSize
-from updater.live_node import LiveNode, NodeCapacity, NodeStatus
-from updater.live_pod import LivePod, LivePodMeta
-from updater.resize import Infeasible, Part, Targets
-from updater.rollout import Rollout
-from updater.snapshot import AutoscaledPods, ClusterSnapshot
-from updater.work import Rules
+from updater.eviction.breaker import Breaker, Closed, Eviction, Open
+from updater.eviction.disruption import DisruptionPolicy
+from updater.pass_context import Rules
+from updater.resize.resize_state import Infeasible, Part, Targets
+from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot
+from updater.snapshot.live_node import LiveNode, NodeCapacity, NodeStatus
+from updater.snapshot.live_pod import LivePod, LivePodMeta
+from updater.snapshot.rollout import Rollout
+from updater.snapshot.workload_size import GroupSize
+from updater.state import PodMemory, ResizeRefusal, SentResize, UpdaterState
 
 _CPU = ("50m", "90m", "100m", "110m", "300m", "1", "a lot")
 _MEMORY = ("50Mi", "100Mi", "400Mi")
@@ -61,7 +61,7 @@ class RandomCluster:
     """What a pass is given."""
 
     snapshot: ClusterSnapshot
-    attempts: Attempts
+    state: UpdaterState
     rules: Rules
     admission_ready: bool
 
@@ -115,7 +115,7 @@ class _Draw:
                 terminating=frozenset({"gone-0"} if self.often(0.5) else ()),
                 nodes=self.nodes(),
             ),
-            attempts=Attempts(memories, breakers),
+            state=UpdaterState(memories, breakers),
             rules=self.rules(),
             admission_ready=self.often(0.9),
         )
@@ -317,7 +317,7 @@ class _Draw:
             restarts=self.often(0.3),
         )
         until = self.now + timedelta(minutes=self.random.randint(-2, 2))
-        refusal = Refusal(reason=reason, tries=2, until=until, targets=targets)
+        refusal = ResizeRefusal(reason=reason, tries=2, until=until, targets=targets)
         return PodMemory(
             evicted=self.often(0.05),
             sent=sent if self.often(0.3) else None,

@@ -9,7 +9,7 @@ from builders import container, pod, recommendation, vpa
 from common.annotations import OBSERVED_CONTAINERS
 from common.api.core import Pod
 from common.target.owners import Controller
-from updater.breaker import Breaker, Closed, WorkloadView, record_eviction
+from updater.eviction.breaker import Breaker, Closed, WorkloadView, record_eviction
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)

@@ -31,14 +31,14 @@ from sandbox.objects.resources import PODS as STORED_PODS
 from sandbox.scenario import parse_scenario
 from sandbox.times import rfc3339
 from sandbox.virtual_time import VirtualClock
-from updater.actuation import Actuator
-from updater.live_pod import MANAGER
+from updater.actuation import PodActuator
+from updater.event_trigger import EventTrigger
+from updater.execute import RateLimits
 from updater.metrics import UpdaterMetrics
-from updater.schedule import Updater
-from updater.sending import Turns
-from updater.snapshot import Caches
-from updater.wake import Alarm
-from updater.work import Rules
+from updater.pass_context import Rules
+from updater.run import Updater
+from updater.snapshot.caches import Caches
+from updater.snapshot.live_pod import MANAGER
 from webhook_town import QUOTAS, note_policy_writer
 from workloads import NAMESPACE, prepare
 
@@ -184,7 +184,7 @@ class Process:
 
     async def _run(self) -> None:
         async with self.cluster.client(self.agent) as client, asyncio.TaskGroup() as group:
-            alarm = Alarm(INTERVAL) if self.rules.pace else None  # --event-driven
+            alarm = EventTrigger(INTERVAL) if self.rules.pace else None  # --event-driven
             caches = Caches.following(
                 client,
                 on_vpa=None if alarm is None else alarm.on_vpa,
@@ -207,8 +207,8 @@ class Process:
                 admission=_alive,
                 ignored_namespaces=(),
                 rules=self.rules,
-                hands=Actuator(client, events),
-                turns=Turns(),
+                actuator=PodActuator(client, events),
+                limits=RateLimits(),
                 metrics=UpdaterMetrics(CollectorRegistry()),
                 clock=self.clock,
                 stop=asyncio.Event(),

@@ -1,9 +1,10 @@
-"""A pass over one VPA, with hands that remember; for tests of the updater."""
+"""A pass over one VPA, with actuator that remember; for tests of the updater."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import TypeAlias
 
 import msgspec
 from prometheus_client import CollectorRegistry
@@ -16,18 +17,19 @@ from common.features import FeatureGates
 from common.patches import Operation
 from common.recommendation.changes import ResourceChange, summary
 from common.runtime.clock import Clock
+from common.runtime.object_errors import ObjectErrors
 from common.target.owners import Controller
-from updater.attempts import Attempts
-from updater.breaker import Transition
-from updater.cycle import Pass
 from updater.decision import Decision, Reason
-from updater.disruption import DisruptionPolicy
-from updater.live_pod import LivePod, LivePodMeta
+from updater.eviction.breaker import BreakerTransition
+from updater.eviction.disruption import DisruptionPolicy
+from updater.execute import Executor, RateLimits, Replacements
 from updater.metrics import UpdaterMetrics
-from updater.sending import Turns
-from updater.snapshot import AutoscaledPods, ClusterSnapshot
-from updater.work import Hands as AnyHands
-from updater.work import Rules
+from updater.pass_context import PassContext, Rules
+from updater.preview import preview_pass
+from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot, key_of
+from updater.snapshot.live_pod import LivePod, LivePodMeta
+from updater.state import UpdaterState
+from updater.update_pass import ReportingActuator, UpdatePass
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WEB = Controller("default", "ReplicaSet", "web", "apps/v1")
@@ -39,7 +41,7 @@ class StoppedClock:
 
 
 @dataclass(slots=True)
-class Hands:
+class FakeActuator:
     """Acts on nothing, remembers everything, refuses what it is told to refuse."""
 
     resize_errors: Mapping[str, KubeError] = field(default_factory=dict)
@@ -52,7 +54,7 @@ class Hands:
     obstacles: dict[str, str] = field(default_factory=dict)  # the details of what blocks
     unblocked: list[tuple[str, Reason, str]] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
-    turns: list[tuple[Transition, str]] = field(default_factory=list)
+    transitions: list[tuple[BreakerTransition, str]] = field(default_factory=list)
     loses: "Present | None" = None  # sight of the cluster, with the first refused eviction
 
     async def evict(
@@ -84,7 +86,7 @@ class Hands:
     async def annotate(self, pod: Pod, operations: Sequence[Operation]) -> None:
         self.marked.append(pod.metadata.name)
 
-    def tell_blocked(
+    def report_blocked(
         self,
         pod: Pod,
         vpa: VerticalPodAutoscaler,
@@ -99,7 +101,7 @@ class Hands:
         if skipped:
             self.skipped.append(pod.metadata.name)
 
-    def tell_unblocked(
+    def report_unblocked(
         self,
         pod: Pod,
         vpa: VerticalPodAutoscaler,
@@ -108,7 +110,7 @@ class Hands:
     ) -> None:
         self.unblocked.append((pod.metadata.name, reason, summary(changes)))
 
-    def tell_refused(
+    def report_skipped_eviction(
         self,
         pod: Pod,
         vpa: VerticalPodAutoscaler,
@@ -117,8 +119,87 @@ class Hands:
     ) -> None:
         self.refused[pod.metadata.name] = decision.detail
 
-    def tell_turn(self, vpa: VerticalPodAutoscaler, turn: Transition, cause: str) -> None:
-        self.turns.append((turn, cause))
+    def report_transition(
+        self, vpa: VerticalPodAutoscaler, transition: BreakerTransition, cause: str
+    ) -> None:
+        self.transitions.append((transition, cause))
+
+
+Call: TypeAlias = tuple[object, ...]
+"""What actuator were asked to do: the name of the method, the pod's UID, and the rest."""
+
+
+@dataclass(slots=True)
+class RecordingActuator:
+    """Does nothing, says that it worked, and remembers what it was asked to do."""
+
+    calls: list[Call] = field(default_factory=list)
+
+    async def evict(
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        reason: Reason,
+        changes: Sequence[ResourceChange],
+    ) -> None:
+        """Note an eviction."""
+        self.calls.append(("evict", pod.metadata.uid, key_of(vpa), reason, changes))
+
+    async def resize(
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        operations: Sequence[Operation],
+        reason: Reason,
+    ) -> Pod:
+        """Note a resize; the pod stays as it is."""
+        self.calls.append(("resize", pod.metadata.uid, key_of(vpa), operations, reason))
+        return pod
+
+    async def annotate(self, pod: Pod, operations: Sequence[Operation]) -> None:
+        """Note a change of annotations."""
+        self.calls.append(("annotate", pod.metadata.uid, operations))
+
+    def report_blocked(
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        reason: Reason,
+        changes: Sequence[ResourceChange],
+        *,
+        detail: str,
+        skipped: bool,
+    ) -> None:
+        """Note what would be reported, and report nothing."""
+        call = ("report_blocked", pod.metadata.uid, key_of(vpa), reason, changes, detail, skipped)
+        self.calls.append(call)
+
+    def report_unblocked(
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        reason: Reason,
+        changes: Sequence[ResourceChange],
+    ) -> None:
+        """Note what would be reported, and report nothing."""
+        self.calls.append(("report_unblocked", pod.metadata.uid, key_of(vpa), reason, changes))
+
+    def report_skipped_eviction(
+        self,
+        pod: Pod,
+        vpa: VerticalPodAutoscaler,
+        decision: Decision,
+        changes: Sequence[ResourceChange],
+    ) -> None:
+        """Note what would be reported, and report nothing."""
+        call = ("report_skipped_eviction", pod.metadata.uid, key_of(vpa), decision.detail, changes)
+        self.calls.append(call)
+
+    def report_transition(
+        self, vpa: VerticalPodAutoscaler, transition: BreakerTransition, cause: str
+    ) -> None:
+        """Note what would be reported, and report nothing."""
+        self.calls.append(("report_transition", key_of(vpa), transition, cause))
 
 
 @dataclass(slots=True)
@@ -186,29 +267,75 @@ HALF = replace(OPEN, disruption=DisruptionPolicy(tolerance_fraction=0.5))
 
 async def run(
     given: ClusterSnapshot,
-    hands: AnyHands,
+    actuator: ReportingActuator,
     *,
-    attempts: Attempts | None = None,
+    state: UpdaterState | None = None,
     rules: Rules = OPEN,
     admission_ready: bool = True,
-    turns: Turns | None = None,
+    limits: RateLimits | None = None,
     present: Present | None = None,
+    deadline: float | None = None,
     seconds: float = 60,
     registry: CollectorRegistry | None = None,
     clock: Clock | None = None,
-) -> Attempts:
-    current = Pass(
-        given,
-        attempts or Attempts(),
-        rules=rules,
-        present=present or Present(),
-        hands=hands,
-        metrics=UpdaterMetrics(registry or CollectorRegistry()),
-        turns=turns or Turns(),
-        clock=clock or StoppedClock(),
-        admission_ready=admission_ready,
-        deadline=asyncio.get_running_loop().time() + seconds,
-        stop=asyncio.Event(),
+    stop: asyncio.Event | None = None,
+    replacements: Replacements | None = None,
+) -> UpdaterState:
+    """Run one pass; what it remembers."""
+    metrics = UpdaterMetrics(registry or CollectorRegistry())
+    clock = clock or StoppedClock()
+    executor = Executor(
+        live=present or Present(),
+        actuator=actuator,
+        replacements=replacements,
+        limits=limits or RateLimits(),
+        metrics=metrics,
+        clock=clock,
+        deadline=asyncio.get_running_loop().time() + seconds if deadline is None else deadline,
+        stop=stop or asyncio.Event(),
     )
-    await current.run()
-    return current.attempts
+    context = PassContext.of(
+        given,
+        state or UpdaterState(),
+        rules=rules,
+        now=clock.now(),
+        admission_ready=admission_ready,
+        errors=metrics.object_errors,
+        templates=replacements,
+    )
+    current = UpdatePass(
+        snapshot=given, context=context, executor=executor, reporter=actuator, metrics=metrics
+    )
+    return await current.run()
+
+
+def context_of(
+    given: ClusterSnapshot,
+    state: UpdaterState | None = None,
+    *,
+    rules: Rules = OPEN,
+    admission_ready: bool = True,
+    now: datetime = NOW,
+) -> PassContext:
+    """Return what the plans of a snapshot depend on."""
+    return PassContext.of(
+        given,
+        state or UpdaterState(),
+        rules=rules,
+        now=now,
+        admission_ready=admission_ready,
+        errors=ObjectErrors("updater", CollectorRegistry()),
+    )
+
+
+async def preview(
+    given: ClusterSnapshot,
+    state: UpdaterState | None = None,
+    *,
+    rules: Rules = OPEN,
+    admission_ready: bool = True,
+    now: datetime = NOW,
+) -> dict[str, Decision]:
+    """Return what a pass would decide, by pod UID."""
+    context = context_of(given, state, rules=rules, admission_ready=admission_ready, now=now)
+    return await preview_pass(given, context)

@@ -22,14 +22,15 @@ from sandbox import virtual_time
 from sandbox.cluster import Cluster, running_cluster
 from sandbox.scenario import parse_scenario
 from sandbox.virtual_time import VirtualClock
-from updater.actuation import Actuator, TemplatePods
-from updater.disruption import DisruptionPolicy
-from updater.live_pod import MANAGER
+from updater.actuation import PodActuator, TemplatePods
+from updater.eviction.disruption import DisruptionPolicy
+from updater.execute import RateLimits
 from updater.metrics import UpdaterMetrics
-from updater.schedule import Updater
-from updater.sending import Turns
-from updater.snapshot import Caches
-from updater.work import Hands, Rules
+from updater.pass_context import Rules
+from updater.run import Updater
+from updater.snapshot.caches import Caches
+from updater.snapshot.live_pod import MANAGER
+from updater.update_pass import ReportingActuator
 from workloads import DEFINITIONS
 
 VPA_CRD = Path(__file__).parents[1] / "deploy" / "crd" / "verticalpodautoscalers.yaml"
@@ -62,7 +63,7 @@ class Shop:
     def updater(
         self,
         *,
-        hands: Hands | None = None,
+        actuator: ReportingActuator | None = None,
         registry: CollectorRegistry | None = None,
         dry_run: bool = False,
         targets: type[Targets] = Targets,
@@ -79,8 +80,8 @@ class Shop:
             admission=admission,
             ignored_namespaces=(),
             rules=self.rules,
-            hands=hands or Actuator(self.client, self.events),
-            turns=Turns(),
+            actuator=actuator or PodActuator(self.client, self.events),
+            limits=RateLimits(),
             metrics=UpdaterMetrics(registry or CollectorRegistry()),
             clock=self.clock,
             stop=self.stop,

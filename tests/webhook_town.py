@@ -29,13 +29,13 @@ from sandbox.objects.resources import Resource
 from sandbox.scenario import parse_scenario
 from sandbox.times import rfc3339
 from sandbox.virtual_time import VirtualClock
-from updater.actuation import Actuator
-from updater.live_pod import MANAGER
+from updater.actuation import PodActuator
+from updater.execute import RateLimits
 from updater.metrics import UpdaterMetrics
-from updater.schedule import Updater, always_ready
-from updater.sending import Turns
+from updater.run import Updater, always_ready
 from updater.settings import UpdaterSettings
-from updater.snapshot import Caches
+from updater.snapshot.caches import Caches
+from updater.snapshot.live_pod import MANAGER
 from workloads import NAMESPACE, prepare
 
 SCENARIO = parse_scenario("""
@@ -153,8 +153,8 @@ class Town:
             admission=always_ready,
             ignored_namespaces=(),
             rules=self.settings.rules,
-            hands=Actuator(self.client, self.events),
-            turns=Turns(),
+            actuator=PodActuator(self.client, self.events),
+            limits=RateLimits(),
             metrics=UpdaterMetrics(self.registry),
             clock=self.clock,
             stop=asyncio.Event(),

@@ -22,15 +22,16 @@ from common.runtime.health import Health, OpsServer
 from common.runtime.rate_limit import RateLimiter
 from common.version import user_agent
 from updater import debugging
-from updater.actuation import Actuator, TemplatePods
-from updater.live_pod import MANAGER
+from updater.actuation import PodActuator, TemplatePods
+from updater.event_trigger import EventTrigger
+from updater.execute import RateLimits
 from updater.metrics import UpdaterMetrics
-from updater.plan import NotNow, Plan, Scope
-from updater.schedule import Admission, Updater, always_ready, by_lease
-from updater.sending import Turns
+from updater.preview import NotNow, PassPreview
+from updater.run import Admission, Updater, always_ready, by_lease
 from updater.settings import UpdaterSettings
-from updater.snapshot import LIVE_NODES, LIVE_PODS, LIVE_VPAS, Caches
-from updater.wake import Alarm
+from updater.snapshot.caches import LIVE_NODES, LIVE_PODS, LIVE_VPAS, Caches
+from updater.snapshot.live_pod import MANAGER
+from updater.snapshot.selection import Scope
 
 logger = logging.getLogger(__name__)
 
@@ -59,14 +60,14 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
         seconds = settings.interval.total_seconds()
         metrics = UpdaterMetrics(prometheus_client.REGISTRY)
         errors = metrics.object_errors
-        alarm = _alarm(settings) if settings.event_driven else None
+        trigger = _trigger(settings) if settings.event_driven else None
         caches = Caches.following(
             client,
             namespace=settings.vpa_object_namespace,
             features=settings.feature_gates,
-            on_vpa=None if alarm is None else apart(alarm.on_vpa, LIVE_VPAS, errors),
-            on_pod=None if alarm is None else apart(alarm.on_pod, LIVE_PODS, errors),
-            on_node=None if alarm is None else apart(alarm.on_node, LIVE_NODES, errors),
+            on_vpa=None if trigger is None else apart(trigger.on_vpa, LIVE_VPAS, errors),
+            on_pod=None if trigger is None else apart(trigger.on_pod, LIVE_PODS, errors),
+            on_node=None if trigger is None else apart(trigger.on_node, LIVE_NODES, errors),
         )
         events = EventRecorder(
             client.apart(qps=settings.event_qps, burst=settings.event_burst), PROGRAM, clock=clock
@@ -77,7 +78,7 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
 
         acting: Updater | None = None
 
-        async def plan(scope: Scope) -> Plan | NotNow:
+        async def plan(scope: Scope) -> PassPreview | NotNow:
             if acting is not None:
                 return await acting.plan(scope)
             standby = campaign is not None and not campaign.leading
@@ -100,8 +101,8 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
                 admission=_admission(settings, client, clock, environ),
                 ignored_namespaces=settings.ignored_vpa_object_namespaces,
                 rules=settings.rules,
-                hands=Actuator(writer, events),
-                turns=Turns(evictions=_limiter(settings), resizes=_limiter(settings)),
+                actuator=PodActuator(writer, events),
+                limits=RateLimits(evictions=_limiter(settings), resizes=_limiter(settings)),
                 metrics=metrics,
                 clock=clock,
                 stop=stop,
@@ -113,8 +114,8 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
             )
 
             async def cycle() -> None:
-                if alarm is not None:
-                    alarm.silence()
+                if trigger is not None:
+                    trigger.silence()
                 await updater.run_once()
                 health.beat()
                 if updater.passes == 1:
@@ -122,7 +123,7 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
 
             due = asyncio.get_running_loop().time() + seconds
             await service.pause_until(due, stop=stop)  # the first pass, too, takes its time
-            rest = service.pause_until if alarm is None else alarm.rest
+            rest = service.pause_until if trigger is None else trigger.rest
             await service.every(seconds, cycle, stop=stop, rest=rest)
 
         ops = OpsServer(
@@ -148,9 +149,9 @@ def _synced(caches: Caches) -> service.Background:
     return wait
 
 
-def _alarm(settings: UpdaterSettings) -> Alarm:
+def _trigger(settings: UpdaterSettings) -> EventTrigger:
     ignored = settings.ignored_vpa_object_namespaces
-    return Alarm(settings.interval.total_seconds(), ignored=ignored)
+    return EventTrigger(settings.interval.total_seconds(), ignored=ignored)
 
 
 def _limiter(settings: UpdaterSettings) -> RateLimiter | None:

@@ -1,4 +1,4 @@
-"""The updater's hands: evictions, resizes, annotations and Events."""
+"""Evictions, resizes, annotations and Events, as calls to the API server."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -25,9 +25,9 @@ from common.kube.targets import ControllerCaches
 from common.patches import Operation
 from common.recommendation.changes import ResourceChange, patch_changes, summary
 from common.target.owners import Controller
-from updater.breaker import Transition
 from updater.decision import Decision, Reason
-from updater.live_pod import WITHDRAWER
+from updater.eviction.breaker import BreakerTransition
+from updater.snapshot.live_pod import WITHDRAWER
 
 logger = logging.getLogger(__name__)
 
@@ -36,8 +36,8 @@ _WOULD_BE_REFUSED = "the API server would refuse its replacement"
 _WITHDRAWN = "Pending resize was withdrawn by VPA Updater."
 
 
-class Actuator:
-    """Carries out what was decided.
+class PodActuator:
+    """Carries out what was decided, and reports it.
 
     Each call is one request. Events follow in the background, in the reference's words with
     the reason code behind them; they never hold up or undo an action.
@@ -131,7 +131,7 @@ class Actuator:
                 extra={"pod": f"{meta.namespace}/{meta.name}", "error": str(error)},
             )
 
-    def tell_blocked(
+    def report_blocked(
         self,
         pod: Pod,
         vpa: VerticalPodAutoscaler,
@@ -160,9 +160,9 @@ class Actuator:
             )
         cause = reason.meaning.removesuffix(".") + (f": {detail}." if detail else ".")
         text = _with(reason, f"is blocked: {cause[0].lower()}{cause[1:]}", vpa, changes)
-        self._tell_both(pod, vpa, WARNING, "InPlaceResizeBlocked", text)
+        self._report_both(pod, vpa, WARNING, "InPlaceResizeBlocked", text)
 
-    def tell_unblocked(
+    def report_unblocked(
         self,
         pod: Pod,
         vpa: VerticalPodAutoscaler,
@@ -171,9 +171,9 @@ class Actuator:
     ) -> None:
         """Report that what blocked a pod's in-place update is over."""
         text = _with(reason, "is no longer blocked.", vpa, changes)
-        self._tell_both(pod, vpa, NORMAL, "InPlaceResizeUnblocked", text)
+        self._report_both(pod, vpa, NORMAL, "InPlaceResizeUnblocked", text)
 
-    def _tell_both(
+    def _report_both(
         self, pod: Pod, vpa: VerticalPodAutoscaler, type: str, name: str, text: str
     ) -> None:
         """Send an Event about the pod, and one about its VPA that names the pod."""
@@ -181,7 +181,7 @@ class Actuator:
         self._events.event(reference(PODS, pod.metadata), type, name, f"In-place update {text}")
         self._events.event(about, type, name, f"In-place update of Pod {pod.metadata.name} {text}")
 
-    def tell_refused(
+    def report_skipped_eviction(
         self,
         pod: Pod,
         vpa: VerticalPodAutoscaler,
@@ -195,19 +195,21 @@ class Actuator:
         text = _with(decision.reason, text, vpa, changes)
         self._events.event(reference(PODS, pod.metadata), NORMAL, "EvictionSkipped", text)
 
-    def tell_turn(self, vpa: VerticalPodAutoscaler, turn: Transition, cause: str) -> None:
+    def report_transition(
+        self, vpa: VerticalPodAutoscaler, transition: BreakerTransition, cause: str
+    ) -> None:
         """Report that a VPA's evictions are suspended or go on, in the log as well.
 
         That is about the VPA as a whole, so there is no change to name.
         """
         meta = vpa.metadata
-        told = {"vpa": f"{meta.namespace}/{meta.name}", "cause": cause}
-        if turn is Transition.RESUMED:
-            logger.info("evictions resumed", extra=told)
+        about = {"vpa": f"{meta.namespace}/{meta.name}", "cause": cause}
+        if transition is BreakerTransition.RESUMED:
+            logger.info("evictions resumed", extra=about)
             text = f"{cause} {_about(vpa)}"
             self._events.event(reference(VPAS, meta), NORMAL, "EvictionsResumed", text)
         else:
-            logger.warning("evictions suspended", extra=told)
+            logger.warning("evictions suspended", extra=about)
             text = _with(Reason.ACTUATION_SUSPENDED, cause, vpa)
             self._events.event(reference(VPAS, meta), WARNING, "EvictionsSuspended", text)
 

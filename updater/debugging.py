@@ -1,7 +1,7 @@
 """``GET /debug/plan`` on the ops address: what the next pass would decide about each pod, and why.
 
-The plan is a pass that was rehearsed (``updater.plan``). Here it is told, one VPA after the other:
-the numbers beside a decision are looked up as they are sent, and never stand in memory at once.
+The decisions are those of ``updater.preview``. Here they are listed, one VPA after the other: the
+numbers beside a decision are looked up as they are sent, and never stand in memory at once.
 Slices are counted in pods, because a VPA may have any number of them.
 """
 
@@ -27,15 +27,16 @@ from common.recommendation.scaled_containers import scaled_specs
 from common.resources import ResourceQuantities, parse_quantities
 from common.runtime.text_or_json import described, wants_text
 from updater.decision import Action, Decision, Reason
-from updater.fitting import Fits
-from updater.ledger import whole_seconds
-from updater.live_pod import LivePod
-from updater.plan import NotNow, Plan, Scope
-from updater.snapshot import AutoscaledPods, key_of, update_mode
+from updater.decision_log import whole_seconds
+from updater.evaluate.recommendation_fit import RecommendationFit
+from updater.preview import NotNow, PassPreview
+from updater.snapshot.cluster_snapshot import AutoscaledPods, key_of, update_mode
+from updater.snapshot.live_pod import LivePod
+from updater.snapshot.selection import Scope
 
 PATH = "/debug/plan"
 
-Planner = Callable[[Scope], Awaitable[Plan | NotNow]]
+Planner = Callable[[Scope], Awaitable[PassPreview | NotNow]]
 
 _SLICE = 500  # pods that are told of before other tasks get their turn
 _HEAD = ("NAMESPACE", "VPA", "POD", "DECISION", "REASON", "UNTIL", "MEANING")
@@ -65,7 +66,7 @@ class PodLevelNumbers(Wire, frozen=True, kw_only=True):
     new_limits: Amounts
 
 
-class PodPlan(Wire, frozen=True, kw_only=True):
+class PodAnswer(Wire, frozen=True, kw_only=True):
     """What would be decided about a pod, and what is known of it.
 
     ``detail`` has the numbers behind the reason, where there are any; null: ``meaning`` is all.
@@ -94,10 +95,10 @@ class VpaHead(Wire, frozen=True, kw_only=True):
     why: str | None
 
 
-class VpaPlan(VpaHead, frozen=True, kw_only=True):
+class VpaAnswer(VpaHead, frozen=True, kw_only=True):
     """A VPA and those of its pods that are decided on; ``why`` says why there are none."""
 
-    pods: tuple[PodPlan, ...]
+    pods: tuple[PodAnswer, ...]
 
 
 class Basis(Wire, frozen=True, kw_only=True):
@@ -112,7 +113,7 @@ class Basis(Wire, frozen=True, kw_only=True):
 class PlanAnswer(Basis, frozen=True, kw_only=True):
     """What the next pass would decide, if every call worked and no rate limit ended it."""
 
-    vpas: tuple[VpaPlan, ...]
+    vpas: tuple[VpaAnswer, ...]
 
 
 class NoPlan(Wire, frozen=True, kw_only=True):
@@ -122,7 +123,7 @@ class NoPlan(Wire, frozen=True, kw_only=True):
 
 
 def router(planner: Planner) -> fastapi.APIRouter:
-    """The endpoint; ``planner`` rehearses a pass."""
+    """The endpoint; ``planner`` previews a pass."""
     made = fastapi.APIRouter()
 
     @made.get(PATH, response_model=None, responses=_responses())
@@ -131,7 +132,7 @@ def router(planner: Planner) -> fastapi.APIRouter:
     ) -> fastapi.Response:
         """What the updater's next pass would decide about each pod, and why.
 
-        It is the pass itself, with hands that do nothing: rate limits don't count, and every call
+        These are the plans that a pass begins with: rate limits don't count, and every call
         works. ``namespace`` and ``vpa`` name what to look at; all else is left alone, and costs
         nothing. With ``Accept: text/plain`` the answer is a table.
         """
@@ -174,7 +175,7 @@ def _responses() -> dict[int | str, dict[str, Any]]:
 # The answers
 
 
-async def as_json(plan: Plan) -> AsyncIterator[bytes]:
+async def as_json(plan: PassPreview) -> AsyncIterator[bytes]:
     """A ``PlanAnswer``, a slice of pods after the other."""
     parts = _encoded(plan)
     while part := b"".join(islice(parts, _SLICE)):
@@ -182,7 +183,7 @@ async def as_json(plan: Plan) -> AsyncIterator[bytes]:
         await asyncio.sleep(0)
 
 
-def _encoded(plan: Plan) -> Iterator[bytes]:
+def _encoded(plan: PassPreview) -> Iterator[bytes]:
     """All of it, no part larger than what is said of a pod."""
     basis = Basis(at=plan.taken_at, leading=True, caches_fresh=True, admission=plan.admission)
     yield _opened(basis, "vpas")
@@ -195,10 +196,10 @@ def _encoded(plan: Plan) -> Iterator[bytes]:
         head = VpaHead(namespace=namespace, name=name, mode=mode, why=why)
         yield before_vpa + _opened(head, "pods")
         ranges = () if scaled is None else scaled.limit_ranges
-        fits = Fits(vpa, ranges, pod_level=plan.pod_level)
+        fit = RecommendationFit(vpa, ranges, pod_level=plan.pod_level)
         before_pod = b""
         for pod, decision in pods:
-            yield before_pod + msgspec.json.encode(_pod(pod, decision, fits))
+            yield before_pod + msgspec.json.encode(_pod(pod, decision, fit))
             before_pod = b","
         yield b"]}"
         before_vpa = b",\n"
@@ -210,7 +211,7 @@ def _opened(told: Wire, name: str) -> bytes:
     return msgspec.json.encode(told).removesuffix(b"}") + f',"{name}":['.encode()
 
 
-async def as_text(plan: Plan) -> AsyncIterator[str]:
+async def as_text(plan: PassPreview) -> AsyncIterator[str]:
     """A table with a line for each pod, below what it is based on."""
     rows, widths = [_HEAD], _widths([_HEAD])
     for row in _rows(plan):
@@ -229,7 +230,7 @@ async def as_text(plan: Plan) -> AsyncIterator[str]:
         await asyncio.sleep(0)
 
 
-def _counts(plan: Plan) -> str:
+def _counts(plan: PassPreview) -> str:
     counts = Counter(decision.action for decision in plan.decisions.values())
     return (
         ", ".join(f"{counts[action]} {action}" for action in Action if counts[action]) or "no pods"
@@ -244,7 +245,7 @@ _EXAMPLE: Row = (
 )
 
 
-def _rows(plan: Plan) -> Iterator[Row]:
+def _rows(plan: PassPreview) -> Iterator[Row]:
     for vpa, _, pods, why in _by_vpa(plan):
         namespace, name = key_of(vpa)
         if why is not None:
@@ -277,7 +278,7 @@ Decided = Sequence[tuple[LivePod, Decision]]
 
 
 def _by_vpa(
-    plan: Plan,
+    plan: PassPreview,
 ) -> Iterator[tuple[VerticalPodAutoscaler, AutoscaledPods | None, Decided, str | None]]:
     """Each VPA, its pods if it has any, those that are decided on, and why none is."""
     scaled = {key_of(each.vpa): each for each in plan.snapshot.autoscaled}
@@ -288,7 +289,7 @@ def _by_vpa(
         yield vpa, found, decided, skipped or (None if decided else _why_none(vpa, found))
 
 
-def _decided(scaled: AutoscaledPods | None, plan: Plan) -> Decided:
+def _decided(scaled: AutoscaledPods | None, plan: PassPreview) -> Decided:
     if scaled is None:
         return ()
     pods = sorted(scaled.pods, key=lambda pod: pod.metadata.name)
@@ -303,10 +304,10 @@ def _why_none(vpa: VerticalPodAutoscaler, scaled: AutoscaledPods | None) -> str:
     return _ALL_GONE if scaled is not None and scaled.pods else _NO_PODS
 
 
-def _pod(pod: LivePod, decision: Decision, fits: Fits) -> PodPlan:
-    measured = fits.measured(pod)
+def _pod(pod: LivePod, decision: Decision, fit: RecommendationFit) -> PodAnswer:
+    measured = fit.measured(pod)
     known = None if isinstance(measured, Decision) else measured
-    return PodPlan(
+    return PodAnswer(
         name=pod.metadata.name,
         decision=decision.action,
         reason=decision.reason,
@@ -327,15 +328,17 @@ def _pod(pod: LivePod, decision: Decision, fits: Fits) -> PodPlan:
             )
             for name, amounts in known.processed.containers.items()
         ),
-        pod_level=None if known is None else _pod_level(pod, known.processed, fits),
+        pod_level=None if known is None else _pod_level(pod, known.processed, fit),
     )
 
 
-def _pod_level(pod: LivePod, processed: Processed, fits: Fits) -> PodLevelNumbers | None:
+def _pod_level(
+    pod: LivePod, processed: Processed, fit: RecommendationFit
+) -> PodLevelNumbers | None:
     whole, bounds = pod.spec.resources, processed.pod_level
     if whole is None or bounds is None:
         return None
-    wanted = wanted_resources(pod, fits.vpa, processed, fits.drifts.limit_ranges)
+    wanted = wanted_resources(pod, fit.vpa, processed, fit.drifts.limit_ranges)
     names = [container.name for container in scaled_specs(pod)]
     after = bounds.after(pod, dict(zip(names, wanted, strict=True)))
     return PodLevelNumbers(

@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 from common.codes import Code
 
+_MOST_DOUBLINGS = 5
+
 
 class Action(enum.StrEnum):
     """What happens to the pod."""
@@ -193,6 +195,14 @@ def ending(since: datetime | None, pause: timedelta) -> datetime | None:
         return None if since is None else (since + pause).astimezone(UTC)
     except OverflowError:
         return None
+
+
+def pause_after(tries: int, *, interval: timedelta) -> timedelta:
+    """Return the pause after a refusal: the interval, doubled with every try after the first.
+
+    It is thirty-two intervals at most.
+    """
+    return interval * float(2 ** min(max(tries - 1, 0), _MOST_DOUBLINGS))
 
 
 def evict(reason: Reason, *, detail: str = "") -> Decision:

@@ -17,10 +17,9 @@ from common.errors import (
     UnauthorizedError,
     UnreachableError,
 )
-from updater.attempts import PodMemory, Refusal
-from updater.back_off import pause_after
-from updater.decision import Action, Decision, Reason, evict, leave, wait
-from updater.resize import WHOLE, Attempt, Infeasible, Part, Targets
+from updater.decision import Action, Decision, Reason, evict, leave, pause_after, wait
+from updater.resize.resize_state import WHOLE, Attempt, Infeasible, Part, Targets
+from updater.state import PodMemory, ResizeRefusal
 
 
 class ResizeFailure(enum.Enum):
@@ -135,7 +134,7 @@ def after_refused_resize(
     if decision.reason is Reason.GONE:
         return decision, replace(memory, refusal=None)  # nobody refused anything
     pause = back_off(decision, tries=tries, interval=interval) or pace
-    refusal = Refusal(
+    refusal = ResizeRefusal(
         reason=decision.reason,
         tries=tries,
         until=now + pause,

@@ -1,7 +1,9 @@
 """The updater's figures, under the reference's names; updater.md 12.2."""
 
+import asyncio
+import contextlib
 from collections import Counter as Tally
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -11,7 +13,7 @@ from common.api.autoscaling import UpdateMode
 from common.runtime.build_info import expose_build_info
 from common.runtime.object_errors import ObjectErrors
 from updater.decision import Decision
-from updater.replacement_result import ReplacementResult
+from updater.eviction.replacement_result import ReplacementResult
 
 _BUCKETS = (
     *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100),
@@ -51,6 +53,25 @@ class PassFigures:
     vpas_updatable: Tally[str] = field(default_factory=Tally)
     vpas_updated: Tally[str] = field(default_factory=Tally)
     candidates: Tally[Decision] = field(default_factory=Tally)
+
+    def count_controlled(self, vpa: VpaLabels, pods: int) -> None:
+        """Count the live pods of a VPA."""
+        self.controlled[vpa.size, vpa.mode.value] += pods
+
+    def count_due(self, vpa: VpaLabels, updatable: int | None, evictable: int | None) -> None:
+        """Count the pods that are due for a resize or an eviction; None: the mode has none."""
+        if updatable is not None:
+            self.updatable[vpa.size] += updatable
+            self.vpas_updatable[vpa.size] += updatable > 0
+        if evictable is not None:
+            key = (vpa.size, vpa.mode.value)
+            self.evictable[key] += evictable
+            self.vpas_evictable[key] += evictable > 0
+
+    def count_done(self, vpa: VpaLabels, *, evicted: bool, resized: bool) -> None:
+        """Count a VPA of which pods were evicted or resized in this pass."""
+        self.vpas_evicted[vpa.size, vpa.mode.value] += evicted
+        self.vpas_updated[vpa.size] += resized
 
     def left_alone(self, mode: UpdateMode, pods: int) -> None:
         """Count a VPA of which no pod is due for anything."""
@@ -141,8 +162,15 @@ class UpdaterMetrics:
     def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
         return Counter(name, text, labels, namespace="vpa_updater", registry=self._registry)
 
-    def observe_step(self, step: str, seconds: float) -> None:
-        self._latency.labels(step).observe(seconds)
+    @contextlib.contextmanager
+    def timed(self, step: str) -> Iterator[None]:
+        """Measure a step of a pass, on the event loop's clock."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        try:
+            yield
+        finally:
+            self._latency.labels(step).observe(loop.time() - started)
 
     def prepare(self, vpa: VpaLabels) -> None:
         """Let a VPA's two counters exist before they count."""

@@ -1,12 +1,11 @@
-"""Preflight of a VPA's actions: would the API server accept the pod that follows?"""
+"""Preflight of a VPA's actions: would the API server accept the pod that follows (X110)?"""
 
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
 
 from common.api.core import Pod, PodSpec, ResourceQuota
+from common.identity_cache import IdentityCache
 from common.quantity import Quantity, QuantityError
 from common.recommendation.expected_pod import replacement_spec, resized_spec
 from common.recommendation.pod_level import PodLevelMode
@@ -19,121 +18,105 @@ from common.recommendation.quota import (
     share_of_new,
 )
 from common.resources import ResourceQuantities
-from updater.abreast import Begin
 from updater.decision import Decision, Reason, leave, wait
-from updater.dry_run import DryRuns
-from updater.eviction_tracking import EvictionTracker
-from updater.resize_plan import ResizePlan
-from updater.sending import Ask
-from updater.snapshot import AutoscaledPods
+from updater.resize.resize_plan import ResizePlan
+from updater.snapshot.cluster_snapshot import AutoscaledPods
+
+_Judged = tuple[PodSpec, Refusal | None]
+_KINDS_OF_PODS = 1024  # that differ in what counts here, in one VPA
+
+
+def _cache() -> IdentityCache[_Judged]:
+    return IdentityCache(_KINDS_OF_PODS)
 
 
 @dataclass(slots=True)
 class QuotaUse:
-    """The ResourceQuotas of a snapshot, and what the actions of this pass have taken of them.
+    """Quotas by namespace, shared by all VPAs of a pass.
 
-    The status of a quota lags behind: it is read again for the next pass.
+    The status of a quota lags behind: it is read again for the next pass, and an action that
+    fails gives nothing back in this one. Reading what is left and taking from it happen in one
+    step of planning, with no other VPA in between.
     """
 
-    quotas: Mapping[str, Sequence[ResourceQuota]] = field(default_factory=dict)  # by namespace
+    quotas: Mapping[str, Sequence[ResourceQuota]] = field(default_factory=dict)
     _taken: defaultdict[str, dict[str, Quantity]] = field(default_factory=lambda: defaultdict(dict))
 
     def of(self, namespace: str) -> Sequence[ResourceQuota]:
+        """Return the quotas of a namespace."""
         return self.quotas.get(namespace, ())
 
     def taken(self, namespace: str) -> ResourceQuantities:
+        """Return what actions of this pass have taken so far."""
         return self._taken.get(namespace, {})
 
-    def take(self, namespace: str, grown: ResourceQuantities) -> None:
-        """Note that an action was begun; one that fails gives nothing back in this pass."""
+    def take(self, namespace: str, growth: ResourceQuantities) -> None:
+        """Record that an action takes this much."""
         taken = self._taken[namespace]
-        for name, amount in grown.items():
+        for name, amount in growth.items():
             taken[name] = taken[name] + amount if name in taken else amount
 
 
+@dataclass(slots=True)
 class Preflight:
-    """Judges the pods that follow the evictions and resizes of one VPA in one pass (X110).
+    """Judges the pods that would follow the evictions and resizes of one VPA in one pass.
 
     A judgement costs as much as an admission: it is made once for pods that are alike, and only
     for those that would be evicted or resized otherwise.
     """
 
-    def __init__(
-        self,
-        scaled: AutoscaledPods,
-        evictions: EvictionTracker | None,
-        *,
-        most_boost: Quantity | None = None,
-        pod_level: PodLevelMode = PodLevelMode.KEEP,
-        quota_use: QuotaUse | None = None,
-        dry_runs: DryRuns | None = None,
-    ) -> None:
-        self._scaled = scaled
-        self._evictions = evictions
-        self._most_boost = most_boost
-        self._pod_level = pod_level
-        self._quota_use = quota_use or QuotaUse()
-        self._dry_runs = dry_runs
-        self._replacements: dict[tuple[int, int], tuple[Pod, PodSpec, Refusal | None]] = {}
-        self._resizes: dict[int, tuple[ResizePlan, PodSpec, Refusal | None]] = {}
+    scaled: AutoscaledPods
+    quotas: QuotaUse
+    most_boost: Quantity | None = None
+    pod_level: PodLevelMode = PodLevelMode.KEEP
+    _replacements: IdentityCache[_Judged] = field(default_factory=_cache)
+    _resizes: IdentityCache[_Judged] = field(default_factory=_cache)
 
     # Evictions
 
-    def hold_up(self, pod: Pod) -> Decision | None:
-        """Why the pod is not to be evicted now, though everything else allows it."""
-        if self._evictions is not None:
-            allowed = self._evictions.allowance()
-            if not allowed.allows_one:
-                return wait(allowed.reason, until=allowed.until)
+    def refuse_replacement(self, pod: Pod) -> Decision | None:
+        """Return why the pod must not be evicted: the API server would refuse what follows."""
         try:
-            refused = self._replacement(pod)
+            spec, refused = self._followed_by(pod)
+            quotas = self._quotas(pod)
+            if refused is None and quotas:
+                refused = replacement_refusal(quotas, pod, spec, taken=self._taken(pod))
         except QuantityError:
             return leave(Reason.UNREADABLE)
-        if refused is not None:
-            return wait(Reason.REPLACEMENT_WOULD_BE_REFUSED, detail=refused.message)
-        return None if self._dry_runs is None else self._dry_runs.known(pod, self._scaled)
+        if refused is None:
+            return None
+        return wait(Reason.REPLACEMENT_WOULD_BE_REFUSED, detail=refused.message)
 
-    @property
-    def ask(self) -> Ask | None:
-        """Ask the API server about the replacement of a pod; None: that is switched off."""
-        dry_runs = self._dry_runs
-        return None if dry_runs is None else partial(dry_runs.ask, scaled=self._scaled)
+    def take_for_replacement(self, pod: Pod) -> None:
+        """Take what the replacement requests above the pod from the quotas."""
+        if self._quotas(pod):
+            try:
+                grown = growth(share_of(pod), share_of_new(self._followed_by(pod)[0]))
+            except QuantityError:
+                return  # the quotas' next status counts it
+            self.quotas.take(pod.metadata.namespace, grown)
 
-    def evicting(self, pod: Pod, call: Begin) -> Begin:
-        """The same call, which takes the replacement's part of the quotas when it is begun."""
-        return self._taking(pod, call, lambda: share_of_new(self._followed_by(pod)[0]))
+    def _followed_by(self, pod: Pod) -> _Judged:
+        # Replicas share what is equal in them.
+        return self._replacements.get(
+            (pod.spec, pod.metadata.annotations), lambda: self._judge_replacement(pod)
+        )
 
-    def _replacement(self, pod: Pod) -> Refusal | None:
-        spec, refused = self._followed_by(pod)
-        quotas = self._quotas(pod)
-        if refused is None and quotas:
-            refused = replacement_refusal(quotas, pod, spec, taken=self._taken(pod))
-        return refused
-
-    def _followed_by(self, pod: Pod) -> tuple[PodSpec, Refusal | None]:
-        # Replicas share what is equal in them; a pod that is kept keeps the identities of its own.
-        alike = id(pod.spec), id(pod.metadata.annotations)
-        if alike not in self._replacements:
-            scaled = self._scaled
-            spec = replacement_spec(
-                pod,
-                scaled.vpa,
-                scaled.limit_ranges,
-                most_boost=self._most_boost,
-                pod_level=self._pod_level,
-            )
-            self._replacements[alike] = (
-                pod,
-                spec,
-                spec_refusal(spec, scaled.limit_ranges, present=pod.spec),
-            )
-        _, spec, refused = self._replacements[alike]
-        return spec, refused
+    def _judge_replacement(self, pod: Pod) -> _Judged:
+        scaled = self.scaled
+        spec = replacement_spec(
+            pod,
+            scaled.vpa,
+            scaled.limit_ranges,
+            most_boost=self.most_boost,
+            pod_level=self.pod_level,
+        )
+        return spec, spec_refusal(spec, scaled.limit_ranges, present=pod.spec)
 
     # Resizes
 
-    def resize(self, pod: Pod, plan: ResizePlan) -> Refusal | None:
-        """Why the API server would refuse the resize."""
+    def refuse_resize(self, pod: Pod, plan: ResizePlan) -> Refusal | None:
+        """Return why the API server would refuse the resize."""
         if not plan.changes:
             return None
         try:
@@ -145,39 +128,32 @@ class Preflight:
             return Refusal(Check.UNREADABLE, str(error))
         return refused
 
-    def resizing(self, pod: Pod, plan: ResizePlan, call: Begin) -> Begin:
-        """The same call, which takes what the pod grows by from the quotas when it is begun."""
-        if not plan.changes:
-            return call
-        return self._taking(pod, call, lambda: share_of(pod, self._resized(pod, plan)[0]))
+    def take_for_resize(self, pod: Pod, plan: ResizePlan) -> None:
+        """Take what the pod grows by from the quotas."""
+        if plan.changes and self._quotas(pod):
+            try:
+                grown = growth(share_of(pod), share_of(pod, self._resized(pod, plan)[0]))
+            except QuantityError:
+                return  # the quotas' next status counts it
+            self.quotas.take(pod.metadata.namespace, grown)
 
-    def _resized(self, pod: Pod, plan: ResizePlan) -> tuple[PodSpec, Refusal | None]:
-        known = self._resizes.get(id(plan))
-        if known is None:  # pods that are alike have one plan
-            limit_ranges = self._scaled.limit_ranges
-            spec = resized_spec(pod.spec, plan.operations, limit_ranges)
-            refused = spec_refusal(spec, limit_ranges, present=pod.spec) or qos_refusal(pod, spec)
-            known = self._resizes[id(plan)] = plan, spec, refused
-        return known[1], known[2]
+    def _resized(self, pod: Pod, plan: ResizePlan) -> _Judged:
+        return self._resizes.get((plan, pod.spec), lambda: self._judge_resize(pod, plan))
+
+    def _judge_resize(self, pod: Pod, plan: ResizePlan) -> _Judged:
+        limit_ranges = self.scaled.limit_ranges
+        spec = resized_spec(pod.spec, plan.operations, limit_ranges)
+        refused = spec_refusal(spec, limit_ranges, present=pod.spec) or qos_refusal(pod, spec)
+        return spec, refused
 
     # Quotas
 
+    def has_quotas(self) -> bool:
+        """Return whether what is left of quotas may change between two looks at it."""
+        return bool(self.quotas.of(self.scaled.vpa.metadata.namespace))
+
     def _quotas(self, pod: Pod) -> Sequence[ResourceQuota]:
-        return self._quota_use.of(pod.metadata.namespace)
+        return self.quotas.of(pod.metadata.namespace)
 
     def _taken(self, pod: Pod) -> ResourceQuantities:
-        return self._quota_use.taken(pod.metadata.namespace)
-
-    def _taking(self, pod: Pod, call: Begin, after: Callable[[], ResourceQuantities]) -> Begin:
-        if not self._quotas(pod):
-            return call
-        try:
-            grown = growth(share_of(pod), after())
-        except QuantityError:
-            return call  # the quotas' next status counts it
-
-        def begin() -> Coroutine[Any, Any, None]:
-            self._quota_use.take(pod.metadata.namespace, grown)
-            return call()
-
-        return begin
+        return self.quotas.taken(pod.metadata.namespace)

@@ -14,10 +14,10 @@ from common.runtime.settings import (
     debug_flag,
     lease_name_flag,
 )
-from updater.disruption import DisruptionPolicy
-from updater.resize import Timeouts
-from updater.update_order import Thresholds
-from updater.work import Rules
+from updater.evaluate.update_order import Thresholds
+from updater.eviction.disruption import DisruptionPolicy
+from updater.pass_context import Rules
+from updater.resize.resize_state import Timeouts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Long loops that let other tasks run now and then."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Generator, Iterable
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -13,3 +13,14 @@ async def pausing(items: Iterable[T], *, every: int) -> AsyncIterator[T]:
         if number % every == every - 1:
             await asyncio.sleep(0)
         yield item
+
+
+async def in_steps(steps: Generator[None, None, T]) -> T:
+    """Return the result of a computation, with a pause after each of its steps."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        await asyncio.sleep(0)

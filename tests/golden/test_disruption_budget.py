@@ -20,15 +20,16 @@ from common.resources import parse_quantities
 from common.target.owners import Controller
 from golden_data import Differences, Row, rows
 from updater.decision import Action, Decision, Reason
-from updater.disruption import (
+from updater.eviction.disruption import (
     DisruptionBudget,
     DisruptionPolicy,
+    GroupStanding,
     ReplicaGroup,
-    Standing,
     decide_eviction,
     replica_group,
 )
-from updater.resize import (
+from updater.resize.resize_plan import ResizePlan
+from updater.resize.resize_state import (
     Infeasible,
     ResizeStatus,
     Timeouts,
@@ -38,8 +39,7 @@ from updater.resize import (
     resizing_since,
     unfinished,
 )
-from updater.resize_plan import ResizePlan
-from updater.startup_boost import decide_unboost, expired_boosts
+from updater.resize.startup_boost import decide_unboost, expired_boosts
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 KNOWN_KINDS = ("ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job")
@@ -244,7 +244,10 @@ class World:
             else:
                 assert operation == "in_place"
                 # The reference's call checks nothing but that the group was admitted.
-                allowed = self.group(name).standing in (Standing.OPEN, Standing.IN_PLACE_ONLY)
+                allowed = self.group(name).standing in (
+                    GroupStanding.OPEN,
+                    GroupStanding.IN_PLACE_ONLY,
+                )
                 if allowed:
                     self.spend(name)
                 self.results.append(allowed)
@@ -270,7 +273,7 @@ def _reference_name(decision: Decision) -> str:
 
 def _counters(group: ReplicaGroup) -> dict[str, Any]:
     return {
-        "below_min_replicas": group.standing is Standing.IN_PLACE_ONLY,
+        "below_min_replicas": group.standing is GroupStanding.IN_PLACE_ONLY,
         "configured": group.budget.configured,
         "pending": group.pending,
         "running": group.budget.running,
@@ -286,7 +289,7 @@ def test_disruption_budget() -> None:
         groups = {
             name: _counters(group)
             for name, group in world.groups.items()
-            if group.standing in (Standing.OPEN, Standing.IN_PLACE_ONLY)
+            if group.standing in (GroupStanding.OPEN, GroupStanding.IN_PLACE_ONLY)
         }
         differences.check(row.id, "groups", groups, row.expected["groups"])
         world.run()

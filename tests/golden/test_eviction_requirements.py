@@ -8,7 +8,7 @@ from common.api.meta import ObjectMeta
 from common.recommendation.actual import actual_requests
 from common.recommendation.processing import parse_recommendation
 from golden_data import Differences, Row, rows
-from updater.eviction_requirements import requirements_met
+from updater.eviction.eviction_requirements import requirements_met
 
 # In these rows a resource without a target, which the reference takes for a target of zero or for
 # a request that is about to come, is all that admits the pod.

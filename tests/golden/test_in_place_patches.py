@@ -16,9 +16,9 @@ from common.recommendation.container_resources import WantedResources, wanted_re
 from common.recommendation.pod_amounts import phases_of
 from common.recommendation.processing import Processed, parse_recommendation
 from golden_data import Differences, Row, rows
-from updater.resize_plan import annotation_operations, plan_resize, resize_operations
-from updater.snapshot import update_mode
-from updater.startup_boost import boost_duration, expired_boosts, unboosted
+from updater.resize.resize_plan import annotation_operations, plan_resize, resize_operations
+from updater.resize.startup_boost import boost_duration, expired_boosts, unboosted
+from updater.snapshot.cluster_snapshot import update_mode
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 A13 = "admission.md-A13"  # capping is tested where it is done

@@ -15,11 +15,9 @@ from common.recommendation.capping import cap_for_pod
 from common.recommendation.pod_amounts import phases_of
 from common.recommendation.processing import parse_recommendation
 from golden_data import Differences, Row, close, rows
-from updater.candidate import oom_threshold
-from updater.resize import lower_somewhere
-from updater.update_order import (
+from updater.evaluate.update_order import (
+    ContainerOomKill,
     Drift,
-    OomKill,
     Thresholds,
     Verdict,
     judge,
@@ -28,6 +26,8 @@ from updater.update_order import (
     quick_ooms,
     rank,
 )
+from updater.plan.candidate import oom_threshold
+from updater.resize.resize_state import lower_somewhere
 
 D28 = "updater.md-D28"
 
@@ -37,7 +37,7 @@ class Judged:
     pod: Pod
     drift: Drift
     verdict: Verdict
-    ooms: tuple[OomKill, ...]
+    ooms: tuple[ContainerOomKill, ...]
 
 
 def _amounts(pod: Pod, vpa: VerticalPodAutoscaler) -> dict[str, ContainerAmounts]:
@@ -140,5 +140,5 @@ def test_an_update_answers_the_oom_kills_before_it() -> None:
     assert found >= 20
 
 
-def _before(kill: OomKill, time: datetime) -> bool:
+def _before(kill: ContainerOomKill, time: datetime) -> bool:
     return kill.finished_at is not None and kill.finished_at <= time

@@ -9,7 +9,7 @@ from common.api.core import Pod
 from common.recommendation.actual import actual_requests
 from common.recommendation.processing import ContainerAmounts, parse_recommendation
 from golden_data import Differences, close, rows
-from updater.update_order import looked_at, measure
+from updater.evaluate.update_order import looked_at, measure
 
 
 def amounts_of(recommendation: dict[str, Any] | None) -> dict[str, ContainerAmounts]:

@@ -14,13 +14,13 @@ from common.quantity import Quantity
 from fake_api import FakeApi, Reply
 from golden_data import lists
 from reference_lists import check_flags, check_metrics
-from updater.actuation import Actuator
-from updater.attempts import Attempts, PodMemory
+from updater.actuation import PodActuator
 from updater.decision import Action, Decision, Reason
-from updater.disruption import DisruptionPolicy
+from updater.eviction.disruption import DisruptionPolicy
 from updater.metrics import PassFigures, UpdaterMetrics, VpaLabels, size_label
-from updater.resize import Infeasible
+from updater.resize.resize_state import Infeasible
 from updater.settings import UpdaterSettings
+from updater.state import PodMemory, UpdaterState
 from updater_harness import NAMES, OPEN, StoppedClock, run, snapshot
 
 COMPONENT = "updater"
@@ -33,7 +33,7 @@ OUR_OWN_FLAGS = {
 }
 
 
-def observed() -> CollectorRegistry:
+async def observed() -> CollectorRegistry:
     """A registry in which every metric has been used once."""
     registry = CollectorRegistry()
     metrics = UpdaterMetrics(registry)
@@ -41,7 +41,8 @@ def observed() -> CollectorRegistry:
     metrics.eviction_failed(LABELS, "EvictionError")
     metrics.resize_failed(LABELS, "InPlaceUpdateError")
     metrics.skipped_infeasible(LABELS)
-    metrics.observe_step("total", 0.001)
+    with metrics.timed("total"):
+        await asyncio.sleep(0)
     figures = PassFigures()
     for tally in (figures.controlled, figures.evictable):
         tally["1", "Recreate"] += 2
@@ -51,12 +52,12 @@ def observed() -> CollectorRegistry:
     return registry
 
 
-def test_metrics_have_the_references_names_types_labels_and_buckets() -> None:
-    check_metrics(COMPONENT, observed())
+async def test_metrics_have_the_references_names_types_labels_and_buckets() -> None:
+    check_metrics(COMPONENT, await observed())
 
 
-def test_gauges_by_size_alone_show_every_size() -> None:
-    value = observed().get_sample_value
+async def test_gauges_by_size_alone_show_every_size() -> None:
+    value = (await observed()).get_sample_value
     assert value("vpa_updater_in_place_updatable_pods_total", {"vpa_size_log2": "19"}) == 0
     mode = {"vpa_size_log2": "2", "update_mode": "Recreate"}
     assert value("vpa_updater_evictable_pods_total", mode) is None
@@ -93,13 +94,13 @@ SUFFIX = re.compile(r" \[(\w+)\] \(VPA web; (.*)\)$")
 CHANGES = "app cpu 10m -> 250m, memory 10Mi -> 256Mi"
 
 
-def remembered(mode: UpdateMode) -> Attempts:
+def remembered(mode: UpdateMode) -> UpdaterState:
     """In mode InPlace, web-1 did not fit at the present recommendation."""
     if mode is not UpdateMode.IN_PLACE:
-        return Attempts()
+        return UpdaterState()
     targets = {"app": {"cpu": Quantity.parse("250m"), "memory": Quantity.parse("256Mi")}}
     infeasible = Infeasible(targets=targets, reported=False)
-    return Attempts({"uid-web-1": PodMemory(infeasible=infeasible)})
+    return UpdaterState({"uid-web-1": PodMemory(infeasible=infeasible)})
 
 
 def answering(api: FakeApi) -> None:
@@ -121,8 +122,8 @@ async def test_events_have_the_references_words(recorded: dict[str, Any]) -> Non
         tolerance = DisruptionPolicy(tolerance_fraction=recorded["eviction_tolerance"])
         await run(
             snapshot(mode, names=NAMES[:3]),
-            Actuator(client, events),
-            attempts=remembered(mode),
+            PodActuator(client, events),
+            state=remembered(mode),
             rules=replace(OPEN, disruption=tolerance),
         )
         sending = asyncio.create_task(events.run())

@@ -19,13 +19,13 @@ from common.recommendation.changes import ResourceChange
 from common.recommendation.policy import container_policy, is_off
 from common.target.controlling import SelectedVpa, controlling
 from golden_data import Differences, Row, rows
-from updater.breaker import Transition
 from updater.decision import Decision, Reason
-from updater.disruption import DisruptionPolicy
-from updater.live_pod import LivePod
-from updater.snapshot import AutoscaledPods, ClusterSnapshot, update_mode
-from updater.update_order import Thresholds
-from updater.work import Rules
+from updater.evaluate.update_order import Thresholds
+from updater.eviction.breaker import BreakerTransition
+from updater.eviction.disruption import DisruptionPolicy
+from updater.pass_context import Rules
+from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot, update_mode
+from updater.snapshot.live_pod import LivePod
 from updater_harness import NOW, WEB, run
 
 # Rows that aren't tagged with D30, because their pods break the LimitRanges already: no request
@@ -77,7 +77,7 @@ class RecordingHands:
         patch = msgspec.to_builtins(operations)
         self.calls.append({"call": "patch", "patch": list(patch), "pod": pod.metadata.name})
 
-    def tell_blocked(
+    def report_blocked(
         self,
         pod: Pod,
         vpa: VerticalPodAutoscaler,
@@ -90,7 +90,7 @@ class RecordingHands:
         if skipped:
             self.events.append("InPlaceResizeSkipped")
 
-    def tell_unblocked(
+    def report_unblocked(
         self,
         pod: Pod,
         vpa: VerticalPodAutoscaler,
@@ -99,7 +99,7 @@ class RecordingHands:
     ) -> None:
         """The reference knows nothing of it."""
 
-    def tell_refused(
+    def report_skipped_eviction(
         self,
         pod: Pod,
         vpa: VerticalPodAutoscaler,
@@ -108,7 +108,9 @@ class RecordingHands:
     ) -> None:
         """The reference knows nothing of it."""
 
-    def tell_turn(self, vpa: VerticalPodAutoscaler, turn: Transition, cause: str) -> None:
+    def report_transition(
+        self, vpa: VerticalPodAutoscaler, turn: BreakerTransition, cause: str
+    ) -> None:
         """Nor of this."""
 
 
@@ -174,10 +176,10 @@ def _rules(row: Row) -> Rules:
 
 
 def _run(row: Row) -> RecordingHands:
-    hands = RecordingHands(refuse_resizes=row.input["resize_calls_fail"])
+    actuator = RecordingHands(refuse_resizes=row.input["resize_calls_fail"])
 
-    asyncio.run(run(_snapshot(row), hands, rules=_rules(row)))
-    return hands
+    asyncio.run(run(_snapshot(row), actuator, rules=_rules(row)))
+    return actuator
 
 
 def _without_switched_off(row: Row) -> Row:
@@ -213,16 +215,16 @@ def _has_best_effort_pod(row: Row) -> bool:
 def test_updater_pass() -> None:
     differences = Differences()
     for row in rows("updater_pass"):
-        hands = _run(row)
-        calls, recorded = hands.calls, row.expected["calls"]
+        actuator = _run(row)
+        calls, recorded = actuator.calls, row.expected["calls"]
         stripped = _without_switched_off(row)
         if stripped is not row:  # A17: what is recommended for such a container is not there
             same = _run(stripped)
-            differences.check(row.id, "A17", (calls, hands.events), (same.calls, same.events))
+            differences.check(row.id, "A17", (calls, actuator.events), (same.calls, same.events))
         elif row.departure == "updater.md-D30" or row.id in OUTLAWS:
-            differences.check(row.id, "D30", (calls, hands.events), ([], []))
+            differences.check(row.id, "D30", (calls, actuator.events), ([], []))
         elif row.id in REFUSED_RESIZES:
-            differences.check(row.id, "X110", (calls, hands.events), ([], []))
+            differences.check(row.id, "X110", (calls, actuator.events), ([], []))
         elif row.departure == "updater.md-D8":  # the budget holds some of the resizes back
             left = {(call["call"], call["pod"]): call for call in recorded}
             differences.check(row.id, "D8 pods", set(_who(calls)) - set(left), set())
@@ -239,7 +241,7 @@ def test_updater_pass() -> None:
             differences.check(row.id, "4b", [call["call"] for call in calls], [])
         else:
             differences.check(row.id, "calls", calls, recorded)
-            differences.check(row.id, "events", hands.events, row.expected["event_reasons"])
+            differences.check(row.id, "events", actuator.events, row.expected["event_reasons"])
     differences.none_in(700)
 
 

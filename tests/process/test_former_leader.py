@@ -14,7 +14,7 @@ from common.kube.endpoints import CHECKPOINTS, POD_METRICS, VPAS
 from process_harness import World, account, world
 from sandbox.apiserver.audit import Entry
 from sandbox.apiserver.faults import ApiFault, ApiFaults, Calls, Effect, Refusal
-from updater.sending import CALLS_ABREAST
+from updater.execute import MOST_CALLS
 from workloads import NAMESPACE, deploy
 
 FORMER = account("recommender")
@@ -151,24 +151,24 @@ async def test_an_updater_after_a_stop_longer_than_its_lease_evicts_nothing(tmp_
     flags = (*elected(lease=3, deadline=2), "--use-admission-controller-status=false")
     # 32 calls are under way when it is stopped; its pass would have time for the others.
     unhurried = ("--updater-interval=12s", "--eviction-tolerance=1")
-    pods = CALLS_ABREAST + 8
+    pods = MOST_CALLS + 8
     async with world(tmp_path) as it:
         await deploy(it.client, "web", replicas=pods)
         await it.until(lambda: len(it.pods_of("web")) == pods and all(map(runs, it.pods_of("web"))))
         await recommend(it, "web", cpu="600m", memory="400Mi")
         slow = disturb(it, Effect(delay=3.0), user=account("updater"), resource="pods/eviction")
         former = await it.start("updater", *flags, *unhurried, "--eviction-outcome-check=false")
-        await it.until(lambda: slow.hits == CALLS_ABREAST)
+        await it.until(lambda: slow.hits == MOST_CALLS)
         former.process.send_signal(signal.SIGSTOP)
         slow.end()
         standby = await it.start_standby("updater", *flags)
         await standby.logged("became the leader")
-        await it.until(lambda: len(evictions(it)) == CALLS_ABREAST)  # what was under way
+        await it.until(lambda: len(evictions(it)) == MOST_CALLS)  # what was under way
 
         former.process.send_signal(signal.SIGCONT)
         assert await former.ended() == 1
         await it.passes(standby)  # all requests have been answered
-        assert len(evictions(it)) == CALLS_ABREAST
+        assert len(evictions(it)) == MOST_CALLS
         assert former.said("was not renewed in time") != []
         assert former.said("eviction refused") == []
 

@@ -17,9 +17,9 @@ from common.kube.endpoints import MUTATING_WEBHOOKS
 from common.target.owners import Controller
 from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
-from updater.group_size import GroupSize, group_size
-from updater.live_pod import MANAGER
 from updater.settings import UpdaterSettings
+from updater.snapshot.live_pod import MANAGER
+from updater.snapshot.workload_size import GroupSize, group_size
 from webhook_town import HOUR, QUOTAS, Sizes, Town, town
 from workloads import NAMESPACE, refusing_webhook
 

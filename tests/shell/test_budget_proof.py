@@ -13,9 +13,9 @@ from disruption_judge import Judge
 from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
 from stormy_cluster import INTERVAL, LAG, Workload, storm
-from updater.disruption import DisruptionPolicy
-from updater.resize import Timeouts
-from updater.work import Rules
+from updater.eviction.disruption import DisruptionPolicy
+from updater.pass_context import Rules
+from updater.resize.resize_state import Timeouts
 
 # The whole proof is `make proofs`: 1,000 cycles.
 CYCLES = int(os.environ.get("PROOF_CYCLES", "30"))

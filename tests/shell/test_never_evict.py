@@ -14,8 +14,8 @@ from disruption_log import PodState
 from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
 from stormy_cluster import CPU, INTERVAL, KUBELET_FAULT, LAG, Storm, Workload, storm
-from updater.disruption import DisruptionPolicy
-from updater.work import Rules
+from updater.eviction.disruption import DisruptionPolicy
+from updater.pass_context import Rules
 
 # The whole proof is `make proofs`: 1,000 cycles.
 CYCLES = int(os.environ.get("PROOF_CYCLES", "30"))

@@ -1,4 +1,4 @@
-"""What a pass makes of pods that are in no ordinary state, or in nobody's hands.
+"""What a pass makes of pods that are in no ordinary state, or in nobody's actuator.
 
 Each case does something to one of three pods that are all to be evicted, and says how it ends.
 """
@@ -12,7 +12,7 @@ import pytest
 
 from common.kube.client import PatchType
 from common.kube.endpoints import DEPLOYMENTS, PODS, REPLICA_SETS, Endpoint
-from updater.plan import Plan
+from updater.preview import PassPreview
 from updater_shop import Shop, in_shop
 
 STAYS = {"metadata": {"finalizers": ["example.com/stays"]}}
@@ -116,7 +116,7 @@ def test_how_a_pod_ends(case: Case) -> None:
         await case.deed(shop, name)
         await asyncio.sleep(1)
         plan = await shop.updater().plan()
-        assert isinstance(plan, Plan), plan
+        assert isinstance(plan, PassPreview), plan
         decision = plan.decisions.get(pods[name].metadata.uid)
         assert ("" if decision is None else f"{decision.action} {decision.reason}") == case.want
 

@@ -8,7 +8,7 @@ from common.kube.client import PatchType
 from common.kube.endpoints import RESOURCE_QUOTAS, STATEFUL_SETS, VPAS
 from following import following
 from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
-from updater.snapshot import Caches
+from updater.snapshot.caches import Caches
 from updater_shop import Shop, in_shop
 
 QUOTAS = RESOURCE_QUOTAS.as_dicts()

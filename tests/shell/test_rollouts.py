@@ -17,7 +17,7 @@ from common.kube.endpoints import (
     Endpoint,
 )
 from sandbox.admission.eviction import is_ready
-from updater.schedule import Updater
+from updater.run import Updater
 from updater_shop import Shop, in_shop
 from workloads import refusing_webhook
 

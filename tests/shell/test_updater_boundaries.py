@@ -10,9 +10,9 @@ from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.core import Pod
 from common.kube.targets import Targets
 from common.labels import Selector
-from updater.live_pod import LivePod
-from updater.snapshot import ClusterSnapshot
-from updater_harness import NAMES, OPEN, Hands, run, snapshot
+from updater.snapshot.cluster_snapshot import ClusterSnapshot
+from updater.snapshot.live_pod import LivePod
+from updater_harness import NAMES, OPEN, FakeActuator, run, snapshot
 from updater_shop import Shop, in_shop
 
 CURSED = "cursed"
@@ -31,25 +31,25 @@ class CursedTargets(Targets):
 def test_a_vpa_that_breaks_us_leaves_the_others_their_updates(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    registry, hands = CollectorRegistry(), Hands()
+    registry, actuator = CollectorRegistry(), FakeActuator()
 
     async def play(shop: Shop) -> None:
         await shop.deploy()
         await shop.autoscale("Recreate")
         await shop.autoscale("Recreate", name=CURSED)
         await shop.recommend("100m")
-        updater = shop.updater(hands=hands, registry=registry, targets=CursedTargets)
+        updater = shop.updater(actuator=actuator, registry=registry, targets=CursedTargets)
         for _ in range(2):
             await updater.run_once()
 
     in_shop(play)
-    assert hands.evicted
+    assert actuator.evicted
     assert registry.get_sample_value(ERRORS, {"stage": "resolve"}) == 2
     told = [one for one in caplog.records if one.levelno == logging.ERROR]
     assert [one.__dict__["object"] for one in told] == [f"VerticalPodAutoscaler shop/{CURSED}"]
 
 
-class CursedHands(Hands):
+class CursedHands(FakeActuator):
     """Breaks for one pod, as a bug of ours would."""
 
     async def evict(self, pod: Pod, *args: object) -> None:
@@ -72,26 +72,26 @@ def broken(pod: LivePod) -> LivePod:
 
 
 async def test_a_pod_that_breaks_its_eviction_costs_itself_alone() -> None:
-    registry, hands = CollectorRegistry(), CursedHands()
-    await run(snapshot(UpdateMode.RECREATE), hands, registry=registry)
-    assert hands.evicted == [name for name in NAMES if name != NAMES[1]]
+    registry, actuator = CollectorRegistry(), CursedHands()
+    await run(snapshot(UpdateMode.RECREATE), actuator, registry=registry)
+    assert actuator.evicted == [name for name in NAMES if name != NAMES[1]]
     assert registry.get_sample_value(ERRORS, {"stage": "evict"}) == 1
 
 
 @pytest.mark.parametrize("mode", [UpdateMode.RECREATE, UpdateMode.IN_PLACE])
 async def test_a_pod_that_cannot_be_judged_costs_itself_alone(mode: UpdateMode) -> None:
-    registry, hands = CollectorRegistry(), Hands()
-    await run(with_cursed_pod(snapshot(mode)), hands, rules=OPEN, registry=registry)
+    registry, actuator = CollectorRegistry(), FakeActuator()
+    await run(with_cursed_pod(snapshot(mode)), actuator, rules=OPEN, registry=registry)
     others = [name for name in NAMES if name != NAMES[1]]
-    assert (hands.evicted or hands.resized) == others
+    assert (actuator.evicted or actuator.resized) == others
     assert registry.get_sample_value(ERRORS, {"stage": "judge"})
 
 
 async def test_a_vpa_that_breaks_its_pass_leaves_the_others_theirs() -> None:
-    registry, hands = CollectorRegistry(), Hands()
+    registry, actuator = CollectorRegistry(), FakeActuator()
     good = snapshot(UpdateMode.RECREATE)
     (scaled,) = good.autoscaled
     bad = replace(scaled, pods=(None,))  # type: ignore[arg-type]  # on purpose
-    await run(replace(good, autoscaled=(bad, scaled)), hands, registry=registry)
-    assert sorted(hands.evicted) == NAMES
-    assert registry.get_sample_value(ERRORS, {"stage": "resize"}) == 1
+    await run(replace(good, autoscaled=(bad, scaled)), actuator, registry=registry)
+    assert sorted(actuator.evicted) == NAMES
+    assert registry.get_sample_value(ERRORS, {"stage": "plan"}) == 1

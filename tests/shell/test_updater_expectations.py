@@ -8,7 +8,7 @@ import pytest
 
 from common.kube.client import PatchType
 from common.kube.endpoints import DEPLOYMENTS, Endpoint
-from updater.disruption import DisruptionPolicy
+from updater.eviction.disruption import DisruptionPolicy
 from updater_shop import Shop, in_shop
 
 BUDGETS = Endpoint("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", dict[str, Any])

@@ -14,9 +14,9 @@ from sandbox import virtual_time
 from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
 from sandbox.virtual_time import VirtualClock
 from stormy_cluster import BUDGETS, INTERVAL, Process, Storm, Workload, storm
-from updater.disruption import DisruptionPolicy
-from updater.live_pod import MANAGER
-from updater.work import Rules
+from updater.eviction.disruption import DisruptionPolicy
+from updater.pass_context import Rules
+from updater.snapshot.live_pod import MANAGER
 from workloads import NAMESPACE
 
 pytestmark = pytest.mark.timeout(180)  # some seconds, but more while coverage is measured

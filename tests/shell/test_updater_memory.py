@@ -9,7 +9,7 @@ import pytest
 
 from common.kube.client import PatchType
 from common.kube.endpoints import DEPLOYMENTS, PODS, VPAS
-from updater.update_order import Thresholds
+from updater.evaluate.update_order import Thresholds
 from updater_shop import Shop, in_shop
 
 MINUTE = timedelta(minutes=1)

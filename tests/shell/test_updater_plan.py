@@ -13,12 +13,14 @@ from common.api.core import Pod
 from common.kube.lease import AdmissionStatus
 from common.recommendation.changes import ResourceChange
 from updater.decision import Reason
-from updater.plan import IdleHands, NotNow, Plan, Scope
+from updater.preview import NotNow, PassPreview
+from updater.snapshot.selection import Scope
+from updater_harness import RecordingActuator
 from updater_shop import Shop, in_shop
 
 
 @dataclass(slots=True)
-class Asleep(IdleHands):
+class Asleep(RecordingActuator):
     """Evicts when it is told to."""
 
     awake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -30,12 +32,12 @@ class Asleep(IdleHands):
         reason: Reason,
         changes: Sequence[ResourceChange],
     ) -> None:
-        await IdleHands.evict(self, pod, vpa, reason, changes)
+        await RecordingActuator.evict(self, pod, vpa, reason, changes)
         await self.awake.wait()
 
 
-def decisions(plan: Plan | NotNow) -> Sequence[str]:
-    assert isinstance(plan, Plan), plan
+def decisions(plan: PassPreview | NotNow) -> Sequence[str]:
+    assert isinstance(plan, PassPreview), plan
     return sorted(f"{each.action} {each.reason}" for each in plan.decisions.values())
 
 
@@ -70,7 +72,7 @@ def test_a_plan_knows_the_admission_lease_and_when_it_was_made() -> None:
         shop.admission = AdmissionStatus.STALE
         plan = await shop.updater().plan()
         assert decisions(plan) == ["wait admission_not_ready"] * 3
-        assert isinstance(plan, Plan)
+        assert isinstance(plan, PassPreview)
         assert plan.admission is AdmissionStatus.STALE
         assert plan.taken_at == shop.clock.now()
 
@@ -95,7 +97,7 @@ def test_only_what_is_asked_for(scope: Scope, vpas: list[str], pods: int) -> Non
         await shop.recommend("100m")
         plan = await shop.updater().plan(scope)
         assert len(decisions(plan)) == pods
-        assert isinstance(plan, Plan)
+        assert isinstance(plan, PassPreview)
         assert sorted(vpa.metadata.name for vpa in plan.vpas) == vpas
 
     in_shop(test)
@@ -112,7 +114,7 @@ def test_a_decision_stands_until_the_time_that_the_plan_tells() -> None:
             await updater.run_once()
             await asyncio.sleep(30)
             plan = await updater.plan()
-            assert isinstance(plan, Plan)
+            assert isinstance(plan, PassPreview)
             waiting = {
                 uid: each.until
                 for uid, each in plan.decisions.items()
@@ -124,7 +126,7 @@ def test_a_decision_stands_until_the_time_that_the_plan_tells() -> None:
             left = until - shop.clock.now() + timedelta(seconds=seconds)
             await asyncio.sleep(left.total_seconds())
             plan = await updater.plan()
-            assert isinstance(plan, Plan)
+            assert isinstance(plan, PassPreview)
             assert (plan.decisions[uid].reason is Reason.RESIZE_DEFERRED) is deferred
             assert shop.calls("eviction") == []
             await updater.run_once()
@@ -135,17 +137,17 @@ def test_a_decision_stands_until_the_time_that_the_plan_tells() -> None:
 def test_a_plan_waits_for_the_pass_that_goes_on_and_then_knows_what_that_did() -> None:
     async def test(shop: Shop) -> None:
         await drifted(shop)
-        hands = Asleep()
-        updater = shop.updater(hands=hands)
+        actuator = Asleep()
+        updater = shop.updater(actuator=actuator)
         async with asyncio.TaskGroup() as group:
             group.create_task(updater.run_once())
             await asyncio.sleep(1)
-            assert len(hands.calls) == 1
+            assert len(actuator.calls) == 1
             planning = group.create_task(updater.plan())
             await asyncio.sleep(1)
             assert not planning.done()
             assert await updater.plan() is NotNow.PLANNING
-            hands.awake.set()
+            actuator.awake.set()
         # One is taken to be gone, although the cache still shows it, and the others wait for it.
         assert decisions(planning.result()) == ["wait budget_exhausted"] * 2
 
@@ -155,14 +157,14 @@ def test_a_plan_waits_for_the_pass_that_goes_on_and_then_knows_what_that_did() -
 def test_a_pass_without_end_is_not_waited_for_without_end() -> None:
     async def test(shop: Shop) -> None:
         await drifted(shop)
-        hands = Asleep()
-        updater = shop.updater(hands=hands)
+        actuator = Asleep()
+        updater = shop.updater(actuator=actuator)
         async with asyncio.TaskGroup() as group:
             group.create_task(updater.run_once())
             await asyncio.sleep(1)
             assert await updater.plan() is NotNow.UNDER_WAY
-            hands.awake.set()
-        assert isinstance(await updater.plan(), Plan)
+            actuator.awake.set()
+        assert isinstance(await updater.plan(), PassPreview)
 
     in_shop(test)
 
@@ -173,7 +175,7 @@ def test_a_plan_that_takes_too_long_is_given_up() -> None:
         updater = shop.updater()
         assert await updater.plan() is NotNow.TOO_SLOW
         shop.admission_takes = 0.0
-        assert isinstance(await updater.plan(), Plan)
+        assert isinstance(await updater.plan(), PassPreview)
 
     in_shop(test)
 

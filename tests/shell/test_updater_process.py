@@ -12,7 +12,7 @@ from common.kube import endpoints
 from common.runtime.clock import SystemClock
 from component import Process, running_component
 from fake_api import FakeApi, Reply, listing, named, status
-from updater.plan import NotNow
+from updater.preview import NotNow
 
 LISTED = (
     *(endpoints.DEPLOYMENTS, endpoints.REPLICA_SETS, endpoints.STATEFUL_SETS),

@@ -9,9 +9,9 @@ from common.kube.client import PatchType
 from common.kube.endpoints import DEPLOYMENTS, PODS, VPAS
 from common.kube.lease import AdmissionStatus
 from sandbox.kubelet.pod_resources import Totals
-from updater.live_pod import WITHDRAWER
-from updater.resize import ResizeStatus, resize_status
-from updater.schedule import Updater
+from updater.resize.resize_state import ResizeStatus, resize_status
+from updater.run import Updater
+from updater.snapshot.live_pod import WITHDRAWER
 from updater_shop import Shop, in_shop
 
 GIB = 2**30

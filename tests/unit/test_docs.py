@@ -100,7 +100,7 @@ KEPT = re.compile(r"^\| ([ADQ]\d+) \|[^|]*\|$", re.MULTILINE)
 PLANNED = re.compile(r"^- ([ADQ]\d+): ", re.MULTILINE)
 CITED = re.compile(r"\b[ADQ]\d{1,2}\b")
 
-CYCLE, RESIZE = "tests/unit/updater/test_cycle.py", "tests/unit/updater/test_resize.py"
+CYCLE, RESIZE = "tests/unit/updater/test_update_pass.py", "tests/unit/updater/test_resize_state.py"
 RESIZES = "tests/shell/test_updater_resizes.py"
 RECOMMENDER, UPDATER = "tests/shell/test_recommender_cycle.py", "tests/shell/test_updater_cycle.py"
 STORE = "tests/shell/test_checkpoint_store.py"
@@ -165,7 +165,7 @@ SHOWN_IN = {
     "D4": (UPDATER, "test_in_place_remembers_what_does_not_fit_until_less_is_wanted"),
     "D5": (RESIZE, "refused before, lower, no room"),
     "D6": (RESIZE, "infeasible, as remembered"),
-    "D7": ("tests/unit/updater/test_attempts.py", "test_what_is_remembered_ends_with_the_pod"),
+    "D7": ("tests/unit/updater/test_state.py", "test_what_is_remembered_ends_with_the_pod"),
     "D27": (CYCLE, "test_a_stale_admission_lease_stops_evictions_and_nothing_else"),
     "X35": (UPDATER, "test_pods_whose_replacements_an_older_vpa_would_patch_are_left_alone"),
     "X36": ("updater/decision.py", "VPA_CHANGED"),
@@ -178,7 +178,7 @@ SHOWN_IN = {
     "X111": ("tests/unit/common/recommendation/test_quota.py", "one millicore short"),
     "X112": ("tests/unit/updater/test_dry_run.py", "test_a_refusal_costs_no_pod"),
     "X9": ("tests/shell/test_client.py", "test_writes_are_never_tried_again"),
-    "X10": ("updater/cycle.py", "starting with the one at ``first``"),
+    "X10": ("updater/update_pass.py", "starting with the one at ``first``"),
     "X11": (RESIZE, "test_a_false_condition_hides_no_true_one"),
     "X12": ("tests/golden/test_updater_metrics.py", "test_events_have_the_references_words"),
     "A8": (WEBHOOK, '("--ignored-vpa-object-namespaces=a,b",)'),
@@ -227,7 +227,7 @@ SHOWN_IN = {
         "test_what_is_known_answers_while_it_is_fetched_anew",
     ),
     "X68": ("tests/shell/test_client.py", "a_client_apart_takes_no_turns_of_the_others"),
-    "X83": ("tests/unit/updater/test_ledger.py", "test_what_is_told"),
+    "X83": ("tests/unit/updater/test_decision_log.py", "test_what_is_told"),
     "X75": (
         "tests/shell/test_recommender_external_metrics.py",
         "test_one_question_fails_alone",
@@ -253,7 +253,7 @@ SHOWN_IN = {
         "test_where_the_list_of_the_cluster_fails_each_namespace_is_asked",
     ),
     "X61": ("updater/actuation.py", "uid=meta.uid"),
-    "X62": ("tests/shell/test_updater_wake.py", "test_a_group_is_through_wave_by_wave"),
+    "X62": ("tests/shell/test_updater_event_trigger.py", "test_a_group_is_through_wave_by_wave"),
     "X63": ("tests/shell/test_breaker.py", "three_evictions_of_each_vpa_and_one_an_hour"),
     "X64": (
         "tests/unit/updater/test_candidate.py",
@@ -267,7 +267,10 @@ SHOWN_IN = {
         "tests/shell/test_updater_process.py",
         "test_without_the_right_to_read_nodes_passes_go_on",
     ),
-    "X90": ("tests/unit/updater/test_daemons.py", "with_two_out_already_one_of_six_may_go"),
+    "X90": (
+        "tests/unit/updater/test_daemonset_desired_count.py",
+        "with_two_out_already_one_of_six_may_go",
+    ),
     "X104": ("tests/shell/test_rollouts.py", "a_rollout_in_between_loses_three_pods"),
     "X105": ("tests/shell/test_rollouts.py", "stuck_loses_no_pod_of_the_old_version"),
     "X106": ("tests/unit/updater/test_disruption.py", "pods_of_a_job_without_a_node_count"),

@@ -25,13 +25,13 @@ from sandbox.objects.pod_resources import pod_requests
 from sandbox.objects.resizing import resize_causes
 from sandbox.objects.rules.amounts import pod_level_causes
 from sandbox.version import KubernetesVersion
-from updater.attempts import PodMemory
-from updater.candidate import Candidate, judge_pod, plan_unboost
-from updater.candidate_plan import plan_candidate
 from updater.decision import Reason
-from updater.fitting import Fits
-from updater.resize_plan import ResizePlan
-from updater.update_order import Thresholds
+from updater.evaluate.recommendation_fit import RecommendationFit
+from updater.evaluate.update_order import Thresholds
+from updater.plan.candidate import Candidate, judge_pod, plan_unboost
+from updater.plan.candidate_resize import plan_candidate
+from updater.resize.resize_plan import ResizePlan
+from updater.state import PodMemory
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NOW = START + timedelta(days=30)
@@ -51,7 +51,7 @@ def judged(world: World, pod: Json) -> str:
     """What the updater makes of a pod that is long past its youth; empty: nothing to do."""
     judgement = judge_pod(
         world.decoded(pod),
-        Fits(world.autoscaler, tuple(world.limits), pod_level=world.pod_level),
+        RecommendationFit(world.autoscaler, tuple(world.limits), pod_level=world.pod_level),
         memory=PodMemory(),
         resized_at=None,
         thresholds=ANY_DRIFT,
@@ -128,7 +128,7 @@ def test_a_resize_of_a_pod_with_its_own_resources_is_taken(world: World) -> None
     pod = world.decoded(running)
     judgement = judge_pod(
         pod,
-        Fits(world.autoscaler, tuple(world.limits), pod_level=world.pod_level),
+        RecommendationFit(world.autoscaler, tuple(world.limits), pod_level=world.pod_level),
         memory=PodMemory(),
         resized_at=None,
         thresholds=ANY_DRIFT,

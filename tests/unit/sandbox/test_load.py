@@ -12,7 +12,7 @@ from common.quantity import parse_value
 from load_caller import calling, everything
 from sandbox.load.layout import Layout
 from sandbox.load.settings import Settings
-from updater.snapshot import LIVE_PODS
+from updater.snapshot.caches import LIVE_PODS
 
 
 @pytest.mark.parametrize(

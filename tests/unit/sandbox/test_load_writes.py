@@ -12,8 +12,8 @@ from common.kube import endpoints
 from load_caller import calling, everything, path_of, report
 from sandbox.load.changes import Changes, TooOldError
 from sandbox.load.settings import Settings
-from updater.live_pod import LivePod, resized_at
-from updater.snapshot import LIVE_PODS
+from updater.snapshot.caches import LIVE_PODS
+from updater.snapshot.live_pod import LivePod, resized_at
 
 # What writes do
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from updater.blocking import blocked_by
 from updater.decision import Decision, Reason, evict, leave, resize, wait
-from updater.resize import ResizeStatus
+from updater.resize.blocking import blocked_by
+from updater.resize.resize_state import ResizeStatus
 
 NONE, DEFERRED = ResizeStatus.NONE, ResizeStatus.DEFERRED
 INFEASIBLE, ERROR = ResizeStatus.INFEASIBLE, ResizeStatus.ERROR

@@ -25,15 +25,16 @@ from replacements import (
     waiting,
     wrong,
 )
-from updater.breaker import (
+from updater.decision import Reason
+from updater.eviction.breaker import (
     Allowance,
     Breaker,
+    BreakerTransition,
     Closed,
     HalfOpen,
-    Note,
     Open,
+    ReplacementNote,
     State,
-    Transition,
     after_eviction,
     after_result,
     allowance,
@@ -41,8 +42,7 @@ from updater.breaker import (
     record_eviction,
     state_at,
 )
-from updater.decision import Reason
-from updater.replacement_result import ReplacementResult
+from updater.eviction.replacement_result import ReplacementResult
 
 IS_RIGHT, UNPATCHED = ReplacementResult.RIGHT, ReplacementResult.UNPATCHED
 OUTSIDE, UNKNOWN = ReplacementResult.OUTSIDE_RANGE, ReplacementResult.UNKNOWN
@@ -179,7 +179,7 @@ class Case:
     state: State = CLOSED.state
     unanswered: int = 0
     lost: int = 0
-    transition: Transition = Transition.NONE
+    transition: BreakerTransition = BreakerTransition.NONE
 
 
 OLD = tuple(wrong(f"old-{number}", at=NOW - 30 * HOUR) for number in range(9))
@@ -234,7 +234,7 @@ CASES = [
         pods=(wrong("new"),),
         notes=(UNPATCHED,),
         state=LATER,
-        transition=Transition.SUSPENDED,
+        transition=BreakerTransition.SUSPENDED,
     ),
     Case(
         id="another miss changes nothing",
@@ -248,7 +248,7 @@ CASES = [
         breaker=OPEN,
         pods=(right("new"),),
         notes=(IS_RIGHT,),
-        transition=Transition.RESUMED,
+        transition=BreakerTransition.RESUMED,
     ),
     Case(
         id="any right pod closes",
@@ -256,7 +256,7 @@ CASES = [
         evictions=0,
         pods=(right("other", controller=API),),
         notes=(IS_RIGHT,),
-        transition=Transition.RESUMED,
+        transition=BreakerTransition.RESUMED,
     ),
     Case(id="not created for less than two minutes", ago=2 * MINUTE - SECOND, unanswered=1),
     Case(
@@ -306,7 +306,7 @@ CASES = [
         state=LATER,
         unanswered=3,
         lost=3,
-        transition=Transition.SUSPENDED,
+        transition=BreakerTransition.SUSPENDED,
     ),
     Case(id="scaled down meanwhile", ago=2 * MINUTE, wanted=2, notes=(UNKNOWN,)),
     Case(
@@ -403,13 +403,13 @@ def test_two_minutes_begin_when_the_evicted_pod_is_gone() -> None:
     almost = observe(late, view(*OLD[:2]), now=NOW + HOUR + 2 * MINUTE - SECOND)
     assert almost.notes == ()
     over = observe(almost.breaker, view(*OLD[:2]), now=NOW + HOUR + 2 * MINUTE)
-    assert over.notes == (Note(NOT_CREATED),)
+    assert over.notes == (ReplacementNote(NOT_CREATED),)
 
 
 def test_the_oldest_eviction_is_answered_first() -> None:
     breaker = waiting(CLOSED, 2, known=OLD)
     found = observe(breaker, view(*OLD, wrong("new")), now=NOW + SECOND)
-    assert found.notes == (Note(UNPATCHED, "new"),)
+    assert found.notes == (ReplacementNote(UNPATCHED, "new"),)
     assert [eviction.uid for eviction in found.breaker.unanswered] == ["gone-1"]
 
 

@@ -24,14 +24,14 @@ from replacements import (
     view,
     wrong,
 )
-from updater.breaker import (
+from updater.eviction.breaker import (
     Breaker,
+    BreakerObservation,
+    BreakerTransition,
     Closed,
     Eviction,
-    Observation,
     Open,
     State,
-    Transition,
     WorkloadView,
     allowance,
     observe,
@@ -139,8 +139,8 @@ def test_first_look(case: Restart) -> None:
     seen = replace(seen, wanted={WEB: wanted})
     found = observe(None, seen, now=NOW)
     uids = frozenset(each.metadata.uid for each in pods) if case.want.watches else frozenset()
-    transition = Transition.SUSPENDED if case.want.suspends else Transition.NONE
-    assert found == Observation(breaker=replace(case.want, seen=uids), transition=transition)
+    transition = BreakerTransition.SUSPENDED if case.want.suspends else BreakerTransition.NONE
+    assert found == BreakerObservation(breaker=replace(case.want, seen=uids), transition=transition)
 
 
 OLD = wrong("old", at=NOW - 2 * HOUR)
@@ -170,7 +170,7 @@ def test_the_pod_that_was_on_its_way_decides(*, right: bool, want: State) -> Non
 
 def test_a_pod_that_was_on_its_way_and_never_comes_suspends() -> None:
     after = observe(ON_ITS_WAY, of_two(OLD), now=NOW + 2 * MINUTE)
-    assert after.transition is Transition.SUSPENDED
+    assert after.transition is BreakerTransition.SUSPENDED
 
 
 def test_a_pod_that_was_on_its_way_and_is_not_wanted_any_more_lets_one_pass() -> None:
@@ -203,7 +203,7 @@ class Evictions(RuleBasedStateMachine):
         self.evicted_at: list[datetime] = []
         self.ever_right = False
 
-    def look(self) -> Observation:
+    def look(self) -> BreakerObservation:
         seen = view(*self.pods, in_force_since=NOW - HOUR)
         found = observe(self.breaker, replace(seen, wanted={WEB: self.replicas}), now=self.now)
         self.breaker = found.breaker

@@ -18,13 +18,13 @@ from common.api.core import (
     ResourceRequirements,
 )
 from common.features import FeatureGates
-from updater.attempts import PodMemory
-from updater.candidate import Candidate, judge_pod, oom_threshold
-from updater.candidate_plan import plan_candidate
 from updater.decision import Decision, Reason
-from updater.fitting import Fits
-from updater.resize_plan import ResizePlan
-from updater.update_order import Thresholds
+from updater.evaluate.recommendation_fit import RecommendationFit
+from updater.evaluate.update_order import Thresholds
+from updater.plan.candidate import Candidate, judge_pod, oom_threshold
+from updater.plan.candidate_resize import plan_candidate
+from updater.resize.resize_plan import ResizePlan
+from updater.state import PodMemory
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 USUAL = Thresholds()
@@ -170,7 +170,7 @@ def judged(
 ) -> Candidate | Decision:
     return judge_pod(
         given,
-        Fits(autoscaler),
+        RecommendationFit(autoscaler),
         memory=PodMemory(),
         resized_at=resized_at,
         thresholds=thresholds,

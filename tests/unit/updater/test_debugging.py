@@ -17,18 +17,16 @@ from common.kube.lease import AdmissionStatus
 from ops_caller import Answer, get
 from random_cluster import random_cluster
 from updater import debugging
-from updater.attempts import Attempts
 from updater.decision import Reason
-from updater.plan import NotNow, Plan, Scope, rehearse
-from updater.snapshot import ClusterSnapshot, key_of
-from updater_harness import HALF, NOW, StoppedClock, live_pod, snapshot
+from updater.preview import NotNow, PassPreview
+from updater.snapshot.cluster_snapshot import ClusterSnapshot, key_of
+from updater.snapshot.selection import Scope
+from updater_harness import HALF, NOW, live_pod, preview, snapshot
 
 
-async def planned(given: ClusterSnapshot, **other: Any) -> Plan:
-    decisions = await rehearse(
-        given, Attempts(), rules=HALF, admission_ready=True, clock=StoppedClock()
-    )
-    plan = Plan(
+async def planned(given: ClusterSnapshot, **other: Any) -> PassPreview:
+    decisions = await preview(given, rules=HALF)
+    plan = PassPreview(
         taken_at=NOW,
         admission=AdmissionStatus.ALIVE,
         vpas=[scaled.vpa for scaled in given.autoscaled],
@@ -40,9 +38,13 @@ async def planned(given: ClusterSnapshot, **other: Any) -> Plan:
 
 
 async def ask(
-    plan: Plan | NotNow, *, query: str = "", accept: str = "*/*", asked: list[Scope] | None = None
+    plan: PassPreview | NotNow,
+    *,
+    query: str = "",
+    accept: str = "*/*",
+    asked: list[Scope] | None = None,
 ) -> Answer:
-    async def planner(scope: Scope) -> Plan | NotNow:
+    async def planner(scope: Scope) -> PassPreview | NotNow:
         if asked is not None:
             asked.append(scope)
         return plan
@@ -170,7 +172,7 @@ async def test_columns_of_a_long_table_are_as_wide_as_their_widest_cell() -> Non
 
 @pytest.mark.parametrize("tell", [debugging.as_json, debugging.as_text])
 async def test_a_vpa_of_many_pods_is_told_in_slices_between_which_others_have_their_turn(
-    tell: Callable[[Plan], AsyncIterator[bytes | str]],
+    tell: Callable[[PassPreview], AsyncIterator[bytes | str]],
 ) -> None:
     names = [f"web-{number:04}" for number in range(1_700)]
     plan = await planned(snapshot(UpdateMode.RECREATE, names=names))
@@ -200,12 +202,11 @@ async def test_a_table_of_nothing_says_so() -> None:
 async def test_whatever_the_cluster_is_like_the_answer_is_the_one_that_is_described() -> None:
     for seed in range(50):
         given = random_cluster(seed, now=NOW)
-        decisions = await rehearse(
+        decisions = await preview(
             given.snapshot,
-            given.attempts,
+            given.state,
             rules=given.rules,
             admission_ready=given.admission_ready,
-            clock=StoppedClock(),
         )
         plan = await planned(given.snapshot, decisions=decisions)
         told = msgspec.json.decode((await ask(plan)).body, type=debugging.PlanAnswer)
@@ -258,9 +259,9 @@ def test_the_answers_are_described() -> None:
     assert {each["name"] for each in described["parameters"]} == {"namespace", "vpa"}
     assert set(described["responses"]) >= {"200", "409", "503"}
     content = described["responses"]["200"]["content"]
-    assert "PodPlan" in content["application/json"]["schema"]["$defs"]
+    assert "PodAnswer" in content["application/json"]["schema"]["$defs"]
     assert content["text/plain"]["example"].startswith("NAMESPACE  VPA")
 
 
-async def never(scope: Scope) -> Plan | NotNow:
+async def never(scope: Scope) -> PassPreview | NotNow:
     raise AssertionError(scope)

@@ -1,4 +1,4 @@
-"""Budgets and gates of ``updater.disruption``; numbers from updater.md 5 and 6.1."""
+"""Budgets and gates of ``updater.eviction.disruption``; numbers from updater.md 5 and 6.1."""
 
 from dataclasses import dataclass
 
@@ -9,11 +9,11 @@ from common.api.autoscaling import UpdateMode
 from common.api.core import Pod
 from common.target.owners import Controller
 from updater.decision import Decision, Reason, evict, wait
-from updater.disruption import (
+from updater.eviction.disruption import (
     DisruptionBudget,
     DisruptionPolicy,
+    GroupStanding,
     ReplicaGroup,
-    Standing,
     configured_replicas,
     decide_eviction,
     replica_group,
@@ -106,35 +106,47 @@ IN_PLACE, OR_RECREATE = UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE
 @pytest.mark.parametrize(
     ("group", "want"),
     [
-        pytest.param(group_of(pods_of(2)), Standing.OPEN, id="at the minimum"),
-        pytest.param(group_of(pods_of(1)), Standing.BELOW_MIN_REPLICAS, id="below the minimum"),
+        pytest.param(group_of(pods_of(2)), GroupStanding.OPEN, id="at the minimum"),
         pytest.param(
-            group_of(pods_of(2, pending=1)), Standing.OPEN, id="a pending pod is a live one"
+            group_of(pods_of(1)), GroupStanding.BELOW_MIN_REPLICAS, id="below the minimum"
         ),
-        pytest.param(group_of(pods_of(1), boosted=True), Standing.OPEN, id="below, boosted"),
         pytest.param(
-            group_of(pods_of(1), mode=IN_PLACE, skip=True), Standing.IN_PLACE_ONLY, id="below, skip"
+            group_of(pods_of(2, pending=1)), GroupStanding.OPEN, id="a pending pod is a live one"
+        ),
+        pytest.param(group_of(pods_of(1), boosted=True), GroupStanding.OPEN, id="below, boosted"),
+        pytest.param(
+            group_of(pods_of(1), mode=IN_PLACE, skip=True),
+            GroupStanding.IN_PLACE_ONLY,
+            id="below, skip",
         ),
         pytest.param(
             group_of(pods_of(1), mode=OR_RECREATE, skip=True),
-            Standing.IN_PLACE_ONLY,
+            GroupStanding.IN_PLACE_ONLY,
             id="below, skip, or recreate",
         ),
         pytest.param(
-            group_of(pods_of(1), skip=True), Standing.BELOW_MIN_REPLICAS, id="skip, not in place"
+            group_of(pods_of(1), skip=True),
+            GroupStanding.BELOW_MIN_REPLICAS,
+            id="skip, not in place",
         ),
         pytest.param(
-            group_of(pods_of(1), mode=IN_PLACE), Standing.BELOW_MIN_REPLICAS, id="in place, no skip"
+            group_of(pods_of(1), mode=IN_PLACE),
+            GroupStanding.BELOW_MIN_REPLICAS,
+            id="in place, no skip",
         ),
         pytest.param(
-            group_of(pods_of(3), replicas=None), Standing.CONTROLLER_UNKNOWN, id="no controller"
+            group_of(pods_of(3), replicas=None),
+            GroupStanding.CONTROLLER_UNKNOWN,
+            id="no controller",
         ),
         pytest.param(
-            group_of(pods_of(3), replicas=0), Standing.CONTROLLER_UNKNOWN, id="scaled to nothing"
+            group_of(pods_of(3), replicas=0),
+            GroupStanding.CONTROLLER_UNKNOWN,
+            id="scaled to nothing",
         ),
     ],
 )
-def test_standing(group: ReplicaGroup, want: Standing) -> None:
+def test_standing(group: ReplicaGroup, want: GroupStanding) -> None:
     assert group.standing is want
 
 

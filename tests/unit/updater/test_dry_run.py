@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 
 import pytest
 from msgspec import structs
-from prometheus_client import CollectorRegistry
 
 from builders import container, pod, recommendation, vpa
 from common.annotations import OBSERVED_CONTAINERS
@@ -35,16 +34,13 @@ from common.errors import (
 )
 from common.runtime.rate_limit import RateLimiter
 from common.target.owners import Controller
-from updater.attempts import Attempts
-from updater.cycle import Pass
 from updater.decision import Reason
-from updater.dry_run import DryRuns
-from updater.dry_run_answer import after_answer, after_error, refusal_after
-from updater.metrics import UpdaterMetrics
-from updater.plan import rehearse
-from updater.sending import Turns
-from updater.snapshot import ClusterSnapshot
-from updater_harness import NAMES, NOW, OPEN, WEB, Hands, Present, snapshot
+from updater.eviction.dry_run_answer import after_answer, after_error, refusal_after
+from updater.execute import RateLimits
+from updater.snapshot.cluster_snapshot import ClusterSnapshot
+from updater.state import UpdaterState
+from updater_harness import NAMES, NOW, OPEN, WEB, FakeActuator, preview, snapshot
+from updater_harness import run as run_pass
 
 # What an answer means
 
@@ -185,40 +181,34 @@ class At:
 
 async def run(
     replacements: Replacements | None,
-    hands: Hands,
+    actuator: FakeActuator,
     *,
-    attempts: Attempts | None = None,
+    state: UpdaterState | None = None,
     minutes: float = 0,
     given: ClusterSnapshot | None = None,
     names: Sequence[str] = NAMES,
     stop: asyncio.Event | None = None,
-    turns: Turns | None = None,
-) -> Attempts:
-    current = Pass(
+    limits: RateLimits | None = None,
+) -> UpdaterState:
+    return await run_pass(
         given or snapshot(UpdateMode.RECREATE, names=names),
-        attempts or Attempts(),
-        rules=OPEN,
-        present=Present(),
-        hands=hands,
-        metrics=UpdaterMetrics(CollectorRegistry()),
-        turns=turns or Turns(),
+        actuator,
+        state=state,
         clock=At(NOW + timedelta(minutes=minutes)),
-        admission_ready=True,
-        deadline=math.inf,
-        stop=stop or asyncio.Event(),
+        limits=limits,
         replacements=replacements,
+        seconds=math.inf,
+        stop=stop,
     )
-    await current.run()
-    return current.attempts
 
 
 async def test_one_dry_run_for_a_workload_in_a_pass() -> None:
-    replacements, hands = Replacements(), Hands()
-    attempts = await run(replacements, hands)
+    replacements, actuator = Replacements(), FakeActuator()
+    state = await run(replacements, actuator)
     assert len(replacements.asked) == 1
-    assert sorted(hands.evicted) == NAMES
-    assert not attempts.dry_runs
-    await run(replacements, hands, names=["next-0", "next-1"])
+    assert sorted(actuator.evicted) == NAMES
+    assert not state.dry_runs
+    await run(replacements, actuator, names=["next-0", "next-1"])
     assert len(replacements.asked) == 2, "what was accepted holds for one pass"
 
 
@@ -230,43 +220,37 @@ async def test_one_dry_run_for_a_workload_in_a_pass() -> None:
     ],
 )
 async def test_a_refusal_costs_no_pod(answer: Callable[[], Pod], reason: Reason) -> None:
-    replacements, hands = Replacements(answer), Hands()
-    attempts = await run(replacements, hands)
-    assert not hands.evicted
+    replacements, actuator = Replacements(answer), FakeActuator()
+    state = await run(replacements, actuator)
+    assert not actuator.evicted
     assert len(replacements.asked) == 1
-    assert set(hands.refused) == set(NAMES), "an Event for each pod that stays"
+    assert set(actuator.refused) == set(NAMES), "an Event for each pod that stays"
     for name in NAMES:
-        decision = attempts.of(f"uid-{name}").decision
+        decision = state.of(f"uid-{name}").decision
         assert decision is not None
         assert decision.reason is reason
         assert decision.until == NOW + OPEN.interval
-    second = Hands()
-    attempts = await run(replacements, second, attempts=attempts, minutes=0.9)
+    second = FakeActuator()
+    state = await run(replacements, second, state=state, minutes=0.9)
     assert len(replacements.asked) == 1, "asked again only after a pause"
     assert not second.evicted
     assert not second.refused, "an Event once per change"
-    planned = await rehearse(
-        snapshot(UpdateMode.RECREATE),
-        attempts,
-        rules=OPEN,
-        admission_ready=True,
-        clock=At(NOW),
-    )
+    planned = await preview(snapshot(UpdateMode.RECREATE), state)
     assert {each.reason for each in planned.values()} == {reason}
     assert len(replacements.asked) == 1, "a plan asks nobody"
 
 
 async def test_pauses_grow_and_the_end_of_a_refusal_is_seen() -> None:
-    replacements, hands = Replacements(refused), Hands()
-    attempts = await run(replacements, hands)
+    replacements, actuator = Replacements(refused), FakeActuator()
+    state = await run(replacements, actuator)
     for minutes, times in ((1, 2), (2, 2), (2.9, 2), (3, 3), (6.9, 3), (7, 4)):
-        attempts = await run(replacements, hands, attempts=attempts, minutes=minutes)
+        state = await run(replacements, actuator, state=state, minutes=minutes)
         assert len(replacements.asked) == times, minutes
-    assert not hands.evicted
+    assert not actuator.evicted
     replacements.answer = right
-    attempts = await run(replacements, hands, attempts=attempts, minutes=15)
-    assert sorted(hands.evicted) == NAMES
-    assert not attempts.dry_runs
+    state = await run(replacements, actuator, state=state, minutes=15)
+    assert sorted(actuator.evicted) == NAMES
+    assert not state.dry_runs
 
 
 def changed(autoscaler: VerticalPodAutoscaler) -> ClusterSnapshot:
@@ -276,57 +260,57 @@ def changed(autoscaler: VerticalPodAutoscaler) -> ClusterSnapshot:
 
 
 async def test_another_recommendation_policy_or_template_is_tried_at_once() -> None:
-    replacements, hands = Replacements(refused), Hands()
-    attempts = await run(replacements, hands)
+    replacements, actuator = Replacements(refused), FakeActuator()
+    state = await run(replacements, actuator)
     same = snapshot(UpdateMode.RECREATE).autoscaled[0].vpa
     other = RecommendedPodResources(
         container_recommendations=(recommendation(target={"cpu": "280m"}, lower={"cpu": "200m"}),)
     )
-    attempts = await run(
+    state = await run(
         replacements,
-        hands,
-        attempts=attempts,
+        actuator,
+        state=state,
         given=changed(structs.replace(same, status=VpaStatus(recommendation=other))),
     )
     assert len(replacements.asked) == 2
     bounded = vpa(policies=(ContainerPolicy(container_name="app", max_allowed={"cpu": "1"}),)).spec
     policy = structs.replace(same.spec, resource_policy=bounded.resource_policy)
-    attempts = await run(
-        replacements, hands, attempts=attempts, given=changed(structs.replace(same, spec=policy))
+    state = await run(
+        replacements, actuator, state=state, given=changed(structs.replace(same, spec=policy))
     )
     assert len(replacements.asked) == 3
     replacements.at = 2
     await run(
-        replacements, hands, attempts=attempts, given=changed(structs.replace(same, spec=policy))
+        replacements, actuator, state=state, given=changed(structs.replace(same, spec=policy))
     )
     assert len(replacements.asked) == 4
-    assert not hands.evicted
+    assert not actuator.evicted
 
 
 async def test_a_call_without_an_answer_holds_for_one_pass() -> None:
-    replacements, hands = Replacements(away), Hands()
-    attempts = await run(replacements, hands)
-    assert not hands.evicted
-    assert not hands.refused
+    replacements, actuator = Replacements(away), FakeActuator()
+    state = await run(replacements, actuator)
+    assert not actuator.evicted
+    assert not actuator.refused
     assert len(replacements.asked) == 1
-    decision = attempts.of("uid-web-0").decision
+    decision = state.of("uid-web-0").decision
     assert decision is not None
     assert (decision.reason, decision.until) == (Reason.EVICTION_FAILED, None)
     replacements.answer = right
-    await run(replacements, hands, attempts=attempts)
-    assert sorted(hands.evicted) == NAMES
+    await run(replacements, actuator, state=state)
+    assert sorted(actuator.evicted) == NAMES
 
 
 async def test_nothing_is_sent_if_the_pass_ends_while_the_api_server_is_asked() -> None:
-    stop, hands = asyncio.Event(), Hands()
+    stop, actuator = asyncio.Event(), FakeActuator()
 
     def late() -> Pod:
         stop.set()
         return right()
 
-    attempts = await run(Replacements(late), hands, stop=stop)
-    assert not hands.evicted
-    decision = attempts.of("uid-web-0").decision
+    state = await run(Replacements(late), actuator, stop=stop)
+    assert not actuator.evicted
+    decision = state.of("uid-web-0").decision
     assert decision is not None
     assert decision.reason is Reason.NO_TURN
 
@@ -342,48 +326,29 @@ class CountingLimiter(RateLimiter):
 async def test_only_what_is_sent_uses_up_the_rate_limit(
     answer: Callable[[], Pod], want: int
 ) -> None:
-    limiter, hands = CountingLimiter(0, 0), Hands()
-    await run(Replacements(answer), hands, turns=Turns(evictions=limiter))
-    assert (limiter.passed, len(hands.evicted)) == (want, want)
-
-
-async def test_pods_that_wait_for_the_answer_about_another_one_are_no_calls() -> None:
-    calls, answered = asyncio.Semaphore(2), asyncio.Event()
-
-    class Slow(Replacements):
-        async def create(self, pod: Pod, controller: Controller) -> Pod:
-            await answered.wait()
-            return self.answer()
-
-    given = snapshot(UpdateMode.RECREATE)
-    (scaled,) = given.autoscaled
-    dry_runs = DryRuns({}, Slow(), OPEN.interval, NOW)
-    async with asyncio.TaskGroup() as group:
-        asking = [group.create_task(dry_runs.ask(pod, calls, scaled)) for pod in scaled.pods]
-        await asyncio.sleep(0)
-        assert not calls.locked(), "one of two is free"
-        answered.set()
-    assert [task.result() for task in asking] == [None] * len(scaled.pods)
+    limiter, actuator = CountingLimiter(0, 0), FakeActuator()
+    await run(Replacements(answer), actuator, limits=RateLimits(evictions=limiter))
+    assert (limiter.passed, len(actuator.evicted)) == (want, want)
 
 
 async def test_controllers_without_a_template_are_not_asked_about() -> None:
-    replacements, hands = Replacements(refused, supported=False), Hands()
-    await run(replacements, hands)
+    replacements, actuator = Replacements(refused, supported=False), FakeActuator()
+    await run(replacements, actuator)
     assert not replacements.asked
-    assert sorted(hands.evicted) == NAMES
+    assert sorted(actuator.evicted) == NAMES
 
 
 async def test_without_the_flag_nothing_is_asked() -> None:
-    hands = Hands()
-    await run(None, hands)
-    assert sorted(hands.evicted) == NAMES
+    actuator = FakeActuator()
+    await run(None, actuator)
+    assert sorted(actuator.evicted) == NAMES
 
 
 async def test_refusals_of_controllers_that_are_gone_are_forgotten() -> None:
-    attempts = await run(Replacements(refused), Hands())
-    assert set(attempts.dry_runs) == {WEB}
+    state = await run(Replacements(refused), FakeActuator())
+    assert set(state.dry_runs) == {WEB}
     empty = ClusterSnapshot(autoscaled=(), living=frozenset())
-    assert not (await run(Replacements(), Hands(), attempts=attempts, given=empty)).dry_runs
+    assert not (await run(Replacements(), FakeActuator(), state=state, given=empty)).dry_runs
 
 
 def test_a_pause_is_thirty_two_intervals_at_most() -> None:

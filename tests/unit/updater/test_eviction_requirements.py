@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from common.api.autoscaling import ContainerPolicy, EvictionRequirement, ResourcePolicy
 from common.recommendation.processing import ContainerAmounts
 from common.resources import parse_quantities
-from updater.eviction_requirements import requirements_met
+from updater.eviction.eviction_requirements import requirements_met
 
 HIGHER, LOWER = "TargetHigherThanRequests", "TargetLowerThanRequests"
 

@@ -20,7 +20,6 @@ from common.errors import (
     UnreachableError,
 )
 from common.resources import parse_quantities
-from updater.attempts import PodMemory, Refusal
 from updater.decision import Decision, Reason, evict, leave, wait
 from updater.failures import (
     ResizeFailure,
@@ -29,8 +28,9 @@ from updater.failures import (
     classify,
     may_have_happened,
 )
-from updater.live_node import NodeCapacity
-from updater.resize import Attempt, Infeasible, Part
+from updater.resize.resize_state import Attempt, Infeasible, Part
+from updater.snapshot.live_node import NodeCapacity
+from updater.state import PodMemory, ResizeRefusal
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -142,7 +142,7 @@ def test_a_hiccup_is_retried_in_the_next_pass_and_counts_as_failed_after_the_thi
 
 @pytest.mark.parametrize(("before", "minutes"), [(0, 1), (1, 2), (4, 16), (5, 32), (50, 32)])
 def test_refusals_back_off(before: int, minutes: int) -> None:
-    refusal = Refusal(reason=Reason.QUOTA_EXCEEDED, tries=before, until=NOW, targets=ONE)
+    refusal = ResizeRefusal(reason=Reason.QUOTA_EXCEEDED, tries=before, until=NOW, targets=ONE)
     _, memory = after(QUOTA, IN_PLACE, PodMemory(refusal=refusal if before else None))
     pause = minutes * MINUTE
     held = memory.held(NOW + pause - timedelta(seconds=1), ONE)

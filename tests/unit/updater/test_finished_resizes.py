@@ -16,19 +16,25 @@ from common.api.core import (
     PodCondition,
     ResourceRequirements,
 )
-from updater.attempts import Attempts, PodMemory, SentResize
 from updater.decision import Decision, Reason, leave, resize
-from updater.disruption import DisruptionPolicy
-from updater.finished_resizes import answered_ooms, before_next_resize, last_resize
-from updater.live_pod import WITHDRAWER, LivePod, LivePodMeta, ManagedFieldsEntry, resized_at
-from updater.snapshot import ClusterSnapshot
-from updater.update_order import OomKill
-from updater_harness import NOW, OPEN, WEB, Hands, live_pod, run, snapshot
+from updater.evaluate.update_order import ContainerOomKill
+from updater.eviction.disruption import DisruptionPolicy
+from updater.plan.finished_resizes import answered_ooms, before_next_resize, last_resize
+from updater.snapshot.cluster_snapshot import ClusterSnapshot
+from updater.snapshot.live_pod import (
+    WITHDRAWER,
+    LivePod,
+    LivePodMeta,
+    ManagedFieldsEntry,
+    resized_at,
+)
+from updater.state import PodMemory, SentResize, UpdaterState
+from updater_harness import NOW, OPEN, WEB, FakeActuator, live_pod, run, snapshot
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 DEFERRED = PodCondition(type="PodResizePending", status="True", reason="Deferred")
 IN_PROGRESS = PodCondition(type="PodResizeInProgress", status="True")
-KILL, OTHER = OomKill("app", NOW - HOUR), OomKill("side", NOW - HOUR)
+KILL, OTHER = ContainerOomKill("app", NOW - HOUR), ContainerOomKill("side", NOW - HOUR)
 
 
 def managed(*entries: ManagedFieldsEntry, condition: PodCondition | None = None) -> LivePod:
@@ -60,7 +66,7 @@ SENT = SentResize(
 )
 EARLIER = PodMemory(sent=SENT, resized_at=NOW - HOUR, spent_ooms=frozenset({OTHER}))
 WITHDRAWN = replace(EARLIER, sent=replace(SENT, withdraws=True, ooms=frozenset()))
-MEMORIES: dict[str, tuple[PodMemory, LivePod, datetime | None, set[OomKill]]] = {
+MEMORIES: dict[str, tuple[PodMemory, LivePod, datetime | None, set[ContainerOomKill]]] = {
     "nothing": (PodMemory(), managed(), None, set()),
     "after a restart": (PodMemory(), managed(entry()), NOW, set()),
     "sent": (EARLIER, managed(), NOW, {OTHER, KILL}),
@@ -72,7 +78,7 @@ MEMORIES: dict[str, tuple[PodMemory, LivePod, datetime | None, set[OomKill]]] = 
 
 @pytest.mark.parametrize(("memory", "given", "at", "ooms"), MEMORIES.values(), ids=MEMORIES)
 def test_the_last_resize(
-    memory: PodMemory, given: LivePod, at: datetime | None, ooms: set[OomKill]
+    memory: PodMemory, given: LivePod, at: datetime | None, ooms: set[ContainerOomKill]
 ) -> None:
     assert last_resize(given, memory) == at
     assert answered_ooms(given, memory) == ooms
@@ -153,10 +159,10 @@ OLD, BETTER, MORE = (
 
 
 async def decided(
-    one: LivePod, target: Mapping[str, str], before: Attempts, *, at: datetime
-) -> tuple[Decision | None, Attempts]:
+    one: LivePod, target: Mapping[str, str], before: UpdaterState, *, at: datetime
+) -> tuple[Decision | None, UpdaterState]:
     """What became of the pod; the next answer has the next generation."""
-    after = await run(cluster(one, target), Hands(), attempts=before, rules=RULES, clock=At(at))
+    after = await run(cluster(one, target), FakeActuator(), state=before, rules=RULES, clock=At(at))
     memory = after.of(one.metadata.uid)
     if memory.sent is not None:
         sent = replace(memory.sent, generation=one.metadata.generation)
@@ -170,34 +176,34 @@ async def test_what_a_resize_answered_stays_answered_after_a_later_one_was_withd
 ) -> None:
     """Resized at noon; 13 hours later another resize is pending, and is withdrawn."""
     first = resize(Reason.OOMED_QUICKLY if killed else Reason.DRIFTED)
-    found, attempts = await decided(
-        web(asks=OLD, has=OLD, generation=1, killed=killed), BETTER, Attempts(), at=NOW
+    found, state = await decided(
+        web(asks=OLD, has=OLD, generation=1, killed=killed), BETTER, UpdaterState(), at=NOW
     )
     assert found == first
     later = NOW + 13 * HOUR
-    found, attempts = await decided(
-        web(asks=BETTER, has=BETTER, generation=1, killed=killed), MORE, attempts, at=later
+    found, state = await decided(
+        web(asks=BETTER, has=BETTER, generation=1, killed=killed), MORE, state, at=later
     )
     assert found == resize(Reason.DRIFTED)
     pending = web(asks=MORE, has=BETTER, generation=1, killed=killed, condition=DEFERRED)
-    found, attempts = await decided(pending, BETTER, attempts, at=later + MINUTE)
+    found, state = await decided(pending, BETTER, state, at=later + MINUTE)
     assert found == resize(Reason.RESIZE_WITHDRAWN)
     back = web(asks=BETTER, has=BETTER, generation=1, killed=killed)
-    memory = attempts.of(back.metadata.uid)
+    memory = state.of(back.metadata.uid)
     assert last_resize(back, memory) == NOW
     assert len(answered_ooms(back, memory)) == killed
     more = {**MORE, "memory": "400Mi"}  # the kill would count for that, and the drift does
-    found, _ = await decided(back, more, attempts, at=later + 2 * MINUTE)
+    found, _ = await decided(back, more, state, at=later + 2 * MINUTE)
     assert found == resize(Reason.DRIFTED)
 
 
 async def test_a_withdrawal_leaves_the_age_of_the_last_resize() -> None:
-    _, attempts = await decided(web(asks=OLD, has=OLD, generation=1), BETTER, Attempts(), at=NOW)
+    _, state = await decided(web(asks=OLD, has=OLD, generation=1), BETTER, UpdaterState(), at=NOW)
     pending = web(asks=BETTER, has=OLD, generation=1, condition=DEFERRED)
-    carried_out = replace(attempts.of(pending.metadata.uid), resized_at=NOW - HOUR)
-    attempts = replace(attempts, pods={pending.metadata.uid: carried_out})
-    found, attempts = await decided(pending, OLD, attempts, at=NOW + MINUTE)
+    carried_out = replace(state.of(pending.metadata.uid), resized_at=NOW - HOUR)
+    state = replace(state, pods={pending.metadata.uid: carried_out})
+    found, state = await decided(pending, OLD, state, at=NOW + MINUTE)
     assert found == resize(Reason.RESIZE_WITHDRAWN)
     back = web(asks=OLD, has=OLD, generation=1)
-    found, _ = await decided(back, MORE, attempts, at=NOW + 2 * MINUTE)
+    found, _ = await decided(back, MORE, state, at=NOW + 2 * MINUTE)
     assert found == leave(Reason.TOO_YOUNG)

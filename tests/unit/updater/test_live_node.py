@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from common.resources import parse_quantities
-from updater.live_node import LiveNode, NodeCapacity, has_improved, node_capacity
+from updater.snapshot.live_node import LiveNode, NodeCapacity, has_improved, node_capacity
 
 
 def served(**status: Any) -> LiveNode:

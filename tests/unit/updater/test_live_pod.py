@@ -7,7 +7,7 @@ import msgspec
 from msgspec import structs
 
 from common.api.core import ContainerState, ContainerStateTerminated, ContainerStatus
-from updater.live_pod import LivePod, resized_at
+from updater.snapshot.live_pod import LivePod, resized_at
 
 TIME = "2026-01-01T00:00:00Z"
 

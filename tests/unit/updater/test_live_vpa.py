@@ -8,7 +8,7 @@ import pytest
 
 from builders import vpa
 from common.api.autoscaling import VerticalPodAutoscaler, VpaCondition, VpaStatus
-from updater.live_vpa import LiveVpa, in_force_since, policy_written_at, recommended_since
+from updater.snapshot.live_vpa import LiveVpa, in_force_since, policy_written_at, recommended_since
 
 EARLY, LATE = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
 POLICY: dict[str, Any] = {

@@ -42,16 +42,16 @@ from common.errors import (
 )
 from common.features import FeatureGates
 from common.resources import parse_quantities
-from updater.attempts import NOTHING, Attempts, PodMemory, Refusal, SentResize
 from updater.decision import Reason
-from updater.disruption import DisruptionPolicy
-from updater.live_node import LiveNode, NodeCapacity, NodeStatus
-from updater.live_pod import LivePod, LivePodMeta
-from updater.resize import Infeasible, Part, Targets
-from updater.rollout import Rollout
-from updater.snapshot import AutoscaledPods, ClusterSnapshot
-from updater.work import Rules
-from updater_harness import NOW, WEB, Hands, run
+from updater.eviction.disruption import DisruptionPolicy
+from updater.pass_context import Rules
+from updater.resize.resize_state import Infeasible, Part, Targets
+from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot
+from updater.snapshot.live_node import LiveNode, NodeCapacity, NodeStatus
+from updater.snapshot.live_pod import LivePod, LivePodMeta
+from updater.snapshot.rollout import Rollout
+from updater.state import NO_MEMORY, PodMemory, ResizeRefusal, SentResize, UpdaterState
+from updater_harness import NOW, WEB, FakeActuator, run
 
 LESS = {"cpu": "200m", "memory": "200Mi"}
 OLD = {"cpu": "100m", "memory": "128Mi"}
@@ -67,7 +67,7 @@ class State:
     condition: PodCondition | None = None
     asked: Mapping[str, str] = field(default_factory=lambda: TARGET)  # by the spec
     has: Mapping[str, str] = field(default_factory=lambda: OLD)  # by the kubelet's report
-    memory: PodMemory = NOTHING
+    memory: PodMemory = NO_MEMORY
     killed_ago: timedelta | None = None  # an OOM kill
     node: Mapping[str, str] | None = None  # what the pod's node can hold; None: not known
     lower: Mapping[str, str] = field(default_factory=lambda: TARGET)  # bound of the range
@@ -117,7 +117,7 @@ def held(
     reason: Reason, asked: Mapping[str, str] = TARGET, node: NodeCapacity | None = None
 ) -> PodMemory:
     until = NOW + timedelta(seconds=1)
-    refusal = Refusal(reason=reason, tries=1, until=until, targets=amounts(asked), node=node)
+    refusal = ResizeRefusal(reason=reason, tries=1, until=until, targets=amounts(asked), node=node)
     return PodMemory(refusal=refusal)
 
 
@@ -463,11 +463,11 @@ async def test_matrix(case: Case) -> None:
         features=FeatureGates(in_place=not case.mode.endswith("gate off")),
     )
     refused = {"web-0": TooManyRequestsError("a budget")} if budget.refuses else {}
-    hands = Hands(eviction_errors=refused)
+    actuator = FakeActuator(eviction_errors=refused)
     after = await run(
         cluster(state, budget, MODES[case.mode]),
-        hands,
-        attempts=Attempts({"uid-web-0": state.memory}),
+        actuator,
+        state=UpdaterState({"uid-web-0": state.memory}),
         rules=rules,
         admission_ready=budget.admission,
     )
@@ -475,8 +475,8 @@ async def test_matrix(case: Case) -> None:
     told = "-" if decision is None else f"{decision.action.value} {decision.reason.value}"
     assert told == case.want
     verb = case.want.split()[0]
-    assert hands.resized == (["web-0"] if verb == "resize" else [])
-    assert [name for name in hands.evicted if name not in refused] == (
+    assert actuator.resized == (["web-0"] if verb == "resize" else [])
+    assert [name for name in actuator.evicted if name not in refused] == (
         ["web-0"] if verb == "evict" else []
     )
 
@@ -527,18 +527,22 @@ REFUSALS = tuple(rows(Path(__file__).with_name("refusals.md").read_text(encoding
 async def test_refusals(
     answer: str, mode: UpdateMode, first: str, third: str, resizes: int
 ) -> None:
-    hands, attempts, told = Hands(resize_errors={"web-0": ANSWERS[answer]}), Attempts(), []
+    actuator, state, told = (
+        FakeActuator(resize_errors={"web-0": ANSWERS[answer]}),
+        UpdaterState(),
+        [],
+    )
     rules = Rules(features=FeatureGates(in_place=True), checks_outcomes=False)
     given = cluster(STATES["none"], BUDGETS["open"], mode)
     for number in range(3):
         clock = PassesLater(number)
-        attempts = await run(given, hands, attempts=attempts, rules=rules, clock=clock)
-        decision = attempts.of("uid-web-0").decision
+        state = await run(given, actuator, state=state, rules=rules, clock=clock)
+        decision = state.of("uid-web-0").decision
         assert decision is not None
         told.append(f"{decision.action.value} {decision.reason.value}")
     assert (told[0], told[2]) == (first, third)
-    assert hands.resized == ["web-0"] * resizes
-    assert hands.evicted == (["web-0"] if third.startswith("evict") else [])
+    assert actuator.resized == ["web-0"] * resizes
+    assert actuator.evicted == (["web-0"] if third.startswith("evict") else [])
 
 
 def test_every_answer_is_in_the_table() -> None:

@@ -3,8 +3,8 @@
 from prometheus_client import CollectorRegistry
 
 from common.api.autoscaling import UpdateMode
+from updater.eviction.replacement_result import ReplacementResult
 from updater.metrics import UpdaterMetrics, VpaLabels
-from updater.replacement_result import ReplacementResult
 
 SHOP = VpaLabels("1", UpdateMode.RECREATE, "shop", "default")
 BANK = VpaLabels("2", UpdateMode.IN_PLACE, "bank", "default")

@@ -20,8 +20,8 @@ from common.recommendation.container_resources import WantedResources
 from common.recommendation.processing import ContainerAmounts
 from common.recommendation.qos import qos_class
 from common.resources import parse_quantities
-from updater.live_node import NodeCapacity
-from updater.partial_resize import PartialResize, plan_part, total_request
+from updater.resize.partial_resize import PartialResize, plan_part, total_request
+from updater.snapshot.live_node import NodeCapacity
 
 Amounts = Mapping[str, str]
 

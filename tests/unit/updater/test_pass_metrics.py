@@ -14,8 +14,8 @@ from common.errors import (
     ServerError,
     TooManyRequestsError,
 )
-from updater.attempts import Attempts
-from updater_harness import HALF, NAMES, Hands, run, snapshot
+from updater.state import UpdaterState
+from updater_harness import HALF, NAMES, FakeActuator, run, snapshot
 
 REFUSED = InvalidError("no", reason="Invalid")
 TOO_LARGE = ForbiddenError("no", reason="Forbidden", causes=(Cause(reason="NodeCapacity"),))
@@ -116,13 +116,13 @@ PASSES = {
 }
 
 
-def refusing(errors: Mapping[str, KubeError]) -> Hands:
-    hands = Hands()
+def refusing(errors: Mapping[str, KubeError]) -> FakeActuator:
+    actuator = FakeActuator()
     if "resizes" in errors:
-        hands.resize_errors = dict.fromkeys(NAMES, errors["resizes"])
+        actuator.resize_errors = dict.fromkeys(NAMES, errors["resizes"])
     if "evictions" in errors:
-        hands.eviction_errors = dict.fromkeys(NAMES, errors["evictions"])
-    return hands
+        actuator.eviction_errors = dict.fromkeys(NAMES, errors["evictions"])
+    return actuator
 
 
 @pytest.mark.parametrize(("mode", "errors", "want"), PASSES.values(), ids=PASSES)
@@ -135,17 +135,17 @@ async def test_what_a_pass_counts(
 
 
 async def test_pods_whose_resize_is_known_not_to_fit_count_in_every_pass() -> None:
-    hands = refusing({"resizes": TOO_LARGE})
-    attempts: Attempts | None = None
+    actuator = refusing({"resizes": TOO_LARGE})
+    state: UpdaterState | None = None
     for skips in (None, 5, 5):
         registry = CollectorRegistry()
-        attempts = await run(snapshot(IN_PLACE), hands, attempts=attempts, registry=registry)
+        state = await run(snapshot(IN_PLACE), actuator, state=state, registry=registry)
         assert counted(registry).get("in_place_infeasible_skip_pods") == skips
 
 
 async def test_counters_of_a_vpa_with_pods_exist_before_they_count() -> None:
     registry = CollectorRegistry()
-    await run(snapshot(UpdateMode.OFF), Hands(), registry=registry)
+    await run(snapshot(UpdateMode.OFF), FakeActuator(), registry=registry)
     vpa = {"vpa_size_log2": "2", "vpa_name": "web", "vpa_namespace": "default"}
     evicted = registry.get_sample_value(
         "vpa_updater_evicted_pods_total", {**vpa, "update_mode": "Off"}
@@ -156,7 +156,7 @@ async def test_counters_of_a_vpa_with_pods_exist_before_they_count() -> None:
 
 async def test_gauges_by_size_alone_show_all_sizes() -> None:
     registry = CollectorRegistry()
-    await run(snapshot(IN_PLACE), Hands(), registry=registry)
+    await run(snapshot(IN_PLACE), FakeActuator(), registry=registry)
     for name in (
         "in_place_updatable_pods_total",
         "vpas_with_in_place_updatable_pods_total",

@@ -18,14 +18,14 @@ from common.api.meta import ObjectMeta
 from common.recommendation.container_resources import WantedResources
 from common.recommendation.processing import ContainerAmounts
 from common.resources import parse_quantities
-from updater.pending_resize import (
+from updater.resize.pending_resize import (
     granted_resources,
     pending_containers,
     plan_following,
     plan_other_specs,
     plan_withdrawal,
 )
-from updater.resize_plan import ResizePlan
+from updater.resize.resize_plan import ResizePlan
 
 Amounts = Mapping[str, str]
 HAS = {"cpu": "100m", "memory": "128Mi"}

@@ -11,16 +11,16 @@ from common.annotations import OBSERVED_CONTAINERS
 from common.api.autoscaling import UpdateMode
 from common.api.core import Pod, ResourceRequirements
 from common.recommendation.pod_level import PodLevelMode
-from updater.attempts import Attempts
 from updater.decision import Reason
-from updater.disruption import DisruptionPolicy
-from updater.dry_run_answer import after_answer
-from updater.fitting import Measured, measure_pod
-from updater.group_size import GroupSize
-from updater.live_pod import LivePod, LivePodMeta
-from updater.replacement_result import ReplacementResult, check_replacement
-from updater.snapshot import AutoscaledPods, ClusterSnapshot
-from updater_harness import NOW, OPEN, WEB, Hands, run
+from updater.evaluate.recommendation_fit import Measured, measure_pod
+from updater.eviction.disruption import DisruptionPolicy
+from updater.eviction.dry_run_answer import after_answer
+from updater.eviction.replacement_result import ReplacementResult, check_replacement
+from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot
+from updater.snapshot.live_pod import LivePod, LivePodMeta
+from updater.snapshot.workload_size import GroupSize
+from updater.state import UpdaterState
+from updater_harness import NOW, OPEN, WEB, FakeActuator, run
 
 KEEP, FOLLOW = PodLevelMode.KEEP, PodLevelMode.FOLLOW
 VPA = vpa(
@@ -92,7 +92,7 @@ async def test_evictions_stop_where_admission_keeps_and_the_updater_follows() ->
         disruption=DisruptionPolicy(tolerance_fraction=0.5),
     )
     pods = [kept(f"web-{number}", created=NOW) for number in range(4)]
-    attempts, evicted = Attempts(), list[str]()
+    state, evicted = UpdaterState(), list[str]()
     for minutes in range(12):
         uids = frozenset(each.metadata.uid for each in pods)
         scaled = AutoscaledPods(
@@ -104,16 +104,16 @@ async def test_evictions_stop_where_admission_keeps_and_the_updater_follows() ->
             limit_ranges=(),
             sizes={WEB: GroupSize(4, 4)},
         )
-        given, clock, hands = (
+        given, clock, actuator = (
             ClusterSnapshot(autoscaled=(scaled,), living=uids),
             At(minutes),
-            Hands(),
+            FakeActuator(),
         )
-        attempts = await run(given, hands, attempts=attempts, rules=rules, clock=clock)
-        evicted += hands.evicted
-        pods = [each for each in pods if each.metadata.name not in hands.evicted]
-        pods += [kept(f"{name}-next", created=clock.now()) for name in hands.evicted]
+        state = await run(given, actuator, state=state, rules=rules, clock=clock)
+        evicted += actuator.evicted
+        pods = [each for each in pods if each.metadata.name not in actuator.evicted]
+        pods += [kept(f"{name}-next", created=clock.now()) for name in actuator.evicted]
     assert len(evicted) == 3
-    last = attempts.of(pods[0].metadata.uid).decision
+    last = state.of(pods[0].metadata.uid).decision
     assert last is not None
     assert last.reason is Reason.ACTUATION_SUSPENDED

@@ -12,13 +12,13 @@ from common.api.core import ContainerResizePolicy, Pod, ResourceRequirements
 from common.features import FeatureGates
 from common.recommendation.pod_level import PodLevelMode
 from common.recommendation.qos import QosClass, qos_class
-from updater.attempts import PodMemory
-from updater.candidate import Candidate, judge_pod
-from updater.candidate_plan import plan_candidate
 from updater.decision import Decision, Reason, wait
-from updater.fitting import Fits
-from updater.resize_plan import ResizePlan
-from updater.update_order import Thresholds
+from updater.evaluate.recommendation_fit import RecommendationFit
+from updater.evaluate.update_order import Thresholds
+from updater.plan.candidate import Candidate, judge_pod
+from updater.plan.candidate_resize import plan_candidate
+from updater.resize.resize_plan import ResizePlan
+from updater.state import PodMemory
 
 Amounts = Mapping[str, str]
 
@@ -50,7 +50,7 @@ def judged(it: Pod, *, mode: PodLevelMode, side: str = "100m") -> ResizePlan | D
     )
     candidate = judge_pod(
         it,
-        Fits(autoscaler, pod_level=mode),
+        RecommendationFit(autoscaler, pod_level=mode),
         memory=PodMemory(),
         resized_at=None,
         thresholds=Thresholds(),
@@ -121,7 +121,7 @@ def test_where_nothing_fits_the_pod_waits() -> None:
     containers = (container("app", requests={"memory": "1"}), it.spec.containers[1])
     spec = msgspec.structs.replace(it.spec, containers=containers)
     autoscaler = vpa(recommendations=(recommendation("app", target={"cpu": "600m"}),))
-    drift = Fits(autoscaler).drift(msgspec.structs.replace(it, spec=spec))
+    drift = RecommendationFit(autoscaler).drift(msgspec.structs.replace(it, spec=spec))
     assert drift == wait(
         Reason.POD_LEVEL_RESOURCES_EXHAUSTED,
         detail="the pod's own spec.resources leave no room for the recommended cpu: "

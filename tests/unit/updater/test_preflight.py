@@ -25,15 +25,14 @@ from common.api.core import (
 )
 from common.api.meta import ObjectMeta
 from common.features import FeatureGates
-from updater.attempts import Attempts
 from updater.decision import Action, Decision, Reason, leave, wait
-from updater.disruption import DisruptionPolicy
-from updater.dry_run_answer import DryRunRefusal
-from updater.live_pod import LivePod, LivePodMeta
-from updater.plan import IdleHands, rehearse
-from updater.snapshot import AutoscaledPods, ClusterSnapshot
-from updater.work import Rules
-from updater_harness import NOW, WEB, Hands, StoppedClock, run
+from updater.eviction.disruption import DisruptionPolicy
+from updater.eviction.dry_run_answer import DryRunRefusal
+from updater.pass_context import Rules
+from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot
+from updater.snapshot.live_pod import LivePod, LivePodMeta
+from updater.state import UpdaterState
+from updater_harness import NOW, WEB, FakeActuator, preview, run
 
 Amounts = Mapping[str, str]
 TARGET = {"cpu": "200m", "memory": "200Mi"}
@@ -168,10 +167,10 @@ def cluster(world: World, mode: UpdateMode, *, names: Sequence[str] = ()) -> Clu
     return ClusterSnapshot(autoscaled=(scaled,), living=living, quotas=world.quotas)
 
 
-def before(world: World, given: ClusterSnapshot) -> Attempts:
+def before(world: World, given: ClusterSnapshot) -> UpdaterState:
     """What an earlier pass left."""
     if not world.refused:
-        return Attempts()
+        return UpdaterState()
     autoscaler = given.autoscaled[0].vpa
     until = NOW + timedelta(minutes=1)
     refusal = DryRunRefusal(
@@ -182,7 +181,7 @@ def before(world: World, given: ClusterSnapshot) -> Attempts:
         tries=1,
         until=until,
     )
-    return Attempts(dry_runs={WEB: refusal})
+    return UpdaterState(dry_runs={WEB: refusal})
 
 
 def cells() -> Iterator[tuple[str, str, str]]:
@@ -202,22 +201,22 @@ CELLS = tuple(cells())
 
 @pytest.mark.parametrize(("rule", "mode", "want"), CELLS)
 async def test_preflight(rule: str, mode: str, want: str) -> None:
-    world, hands = WORLDS[rule], Hands()
+    world, actuator = WORLDS[rule], FakeActuator()
     given = cluster(world, MODES[mode])
-    after = await run(given, hands, attempts=before(world, given), rules=RULES)
+    after = await run(given, actuator, state=before(world, given), rules=RULES)
     decision = after.of("uid-web-0").decision
     assert decision is not None
     assert f"{decision.action.value} {decision.reason.value}" == want
-    assert hands.resized == (["web-0"] if want.startswith("resize") else [])
-    assert hands.evicted == (["web-0"] if want.startswith("evict") else [])
+    assert actuator.resized == (["web-0"] if want.startswith("resize") else [])
+    assert actuator.evicted == (["web-0"] if want.startswith("evict") else [])
     if "replacement" not in want:
-        assert not hands.refused
+        assert not actuator.refused
     elif want.startswith("leave"):
-        assert hands.blocked == [("web-0", Reason.RESIZE_REFUSED, CHANGES)]
-        assert hands.obstacles == {"web-0": decision.detail}, "an Event with the numbers"
+        assert actuator.blocked == [("web-0", Reason.RESIZE_REFUSED, CHANGES)]
+        assert actuator.obstacles == {"web-0": decision.detail}, "an Event with the numbers"
         assert decision.detail
     else:
-        assert hands.refused == {"web-0": decision.detail}, "an Event with the numbers"
+        assert actuator.refused == {"web-0": decision.detail}, "an Event with the numbers"
         assert decision.detail
 
 
@@ -225,14 +224,7 @@ async def test_preflight(rule: str, mode: str, want: str) -> None:
 async def test_the_plan_says_the_same(rule: str, mode: str, want: str) -> None:
     world = WORLDS[rule]
     given = cluster(world, MODES[mode])
-    planned = await rehearse(
-        given,
-        before(world, given),
-        rules=RULES,
-        admission_ready=True,
-        clock=StoppedClock(),
-        hands=IdleHands(),
-    )
+    planned = await preview(given, before(world, given), rules=RULES)
     found = planned["uid-web-0"]
     assert f"{found.action.value} {found.reason.value}" == want
     assert bool(found.detail) is ("would" in want and not want.startswith("evict"))
@@ -244,9 +236,9 @@ def test_every_world_is_in_the_table() -> None:
 
 async def test_an_event_is_emitted_once_per_change() -> None:
     given = cluster(WORLDS["quota: one millicore short"], UpdateMode.RECREATE)
-    first, second = Hands(), Hands()
-    attempts = await run(given, first, rules=RULES)
-    await run(given, second, attempts=attempts, rules=RULES)
+    first, second = FakeActuator(), FakeActuator()
+    state = await run(given, first, rules=RULES)
+    await run(given, second, state=state, rules=RULES)
     assert first.refused == {
         "web-0": "ResourceQuota team allows 599m of requests.cpu, other pods use 400m, and the pod "
         "would use 200m instead of 100m"
@@ -257,22 +249,22 @@ async def test_an_event_is_emitted_once_per_change() -> None:
 async def test_a_resize_that_would_be_refused_is_blocked_until_it_would_not() -> None:
     tight = cluster(WORLDS["quota: one millicore short"], UpdateMode.IN_PLACE)
     roomy = cluster(WORLDS["quota: fits exactly"], UpdateMode.IN_PLACE)
-    hands = Hands()
-    attempts = Attempts()
+    actuator = FakeActuator()
+    state = UpdaterState()
     for given in (tight, tight, roomy):
-        attempts = await run(given, hands, attempts=attempts, rules=RULES)
-    assert hands.blocked == [("web-0", Reason.RESIZE_REFUSED, CHANGES)]
-    assert hands.unblocked == [("web-0", Reason.OUTSIDE_RANGE, CHANGES)]
-    assert not hands.refused
+        state = await run(given, actuator, state=state, rules=RULES)
+    assert actuator.blocked == [("web-0", Reason.RESIZE_REFUSED, CHANGES)]
+    assert actuator.unblocked == [("web-0", Reason.OUTSIDE_RANGE, CHANGES)]
+    assert not actuator.refused
 
 
 async def test_that_nothing_is_wanted_any_more_is_told_of_the_change_that_was_blocked() -> None:
-    hands = Hands()
+    actuator = FakeActuator()
     tight = cluster(WORLDS["quota: one millicore short"], UpdateMode.IN_PLACE)
-    attempts = await run(tight, hands, rules=RULES)
+    state = await run(tight, actuator, rules=RULES)
     settled = cluster(World(has=app(TARGET)), UpdateMode.IN_PLACE)
-    await run(settled, hands, attempts=attempts, rules=RULES)
-    assert hands.unblocked == [("web-0", Reason.TOO_YOUNG, CHANGES)]
+    await run(settled, actuator, state=state, rules=RULES)
+    assert actuator.unblocked == [("web-0", Reason.TOO_YOUNG, CHANGES)]
 
 
 @pytest.mark.parametrize("mode", [UpdateMode.OFF, *MODES.values()])
@@ -295,22 +287,20 @@ async def test_a_boost_whose_end_would_be_refused_is_blocked_until_it_would_not(
         pods=(structs.replace(boosted, status=status),),
         limit_ranges=(limit_range("Pod", max={"cpu": "20m"}),),
     )
-    hands, attempts = Hands(), Attempts()
+    actuator, state = FakeActuator(), UpdaterState()
     rules = replace(
         RULES,
         features=FeatureGates(in_place=True, cpu_startup_boost=True),
         disruption=DisruptionPolicy(tolerance_fraction=0.5, min_replicas=1),
     )
     for one in (tight, tight, replace(tight, limit_ranges=())):
-        attempts = await run(
-            replace(given, autoscaled=(one,)), hands, attempts=attempts, rules=rules
-        )
+        state = await run(replace(given, autoscaled=(one,)), actuator, state=state, rules=rules)
     before, after = "app cpu 500m -> ", "100m" if mode is UpdateMode.OFF else "200m"
-    assert hands.blocked == [("web-0", Reason.RESIZE_REFUSED, before + after)]
-    assert "the LimitRange's max for a Pod is 20m" in hands.obstacles["web-0"]
-    assert hands.unblocked == [("web-0", Reason.STARTUP_BOOST_OVER, before + after)]
-    assert hands.resized == ["web-0"]
-    assert not hands.refused
+    assert actuator.blocked == [("web-0", Reason.RESIZE_REFUSED, before + after)]
+    assert "the LimitRange's max for a Pod is 20m" in actuator.obstacles["web-0"]
+    assert actuator.unblocked == [("web-0", Reason.STARTUP_BOOST_OVER, before + after)]
+    assert actuator.resized == ["web-0"]
+    assert not actuator.refused
 
 
 async def test_actions_of_one_pass_share_what_a_quota_has_left() -> None:
@@ -329,17 +319,17 @@ async def test_actions_of_one_pass_share_what_a_quota_has_left() -> None:
             controllers={each.metadata.uid: WEB for each in pods},
             replicas={WEB: 4},
         )
-        hands = Hands()
+        actuator = FakeActuator()
         living = frozenset(each.metadata.uid for each in pods)
-        await run(replace(given, autoscaled=(scaled,), living=living), hands, rules=RULES)
-        assert len(getattr(hands, sent)) == 1
+        await run(replace(given, autoscaled=(scaled,), living=living), actuator, rules=RULES)
+        assert len(getattr(actuator, sent)) == 1
 
 
 async def test_a_quota_that_can_not_be_read_keeps_the_pod() -> None:
     unreadable = quota({"requests.cpu": "many"}, {"requests.cpu": "1"})
     for mode in MODES.values():
         after = await run(
-            cluster(World(quotas={"default": unreadable}), mode), Hands(), rules=RULES
+            cluster(World(quotas={"default": unreadable}), mode), FakeActuator(), rules=RULES
         )
         assert after.of("uid-web-0").decision == leave(Reason.UNREADABLE)
 

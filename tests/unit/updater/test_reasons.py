@@ -1,6 +1,6 @@
 """Every reason that a refusal, a rival or the clock makes is told in all three places.
 
-Those that a pass comes to by itself come up in the random clusters of test_plan.py.
+Those that a pass comes to by itself come up in the random clusters of test_vpa_plan.py.
 """
 
 import logging
@@ -25,12 +25,12 @@ from common.features import FeatureGates
 from common.runtime.rate_limit import RateLimiter
 from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
-from updater.attempts import Attempts
 from updater.decision import Action, Decision, Reason, evict, leave, wait
-from updater.live_pod import LivePod
-from updater.sending import Turns
-from updater.snapshot import ClusterSnapshot
-from updater_harness import NAMES, OPEN, Hands, Present, run, snapshot
+from updater.execute import RateLimits
+from updater.snapshot.cluster_snapshot import ClusterSnapshot
+from updater.snapshot.live_pod import LivePod
+from updater.state import UpdaterState
+from updater_harness import NAMES, OPEN, FakeActuator, Present, run, snapshot
 
 BOOSTING = replace(OPEN, features=FeatureGates(in_place=True, cpu_startup_boost=True))
 HICCUP = ServerError("try later", reason="InternalError")
@@ -118,21 +118,21 @@ def boosted(given: ClusterSnapshot) -> ClusterSnapshot:
 
 
 def one_pass(
-    case: Case, given: ClusterSnapshot, attempts: Attempts, registry: CollectorRegistry
-) -> Attempts:
-    hands = Hands(
+    case: Case, given: ClusterSnapshot, state: UpdaterState, registry: CollectorRegistry
+) -> UpdaterState:
+    actuator = FakeActuator(
         resize_errors=dict.fromkeys(NAMES, case.resize) if case.resize else {},
         eviction_errors=dict.fromkeys(NAMES, case.eviction) if case.eviction else {},
     )
 
-    async def main(_: VirtualClock) -> Attempts:
+    async def main(_: VirtualClock) -> UpdaterState:
         return await run(
             given,
-            hands,
-            attempts=attempts,
+            actuator,
+            state=state,
             rules=BOOSTING,
             present=Present(gone_pods={"web-0"} if case.gone else (), vpa_changed=case.vpa_changed),
-            turns=Turns(evictions=RateLimiter(0.001, 1) if case.limited else None),
+            limits=RateLimits(evictions=RateLimiter(0.001, 1) if case.limited else None),
             seconds=case.seconds,
             registry=registry,
         )
@@ -147,15 +147,16 @@ def test_a_reason_is_remembered_logged_and_counted(
     given = snapshot(case.mode)
     if case.boosted:
         given = boosted(given)
-    attempts, registry = Attempts(), CollectorRegistry()
-    caplog.set_level(logging.DEBUG, "updater.ledger")
+    state, registry = UpdaterState(), CollectorRegistry()
+    caplog.set_level(logging.DEBUG, "updater.decision_log")
     for _ in range(case.passes):
         caplog.clear()
         registry = CollectorRegistry()
-        attempts = one_pass(case, given, attempts, registry)
-    assert attempts.of(f"uid-{case.pod}").decision == case.want
+        state = one_pass(case, given, state, registry)
+    assert state.of(f"uid-{case.pod}").decision == case.want
     mine = f"default/{case.pod}"
-    lines = [vars(line) for line in caplog.records if vars(line).get("pod") == mine]
+    decided = [line for line in caplog.records if line.getMessage() == "pod decided"]
+    lines = [vars(line) for line in decided if vars(line).get("pod") == mine]
     told = (case.want.action.value, case.want.reason.value)
     assert [(line["decision"], line["reason"]) for line in lines] == [told]
     labels = {"decision": told[0], "reason": told[1]}

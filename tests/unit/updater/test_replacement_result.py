@@ -9,7 +9,7 @@ from builders import container, pod, recommendation, vpa
 from common.annotations import OBSERVED_CONTAINERS, startup_boost_key
 from common.api.autoscaling import ContainerPolicy, ContainerRecommendation
 from common.api.core import Container, LimitRangeItem, LimitRangeSpec, Pod
-from updater.replacement_result import ReplacementResult, check_replacement
+from updater.eviction.replacement_result import ReplacementResult, check_replacement
 
 
 def recommended(

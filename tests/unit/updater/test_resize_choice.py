@@ -27,16 +27,15 @@ from common.errors import Cause, ConflictError, ForbiddenError, InvalidError
 from common.features import FeatureGates
 from common.patches import Operation
 from common.resources import parse_quantities
-from updater.attempts import Attempts, PodMemory, Refusal
 from updater.decision import Decision, Reason, evict, leave, resize, wait
-from updater.disruption import DisruptionPolicy
-from updater.live_node import LiveNode, NodeCapacity, NodeStatus
-from updater.live_pod import LivePod, LivePodMeta
-from updater.plan import IdleHands
-from updater.resize import Infeasible, Part
-from updater.snapshot import AutoscaledPods, ClusterSnapshot
-from updater.work import Rules
-from updater_harness import NOW, WEB, Hands, run
+from updater.eviction.disruption import DisruptionPolicy
+from updater.pass_context import Rules
+from updater.resize.resize_state import Infeasible, Part
+from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot
+from updater.snapshot.live_node import LiveNode, NodeCapacity, NodeStatus
+from updater.snapshot.live_pod import LivePod, LivePodMeta
+from updater.state import PodMemory, ResizeRefusal, UpdaterState
+from updater_harness import NOW, WEB, FakeActuator, RecordingActuator, run
 
 Amounts = Mapping[str, str]
 
@@ -110,7 +109,7 @@ def cluster(
     return ClusterSnapshot(autoscaled=(scaled,), living=living, nodes=nodes)
 
 
-def decided(after: Attempts, name: str = "web-0") -> Decision | None:
+def decided(after: UpdaterState, name: str = "web-0") -> Decision | None:
     return after.of(f"uid-{name}").decision
 
 
@@ -126,9 +125,9 @@ async def test_withdrawals_cost_no_budget(mode: UpdateMode) -> None:
     settled = [
         pod(f"web-{number}", asks=MORE, has=TARGET, condition=DEFERRED) for number in range(2)
     ]
-    hands = Hands()
-    await run(cluster(mode, *settled, pod("web-2", asks=OLD, has=OLD)), hands, rules=RULES)
-    assert sorted(hands.resized) == ["web-0", "web-1", "web-2"]
+    actuator = FakeActuator()
+    await run(cluster(mode, *settled, pod("web-2", asks=OLD, has=OLD)), actuator, rules=RULES)
+    assert sorted(actuator.resized) == ["web-0", "web-1", "web-2"]
 
 
 @pytest.mark.parametrize("mode", [IN_PLACE, OR_RECREATE])
@@ -137,13 +136,11 @@ async def test_a_refused_withdrawal_costs_no_pod_and_is_not_sent_again_and_again
     error: InvalidError | ForbiddenError | ConflictError, mode: UpdateMode
 ) -> None:
     given = cluster(mode, pod("web-0", asks=MORE, has=TARGET, condition=DEFERRED), *GOOD)
-    hands, attempts = Hands(resize_errors={"web-0": error}), Attempts()
+    actuator, state = FakeActuator(resize_errors={"web-0": error}), UpdaterState()
     for number in range(12):
-        attempts = await run(
-            given, hands, attempts=attempts, rules=RULES, clock=PassesLater(number)
-        )
-    assert hands.evicted == []
-    assert len(hands.resized) <= 12 if isinstance(error, ConflictError) else 4
+        state = await run(given, actuator, state=state, rules=RULES, clock=PassesLater(number))
+    assert actuator.evicted == []
+    assert len(actuator.resized) <= 12 if isinstance(error, ConflictError) else 4
 
 
 class PassesLater:
@@ -177,13 +174,13 @@ async def test_a_resize_that_replaces_another_does_not_wait_anew(
         DEFERRED, last_transition_time=NOW - timedelta(minutes=before)
     )
     first = pod("web-0", asks=MORE, has=OLD, condition=deferred)
-    sent = await run(cluster(OR_RECREATE, first, *GOOD), Hands(), rules=RULES)
+    sent = await run(cluster(OR_RECREATE, first, *GOOD), FakeActuator(), rules=RULES)
     assert decided(sent) == resize(Reason.OUTSIDE_RANGE)
     second = pod("web-0", asks=TARGET, has=OLD, condition=deferred, generation=2)
     later = await run(
         cluster(OR_RECREATE, second, *GOOD),
-        Hands(),
-        attempts=sent,
+        FakeActuator(),
+        state=sent,
         rules=RULES,
         clock=PassesLater(after),
     )
@@ -195,7 +192,7 @@ async def test_a_recommendation_that_falls_in_each_pass_postpones_an_eviction_by
     late: float,
 ) -> None:
     deferred = msgspec.structs.replace(DEFERRED, last_transition_time=NOW)
-    attempts = Attempts()
+    state = UpdaterState()
     for number in range(12):
         asks, wanted = ({"cpu": f"{500 - 5 * step}m", **MEMORY} for step in (number, number + 1))
         first = pod("web-0", asks=asks, has=OLD, condition=deferred, generation=number + 1)
@@ -205,14 +202,14 @@ async def test_a_recommendation_that_falls_in_each_pass_postpones_an_eviction_by
         )
         falling = vpa(mode=OR_RECREATE.value, recommendations=(exactly,))
         given = replace(given, autoscaled=(replace(given.autoscaled[0], vpa=falling),))
-        hands, clock = Hands(), PassesLater(number * (1 + late))
-        attempts = await run(given, hands, attempts=attempts, rules=RULES, clock=clock)
-        memory = attempts.of("uid-web-0")
-        if hands.evicted:
+        actuator, clock = FakeActuator(), PassesLater(number * (1 + late))
+        state = await run(given, actuator, state=state, rules=RULES, clock=clock)
+        memory = state.of("uid-web-0")
+        if actuator.evicted:
             break
         if memory.sent is not None:
             sent = replace(memory.sent, generation=number + 2)
-            attempts = replace(attempts, pods={"uid-web-0": replace(memory, sent=sent)})
+            state = replace(state, pods={"uid-web-0": replace(memory, sent=sent)})
     assert 5 < number * (1 + late) <= 7.1, "five minutes, and an interval for the last one"
 
 
@@ -244,17 +241,17 @@ async def test_an_added_request_is_tried_again_once_the_node_has_grown(
     first = pod("web-0", asks=TARGET, has=has, condition=infeasible)
     given = cluster(IN_PLACE, first, *GOOD, node=ROOMY)
     given = replace(given, autoscaled=(replace(given.autoscaled[0], limit_ranges=limit_ranges),))
-    hands = IdleHands()
-    sent = await run(given, hands, attempts=Attempts({"uid-web-0": memory}), rules=RULES)
+    actuator = RecordingActuator()
+    sent = await run(given, actuator, state=UpdaterState({"uid-web-0": memory}), rules=RULES)
     assert decided(sent) == resize(Reason.OUTSIDE_RANGE)
-    (call,) = (each for each in hands.calls if each[0] == "resize")
+    (call,) = (each for each in actuator.calls if each[0] == "resize")
     operations = cast("Sequence[Operation]", call[3])
     assert [(each.path, each.value) for each in operations] == [
         ("/spec/containers/0/resources/requests/cpu", want["cpu"])
     ]
     after = pod("web-0", asks=want, has=has, generation=2)
     again = cluster(IN_PLACE, after, *GOOD, node=ROOMY)
-    later = await run(again, Hands(), attempts=sent, rules=RULES)
+    later = await run(again, FakeActuator(), state=sent, rules=RULES)
     assert decided(later) == resize(Reason.OUTSIDE_RANGE)
 
 
@@ -262,13 +259,17 @@ async def test_an_added_request_is_tried_again_once_the_node_has_grown(
 
 
 async def passes(
-    given: ClusterSnapshot, hands: Hands, *, count: int, attempts: Attempts | None = None
+    given: ClusterSnapshot,
+    actuator: FakeActuator,
+    *,
+    count: int,
+    state: UpdaterState | None = None,
 ) -> list[Decision | None]:
     """What became of the first pod in each pass."""
     found = []
-    after = attempts or Attempts()
+    after = state or UpdaterState()
     for number in range(count):
-        after = await run(given, hands, attempts=after, rules=RULES, clock=PassesLater(number))
+        after = await run(given, actuator, state=after, rules=RULES, clock=PassesLater(number))
         found.append(decided(after))
     return found
 
@@ -276,11 +277,11 @@ async def passes(
 async def test_in_mode_in_place_the_part_follows_in_the_next_pass() -> None:
     pods = (pod("web-0", asks=OLD, has=OLD), *GOOD)
     given = cluster(IN_PLACE, *pods, node=FULL)
-    refusing = Hands(resize_errors={"web-0": CAPACITY})
+    refusing = FakeActuator(resize_errors={"web-0": CAPACITY})
     first = await run(given, refusing, rules=RULES)
     assert decided(first) == leave(Reason.RESIZE_INFEASIBLE)
-    hands = Hands()
-    second = await run(given, hands, attempts=first, rules=RULES)
+    actuator = FakeActuator()
+    second = await run(given, actuator, state=first, rules=RULES)
     assert decided(second) == resize(Reason.RESIZE_PARTIAL)
     remembered = second.of("uid-web-0").infeasible
     assert remembered is not None
@@ -288,10 +289,10 @@ async def test_in_mode_in_place_the_part_follows_in_the_next_pass() -> None:
     assert set(remembered.targets["app"]) == {"cpu"}
     # The pod has the part: nothing more, until the node grows.
     has = pod("web-0", asks=PART, has=PART, generation=2)
-    third = await run(cluster(IN_PLACE, has, *GOOD, node=FULL), hands, attempts=second, rules=RULES)
+    third = await run(cluster(IN_PLACE, has, *GOOD, node=FULL), actuator, state=second, rules=RULES)
     assert decided(third) == leave(Reason.INFEASIBLE_CACHED)
     fourth = await run(
-        cluster(IN_PLACE, has, *GOOD, node=ROOMY), hands, attempts=third, rules=RULES
+        cluster(IN_PLACE, has, *GOOD, node=ROOMY), actuator, state=third, rules=RULES
     )
     assert decided(fourth) == resize(Reason.OUTSIDE_RANGE)
 
@@ -308,8 +309,8 @@ async def test_what_failed_stays_the_bound_when_more_is_wanted() -> None:
     scaled = given.autoscaled[0]
     more = vpa(mode=IN_PLACE.value, recommendations=(exactly,))
     given = replace(given, autoscaled=(replace(scaled, vpa=more),))
-    before = Attempts({"uid-web-0": PodMemory(infeasible=failed)})
-    after = await run(given, Hands(), attempts=before, rules=RULES)
+    before = UpdaterState({"uid-web-0": PodMemory(infeasible=failed)})
+    after = await run(given, FakeActuator(), state=before, rules=RULES)
     assert decided(after) == resize(Reason.RESIZE_PARTIAL)
     remembered = after.of("uid-web-0").infeasible
     assert remembered is not None
@@ -318,44 +319,44 @@ async def test_what_failed_stays_the_bound_when_more_is_wanted() -> None:
 
 async def test_a_part_that_is_refused_is_not_sent_again() -> None:
     given = cluster(IN_PLACE, pod("web-0", asks=OLD, has=OLD), *GOOD, node=FULL)
-    hands = Hands(resize_errors={"web-0": CAPACITY})
-    found = await passes(given, hands, count=5)
+    actuator = FakeActuator(resize_errors={"web-0": CAPACITY})
+    found = await passes(given, actuator, count=5)
     infeasible, cached = leave(Reason.RESIZE_INFEASIBLE), leave(Reason.INFEASIBLE_CACHED)
     assert found == [infeasible, infeasible, cached, cached, cached]
-    assert hands.resized == ["web-0"] * 2
+    assert actuator.resized == ["web-0"] * 2
 
 
 async def test_where_no_eviction_is_allowed_the_part_follows_in_the_same_pass() -> None:
     given = cluster(OR_RECREATE, pod("web-0", asks=OLD, has=OLD), *GOOD, node=FULL, evicts=False)
-    hands = Hands(resize_errors={"web-0": CAPACITY})
-    first = await run(given, hands, rules=RULES)
-    assert hands.resized == ["web-0"] * 2
-    assert hands.evicted == []
+    actuator = FakeActuator(resize_errors={"web-0": CAPACITY})
+    first = await run(given, actuator, rules=RULES)
+    assert actuator.resized == ["web-0"] * 2
+    assert actuator.evicted == []
     remembered = first.of("uid-web-0").infeasible
     assert remembered is not None
     assert remembered.part is Part.REFUSED
-    later = await passes(given, hands, count=4, attempts=first)
+    later = await passes(given, actuator, count=4, state=first)
     assert later == [wait(Reason.REQUIREMENTS_NOT_MET)] * 4
-    assert hands.resized == ["web-0"] * 2, "neither the whole nor the part is sent again"
+    assert actuator.resized == ["web-0"] * 2, "neither the whole nor the part is sent again"
 
 
 async def test_what_is_left_of_a_part_is_evicted_for_once_that_is_allowed() -> None:
     first = pod("web-0", asks=OLD, has=OLD)
     held = cluster(OR_RECREATE, first, *GOOD, node=FULL, evicts=False)
-    before = await run(held, Hands(resize_errors={"web-0": CAPACITY}), rules=RULES)
+    before = await run(held, FakeActuator(resize_errors={"web-0": CAPACITY}), rules=RULES)
     memory = before.of("uid-web-0")
     assert memory.infeasible is not None
     sent = replace(memory, infeasible=replace(memory.infeasible, part=Part.SENT))
     has = pod("web-0", asks=PART, has=PART, generation=2)
-    hands = Hands()
+    actuator = FakeActuator()
     after = await run(
         cluster(OR_RECREATE, has, *GOOD, node=FULL),
-        hands,
-        attempts=Attempts({"uid-web-0": sent}),
+        actuator,
+        state=UpdaterState({"uid-web-0": sent}),
         rules=RULES,
     )
     assert decided(after) == evict(Reason.RESIZE_INFEASIBLE)
-    assert hands.resized == []
+    assert actuator.resized == []
 
 
 async def test_a_part_costs_budget_as_any_resize() -> None:
@@ -364,12 +365,12 @@ async def test_a_part_costs_budget_as_any_resize() -> None:
     given = cluster(IN_PLACE, *pods, node=FULL)
     before = await run(
         given,
-        Hands(resize_errors=dict.fromkeys((each.metadata.name for each in pods), CAPACITY)),
+        FakeActuator(resize_errors=dict.fromkeys((each.metadata.name for each in pods), CAPACITY)),
         rules=replace(RULES, disruption=DisruptionPolicy(tolerance_fraction=1.0)),
     )
-    hands = Hands()
-    after = await run(given, hands, attempts=before, rules=RULES)
-    assert hands.resized == ["web-0"]
+    actuator = FakeActuator()
+    after = await run(given, actuator, state=before, rules=RULES)
+    assert actuator.resized == ["web-0"]
     assert decided(after, "web-1") == wait(Reason.BUDGET_EXHAUSTED)
 
 
@@ -383,7 +384,7 @@ async def test_parts_of_one_pass_share_what_a_quota_has_left() -> None:
             hard={"requests.memory": "1152Mi"}, used={"requests.memory": "1Gi"}
         ),
     )
-    refusal = Refusal(
+    refusal = ResizeRefusal(
         reason=Reason.RESIZE_INFEASIBLE,
         tries=1,
         until=NOW + timedelta(minutes=1),
@@ -391,10 +392,13 @@ async def test_parts_of_one_pass_share_what_a_quota_has_left() -> None:
         node=NodeCapacity(node="node", allocatable=parse_quantities(FULL)),
     )
     before = {each.metadata.uid: PodMemory(refusal=refusal) for each in old}
-    hands = Hands()
+    actuator = FakeActuator()
     after = await run(
-        replace(given, quotas={"default": (quota,)}), hands, attempts=Attempts(before), rules=RULES
+        replace(given, quotas={"default": (quota,)}),
+        actuator,
+        state=UpdaterState(before),
+        rules=RULES,
     )
-    assert hands.resized == ["web-0"]
+    assert actuator.resized == ["web-0"]
     assert decided(after) == resize(Reason.RESIZE_PARTIAL)
     assert decided(after, "web-3") == wait(Reason.REQUIREMENTS_NOT_MET)

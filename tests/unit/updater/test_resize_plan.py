@@ -15,14 +15,14 @@ from common.api.core import (
 from common.recommendation.container_resources import WantedResources
 from common.recommendation.processing import ContainerAmounts
 from common.resources import parse_quantities
-from updater.resize_plan import (
+from updater.evaluate.update_order import ContainerOomKill, Verdict
+from updater.resize.resize_plan import (
     annotation_operations,
     containers_to_patch,
     is_marked,
     plan_resize,
     unfinished_restarts,
 )
-from updater.update_order import OomKill, Verdict
 
 
 def amounts(name: str, lower: str, target: str, upper: str) -> ContainerAmounts:
@@ -54,7 +54,7 @@ PRESENT = {name: parse_quantities({"cpu": "100m"}) for name in RECOMMENDED}
 def test_a_resize_is_about_what_made_it_necessary(
     verdict: Verdict, ooms: tuple[str, ...], want: set[str]
 ) -> None:
-    kills = [OomKill(name, None) for name in ooms]
+    kills = [ContainerOomKill(name, None) for name in ooms]
     chosen = containers_to_patch(verdict, RECOMMENDED, requests=PRESENT, ooms=kills)
     assert chosen == want
 

@@ -9,7 +9,7 @@ import pytest
 
 from common.api.core import Pod
 from common.api.workloads import DaemonSet, Deployment, ReplicationController, StatefulSet
-from updater.rollout import Rollout, rollout_of
+from updater.snapshot.rollout import Rollout, rollout_of
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -10,14 +10,14 @@ from common.api.autoscaling import UpdateMode
 from common.api.core import ContainerResizePolicy, PodCondition
 from common.errors import TooManyRequestsError
 from common.target.owners import Controller
-from updater.attempts import Attempts, PodMemory
 from updater.decision import Decision, Reason, evict, resize, wait
-from updater.disruption import DisruptionPolicy, RolloutFloor
-from updater.group_size import GroupSize
-from updater.live_pod import LivePod, LivePodMeta
-from updater.rollout import Rollout
-from updater.snapshot import ClusterSnapshot
-from updater_harness import HALF, OPEN, Hands, run, snapshot
+from updater.eviction.disruption import DisruptionPolicy, RolloutFloor
+from updater.snapshot.cluster_snapshot import ClusterSnapshot
+from updater.snapshot.live_pod import LivePod, LivePodMeta
+from updater.snapshot.rollout import Rollout
+from updater.snapshot.workload_size import GroupSize
+from updater.state import PodMemory, UpdaterState
+from updater_harness import HALF, OPEN, FakeActuator, run, snapshot
 
 OLD = Controller("default", "ReplicaSet", "web-old", "apps/v1")
 NEW = Controller("default", "ReplicaSet", "web-new", "apps/v1")
@@ -173,55 +173,55 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 async def test_evictions_during_a_rollout(case: Case) -> None:
     given = rolled(case.old, case.new, rollout=case.rollout, wanted=case.wanted)
-    hands = Hands()
-    after = await run(given, hands, rules=HALF)
-    kinds = [name.partition("-")[0] for name in hands.evicted]
+    actuator = FakeActuator()
+    after = await run(given, actuator, rules=HALF)
+    kinds = [name.partition("-")[0] for name in actuator.evicted]
     assert (kinds.count("old"), kinds.count("new")) == case.evicted
     if case.rollout is not None and not kinds.count("old"):
         assert after.of("uid-old-0").decision == HELD
 
 
-async def decided(attempts: Attempts, names: int) -> list[Decision | None]:
-    return [attempts.of(f"uid-old-{number}").decision for number in range(names)]
+async def decided(state: UpdaterState, names: int) -> list[Decision | None]:
+    return [state.of(f"uid-old-{number}").decision for number in range(names)]
 
 
 async def test_what_was_evicted_before_and_still_shows_counts_as_gone() -> None:
     """Seven are Ready in the cache, and one of them was evicted a moment ago."""
-    before = Attempts({"uid-old-0": PodMemory(evicted=True)})
-    hands = Hands()
-    await run(rolled("rrrrrrr", "n"), hands, rules=HALF, attempts=before)
-    assert not [name for name in hands.evicted if name.startswith("old")]
+    before = UpdaterState({"uid-old-0": PodMemory(evicted=True)})
+    actuator = FakeActuator()
+    await run(rolled("rrrrrrr", "n"), actuator, rules=HALF, state=before)
+    assert not [name for name in actuator.evicted if name.startswith("old")]
 
 
 async def test_a_refused_eviction_leaves_its_place_to_a_pod_of_the_other_replica_set() -> None:
     """One of seven may go; the eviction of an old pod is refused, and then that of the next."""
     errors = {f"old-{n}": TooManyRequestsError("no", reason="TooManyRequests") for n in range(6)}
-    hands = Hands(eviction_errors=errors)
-    await run(rolled("rrrrrr", "rnnn"), hands, rules=OPEN)
-    assert "new-0" in hands.evicted
+    actuator = FakeActuator(eviction_errors=errors)
+    await run(rolled("rrrrrr", "rnnn"), actuator, rules=OPEN)
+    assert "new-0" in actuator.evicted
 
 
 async def test_a_resize_that_restarts_containers_keeps_the_floor() -> None:
-    hands = Hands()
+    actuator = FakeActuator()
     given = rolled("rrrrrr", "nnnn", mode=UpdateMode.IN_PLACE_OR_RECREATE, restarts=True)
-    after = await run(given, hands, rules=HALF)
-    assert not [name for name in hands.resized if name.startswith("old")]
+    after = await run(given, actuator, rules=HALF)
+    assert not [name for name in actuator.resized if name.startswith("old")]
     assert await decided(after, 6) == [HELD] * 6
 
 
 async def test_a_resize_that_restarts_nothing_goes_on() -> None:
-    hands = Hands()
+    actuator = FakeActuator()
     skipping = replace(
         OPEN, disruption=DisruptionPolicy(tolerance_fraction=0.5, in_place_skips_budget=True)
     )
     given = rolled("rrrrrr", "nnnn", mode=UpdateMode.IN_PLACE_OR_RECREATE)
-    after = await run(given, hands, rules=skipping)
+    after = await run(given, actuator, rules=skipping)
     assert await decided(after, 6) == [resize(OUTSIDE)] * 6
 
 
 async def test_the_end_of_the_rollout_ends_the_wait() -> None:
-    held = await run(rolled("rrrrrr", ""), Hands(), rules=HALF)
-    hands = Hands()
-    after = await run(rolled("rrrrrr", "", rollout=None), hands, rules=HALF, attempts=held)
-    assert len(hands.evicted) == 3
+    held = await run(rolled("rrrrrr", ""), FakeActuator(), rules=HALF)
+    actuator = FakeActuator()
+    after = await run(rolled("rrrrrr", "", rollout=None), actuator, rules=HALF, state=held)
+    assert len(actuator.evicted) == 3
     assert after.of("uid-old-0").decision == evict(OUTSIDE)

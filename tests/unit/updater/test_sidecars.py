@@ -22,17 +22,17 @@ from common.kube.cache import Change
 from common.recommendation.expected_pod import resized_spec
 from common.recommendation.preflight import Check, qos_refusal
 from sidecars import pod_with_init, sidecar
-from updater.attempts import NOTHING
-from updater.candidate import Candidate, judge_pod, plan_unboost
-from updater.candidate_plan import Planner, plan_candidate
 from updater.decision import Decision, Reason
-from updater.fitting import Fits
-from updater.live_pod import LivePod, LivePodWithSidecars
-from updater.replacement_result import ReplacementResult, check_replacement
-from updater.resize import spec_requests
-from updater.resize_plan import ResizePlan, unfinished_restarts
-from updater.update_order import Thresholds
-from updater.wake import is_news_of_pod
+from updater.evaluate.recommendation_fit import RecommendationFit
+from updater.evaluate.update_order import Thresholds
+from updater.event_trigger import is_news_of_pod
+from updater.eviction.replacement_result import ReplacementResult, check_replacement
+from updater.plan.candidate import Candidate, judge_pod, plan_unboost
+from updater.plan.candidate_resize import Planner, plan_candidate
+from updater.resize.resize_plan import ResizePlan, unfinished_restarts
+from updater.resize.resize_state import spec_requests
+from updater.snapshot.live_pod import LivePod, LivePodWithSidecars
+from updater.state import NO_MEMORY
 from updater_harness import NOW
 
 PLAIN = container("migrate", requests={"cpu": "1"})
@@ -132,8 +132,8 @@ def made(case: Case) -> Pod:
 def judged(given: Pod, *recommended: ContainerRecommendation) -> Candidate | Decision:
     return judge_pod(
         given,
-        Fits(vpa(recommendations=(APP_FITS, *recommended))),
-        memory=NOTHING,
+        RecommendationFit(vpa(recommendations=(APP_FITS, *recommended))),
+        memory=NO_MEMORY,
         resized_at=None,
         thresholds=Thresholds(),
         features=FeatureGates(),
@@ -214,8 +214,8 @@ def test_the_qos_class_of_a_resize_counts_the_sidecar() -> None:
     autoscaler = vpa(recommendations=(exactly("proxy", "50m"),), policies=(requests_only,))
     candidate = judge_pod(
         given,
-        Fits(autoscaler),
-        memory=NOTHING,
+        RecommendationFit(autoscaler),
+        memory=NO_MEMORY,
         resized_at=None,
         thresholds=Thresholds(),
         features=FeatureGates(),
@@ -235,7 +235,7 @@ def test_pods_with_other_reports_of_their_sidecars_are_not_alike() -> None:
         one.status, init_container_statuses=(status(resources={"requests": {"cpu": "200m"}}),)
     )
     other = msgspec.structs.replace(one, status=reported)
-    fits = Fits(vpa(recommendations=(APP_FITS, exactly("proxy", "200m"))))
+    fits = RecommendationFit(vpa(recommendations=(APP_FITS, exactly("proxy", "200m"))))
     assert fits.drift(one) != fits.drift(other)
     first, second = fits.measured(one), fits.measured(other)
     assert not isinstance(first, Decision)

@@ -16,8 +16,8 @@ from common.recommendation.container_resources import WantedResources
 from common.resources import parse_quantities
 from common.target.owners import Controller
 from updater.decision import Decision, Reason, resize, wait
-from updater.disruption import DisruptionBudget, ReplicaGroup, Standing
-from updater.startup_boost import (
+from updater.eviction.disruption import DisruptionBudget, GroupStanding, ReplicaGroup
+from updater.resize.startup_boost import (
     boost_duration,
     decide_unboost,
     expired_boosts,
@@ -87,7 +87,7 @@ def test_expired_boosts(given: Pod, duration: timedelta, want: tuple[str, ...]) 
     assert expired_boosts(given, duration_of=lambda _: duration, now=NOW) == want
 
 
-def group(running: int = 3, standing: Standing = Standing.OPEN) -> ReplicaGroup:
+def group(running: int = 3, standing: GroupStanding = GroupStanding.OPEN) -> ReplicaGroup:
     return ReplicaGroup(
         controller=Controller("default", "ReplicaSet", "web"),
         standing=standing,
@@ -118,7 +118,7 @@ def group(running: int = 3, standing: Standing = Standing.OPEN) -> ReplicaGroup:
         ),
         pytest.param(
             ready_since(MINUTE),
-            group(standing=Standing.BELOW_MIN_REPLICAS),
+            group(standing=GroupStanding.BELOW_MIN_REPLICAS),
             ("app",),
             wait(Reason.BELOW_MIN_REPLICAS),
             id="below the minimum",

@@ -11,9 +11,9 @@ from common.api.core import ResourceQuota, ResourceQuotaStatus
 from common.api.meta import ObjectMeta
 from common.features import FeatureGates
 from updater.decision import Decision, Reason, leave, resize
-from updater.live_pod import LivePod
-from updater.snapshot import ClusterSnapshot
-from updater_harness import NAMES, OPEN, WEB, Hands, live_pod, run, snapshot
+from updater.snapshot.cluster_snapshot import ClusterSnapshot
+from updater.snapshot.live_pod import LivePod
+from updater_harness import NAMES, OPEN, WEB, FakeActuator, live_pod, run, snapshot
 
 FINE = {"requests": {"cpu": "10m", "memory": "10Mi"}}
 NONSENSE = {"requests": {"cpu": "10m", "memory": "10Mi", "ephemeral-storage": "abc"}}
@@ -108,18 +108,18 @@ def strange_pod(spec: dict[str, Any], status: dict[str, Any]) -> LivePod:
 async def test_the_other_pods_are_updated(
     mode: UpdateMode, spec: dict[str, Any], status: dict[str, Any]
 ) -> None:
-    hands = Hands()
-    await run(among_others(mode, strange_pod(spec, status)), hands)
-    done = {name for name in (*hands.evicted, *hands.resized) if name != "strange"}
+    actuator = FakeActuator()
+    await run(among_others(mode, strange_pod(spec, status)), actuator)
+    done = {name for name in (*actuator.evicted, *actuator.resized) if name != "strange"}
     assert done == (set() if mode in (UpdateMode.OFF, UpdateMode.INITIAL) else set(NAMES))
 
 
 @pytest.mark.parametrize("mode", [UpdateMode.RECREATE, UpdateMode.IN_PLACE_OR_RECREATE])
 async def test_a_pod_that_can_not_be_read_is_left_alone(mode: UpdateMode) -> None:
-    hands = Hands()
+    actuator = FakeActuator()
     spec = {"containers": [{"name": "app", "resources": NONSENSE, "resizePolicy": [RESTARTS]}]}
-    attempts = await run(among_others(mode, strange_pod(spec, {})), hands)
-    decision = attempts.of("uid-strange").decision
+    state = await run(among_others(mode, strange_pod(spec, {})), actuator)
+    decision = state.of("uid-strange").decision
     assert decision is not None
     assert decision.reason is Reason.UNREADABLE
 
@@ -149,11 +149,11 @@ async def test_the_boost_of_a_pod_that_can_not_be_read(
     (scaled,) = given.autoscaled
     boosting = msgspec.structs.replace(scaled.vpa.spec, startup_boost=StartupBoost())
     autoscaler = msgspec.structs.replace(scaled.vpa, spec=boosting)
-    hands = Hands()
-    attempts = await run(
+    actuator = FakeActuator()
+    state = await run(
         replace(given, autoscaled=(replace(scaled, vpa=autoscaler),)),
-        hands,
+        actuator,
         rules=replace(OPEN, features=FeatureGates(cpu_startup_boost=True)),
     )
-    assert attempts.of("uid-strange").decision == want
-    assert len(hands.evicted) == len(NAMES)
+    assert state.of("uid-strange").decision == want
+    assert len(actuator.evicted) == len(NAMES)

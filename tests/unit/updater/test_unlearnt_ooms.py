@@ -31,12 +31,11 @@ from common.api.core import (
 from common.features import FeatureGates
 from common.patches import Operation
 from common.quantity import parse_value
-from updater.attempts import Attempts
 from updater.decision import Action, Decision, Reason
-from updater.live_pod import LivePod, LivePodMeta
-from updater.plan import IdleHands
-from updater.snapshot import AutoscaledPods, ClusterSnapshot
-from updater_harness import NOW, OPEN, WEB, run
+from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot
+from updater.snapshot.live_pod import LivePod, LivePodMeta
+from updater.state import UpdaterState
+from updater_harness import NOW, OPEN, WEB, RecordingActuator, run
 
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 BOOSTING = replace(OPEN, features=FeatureGates(in_place=True, cpu_startup_boost=True))
@@ -129,14 +128,14 @@ ONE = replace(OPEN, disruption=replace(OPEN.disruption, min_replicas=1))
 
 
 async def one_pass(
-    given: ClusterSnapshot, *, attempts: Attempts | None = None
-) -> tuple[Decision, Sequence[Operation], Attempts]:
+    given: ClusterSnapshot, *, state: UpdaterState | None = None
+) -> tuple[Decision, Sequence[Operation], UpdaterState]:
     """How the pod ends, and what is sent as a resize."""
-    hands = IdleHands()
-    after = await run(given, hands, attempts=attempts, rules=ONE)
+    actuator = RecordingActuator()
+    after = await run(given, actuator, state=state, rules=ONE)
     decision = after.of("uid-web-0").decision
     assert decision is not None
-    sent = [call[3] for call in hands.calls if call[0] == "resize"]
+    sent = [call[3] for call in actuator.calls if call[0] == "resize"]
     operations: Sequence[Operation] = sent[0] if sent else ()  # type: ignore[assignment]  # calls hold objects
     return decision, operations, after
 
@@ -368,7 +367,7 @@ async def test_what_a_resize_gave_is_not_what_killed() -> None:
     """The container was killed at 300Mi, and has had 488Mi since."""
     mode = UpdateMode.IN_PLACE
     killed = live_pod({"app": Killed(ago=2 * MINUTE)})
-    decision, operations, attempts = await one_pass(
+    decision, operations, state = await one_pass(
         cluster(killed, {"app": {"cpu": "100m", "memory": "488Mi"}}, mode=mode)
     )
     assert decision.action is Action.RESIZE
@@ -381,10 +380,10 @@ async def test_what_a_resize_gave_is_not_what_killed() -> None:
     grew = live_pod({"app": grown})
     grew = structs.replace(grew, metadata=structs.replace(grew.metadata, resource_version="2"))
     given = cluster(grew, {"app": {"cpu": "100m", "memory": "400Mi"}}, mode=mode)
-    decision, _, _ = await one_pass(given, attempts=attempts)
+    decision, _, _ = await one_pass(given, state=state)
     assert decision.action is Action.RESIZE
     as_before = cluster(grew, {"app": {"cpu": "100m", "memory": "300Mi"}}, mode=mode)
-    decision, _, _ = await one_pass(as_before, attempts=attempts)
+    decision, _, _ = await one_pass(as_before, state=state)
     assert decision.reason is Reason.OOM_NOT_LEARNT_YET
     decision, _, _ = await one_pass(given)  # by an updater that doesn't remember: after a restart
     assert decision.reason is Reason.OOM_NOT_LEARNT_YET
@@ -392,12 +391,12 @@ async def test_what_a_resize_gave_is_not_what_killed() -> None:
 
 async def test_a_resize_of_something_else_answers_no_kill() -> None:
     given = cluster(live_pod({"app": Killed()}), {"app": LESS}, mode=UpdateMode.IN_PLACE)
-    _, operations, attempts = await one_pass(given)
+    _, operations, state = await one_pass(given)
     assert changed(operations) == {"cpu"}
     has = Killed(requests={"cpu": "200m", "memory": "300Mi"})
     given = cluster(live_pod({"app": has}), {"app": LESS}, mode=UpdateMode.IN_PLACE)
-    after = {uid: replace(memory, sent=None) for uid, memory in attempts.pods.items()}
-    decision, _, _ = await one_pass(given, attempts=Attempts(after))
+    after = {uid: replace(memory, sent=None) for uid, memory in state.pods.items()}
+    decision, _, _ = await one_pass(given, state=UpdaterState(after))
     assert decision.reason is Reason.OOM_NOT_LEARNT_YET
 
 
@@ -416,13 +415,13 @@ async def test_the_end_of_a_boost_leaves_the_memory_alone() -> None:
     boost = StartupBoost(cpu=GenericStartupBoost(type="Factor", factor=2, duration_seconds=0))
     spec = structs.replace(scaled.vpa.spec, startup_boost=boost)
     scaled = replace(scaled, vpa=structs.replace(scaled.vpa, spec=spec))
-    hands = IdleHands()
+    actuator = RecordingActuator()
     await run(
         replace(given, autoscaled=(scaled,)),
-        hands,
+        actuator,
         rules=replace(BOOSTING, disruption=ONE.disruption),
     )
-    (sent,) = [call[3] for call in hands.calls if call[0] == "resize"]
+    (sent,) = [call[3] for call in actuator.calls if call[0] == "resize"]
     assert changed(sent) == {"cpu"}  # type: ignore[arg-type]  # calls hold objects
 
 

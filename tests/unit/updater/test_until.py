@@ -12,14 +12,14 @@ from common.api.autoscaling import UpdateMode
 from common.api.core import Pod, PodCondition
 from common.errors import ForbiddenError, InvalidError, KubeError, ServerError
 from common.features import FeatureGates
-from updater.attempts import PodMemory
-from updater.candidate import judge_pod
 from updater.decision import Action, Decision, Reason, ending, leave
+from updater.evaluate.recommendation_fit import RecommendationFit
+from updater.evaluate.update_order import Thresholds
 from updater.failures import after_refused_resize
-from updater.fitting import Fits
-from updater.resize import Timeouts, resize_status, unfinished
-from updater.startup_boost import decide_unboost, expired_boosts, first_expiry
-from updater.update_order import Thresholds
+from updater.plan.candidate import judge_pod
+from updater.resize.resize_state import Timeouts, resize_status, unfinished
+from updater.resize.startup_boost import decide_unboost, expired_boosts, first_expiry
+from updater.state import PodMemory
 from updater_harness import NOW
 
 TICK = timedelta(microseconds=1)
@@ -50,7 +50,7 @@ def age(
     def decide(now: datetime) -> Decision:
         judged = judge_pod(
             conditioned(started=started),
-            Fits(vpa(recommendations=(recommendation(target={"cpu": "100m"}),))),
+            RecommendationFit(vpa(recommendations=(recommendation(target={"cpu": "100m"}),))),
             memory=PodMemory(),
             resized_at=resized_at,
             thresholds=Thresholds(),

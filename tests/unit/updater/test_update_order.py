@@ -1,4 +1,4 @@
-"""The verdicts of ``updater.update_order``; cases from update_priority_calculator_test.go."""
+"""The verdicts of ``update_order``; cases from update_priority_calculator_test.go."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,9 +17,9 @@ from common.api.core import (
 from common.recommendation.processing import ContainerAmounts
 from common.resources import ResourceQuantities, parse_quantities
 from updater.decision import Reason
-from updater.update_order import (
+from updater.evaluate.update_order import (
+    ContainerOomKill,
     Drift,
-    OomKill,
     Thresholds,
     Verdict,
     forgive_rounding,
@@ -199,7 +199,7 @@ def oomed(
 
 
 KILLED_AT = NOW - timedelta(hours=1)
-KILL = OomKill("app", KILLED_AT)
+KILL = ContainerOomKill("app", KILLED_AT)
 OOMS = {
     "ran two minutes": (timedelta(minutes=2), None, (), 1),
     "just below the threshold": (timedelta(minutes=9, seconds=59), None, (), 1),
@@ -213,7 +213,7 @@ OOMS = {
 
 @pytest.mark.parametrize(("ran", "updated_at", "spent", "count"), OOMS.values(), ids=OOMS)
 def test_quick_ooms(
-    ran: timedelta, updated_at: datetime | None, spent: tuple[OomKill, ...], count: int
+    ran: timedelta, updated_at: datetime | None, spent: tuple[ContainerOomKill, ...], count: int
 ) -> None:
     found = quick_ooms(
         oomed(ran=ran, finished=KILLED_AT),

@@ -1,7 +1,7 @@
 """The vectors of updater.md 16 that no other test holds; D13 and section 11 in whole passes.
 
-Decisions on resizes are in ``matrix.md``, the other whole passes in ``test_cycle.py``, leases in
-``tests/unit/common/kube/test_lease.py``, refused calls in ``test_failures.py``.
+Decisions on resizes are in ``matrix.md``, the other whole passes in ``test_update_pass.py``, leases
+in ``tests/unit/common/kube/test_lease.py``, refused calls in ``test_failures.py``.
 """
 
 from collections.abc import Sequence
@@ -32,14 +32,14 @@ from common.api.core import (
 )
 from common.errors import InvalidError
 from common.features import FeatureGates
-from updater.attempts import NOTHING
-from updater.candidate import Candidate, judge_pod
 from updater.decision import Decision, Reason
-from updater.fitting import Fits, measure_pod
-from updater.live_pod import LivePod
-from updater.snapshot import ClusterSnapshot
-from updater.update_order import Thresholds
-from updater_harness import NAMES, NOW, OPEN, Hands, run, snapshot
+from updater.evaluate.recommendation_fit import RecommendationFit, measure_pod
+from updater.evaluate.update_order import Thresholds
+from updater.plan.candidate import Candidate, judge_pod
+from updater.snapshot.cluster_snapshot import ClusterSnapshot
+from updater.snapshot.live_pod import LivePod
+from updater.state import NO_MEMORY
+from updater_harness import NAMES, NOW, OPEN, FakeActuator, run, snapshot
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 
@@ -203,8 +203,8 @@ def test_acceptance(case: Judged) -> None:
     )
     outcome = judge_pod(
         msgspec.structs.replace(plain, status=status),
-        Fits(autoscaler),
-        memory=NOTHING,
+        RecommendationFit(autoscaler),
+        memory=NO_MEMORY,
         resized_at=None,
         thresholds=Thresholds(min_change=0.5, min_lifetime=12 * HOUR),
         features=FeatureGates(),
@@ -232,11 +232,11 @@ async def test_where_all_are_to_be_evicted_nothing_is_patched() -> None:
     given = snapshot(UpdateMode.IN_PLACE_OR_RECREATE)
     (scaled,) = given.autoscaled
     never = PodCondition(type="PodResizePending", status="True", reason="Infeasible")
-    hands = Hands()
+    actuator = FakeActuator()
     pods = [with_conditions(pod, never) for pod in scaled.pods]
-    await run(changed(given, pods, scaled.vpa), hands)
-    assert hands.evicted == NAMES
-    assert hands.resized == []
+    await run(changed(given, pods, scaled.vpa), actuator)
+    assert actuator.evicted == NAMES
+    assert actuator.resized == []
 
 
 BOOST = StartupBoost(cpu=GenericStartupBoost(type="Factor", factor=2, duration_seconds=60))
@@ -271,23 +271,21 @@ def boosted(
 async def test_an_expired_boost_is_taken_back_in_place_in_every_mode(
     mode: UpdateMode, *, refused: bool
 ) -> None:
-    hands = Hands()
+    actuator = FakeActuator()
     if refused:
-        hands.resize_errors = dict.fromkeys(NAMES, InvalidError("no", reason="Invalid"))
-    attempts = await run(boosted(mode), hands, rules=BOOSTING)
-    assert hands.resized == NAMES
-    assert hands.evicted == []
+        actuator.resize_errors = dict.fromkeys(NAMES, InvalidError("no", reason="Invalid"))
+    state = await run(boosted(mode), actuator, rules=BOOSTING)
+    assert actuator.resized == NAMES
+    assert actuator.evicted == []
     reason = Reason.UNBOOST_FAILED if refused else Reason.STARTUP_BOOST_OVER
-    assert {memory.decision.reason for memory in attempts.pods.values() if memory.decision} == {
-        reason
-    }
+    assert {memory.decision.reason for memory in state.pods.values() if memory.decision} == {reason}
 
 
 @pytest.mark.parametrize("mode", UpdateMode)
 async def test_a_boost_that_goes_on_keeps_the_pod_from_everything_else(mode: UpdateMode) -> None:
-    hands = Hands()
-    await run(boosted(mode, seconds=60), hands, rules=BOOSTING)
-    assert hands.resized == hands.evicted == []
+    actuator = FakeActuator()
+    await run(boosted(mode, seconds=60), actuator, rules=BOOSTING)
+    assert actuator.resized == actuator.evicted == []
 
 
 UNBOOSTED_VPA = {
@@ -302,10 +300,10 @@ UNBOOSTED_VPA = {
 async def test_where_the_vpa_boosts_no_more_its_pods_are_ordinary_ones(
     mode: UpdateMode, want: tuple[list[str], list[str]]
 ) -> None:
-    hands = Hands()
-    attempts = await run(boosted(mode, gone=True), hands, rules=BOOSTING)
-    assert (hands.resized, hands.evicted) == want
-    for memory in attempts.pods.values():
+    actuator = FakeActuator()
+    state = await run(boosted(mode, gone=True), actuator, rules=BOOSTING)
+    assert (actuator.resized, actuator.evicted) == want
+    for memory in state.pods.values():
         assert memory.decision is None or memory.decision.reason is Reason.OUTSIDE_RANGE
 
 
@@ -338,14 +336,14 @@ async def test_requirements_filter_evictions_alone(
     (scaled,) = given.autoscaled
     policy = UpdatePolicy(update_mode=mode.value, eviction_requirements=(rule,))
     spec = msgspec.structs.replace(scaled.vpa.spec, update_policy=policy)
-    hands = Hands()
+    actuator = FakeActuator()
     if refused:
-        hands.resize_errors = dict.fromkeys(NAMES, InvalidError("no", reason="Invalid"))
+        actuator.resize_errors = dict.fromkeys(NAMES, InvalidError("no", reason="Invalid"))
     ruled = changed(given, scaled.pods, msgspec.structs.replace(scaled.vpa, spec=spec))
-    attempts = await run(ruled, hands)
-    assert (len(hands.resized), len(hands.evicted)) == want
+    state = await run(ruled, actuator)
+    assert (len(actuator.resized), len(actuator.evicted)) == want
     if rule is DOWN and (refused or mode is UpdateMode.RECREATE):
-        decision = attempts.of("uid-web-0").decision
+        decision = state.of("uid-web-0").decision
         assert decision is not None
         assert decision.reason is Reason.REQUIREMENTS_NOT_MET
 
@@ -360,9 +358,9 @@ async def test_a_container_that_the_webhook_never_saw_takes_nobody_down() -> Non
     for pod in scaled.pods:
         meta = msgspec.structs.replace(pod.metadata, annotations={"vpaObservedContainers": "other"})
         pods.append(msgspec.structs.replace(pod, metadata=meta))
-    hands = Hands()
-    await run(changed(given, pods, scaled.vpa), hands)
-    assert hands.evicted == []
+    actuator = FakeActuator()
+    await run(changed(given, pods, scaled.vpa), actuator)
+    assert actuator.evicted == []
 
 
 @pytest.mark.parametrize(("minimum", "want"), [(None, []), (1, ["web-0"])])
@@ -373,7 +371,7 @@ async def test_a_lone_replica_goes_only_where_one_is_the_minimum(
     (scaled,) = given.autoscaled
     policy = UpdatePolicy(update_mode="Recreate", min_replicas=minimum)
     spec = msgspec.structs.replace(scaled.vpa.spec, update_policy=policy)
-    hands = Hands()
+    actuator = FakeActuator()
     lone = changed(given, scaled.pods, msgspec.structs.replace(scaled.vpa, spec=spec))
-    await run(lone, hands)
-    assert hands.evicted == want
+    await run(lone, actuator)
+    assert actuator.evicted == want

@@ -1,0 +1,340 @@
+"""Passes that look at what evictions come to, and at what would come after them."""
+
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+from msgspec import structs
+from prometheus_client import CollectorRegistry
+
+from builders import container, vpa
+from common.annotations import OBSERVED_CONTAINERS
+from common.api.autoscaling import GenericStartupBoost, StartupBoost, UpdateMode, VpaCondition
+from common.api.core import LimitRangeItem, LimitRangeSpec
+from common.errors import InvalidError, TooManyRequestsError, UnreachableError
+from common.features import FeatureGates
+from common.quantity import Quantity
+from common.target.owners import Controller
+from replacements import HOUR, MINUTE, SECOND
+from updater.decision import Decision, Reason, evict, leave, wait
+from updater.eviction.breaker import (
+    Breaker,
+    BreakerObservation,
+    BreakerTransition,
+    Closed,
+    Eviction,
+    Open,
+    ReplacementNote,
+)
+from updater.eviction.breaker_view import sentence
+from updater.eviction.replacement_result import ReplacementResult
+from updater.snapshot.cluster_snapshot import ClusterSnapshot
+from updater.snapshot.live_pod import LivePod
+from updater.snapshot.live_vpa import LiveVpa, LiveVpaMeta
+from updater.snapshot.workload_size import GroupSize
+from updater.state import UpdaterState
+from updater_harness import NAMES, NOW, OPEN, WEB, FakeActuator, run, snapshot
+
+CHECKED = replace(OPEN, checks_outcomes=True)
+UID = "uid-vpa-web"
+OUTSIDE = evict(Reason.OUTSIDE_RANGE)
+UNVERIFIED = wait(Reason.REPLACEMENT_UNVERIFIED)
+SUSPENDED = wait(Reason.ACTUATION_SUSPENDED)
+CLOSED = Breaker()
+REFUSED = InvalidError("refused", reason="Invalid")
+PROTECTED = TooManyRequestsError("no", reason="TooManyRequests")
+LOST = UnreachableError("no answer")
+
+
+def decisions(after: UpdaterState) -> list[Decision | None]:
+    return [after.of(f"uid-{name}").decision for name in NAMES]
+
+
+def given(breaker: Breaker) -> UpdaterState:
+    return UpdaterState(breakers={UID: breaker})
+
+
+# How many
+
+
+async def test_three_pods_of_a_vpa_go_before_a_replacement_was_seen() -> None:
+    actuator = FakeActuator()
+    after = await run(snapshot(UpdateMode.RECREATE), actuator, rules=CHECKED)
+    assert actuator.evicted == NAMES[:3]
+    assert decisions(after) == [OUTSIDE] * 3 + [UNVERIFIED] * 2
+    assert len(after.breakers[UID].unanswered) == 3
+    assert after.owing == {UID: {WEB}}
+
+
+async def test_no_more_go_in_the_next_pass() -> None:
+    first, second = FakeActuator(), FakeActuator()
+    state = await run(snapshot(UpdateMode.RECREATE), first, rules=CHECKED)
+    await run(snapshot(UpdateMode.RECREATE), second, rules=CHECKED, state=state)
+    assert second.evicted == []
+
+
+async def test_without_the_check_all_go_and_nothing_is_remembered() -> None:
+    actuator = FakeActuator()
+    after = await run(snapshot(UpdateMode.RECREATE), actuator)
+    assert actuator.evicted == NAMES
+    assert after.breakers == {}
+
+
+async def test_three_more_go_once_the_replacements_were_right() -> None:
+    actuator = FakeActuator()
+    await run(snapshot(UpdateMode.RECREATE), actuator, rules=CHECKED, state=given(CLOSED))
+    assert actuator.evicted == NAMES[:3]
+
+
+async def test_evictions_after_failed_resizes_are_counted_as_well() -> None:
+    actuator = FakeActuator(resize_errors=dict.fromkeys(NAMES, REFUSED))
+    await run(snapshot(UpdateMode.IN_PLACE_OR_RECREATE), actuator, rules=CHECKED)
+    assert (actuator.resized, actuator.evicted) == (NAMES, NAMES[:3])
+
+
+async def test_what_is_refused_leaves_its_place_to_the_next_pod() -> None:
+    actuator = FakeActuator(eviction_errors={"web-0": PROTECTED})
+    after = await run(snapshot(UpdateMode.RECREATE), actuator, rules=CHECKED)
+    assert actuator.evicted == NAMES[:4]
+    assert decisions(after)[-1] == UNVERIFIED
+
+
+async def test_what_may_have_happened_counts() -> None:
+    actuator = FakeActuator(eviction_errors=dict.fromkeys(NAMES, LOST))
+    await run(snapshot(UpdateMode.RECREATE), actuator, rules=CHECKED)
+    assert actuator.evicted == NAMES[:3]
+
+
+def came_up(
+    whole: ClusterSnapshot, *names: str, at: datetime = NOW, patched: bool = False
+) -> ClusterSnapshot:
+    """The same, but these pods were created at ``at``; recommended since an hour ago."""
+    (scaled,) = whole.autoscaled
+    pods = tuple(
+        born(pod, at=at if pod.metadata.name in names else NOW - 2 * HOUR, patched=patched)
+        for pod in scaled.pods
+    )
+    ordinary = scaled.vpa
+    condition = VpaCondition(
+        type="RecommendationProvided", status="True", last_transition_time=NOW - HOUR
+    )
+    meta = LiveVpaMeta(
+        name=ordinary.metadata.name,
+        namespace=ordinary.metadata.namespace,
+        uid=ordinary.metadata.uid,
+        managed_fields=NOW - HOUR,
+    )
+    status = structs.replace(ordinary.status, conditions=(condition,))
+    since = LiveVpa(metadata=meta, spec=ordinary.spec, status=status)
+    return replace(whole, autoscaled=(replace(scaled, vpa=since, pods=pods),))
+
+
+def born(pod: LivePod, *, at: datetime, patched: bool) -> LivePod:
+    notes = {OBSERVED_CONTAINERS: "app"} if patched else None
+    meta = structs.replace(pod.metadata, creation_timestamp=at, annotations=notes)
+    return structs.replace(pod, metadata=meta)
+
+
+async def test_a_process_that_starts_finds_what_an_earlier_one_left_behind() -> None:
+    actuator = FakeActuator()
+    whole = came_up(snapshot(UpdateMode.RECREATE), *NAMES[:3])
+    after = await run(whole, actuator, rules=CHECKED)
+    assert actuator.evicted == []
+    assert decisions(after) == [SUSPENDED] * 5
+    ((transition, cause),) = actuator.transitions
+    assert transition is BreakerTransition.SUSPENDED
+    assert "when the updater started" in cause
+
+
+# Suspended
+
+
+@pytest.mark.parametrize(
+    ("probe_at", "evicted"),
+    [
+        pytest.param(NOW + SECOND, [], id="before the next probe is due"),
+        pytest.param(NOW, ["web-0"], id="when it is due"),
+    ],
+)
+async def test_suspended(probe_at: datetime, evicted: list[str]) -> None:
+    actuator = FakeActuator()
+    stopped = given(Breaker(state=Open(probe_at)))
+    after = await run(snapshot(UpdateMode.RECREATE), actuator, rules=CHECKED, state=stopped)
+    assert actuator.evicted == evicted
+    last = decisions(after)[-1]
+    assert last == SUSPENDED
+    assert last is not None
+    assert last.until == (NOW + HOUR if evicted else probe_at)
+    assert after.breakers[UID].state == Open(last.until)
+
+
+async def test_a_refused_probe_is_tried_with_the_next_pod() -> None:
+    actuator = FakeActuator(eviction_errors=dict.fromkeys(NAMES[:2], PROTECTED))
+    stopped = Breaker(state=Open(NOW))
+    await run(snapshot(UpdateMode.RECREATE), actuator, rules=CHECKED, state=given(stopped))
+    assert actuator.evicted == NAMES[:3]
+
+
+# What came
+
+
+def nobody_left(sizes: dict[Controller, GroupSize]) -> ClusterSnapshot:
+    """A VPA whose pods are all gone."""
+    whole = snapshot(UpdateMode.RECREATE)
+    scaled = replace(whole.autoscaled[0], pods=(), controllers={}, replicas={}, sizes=sizes)
+    return ClusterSnapshot(autoscaled=(scaled,), living=frozenset())
+
+
+def overdue(count: int) -> Breaker:
+    owed = Eviction(workload=WEB, uid="gone", vpa=vpa(), gone_since=NOW - 2 * MINUTE)
+    return Breaker(unanswered=(owed,) * count)
+
+
+async def test_pods_that_never_came_suspend_a_vpa_without_pods_and_are_told() -> None:
+    actuator, registry = FakeActuator(), CollectorRegistry()
+    after = await run(
+        nobody_left({WEB: GroupSize(wanted=3)}),
+        actuator,
+        rules=CHECKED,
+        state=given(overdue(3)),
+        registry=registry,
+    )
+    assert after.breakers[UID].suspends
+    ((transition, cause),) = actuator.transitions
+    assert transition is BreakerTransition.SUSPENDED
+    assert "not created within two minutes" in cause
+    outcomes = "vpa_updater_eviction_outcomes_total"
+    assert registry.get_sample_value(outcomes, {"came": "not_created"}) == 3
+
+
+async def test_pods_that_exist_without_a_node_are_waited_for() -> None:
+    actuator = FakeActuator()
+    there = nobody_left({WEB: GroupSize(wanted=3, existing=3)})
+    after = await run(there, actuator, rules=CHECKED, state=given(overdue(3)))
+    assert len(after.breakers[UID].unanswered) == 3
+    assert actuator.transitions == []
+
+
+async def test_pods_that_are_going_are_waited_for() -> None:
+    there = nobody_left({WEB: GroupSize(wanted=3)})
+    going = replace(there, terminating=frozenset({"gone"}))
+    after = await run(going, FakeActuator(), rules=CHECKED, state=given(overdue(1)))
+    assert after.breakers[UID].state == Closed()
+
+
+async def test_of_vpas_with_nothing_to_evict_nothing_is_known() -> None:
+    quiet = snapshot(UpdateMode.RECREATE, recommended=False)
+    assert (await run(quiet, FakeActuator(), rules=CHECKED)).breakers == {}
+
+
+def test_breakers_are_forgotten_with_their_vpa() -> None:
+    state = UpdaterState(breakers={"here": CLOSED, "gone": CLOSED})
+    assert state.about({"here", "new"}).breakers == {"here": CLOSED}
+
+
+SENTENCES = [
+    (
+        (
+            ReplacementNote(ReplacementResult.NOT_CREATED),
+            ReplacementNote(ReplacementResult.UNPATCHED, "web-1"),
+        ),
+        "the last one, web-1, was not patched",
+    ),
+    (
+        (
+            ReplacementNote(ReplacementResult.OUTSIDE_RANGE, "web-1"),
+            ReplacementNote(ReplacementResult.UNKNOWN),
+        ),
+        "are not those recommended",
+    ),
+    (
+        (ReplacementNote(ReplacementResult.NOT_CREATED),),
+        "a quota, a LimitRange or a webhook that refuses pods",
+    ),
+    ((), "it was there when the updater started"),
+]
+
+
+@pytest.mark.parametrize(("notes", "want"), SENTENCES)
+def test_a_suspension_tells_what_to_look_at(notes: tuple[ReplacementNote, ...], want: str) -> None:
+    found = BreakerObservation(
+        breaker=Breaker(state=Open(NOW)), notes=notes, transition=BreakerTransition.SUSPENDED
+    )
+    which = "3 pods in a row" if notes else "the youngest pod"
+    told = sentence(found)
+    start = f"Evictions are suspended, except for one per hour: {which} did not come up"
+    assert told.startswith(start)
+    assert want in told
+
+
+# D30
+
+
+def limited(most: str, **default: str) -> ClusterSnapshot:
+    """Under a LimitRange that wants a limit of memory, which the pods have by default or never."""
+    whole = snapshot(UpdateMode.RECREATE)
+    item = LimitRangeItem(type="Container", max={"memory": most}, default=default)
+    scaled = replace(whole.autoscaled[0], limit_ranges=(LimitRangeSpec(limits=(item,)),))
+    return replace(whole, autoscaled=(scaled,))
+
+
+async def test_no_pod_goes_whose_replacement_would_be_refused() -> None:
+    actuator = FakeActuator()
+    after = await run(limited("1Gi"), actuator)
+    assert actuator.evicted == []
+    assert decisions(after) == [wait(Reason.REPLACEMENT_WOULD_BE_REFUSED)] * 5
+    assert set(actuator.refused) == set(NAMES)
+    assert actuator.refused["web-0"] == (
+        "container app would have no memory limit, and the LimitRange's max for a Container is 1Gi"
+    )
+    again = FakeActuator()
+    await run(limited("1Gi"), again, state=after)
+    assert again.refused == {}
+
+
+async def test_where_the_bound_holds_all_go() -> None:
+    actuator = FakeActuator()
+    await run(limited("1Gi", memory="20Mi"), actuator)
+    assert actuator.evicted == NAMES
+
+
+BOOSTED = [
+    pytest.param(True, "0", [], id="too large"),
+    pytest.param(True, "250m", NAMES, id="bounded, as by admission"),
+    pytest.param(False, "0", NAMES, id="the gate is off"),
+]
+
+
+@pytest.mark.parametrize(("gate", "bound", "evicted"), BOOSTED)
+async def test_no_pod_goes_whose_replacement_would_start_too_large(
+    *, gate: bool, bound: str, evicted: list[str]
+) -> None:
+    """At 250m each, and nine times as much for the start, where 1 CPU is the most."""
+    whole = snapshot(UpdateMode.RECREATE)
+    (scaled,) = whole.autoscaled
+    limited = container(requests={"cpu": "100m", "memory": "1Gi"}, limits={"cpu": "200m"})
+    boost = StartupBoost(cpu=GenericStartupBoost(type="Factor", factor=9))
+    item = LimitRangeItem(type="Container", max={"cpu": "1"})
+    scaled = replace(
+        scaled,
+        vpa=structs.replace(scaled.vpa, spec=structs.replace(scaled.vpa.spec, startup_boost=boost)),
+        pods=tuple(
+            structs.replace(pod, spec=structs.replace(pod.spec, containers=(limited,)))
+            for pod in scaled.pods
+        ),
+        limit_ranges=(LimitRangeSpec(limits=(item,)),),
+    )
+    features = FeatureGates(cpu_startup_boost=gate)
+    rules = replace(OPEN, features=features, boost_bound=Quantity.parse(bound))
+    actuator = FakeActuator()
+    after = await run(replace(whole, autoscaled=(scaled,)), actuator, rules=rules)
+    assert actuator.evicted == evicted
+    refused = wait(Reason.REPLACEMENT_WOULD_BE_REFUSED)
+    assert decisions(after) == [OUTSIDE if evicted else refused] * 5
+
+
+async def test_a_limit_range_that_cannot_be_read_keeps_pods() -> None:
+    actuator = FakeActuator()
+    after = await run(limited("much"), actuator)
+    assert actuator.evicted == []
+    assert decisions(after) == [leave(Reason.UNREADABLE)] * 5

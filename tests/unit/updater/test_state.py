@@ -1,0 +1,52 @@
+"""What is remembered between cycles, and for how long."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from common.api.core import Pod
+from common.api.meta import ObjectMeta
+from updater.state import PodMemory, SentResize, UpdaterState
+
+NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+SENT = SentResize(at=NOW, generation=3, resource_version="7", restarts=False)
+
+
+def cached(*, generation: int = 0, version: str = "7") -> Pod:
+    meta = ObjectMeta(name="web-0", generation=generation, resource_version=version)
+    return Pod(metadata=meta)
+
+
+SHOWN = {
+    "nothing sent": (PodMemory(), cached(), True),
+    "evicted": (PodMemory(evicted=True), cached(version="8"), False),
+    "older generation": (PodMemory(sent=SENT), cached(generation=2, version="8"), False),
+    "our generation": (PodMemory(sent=SENT), cached(generation=3), True),
+    "a later generation": (PodMemory(sent=SENT), cached(generation=4), True),
+    "no generations, same version": (
+        PodMemory(sent=replace(SENT, generation=0)),
+        cached(),
+        False,
+    ),
+    "no generations, another version": (
+        PodMemory(sent=replace(SENT, generation=0)),
+        cached(version="8"),
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize(("memory", "given", "want"), SHOWN.values(), ids=SHOWN)
+def test_a_pod_is_judged_again_once_the_cache_shows_what_we_did(
+    memory: PodMemory, given: Pod, *, want: bool
+) -> None:
+    assert memory.shows(given) is want
+
+
+def test_what_is_remembered_ends_with_the_pod() -> None:
+    before = UpdaterState({"a": PodMemory(evicted=True), "b": PodMemory(sent=SENT)})
+    after = before.followed_by({"c": PodMemory(sent=SENT)}, living={"b", "c"})
+    assert set(after.pods) == {"b", "c"}
+    assert before.of("a").evicted
+    assert after.of("a") == PodMemory()

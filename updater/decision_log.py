@@ -1,0 +1,69 @@
+"""Log lines about decisions on pods and refused calls."""
+
+import logging
+from datetime import UTC, datetime
+
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.api.core import Pod
+from common.recommendation.changes import summary
+from updater.decision import Decision, Reason
+from updater.plan.pod_outcome import CallRefused, Subject
+
+logger = logging.getLogger(__name__)
+
+
+def log_change(
+    pod: Pod, decision: Decision, before: Decision | None, subject: Subject | None = None
+) -> None:
+    """Log the decision on a pod if it is another one than before.
+
+    That a pod needs nothing, as before, is logged at level debug: after a start it would be one
+    line for each pod of the cluster. So is that the pass has ended first.
+    """
+    if before == decision:
+        return
+    quiet = decision.reason is Reason.NO_TURN or (
+        decision.needs_nothing and (before is None or before.needs_nothing)
+    )
+    level = logging.DEBUG if quiet else logging.INFO
+    if not logger.isEnabledFor(level):
+        return
+    extra = {
+        "pod": f"{pod.metadata.namespace}/{pod.metadata.name}",
+        "decision": decision.action.value,
+        "reason": decision.reason.value,
+    }
+    if subject is not None:
+        extra |= _about(subject)
+    if decision.until is not None:
+        extra["until"] = whole_seconds(decision.until)
+    if decision.detail:
+        extra["detail"] = decision.detail
+    logger.log(level, "pod decided", extra=extra)
+
+
+def log_refusal(pod: Pod, vpa: VerticalPodAutoscaler, refused: CallRefused) -> None:
+    """Log that the API server refused a call about a pod."""
+    meta, of = pod.metadata, vpa.metadata
+    logger.info(
+        refused.message,
+        extra={
+            "pod": f"{meta.namespace}/{meta.name}",
+            "vpa": f"{of.namespace}/{of.name}",
+            "changes": summary(refused.changes),
+            "status": refused.status,
+            "reason": refused.reason,
+            "error": refused.error,
+        },
+    )
+
+
+def whole_seconds(moment: datetime) -> str:
+    """``2026-01-02T15:04:05Z``."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _about(subject: Subject) -> dict[str, str]:
+    meta, changes = subject.vpa.metadata, summary(subject.changes)
+    named = {"vpa": f"{meta.namespace}/{meta.name}"}
+    return {**named, "changes": changes} if changes else named

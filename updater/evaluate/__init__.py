@@ -1,0 +1,1 @@
+"""How far pods are from their recommendation, and whether that is worth an update."""

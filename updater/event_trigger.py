@@ -1,0 +1,168 @@
+"""What ends the rest between two passes early (``--event-driven``), and how soon."""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Collection
+from typing import TypeVar
+
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.api.core import Pod
+from common.kube.cache import Change
+from common.recommendation.scaled_containers import scaled_statuses
+from common.runtime import service
+from updater.evaluate.update_order import ContainerOomKill, is_oom_kill
+from updater.plan.readiness import is_ready
+from updater.resize.resize_state import ResizeStatus, resize_status
+from updater.snapshot.cluster_snapshot import acts
+from updater.snapshot.live_node import LiveNode, has_improved, node_capacity
+
+V = TypeVar("V", bound=VerticalPodAutoscaler)
+P = TypeVar("P", bound=Pod)
+
+_SHORTEST_REST = 1.0  # seconds
+_REST_PER_WORK = 9.0  # so that passes take a tenth of the time
+
+
+def is_news_of_vpa(change: Change[V]) -> bool:
+    """Whether a VPA recommends something else now, or says something else about how to apply it.
+
+    One that only advises, or that went, wants nothing of us; whom its pods belong to then, the
+    next full pass finds out.
+    """
+    old, new = change.old, change.new
+    if new is None or not acts(new):
+        return False
+    if old is None:
+        return new.status.recommendation is not None
+    return old.status.recommendation != new.status.recommendation or old.spec != new.spec
+
+
+def is_news_of_pod(change: Change[P]) -> bool:
+    """Whether a pod became Ready, was OOM-killed, or came to the end of a resize.
+
+    That a pod went is no news: its part of the budget is back when its replacement is Ready.
+    """
+    old, new = change.old, change.new
+    if new is None or new.metadata.deletion_timestamp is not None:
+        return False
+    return (
+        (is_ready(new) and (old is None or not is_ready(old)))
+        or _was_killed(old, new)
+        or (old is not None and _was_resized(old, new))
+    )
+
+
+def is_news_of_node(change: Change[LiveNode]) -> bool:
+    """Return whether a node can hold more than before, and may hold what it could not (X101).
+
+    A node that is new is no news: pods that come to it are judged as any others.
+    """
+    if change.old is None or change.new is None:
+        return False
+    return has_improved(node_capacity(change.old), node_capacity(change.new))
+
+
+def _was_killed(old: Pod | None, new: Pod) -> bool:
+    if old is not None and _reports_same(old, new):
+        return False
+    return bool(_kills(new) - (frozenset() if old is None else _kills(old)))
+
+
+def _reports_same(old: Pod, new: Pod) -> bool:
+    before, after = old.status, new.status
+    return (
+        before.container_statuses is after.container_statuses
+        and before.init_container_statuses is after.init_container_statuses
+    )
+
+
+def _kills(pod: Pod) -> frozenset[ContainerOomKill]:
+    found = []
+    for status in scaled_statuses(pod):
+        ended = None if status.last_state is None else status.last_state.terminated
+        if ended is not None and is_oom_kill(ended):
+            found.append(ContainerOomKill(status.name, ended.finished_at))
+    return frozenset(found)
+
+
+def _was_resized(old: Pod, new: Pod) -> bool:
+    """Whether a resize ended: a quick one may never have shown in the conditions."""
+    before, after = resize_status(old), resize_status(new)
+    if after is ResizeStatus.NONE:
+        return before is not ResizeStatus.NONE or _has_others(old, new)
+    return after is ResizeStatus.INFEASIBLE and before is not ResizeStatus.INFEASIBLE
+
+
+def _has_others(old: Pod, new: Pod) -> bool:
+    """Whether some container has other resources now, by the kubelet's report."""
+    if _reports_same(old, new):
+        return False
+    before = {each.name: each.resources for each in scaled_statuses(old)}
+    return any(
+        before.get(each.name) is not None and before[each.name] != each.resources
+        for each in scaled_statuses(new)
+    )
+
+
+def rest_after(seconds: float) -> float:
+    """How long to rest after a pass that took so many seconds, whatever the news.
+
+    Where there is always news, as in the largest clusters, passes take a tenth of the time, or
+    what those of the interval take.
+    """
+    return max(_SHORTEST_REST, _REST_PER_WORK * seconds)
+
+
+class EventTrigger:
+    """Collects news while passes run and rest, and ends a rest for them.
+
+    A pass answers all the news from before it began; one that finds the caches behind answers
+    none, and after an outage the interval decides. What happens in namespaces without a VPA that
+    acts, and in those that are ignored, is no news.
+    """
+
+    def __init__(self, interval: float, *, ignored: Collection[str] = ()) -> None:
+        self._interval = interval
+        self._ignored = frozenset(ignored)
+        self._acting: Counter[str] = Counter()  # VPAs, by namespace
+        self._news = asyncio.Event()
+
+    def on_vpa(self, change: Change[V]) -> None:
+        """For ``Cache(on_change=...)``."""
+        namespace = ""
+        for vpa, number in ((change.old, -1), (change.new, 1)):
+            if vpa is not None:
+                namespace = vpa.metadata.namespace
+                self._acting[namespace] += number * acts(vpa)
+        if namespace not in self._ignored and is_news_of_vpa(change):
+            self._news.set()
+
+    def on_pod(self, change: Change[P]) -> None:
+        """For ``Cache(on_change=...)``."""
+        if self._news.is_set() or change.new is None:
+            return
+        namespace = change.new.metadata.namespace
+        if self._acting[namespace] and namespace not in self._ignored and is_news_of_pod(change):
+            self._news.set()
+
+    def on_node(self, change: Change[LiveNode]) -> None:
+        """For ``Cache(on_change=...)``."""
+        if any(self._acting.values()) and is_news_of_node(change):
+            self._news.set()
+
+    def silence(self) -> None:
+        """A pass begins, and sees everything that has happened so far."""
+        self._news.clear()
+
+    async def rest(self, due: float, *, stop: asyncio.Event) -> None:
+        """Wait for news, ``due`` or ``stop``; ``due`` is an interval after the last pass began."""
+        now = asyncio.get_running_loop().time()
+        took = now - (due - self._interval)
+        await service.pause_until(min(due, now + rest_after(took)), stop=stop)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(due):
+                await service.unless_stopped(self._wait, stop=stop)
+
+    async def _wait(self) -> None:
+        await self._news.wait()

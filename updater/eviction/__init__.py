@@ -1,0 +1,1 @@
+"""What limits evictions: budgets, requirements, the circuit breaker, and dry runs."""
