@@ -13,17 +13,16 @@ import msgspec
 from fastapi.responses import PlainTextResponse
 
 from admission import manifest
-from admission.explanation import Explanation, as_text, explain
+from admission.explanation import PodExplanation, as_text, explain
 from admission.manifest import Manifest, ManifestError
 from admission.pod_reviews import PodVerdict
 from admission.review import AdmissionRequest, GroupVersionResource
 from common.api.base import Wire
-from common.recommendation.decision_trace import DecisionTrace
 from common.runtime.text_or_json import described, wants_text
 
 PATH = "/debug/explain"
 
-Judge = Callable[[AdmissionRequest, DecisionTrace], Awaitable[PodVerdict]]
+Judge = Callable[[AdmissionRequest], Awaitable[PodVerdict]]
 
 _EXAMPLE = """apiVersion: apps/v1
 kind: Deployment
@@ -37,7 +36,7 @@ spec:
 """
 
 
-class Refusal(Wire, frozen=True, kw_only=True):
+class ManifestRefusal(Wire, frozen=True, kw_only=True):
     """What is wrong with a manifest, where, and what to do about it."""
 
     error: str
@@ -55,18 +54,17 @@ def router(judge: Judge) -> fastapi.APIRouter:
 
         The body is a manifest, in YAML or JSON: a Pod, or a Deployment, ReplicaSet, StatefulSet,
         DaemonSet, Job, CronJob or ReplicationController, of whose template a pod is made.
-        ``namespace`` is for a manifest that doesn't name its own. With ``Accept: text/plain`` the
-        answer is a text to read.
+        ``namespace`` is for a manifest that doesn't name its own. The answer holds the patch and
+        the patched pod. With ``Accept: text/plain`` it is a text to read, without the pod.
         """
         text = wants_text(request.headers.get("accept", ""))
         try:
             found = await _read(request, namespace)
         except ManifestError as error:
-            return _refused(error, text=text)
-        trail = DecisionTrace()
-        verdict = await judge(_review_of(found), trail)
-        told = explain(verdict, trail, namespace=found.namespace, name=found.name)
-        return PlainTextResponse(as_text(told)) if text else _json(told)
+            return _refusal(error, text=text)
+        reviewed = _review_of(found)
+        answer = explain(await judge(reviewed), reviewed)
+        return PlainTextResponse(as_text(answer)) if text else _json(answer)
 
     return made
 
@@ -94,15 +92,17 @@ def _review_of(found: Manifest) -> AdmissionRequest:
     )
 
 
-def _refused(error: ManifestError, *, text: bool) -> fastapi.Response:
+def _refusal(error: ManifestError, *, text: bool) -> fastapi.Response:
     if text:
-        told = f"{error.field}: {error.problem}; {error.fix}\n"
-        return PlainTextResponse(told, status_code=error.status)
-    return _json(Refusal(error=error.problem, field=error.field, fix=error.fix), error.status)
+        answer = f"{error.field}: {error.problem}; {error.fix}\n"
+        return PlainTextResponse(answer, status_code=error.status)
+    return _json(
+        ManifestRefusal(error=error.problem, field=error.field, fix=error.fix), error.status
+    )
 
 
-def _json(told: Wire, status: int = 200) -> fastapi.Response:
-    body = msgspec.json.encode(told) + b"\n"
+def _json(answer: Wire, status: int = 200) -> fastapi.Response:
+    body = msgspec.json.encode(answer) + b"\n"
     return fastapi.Response(body, status_code=status, media_type="application/json")
 
 
@@ -121,9 +121,11 @@ _described = partial(described, path=PATH, method="post")
 
 
 def _responses() -> dict[int | str, dict[str, Any]]:
-    refused = _described(Refusal, status=422, text="(the body): it is empty; post a manifest\n")
+    refused = _described(
+        ManifestRefusal, status=422, text="(the body): it is empty; post a manifest\n"
+    )
     return {
-        200: _described(Explanation, status=200, text="shop/web-*: patched\n")
+        200: _described(PodExplanation, status=200, text="shop/web-*: patched\n")
         | {"description": "What becomes of the pod, and why."},
         400: refused | {"description": "Neither YAML nor JSON, or not one object."},
         413: refused | {"description": f"Larger than {manifest.LARGEST} bytes."},

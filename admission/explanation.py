@@ -1,31 +1,37 @@
-"""Why a new pod gets what it gets: the verdict about it, taken apart for people.
+"""Why a new pod gets what it gets: the verdict about it, and how its numbers came about.
 
-Nothing is decided here: it is all told by the functions that did.
+Nothing is decided here. The numbers and their steps come from the functions that make the patch.
 """
 
+import contextlib
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import jsonpatch
 import msgspec
 
 from admission.metrics import ReviewOutcome
 from admission.pod_patch import update_mode
 from admission.pod_reviews import MatchReason, PodVerdict, TargetingVpa, VpaMatch
+from admission.review import AdmissionRequest
 from common.annotations import startup_boost_key
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.base import QuantityJson, Wire
 from common.api.core import Pod
+from common.errors import DecodeError
 from common.patches import Operation, pointer
 from common.recommendation.actual import actual_resources
-from common.recommendation.decision_trace import WHOLE_POD, Amount, DecisionTrace
+from common.recommendation.admission_trace import WHOLE_POD, admission_trace
+from common.recommendation.admitted_resources import admitted_resources
+from common.recommendation.decision_trace import Amount, DecisionTrace
 from common.recommendation.pod_level import POD_LEVEL_PATH
 from common.recommendation.policy import container_policy
 from common.recommendation.scaled_containers import scaled_containers, scaled_specs
 from common.target.controlling import can_control_pods, has_startup_boost
 from common.target.owners import Controller, controller_of
 
-_BOUNDS = ("min", "max", "default")  # of a LimitRange, as far as they count
+_BOUNDS = ("min", "max", "default")  # of a LimitRange
 _UNBOOSTED = (
     "; nothing is boosted: the feature gate CPUStartupBoost is off, the containers have mode Off, "
     "or the boost is of no known type"
@@ -35,7 +41,7 @@ _NO_ADVICE = "nothing is recommended for it, so it stays as it is"
 _PLACES = {Amount.REQUEST: "requests", Amount.LIMIT: "limits"}
 
 
-class Fate(enum.StrEnum):
+class CandidateOutcome(enum.StrEnum):
     """What became of a VPA that targets the pod's topmost owner."""
 
     CHOSEN = "chosen"
@@ -45,91 +51,120 @@ class Fate(enum.StrEnum):
     OLDER_WINS = "older_vpa_wins"
 
 
-class Considered(Wire, frozen=True, kw_only=True):
+class CandidateVpa(Wire, frozen=True, kw_only=True):
     """One of the VPAs that target the pod's topmost owner."""
 
     name: str
     mode: str
     created: str | None
-    fate: Fate
+    fate: CandidateOutcome
     why: str
 
 
-class Stage(Wire, frozen=True, kw_only=True):
-    """A number after one step of its way; null: there is none."""
+class NumberStep(Wire, frozen=True, kw_only=True):
+    """A number after one step; null: there is none."""
 
     step: str
     value: str | None
 
 
-class Number(Wire, frozen=True, kw_only=True):
-    """The way of one number; without ``path`` the patch leaves it alone."""
+class NumberExplanation(Wire, frozen=True, kw_only=True):
+    """The steps of one number; without ``path`` the patch doesn't set it."""
 
     amount: str
     resource: str
-    steps: tuple[Stage, ...]
+    steps: tuple[NumberStep, ...]
     path: str | None
     patched: str | None
 
 
-class ContainerWay(Wire, frozen=True, kw_only=True):
-    """What a container has, the policy in force for it, and the way of its numbers."""
+class ContainerExplanation(Wire, frozen=True, kw_only=True):
+    """What a container has, the policy in force for it, and the steps of its numbers."""
 
     name: str
     requests: Mapping[str, str]
     limits: Mapping[str, str]
     policy: Any
     note: str
-    numbers: tuple[Number, ...]
+    numbers: tuple[NumberExplanation, ...]
 
 
-class PodLevelWay(Wire, frozen=True, kw_only=True):
-    """What ``spec.resources`` of the pod says, and the way of its numbers, if they move."""
+class PodLevelExplanation(Wire, frozen=True, kw_only=True):
+    """What ``spec.resources`` of the pod says, and the steps of its numbers, if they move."""
 
     requests: Mapping[str, str]
     limits: Mapping[str, str]
-    numbers: tuple[Number, ...]
+    numbers: tuple[NumberExplanation, ...]
 
 
-class Explanation(Wire, frozen=True, kw_only=True):
-    """What the webhook answers to the creation of a pod, and why."""
+class PodExplanation(Wire, frozen=True, kw_only=True):
+    """What the webhook answers to the creation of a pod, and why.
+
+    ``pod`` is the pod after the patch.
+    """
 
     outcome: str
     why: str
     namespace: str
-    pod: str
+    name: str
     controller: str | None
     topmost_owner: str | None
     vpa: str | None
-    candidates: tuple[Considered, ...]
+    candidates: tuple[CandidateVpa, ...]
     limit_ranges: Any
-    containers: tuple[ContainerWay, ...]
-    pod_level: PodLevelWay | None
+    containers: tuple[ContainerExplanation, ...]
+    pod_level: PodLevelExplanation | None
     patch: tuple[Operation, ...]
+    pod: Any
 
 
-def explain(verdict: PodVerdict, trail: DecisionTrace, *, namespace: str, name: str) -> Explanation:
-    """Take a verdict apart; ``trail`` is the one that was filled on the way to it.
-
-    ``namespace`` and ``name`` are the pod's.
-    """
-    pod, match = verdict.pod, verdict.match
+def explain(verdict: PodVerdict, request: AdmissionRequest) -> PodExplanation:
+    """Explain the verdict about the pod of a request."""
+    pod, match, trace = verdict.pod, verdict.match, _trace(verdict)
+    namespace = request.namespace
     controller = None if pod is None else controller_of(pod.metadata)
     topmost = None if match is None else match.topmost
-    return Explanation(
+    return PodExplanation(
         outcome=verdict.outcome,
         why=_why(verdict, _named(topmost or controller), namespace),
         namespace=namespace,
-        pod=name,
+        name=request.name,
         controller=_named(controller),
         topmost_owner=_named(topmost),
         vpa=verdict.vpa_name or None,
-        candidates=() if match is None or pod is None else _considered(match, pod),
+        candidates=() if match is None or pod is None else _candidates(match, pod),
         limit_ranges=msgspec.to_builtins(verdict.limit_ranges),
-        containers=() if pod is None else _containers(pod, verdict, trail),
-        pod_level=None if pod is None else _pod_level(pod, verdict, trail),
+        containers=() if pod is None else _containers(pod, verdict, trace),
+        pod_level=None if pod is None else _pod_level(pod, verdict, trace),
         patch=verdict.patches,
+        pod=_patched(request, verdict.patches),
     )
+
+
+def _patched(request: AdmissionRequest, patches: Sequence[Operation]) -> Any:
+    """Return the pod of a request after a patch."""
+    pod = msgspec.json.decode(request.object)
+    return jsonpatch.JsonPatch(msgspec.to_builtins(patches)).apply(pod, in_place=True)
+
+
+def _trace(verdict: PodVerdict) -> DecisionTrace:
+    """Record how the numbers of a verdict came about; without any where they can't be computed."""
+    pod, policy = verdict.pod, verdict.policy
+    vpa = None if verdict.match is None else verdict.match.vpa
+    if pod is None or vpa is None or policy is None:
+        return DecisionTrace()
+    for with_bounds in (True, False):  # the patch doesn't depend on bounds that can't be read
+        with contextlib.suppress(DecodeError):  # the verdict names the error
+            admitted = admitted_resources(
+                pod,
+                vpa,
+                verdict.limit_ranges,
+                pod_level=policy.pod_level,
+                most_boost=policy.most_boost if policy.features.cpu_startup_boost else None,
+                with_bounds=with_bounds,
+            )
+            return admission_trace(pod, vpa, admitted)
+    return DecisionTrace()
 
 
 def _why(verdict: PodVerdict, owner: str | None, namespace: str) -> str:
@@ -141,8 +176,8 @@ def _why(verdict: PodVerdict, owner: str | None, namespace: str) -> str:
         case ReviewOutcome.LOOKUP_FAILED:
             return f"who owns {owner} can't be found out: {verdict.error}; the pod passes unchanged"
         case ReviewOutcome.ERROR:
-            told = f"of VPA {verdict.vpa_name} or of the pod can't be used: {verdict.error}"
-            return f"a number {told}; the pod passes unchanged"
+            source = f"VPA {verdict.vpa_name} or of the pod"
+            return f"a number of {source} can't be used: {verdict.error}; the pod passes unchanged"
         case ReviewOutcome.PATCHED if verdict.match is not None and verdict.match.vpa is not None:
             idle = _UNBOOSTED if _is_unboosted(verdict, verdict.match.vpa) else ""
             unfit = "" if verdict.unfit is None else f"; nothing is applied: {verdict.error}"
@@ -176,20 +211,25 @@ def _is_unboosted(verdict: PodVerdict, vpa: VerticalPodAutoscaler) -> bool:
     )
 
 
-def _considered(match: VpaMatch, pod: Pod) -> tuple[Considered, ...]:
+def _candidates(match: VpaMatch, pod: Pod) -> tuple[CandidateVpa, ...]:
     found = [_of_candidate(each, match, pod) for each in match.candidates]
     return tuple(
         sorted(
-            found, key=lambda each: (each.fate is not Fate.CHOSEN, each.created or "", each.name)
+            found,
+            key=lambda each: (
+                each.fate is not CandidateOutcome.CHOSEN,
+                each.created or "",
+                each.name,
+            ),
         )
     )
 
 
-def _of_candidate(candidate: TargetingVpa, match: VpaMatch, pod: Pod) -> Considered:
+def _of_candidate(candidate: TargetingVpa, match: VpaMatch, pod: Pod) -> CandidateVpa:
     vpa = candidate.vpa
-    fate, why = _fate(candidate, match, pod)
+    fate, why = _outcome_of(candidate, match, pod)
     created = vpa.metadata.creation_timestamp
-    return Considered(
+    return CandidateVpa(
         name=vpa.metadata.name,
         mode=update_mode(vpa),
         created=None if created is None else created.isoformat().replace("+00:00", "Z"),
@@ -198,61 +238,69 @@ def _of_candidate(candidate: TargetingVpa, match: VpaMatch, pod: Pod) -> Conside
     )
 
 
-def _fate(candidate: TargetingVpa, match: VpaMatch, pod: Pod) -> tuple[Fate, str]:
+def _outcome_of(candidate: TargetingVpa, match: VpaMatch, pod: Pod) -> tuple[CandidateOutcome, str]:
     if candidate.vpa is match.vpa:
         others = len(match.candidates) > 1
-        return Fate.CHOSEN, "the oldest that applies" if others else "the only one"
+        return CandidateOutcome.CHOSEN, "the oldest that applies" if others else "the only one"
     if not can_control_pods(candidate.vpa):
-        return Fate.MODE_OFF, "its mode is Off: it only gives advice"
+        return CandidateOutcome.MODE_OFF, "its mode is Off: it only gives advice"
     if candidate.selector is None:
-        return Fate.LOOKUP_FAILED, f"its target's selector can't be found: {candidate.problem}"
+        return (
+            CandidateOutcome.LOOKUP_FAILED,
+            f"its target's selector can't be found: {candidate.problem}",
+        )
     if not candidate.selector.matches(pod.metadata.labels):
         wanted = "nothing" if candidate.selector.nothing else str(candidate.selector)
-        return Fate.NOT_SELECTED, f"its target selects {wanted}, and the pod's labels don't match"
+        return (
+            CandidateOutcome.NOT_SELECTED,
+            f"its target selects {wanted}, and the pod's labels don't match",
+        )
     chosen = "another" if match.vpa is None else match.vpa.metadata.name
-    return Fate.OLDER_WINS, f"{chosen} is older, or as old and sorts first"
+    return CandidateOutcome.OLDER_WINS, f"{chosen} is older, or as old and sorts first"
 
 
-def _containers(pod: Pod, verdict: PodVerdict, trail: DecisionTrace) -> tuple[ContainerWay, ...]:
+def _containers(
+    pod: Pod, verdict: PodVerdict, trace: DecisionTrace
+) -> tuple[ContainerExplanation, ...]:
     vpa = None if verdict.match is None else verdict.match.vpa
     if vpa is None:
         return ()
     values = {each.path: each.value for each in verdict.patches}
     paths = {each.spec.name: each.resources_path for each in scaled_containers(pod)}
     names = [container.name for container in scaled_specs(pod)]
-    names += (name for name in trail.containers if name not in paths and name != WHOLE_POD)
-    found: list[ContainerWay] = []
+    names += (name for name in trace.containers if name not in paths and name != WHOLE_POD)
+    found: list[ContainerExplanation] = []
     for name in names:
         at = paths.get(name)
-        numbers = tuple(_numbers(name, at, trail, values))
+        numbers = tuple(_numbers(name, at, trace, values))
         asked = any(number.amount == Amount.REQUEST for number in numbers)
         note = _NO_CONTAINER if at is None else "" if asked else _NO_ADVICE
         found.append(_container(name, numbers, note, pod=pod, vpa=vpa))
     return tuple(found)
 
 
-def _pod_level(pod: Pod, verdict: PodVerdict, trail: DecisionTrace) -> PodLevelWay | None:
+def _pod_level(pod: Pod, verdict: PodVerdict, trace: DecisionTrace) -> PodLevelExplanation | None:
     present = pod.spec.resources
     if present is None or verdict.match is None or verdict.match.vpa is None:
         return None
     values = {each.path: each.value for each in verdict.patches}
-    return PodLevelWay(
+    return PodLevelExplanation(
         requests=_texts(present.requests),
         limits=_texts(present.limits),
-        numbers=tuple(_numbers(WHOLE_POD, POD_LEVEL_PATH, trail, values)),
+        numbers=tuple(_numbers(WHOLE_POD, POD_LEVEL_PATH, trace, values)),
     )
 
 
 def _container(
     name: str,
-    numbers: tuple[Number, ...],
+    numbers: tuple[NumberExplanation, ...],
     note: str,
     *,
     pod: Pod,
     vpa: VerticalPodAutoscaler,
-) -> ContainerWay:
+) -> ContainerExplanation:
     present = actual_resources(pod, name)
-    return ContainerWay(
+    return ContainerExplanation(
         name=name,
         requests=_texts(None if present is None else present.requests),
         limits=_texts(None if present is None else present.limits),
@@ -263,21 +311,21 @@ def _container(
 
 
 def _numbers(
-    name: str, at: str | None, trail: DecisionTrace, values: Mapping[str, Any]
-) -> Iterable[Number]:
-    ways: dict[tuple[Amount, str], list[Stage]] = {}
-    for step in trail.of(name):
-        value = None if step.value is None else str(step.value)
-        stage = Stage(step=step.cause, value=value)
-        ways.setdefault((step.amount, step.resource), []).append(stage)
+    name: str, at: str | None, trace: DecisionTrace, values: Mapping[str, Any]
+) -> Iterable[NumberExplanation]:
+    by_number: dict[tuple[Amount, str], list[NumberStep]] = {}
+    for step in trace.of(name):
+        value = None if step.after is None else str(step.after)
+        stage = NumberStep(step=step.reason, value=value)
+        by_number.setdefault((step.amount, step.resource), []).append(stage)
     order = list(Amount)
-    for amount, resource in sorted(ways, key=lambda way: order.index(way[0])):
+    for amount, resource in sorted(by_number, key=lambda way: order.index(way[0])):
         path = _path(at, amount, resource)
         written = path is not None and path in values
-        yield Number(
+        yield NumberExplanation(
             amount=amount,
             resource=resource,
-            steps=tuple(ways[amount, resource]),
+            steps=tuple(by_number[amount, resource]),
             path=path if written else None,
             patched=values[path] if path is not None and written else None,
         )
@@ -297,13 +345,13 @@ def _named(controller: Controller | None) -> str | None:
     return None if controller is None else f"{controller.kind} {controller.name}"
 
 
-def as_text(explanation: Explanation) -> str:
+def as_text(explanation: PodExplanation) -> str:
     """The same for people to read."""
     return "\n".join([*_head(explanation), *_body(explanation)]) + "\n"
 
 
-def _head(of: Explanation) -> Iterable[str]:
-    yield f"{of.namespace}/{of.pod}: {of.outcome}"
+def _head(of: PodExplanation) -> Iterable[str]:
+    yield f"{of.namespace}/{of.name}: {of.outcome}"
     yield f"  {of.why}"
     if of.controller is not None:
         top = of.topmost_owner
@@ -316,7 +364,7 @@ def _head(of: Explanation) -> Iterable[str]:
             yield f"  LimitRange of type {item.get('type', '')}: {'; '.join(bounds)}"
 
 
-def _body(of: Explanation) -> Iterable[str]:
+def _body(of: PodExplanation) -> Iterable[str]:
     for container in of.containers:
         yield ""
         yield f"container {container.name}"
@@ -328,14 +376,14 @@ def _body(of: Explanation) -> Iterable[str]:
         if container.note:
             yield f"  {container.note}"
         for number in container.numbers:
-            yield from _way(number)
+            yield from _number_lines(number)
     if of.pod_level is not None:
         yield ""
         yield "the pod as a whole"
         whole = of.pod_level
         yield f"  has {_listed('requests', whole.requests)}; {_listed('limits', whole.limits)}"
         for number in whole.numbers:
-            yield from _way(number)
+            yield from _number_lines(number)
     yield ""
     yield "patch" if of.patch else "no patch"
     for operation in of.patch:
@@ -343,11 +391,11 @@ def _body(of: Explanation) -> Iterable[str]:
 
 
 def _listed(what: str, quantities: Mapping[str, str]) -> str:
-    told = ", ".join(f"{name} {value}" for name, value in quantities.items())
-    return f"{what} {told}" if told else f"no {what}"
+    listed = ", ".join(f"{name} {value}" for name, value in quantities.items())
+    return f"{what} {listed}" if listed else f"no {what}"
 
 
-def _way(number: Number) -> Sequence[str]:
+def _number_lines(number: NumberExplanation) -> Sequence[str]:
     width = max(len(each.value or "-") for each in number.steps)
     lines = [f"  {number.amount} {number.resource}"]
     lines += [f"    {each.value or '-':>{width}}  {each.step}" for each in number.steps]

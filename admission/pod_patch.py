@@ -22,7 +22,6 @@ from common.patches import Operation, add, pointer
 from common.quantity import Quantity
 from common.recommendation.admitted_resources import AdmittedResources, admitted_resources
 from common.recommendation.container_resources import WantedResources
-from common.recommendation.decision_trace import DecisionTrace
 from common.recommendation.pod_level import POD_LEVEL_PATH, PodLevelMode, Unfit
 from common.recommendation.policy import container_policy, is_off
 from common.recommendation.scaled_containers import scaled_containers, scaled_specs
@@ -52,15 +51,13 @@ def pod_patch(
     features: FeatureGates,
     most_boost: Quantity,
     pod_level: PodLevelMode = PodLevelMode.KEEP,
-    trail: DecisionTrace | None = None,
 ) -> PodPatch:
     """Return the JSON patch that gives a pod what its VPA wants, in the reference's order.
 
     ``most_boost`` bounds the CPU request of a start-up boost; zero is no bound. ``pod_level`` says
     whether ``spec.resources`` of the pod moves along with its containers. Every value is
     set with ``add``, nothing is ever removed, and maps that are missing are added first: a
-    patch that can't be applied fails the pod whatever the failure policy says. ``trail`` records
-    how each number came about.
+    patch that can't be applied fails the pod whatever the failure policy says.
 
     Raises:
         DecodeError: a start-up boost lacks its number, or a value would be negative.
@@ -72,7 +69,6 @@ def pod_patch(
         limit_ranges,
         pod_level=pod_level,
         most_boost=most_boost if features.cpu_startup_boost else None,
-        trail=trail,
     )
     return PodPatch(_operations(pod, vpa, admitted, features=features), admitted.unfit)
 

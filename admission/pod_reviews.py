@@ -13,7 +13,6 @@ import msgspec
 
 from admission.metrics import ReviewOutcome
 from admission.patch_cache import PatchCache
-from admission.pod_patch import pod_patch
 from admission.review import AdmissionRequest
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod, PodWithSidecars
@@ -23,7 +22,6 @@ from common.features import FeatureGates
 from common.labels import Selector
 from common.patches import Operation
 from common.quantity import ZERO, Quantity
-from common.recommendation.decision_trace import DecisionTrace
 from common.recommendation.pod_level import PodLevelMode, Unfit
 from common.recommendation.scaled_containers import scaled_specs
 from common.target.owners import Controller
@@ -103,6 +101,7 @@ class PodVerdict:
     """The decision about a new pod; without ``patches`` it passes unchanged.
 
     ``problem`` is a sentence for the log where something was wrong, and ``error`` the details.
+    ``policy`` is set if the pod has a VPA.
     """
 
     outcome: ReviewOutcome
@@ -110,6 +109,7 @@ class PodVerdict:
     pod: Pod | None = None
     match: VpaMatch | None = None
     limit_ranges: Sequence[LimitRangeSpec] = ()
+    policy: ReviewPolicy | None = None
     problem: str = ""
     error: str = ""
     unfit: Unfit | None = None
@@ -128,12 +128,10 @@ async def judge(
     *,
     cache: PatchCache,
     lookup_timeout: float,
-    trail: DecisionTrace | None = None,
 ) -> PodVerdict:
-    """Decide about the pod of a request; ``trail`` records how each number came about.
+    """Decide about the pod of a request; ``cache`` belongs to the same policy.
 
-    ``cache`` is used where there is no ``trail``; it belongs to the same policy. Finding the
-    VPA may take ``lookup_timeout`` seconds.
+    Finding the VPA may take ``lookup_timeout`` seconds.
 
     What people, other programs or the API server did wrong is part of the verdict; whatever is
     raised is a bug of ours.
@@ -173,24 +171,14 @@ async def judge(
         )
     limit_ranges = cluster.limit_ranges(meta.namespace)
     try:
-        if trail is None:
-            patch = cache.admit(pod, match.vpa, limit_ranges)
-        else:
-            patch = pod_patch(
-                pod,
-                match.vpa,
-                limit_ranges,
-                features=policy.features,
-                most_boost=policy.most_boost,
-                pod_level=policy.pod_level,
-                trail=trail,
-            )
+        patch = cache.admit(pod, match.vpa, limit_ranges)
     except DecodeError as error:  # what people or other programs wrote, no bug of ours
         return PodVerdict(
             outcome=ReviewOutcome.ERROR,
             pod=pod,
             match=match,
             limit_ranges=limit_ranges,
+            policy=policy,
             problem="pod passes unchanged",
             error=str(error),
         )
@@ -200,6 +188,7 @@ async def judge(
         pod=pod,
         match=match,
         limit_ranges=limit_ranges,
+        policy=policy,
         problem="" if patch.unfit is None else "recommendation not applied",
         error="" if patch.unfit is None else f"{patch.unfit.reason}: {patch.unfit.meaning}",
         unfit=patch.unfit,

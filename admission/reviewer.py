@@ -22,7 +22,6 @@ from admission.vpa_decoding import BadQuantityError
 from admission.vpa_validation import VpaVerdict
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.errors import DecodeError
-from common.recommendation.decision_trace import DecisionTrace
 
 logger = logging.getLogger(__name__)
 
@@ -105,17 +104,14 @@ class Reviewer:
         log_patched(request, verdict)
         return self._allowed(request, verdict.patches), verdict.outcome
 
-    async def judge(
-        self, request: AdmissionRequest, trail: DecisionTrace | None = None
-    ) -> PodVerdict:
-        """Decide about the pod of a request; ``trail`` records how each number came about."""
+    async def judge(self, request: AdmissionRequest) -> PodVerdict:
+        """Decide about the pod of a request."""
         return await judge(
             request,
             self._cluster,
             self._policy,
             cache=self._patches,
             lookup_timeout=self._policy.lookup_timeout,
-            trail=trail,
         )
 
     async def _vpa(self, request: AdmissionRequest) -> tuple[bytes, ReviewOutcome]:

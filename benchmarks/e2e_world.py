@@ -20,7 +20,7 @@ from common.resources import CPU
 from controlplane.cluster import ControlPlane, running_control_plane
 from controlplane.processes import ProcessUsage, usage_of
 from demo.processes import Processes, Running, free_port
-from recommender.concurrency import spread
+from recommender.concurrency import run_concurrently
 from sandbox.apiserver.audit import Entry
 from sandbox.kubeconfigs import kubeconfig_text
 from sandbox.scenario import Scenario, parse_scenario
@@ -203,7 +203,7 @@ class World:
             )
             await self.client.create(VPAS.as_dicts(), autoscaler(name), namespace=NAMESPACE)
 
-        await spread(self.names(), one, workers=_CONNECTIONS)
+        await run_concurrently(self.names(), one, workers=_CONNECTIONS)
         await self.until("all pods run", self.all_run)
         await self.until("the usage of all pods is known", self._usage_known)
 
@@ -238,7 +238,7 @@ class World:
                 VPAS, name, {"spec": spec}, patch_type=PatchType.MERGE, namespace=NAMESPACE
             )
 
-        await spread(self.names(), one, workers=_CONNECTIONS)
+        await run_concurrently(self.names(), one, workers=_CONNECTIONS)
 
     def answered(self, component: str, resource: str, verb: str, sub: str = "") -> Sequence[Entry]:
         """Calls of a component that the API server carried out, as its audit log has them."""

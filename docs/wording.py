@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from admission.metrics import ReviewOutcome, ReviewStep
 from admission.review import ReviewSubject
 from common.api.autoscaling import UpdateMode
-from recommender.metrics import RequestSource
+from recommender.model.pods import RequestSource
 from updater.decision import Action, Reason
 from updater.eviction.replacement_result import ReplacementResult
 

@@ -27,30 +27,33 @@ from common.runtime.service import (
 )
 from common.version import user_agent
 from recommender import debugging
-from recommender.checkpoints.garbage_collection import CheckpointGarbage
+from recommender.checkpoints.garbage_collection import CheckpointCollector
 from recommender.checkpoints.loading import CheckpointLoading
-from recommender.checkpoints.schedule import Schedule
+from recommender.checkpoints.schedule import CheckpointSchedule
 from recommender.checkpoints.store import CheckpointStore
-from recommender.checkpoints.writing import Checkpointing
+from recommender.checkpoints.writing import CheckpointWriting
 from recommender.metrics import RecommenderMetrics
-from recommender.model.backfill import Began
 from recommender.model.keys import VpaKey
 from recommender.model.sidecars import Sidecars
 from recommender.model.usage import Usage
-from recommender.publish.explanation import Explanation, Unexplained
-from recommender.publish.publisher import Publisher, Routine
+from recommender.publish.explanation import RecommendationExplanation, Unexplained
+from recommender.publish.publisher import Publisher
+from recommender.publish.status_decision import PublishingSettings
 from recommender.publish.status_store import StatusStore
+from recommender.publish.status_writer import StatusWriter
 from recommender.run import Recommender
 from recommender.settings import RecommenderSettings
 from recommender.sources.cluster import PodLoader, VpaLoader
-from recommender.sources.external_metrics import ExternalMetrics
+from recommender.sources.external_metrics import ExternalMetricsSource
 from recommender.sources.fetch_result import UsageSource
 from recommender.sources.informers import Informers
-from recommender.sources.metrics_server import MetricsServer
-from recommender.sources.oom_ingestion import OomLearning
-from recommender.sources.prometheus import Prometheus, Server, read_token
+from recommender.sources.metrics_server import MetricsServerSource
+from recommender.sources.namespace_history import NamespaceHistory
+from recommender.sources.oom_ingestion import OomIngestion
+from recommender.sources.prometheus import Prometheus, PrometheusServer, read_token
 from recommender.sources.prometheus_backfill import PrometheusBackfill
-from recommender.sources.usage_ingestion import Ingestion
+from recommender.sources.usage_ingestion import UsageIngestion
+from recommender.state_log import StateLog
 
 logger = logging.getLogger(__name__)
 
@@ -100,15 +103,15 @@ async def recommend(settings: RecommenderSettings, clock: Clock) -> None:
         troubled=metrics.read_failed,
     ) as client:
         campaign = leader_election(settings, settings.leader_elect_resource_name, client, clock)
-        followed = Informers(
+        informers = Informers(
             client if campaign is None else client.guarded(campaign.check),
             namespace=settings.vpa_object_namespace,
             features=settings.feature_gates,
             errors=metrics.object_errors,
         )
-        recommender = assemble(settings, followed, metrics, clock)
+        recommender = assemble(settings, informers, metrics, clock)
 
-        def explain(namespace: str, name: str) -> Explanation | Unexplained:
+        def explain(namespace: str, name: str) -> RecommendationExplanation | Unexplained:
             if campaign is not None and not campaign.leading:
                 return Unexplained(503, "another replica holds the Lease and recommends; ask it")
             return recommender.explain(namespace, name)
@@ -116,25 +119,25 @@ async def recommend(settings: RecommenderSettings, clock: Clock) -> None:
         ops = OpsServer(
             health,
             settings.address,
-            checks={"caches": lambda: followed.synced},
+            checks={"caches": lambda: informers.synced},
             registry=metrics.registry,
             profiling=settings.profiling,
             routers=(debugging.router(explain),) if settings.debug_endpoints else (),
         )
-        background = [ops.run, *followed.background, *recommender.background]
+        background = [ops.run, *informers.background, *recommender.background]
         if campaign is not None:
             background.append(campaign.run)
 
         async def work(stop: asyncio.Event) -> None:
             if campaign is not None and not await unless_stopped(campaign.wait_leading, stop=stop):
                 return
-            metrics.leads()
+            metrics.leading.set(1)
             async with asyncio.TaskGroup() as group:  # history is read while pods are listed
-                synced = group.create_task(unless_stopped(followed.wait_synced, stop=stop))
+                synced = group.create_task(unless_stopped(informers.wait_synced, stop=stop))
                 started = group.create_task(_start(recommender, stop))
             if not (synced.result() and started.result()):
                 return
-            gc.freeze()  # what was listed stays; the collector need not look at it again
+            gc.freeze()  # what was listed stays; the garbage collector need not scan it
             health.arm()
             is_first = True
 
@@ -154,22 +157,20 @@ async def recommend(settings: RecommenderSettings, clock: Clock) -> None:
 
 async def _start(recommender: Recommender, stop: asyncio.Event) -> bool:
     """Read the history, as often as it takes; False if a signal came first."""
-    told = ""
+    trouble = StateLog(logger)
     while not stop.is_set():
         try:
             return await unless_stopped(recommender.start, stop=stop)
         except* (KubeError, DecodeError) as group:
-            trouble = str(group.exceptions[0])
-        if trouble != told:
-            told = trouble
-            logger.warning("history not loaded, trying again", extra={"error": trouble})
+            error = str(group.exceptions[0])
+        trouble.report("history not loaded, trying again", cause=error, error=error)
         due = asyncio.get_running_loop().time() + _RETRY_SECONDS
         await pause_until(due, stop=stop)
     return False
 
 
 def assemble(
-    settings: RecommenderSettings, followed: Informers, metrics: RecommenderMetrics, clock: Clock
+    settings: RecommenderSettings, informers: Informers, metrics: RecommenderMetrics, clock: Clock
 ) -> Recommender:
     """A recommender with an empty model, made of the parts that the settings ask for."""
     usage = Usage(
@@ -179,36 +180,37 @@ def assemble(
     )
     namespace, ignored = settings.vpa_object_namespace, settings.ignored_vpa_object_namespaces
     workers = settings.update_worker_count
-    turn, began = asyncio.Lock(), Began()
+    model_lock = asyncio.Lock()
     store = CheckpointStore(
-        followed.client, namespace=namespace, half_lives=settings.half_lives, metrics=metrics
+        informers.client, namespace=namespace, half_lives=settings.half_lives, metrics=metrics
     )
-    schedule = Schedule(clock)
+    schedule = CheckpointSchedule(clock)
     loading = CheckpointLoading(usage, store, schedule, metrics=metrics, clock=clock)
-    past = None
+    publishing = PublishingSettings(
+        estimation=settings.estimation,
+        publication=settings.publication,
+        workers=workers,
+        interval=settings.interval,
+    )
+    backfill = None
     if settings.has_past:
-        past = PrometheusBackfill(
-            Prometheus(
-                prometheus_server(settings, os.environ),
-                user_agent=user_agent(_PROGRAM),
-                metrics=metrics,
-            ),
+        server = prometheus_server(settings, os.environ)
+        history = NamespaceHistory(
+            Prometheus(server, user_agent=user_agent(_PROGRAM), metrics=metrics),
             settings.wanted,
             usage,
-            turn=turn,
-            began=began,
+            model_lock=model_lock,
             matched_only=settings.memory_saver,
-            metrics=metrics,
             clock=clock,
-            rng=followed.client.rng,
         )
+        backfill = PrometheusBackfill(history, metrics=metrics, rng=informers.client.rng)
     return Recommender(
-        followed,
+        informers,
         usage,
         pods=PodLoader(usage, memory_saver=settings.memory_saver, metrics=metrics),
         vpas=VpaLoader(
             usage,
-            followed.targets,
+            informers.targets,
             recommender=settings.recommender_name,
             ignored=ignored,
             per_vpa_config=settings.feature_gates.per_vpa_config,
@@ -216,16 +218,15 @@ def assemble(
             interval=settings.interval,
             metrics=metrics,
         ),
-        ingestion=Ingestion(
-            followed,
+        ingestion=UsageIngestion(
+            informers,
             usage,
-            source=_usage_source(settings, followed.client, usage),
-            began=None if past is None else began,
+            source=_usage_source(settings, informers.client, usage),
             metrics=metrics,
             clock=clock,
         ),
-        ooms=OomLearning(
-            followed,
+        ooms=OomIngestion(
+            informers,
             usage,
             schedule,
             memory_saver=settings.memory_saver,
@@ -233,34 +234,33 @@ def assemble(
             clock=clock,
         ),
         loading=loading,
-        checkpointing=Checkpointing(
+        checkpointing=CheckpointWriting(
             usage,
             loading,
             schedule,
             store,
-            CheckpointGarbage(followed.client, namespace=namespace),
-            ignored_namespaces=ignored,
             workers=workers,
             timeout=settings.checkpoints_timeout,
-            collect_every=settings.checkpoints_gc_interval,
             metrics=metrics,
+            clock=clock,
+        ),
+        collector=CheckpointCollector(
+            informers.client,
+            namespace=namespace,
+            ignored=ignored,
+            every=settings.checkpoints_gc_interval,
             clock=clock,
         ),
         publisher=Publisher(
-            StatusStore(followed.client),
+            StatusWriter(StatusStore(informers.client), settings=publishing, metrics=metrics),
             usage,
-            routine=Routine(
-                estimation=settings.estimation,
-                publication=settings.publication,
-                workers=workers,
-                interval=settings.interval,
-            ),
-            fetching=_nothing_is_fetched if past is None else past.fetching,
+            settings=publishing,
+            fetching=_nothing_is_fetched if backfill is None else backfill.fetching,
             metrics=metrics,
             clock=clock,
         ),
-        past=past,
-        turn=turn,
+        backfill=backfill,
+        model_lock=model_lock,
         metrics=metrics,
         clock=clock,
     )
@@ -269,23 +269,25 @@ def assemble(
 def _usage_source(settings: RecommenderSettings, client: KubeClient, usage: Usage) -> UsageSource:
     workers = settings.update_worker_count
     if settings.use_external_metrics:
-        return ExternalMetrics(
+        return ExternalMetricsSource(
             client,
             usage,
             metrics=settings.external_metrics,
             container_label=settings.container_name_label,
             workers=workers,
         )
-    return MetricsServer(client, namespace=settings.vpa_object_namespace, workers=workers)
+    return MetricsServerSource(client, namespace=settings.vpa_object_namespace, workers=workers)
 
 
-def prometheus_server(settings: RecommenderSettings, environ: Mapping[str, str]) -> Server:
-    """Where Prometheus is, and how it knows us.
+def prometheus_server(
+    settings: RecommenderSettings, environ: Mapping[str, str]
+) -> PrometheusServer:
+    """Return the address of Prometheus, and the credentials.
 
     Raises:
         ConfigError: the address is none, or the token's file can't be read.
     """
-    return Server.of(
+    return PrometheusServer.of(
         address=settings.prometheus_address,
         insecure=settings.prometheus_insecure,
         timeout=settings.query_timeout,

@@ -1,4 +1,4 @@
-"""``GET /debug/vpa/{namespace}/{name}`` on the ops address: how a recommendation comes about."""
+"""``GET /debug/vpa/{namespace}/{name}`` on the ops address: how a recommendation is computed."""
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
@@ -11,21 +11,25 @@ from fastapi.responses import PlainTextResponse
 
 from common.api.base import Wire
 from common.runtime.text_or_json import described, wants_text
-from recommender.publish.explanation import Explained, Explanation, Unexplained
-from recommender.publish.status_decision import Writing
+from recommender.publish.explanation import (
+    ExplainedContainer,
+    RecommendationExplanation,
+    Unexplained,
+)
+from recommender.publish.status_decision import WriteDecision
 
 PATH = "/debug/vpa/{namespace}/{name}"
 
-Explainer = Callable[[str, str], Explanation | Unexplained]
+Explainer = Callable[[str, str], RecommendationExplanation | Unexplained]
 """Explains the VPA of a namespace and a name."""
 
 Row = tuple[str, str, str, str, str, str]
 
 _HEAD: Row = ("RESOURCE", "AMOUNT", "STEP", "BY", "VALUE", "MEANING")
 _STATUS = {
-    Writing.EQUAL: "the status says so",
-    Writing.WRITTEN: "the next cycle writes it into the status",
-    Writing.WAITS: "the status nearly says so; the small difference waits until {due}",
+    WriteDecision.EQUAL: "the status says so",
+    WriteDecision.WRITTEN: "the next cycle writes it into the status",
+    WriteDecision.WAITS: "the status nearly says so; the small difference waits until {due}",
 }
 
 
@@ -36,15 +40,15 @@ class NoExplanation(Wire, frozen=True, kw_only=True):
 
 
 def router(explain: Explainer) -> fastapi.APIRouter:
-    """The endpoint; ``explain`` makes up the recommendation as a cycle does, of that VPA alone."""
+    """Return the endpoint; ``explain`` computes the recommendation as a cycle does."""
     made = fastapi.APIRouter()
 
     @made.get(PATH, response_model=None, responses=_responses())
     async def vpa(request: fastapi.Request, namespace: str, name: str) -> fastapi.Response:
         """How the recommendation of a VPA comes about, from samples to its status.
 
-        The numbers are made up anew, by the code that a cycle calls. With ``Accept: text/plain``
-        the answer is a table.
+        The numbers are computed for the answer, by the functions that a cycle calls. With
+        ``Accept: text/plain`` the answer is a table.
         """
         text = wants_text(request.headers.get("accept", ""))
         found = explain(namespace, name)
@@ -69,7 +73,7 @@ def _responses() -> dict[int | str, dict[str, Any]]:
     answer = partial(described, path=PATH, method="get")
     table = "\n".join(_aligned([_HEAD, _EXAMPLE])) + "\n"
     return {
-        200: answer(Explanation, status=200, text=table)
+        200: answer(RecommendationExplanation, status=200, text=table)
         | {"description": "Every step of every number, and what they start from."},
         404: answer(NoExplanation, status=404, text="there is no VPA shop/web\n")
         | {"description": "There is no such VPA, or another recommender answers for it."},
@@ -83,45 +87,46 @@ def _responses() -> dict[int | str, dict[str, Any]]:
 # The text
 
 
-def lines(told: Explanation) -> Iterator[str]:
+def lines(explained: RecommendationExplanation) -> Iterator[str]:
     """The lines of a page: what is known of the VPA, then a table for each container."""
-    due = "-" if told.due is None else _seconds(told.due)
-    yield f"VPA {told.namespace}/{told.name}, generation {told.generation}, at {_seconds(told.at)}"
-    pods = "nothing" if told.selector is None else told.selector or "every pod"
-    yield f"{told.target or 'no target'}: selects {pods}, pods: {told.pods}"
-    if told.unsupported is not None:
-        yield f"ConfigUnsupported: {told.unsupported}"
-    yield f"{told.status}: {_STATUS[told.status].format(due=due)}"
-    if told.held_up is not None:
-        yield f"but nothing is written now: {told.held_up}"
-    for container in told.containers:
+    due = "-" if explained.due is None else _seconds(explained.due)
+    name, at = f"{explained.namespace}/{explained.name}", _seconds(explained.at)
+    yield f"VPA {name}, generation {explained.generation}, at {at}"
+    pods = "nothing" if explained.selector is None else explained.selector or "every pod"
+    yield f"{explained.target or 'no target'}: selects {pods}, pods: {explained.pods}"
+    if explained.unsupported is not None:
+        yield f"ConfigUnsupported: {explained.unsupported}"
+    yield f"{explained.status}: {_STATUS[explained.status].format(due=due)}"
+    if explained.held_up is not None:
+        yield f"but nothing is written now: {explained.held_up}"
+    for container in explained.containers:
         yield ""
         yield from _container(container)
-    for left in told.left_out:
+    for left in explained.left_out:
         yield ""
         yield f"Container {left.name} is left out: {left.why}."
 
 
-def _container(told: Explained) -> Iterator[str]:
-    yield f"Container {told.name}: {_samples(told)}"
-    for resource, weight in told.weight.items():
-        confidence = told.confidence[resource]
+def _container(explained: ExplainedContainer) -> Iterator[str]:
+    yield f"Container {explained.name}: {_samples(explained)}"
+    for resource, weight in explained.weight.items():
+        confidence = explained.confidence[resource]
         yield f"  {resource}: weight {weight:.6g}, confidence {confidence:.6g}"
-    if told.sharing > 1:
-        yield f"  {told.sharing} containers share the pod's minimum"
+    if explained.sharing > 1:
+        yield f"  {explained.sharing} containers share the pod's minimum"
     yield ""
-    yield from _aligned([_HEAD, *_rows(told)])
+    yield from _aligned([_HEAD, *_rows(explained)])
 
 
-def _samples(told: Explained) -> str:
-    if told.oldest_sample is None or told.newest_sample is None:
+def _samples(explained: ExplainedContainer) -> str:
+    if explained.oldest_sample is None or explained.newest_sample is None:
         return "no CPU samples"
-    oldest, newest = _seconds(told.oldest_sample), _seconds(told.newest_sample)
-    return f"{told.samples} CPU samples, from {oldest} to {newest}"
+    oldest, newest = _seconds(explained.oldest_sample), _seconds(explained.newest_sample)
+    return f"{explained.samples} CPU samples, from {oldest} to {newest}"
 
 
-def _rows(told: Explained) -> Iterator[Row]:
-    for number in told.numbers:
+def _rows(explained: ExplainedContainer) -> Iterator[Row]:
+    for number in explained.numbers:
         for stage in number.steps:
             by, value = stage.by or "-", stage.after or "-"
             yield number.resource, number.amount, stage.step, by, value, stage.meaning

@@ -9,9 +9,9 @@ from common.flags import boolean, duration, flag
 from common.resources import CPU, MEMORY
 from recommender.sources.promql import (
     ContainerLabels,
+    HistoryQuery,
     PodLabels,
     Queries,
-    Wanted,
     prometheus_duration,
 )
 
@@ -236,10 +236,10 @@ class HistorySettings:
         return found
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> HistoryQuery:
         """How much history, and in which words it is asked for."""
         parse = prometheus_duration
-        return Wanted(
+        return HistoryQuery(
             length=_parsed("--history-length", parse, self.history_length),
             resolution=_parsed("--history-resolution", parse, self.history_resolution),
             queries=Queries(

@@ -1,10 +1,8 @@
 """The recommender's figures, under the reference's names; recommender.md 15."""
 
-import enum
 import itertools
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from datetime import timedelta
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -13,7 +11,8 @@ from common.runtime.build_info import expose_build_info
 from common.runtime.object_errors import ObjectErrors
 from recommender.metric_types import PlainCounter
 from recommender.model.oom_outcome import OomOutcome
-from recommender.quality import Quality
+from recommender.model.pods import RequestSource
+from recommender.quality_metrics import QualityMetrics
 
 _STEP_BUCKETS = (
     *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100),
@@ -30,21 +29,11 @@ _API_VERSIONS = ("v1beta1", "v1beta2", "v1")
 _CLIENT = "default-metrics-client"
 
 
-class RequestSource(enum.StrEnum):
-    """Where the requests of a container are read from; the label of the counter."""
-
-    STATUS = "Pod.Status.ContainerStatuses"
-    INIT_STATUS = "Pod.Status.InitContainerStatuses"
-    SPEC = "Pod.Spec.Containers"
-    INIT_SPEC = "Pod.Spec.InitContainers"
-
-
-VpaLabels = tuple[str, bool, bool, bool]
-"""Update mode, has a recommendation, matches pods, has an unsupported configuration."""
-
-
 class RecommenderMetrics:
-    """All of the recommender's metrics, in a registry of its own."""
+    """All of the recommender's metrics, in a registry of its own; an attribute for each metric.
+
+    A metric has a method only where it takes more than one call of the client library.
+    """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -57,7 +46,7 @@ class RecommenderMetrics:
             registry=self.registry,
         )
         self._counted_modes: set[str] = set()
-        self._latency = Histogram(
+        self.first_recommendation = Histogram(
             "vpa_recommender_recommendation_latency_seconds",
             "From the creation of a VPA to its first recommendation.",
             buckets=_LATENCY_BUCKETS,
@@ -70,7 +59,7 @@ class RecommenderMetrics:
             buckets=_STEP_BUCKETS,
             registry=self.registry,
         )
-        self._aggregates = Gauge(
+        self.aggregates = Gauge(
             "vpa_recommender_aggregate_container_states_count",
             "Aggregates in memory.",
             registry=self.registry,
@@ -81,7 +70,7 @@ class RecommenderMetrics:
             ("is_error", "client_name"),
             self.registry,
         )
-        self.quality = Quality(self.registry)
+        self.quality = QualityMetrics(self.registry)
         self._prometheus_answers = PlainCounter(
             "vpa_recommender_prometheus_client_api_requests_count",
             "Answers of Prometheus.",
@@ -110,19 +99,19 @@ class RecommenderMetrics:
             ("scope", "outcome"),
             registry=self.registry,
         )
-        self._past = Gauge(
+        self._backfill_namespaces = Gauge(
             "vpa_recommender_history_namespaces",
             "Namespaces with VPAs, by whether their history from Prometheus is there.",
             ("state",),
             registry=self.registry,
         )
-        self._past_samples = Counter(
+        self._backfill_samples = Counter(
             "vpa_recommender_history_samples",
             "Samples of Prometheus that counted.",
             ("resource",),
             registry=self.registry,
         )
-        self._past_failures = Counter(
+        self.backfill_failures = Counter(
             "vpa_recommender_history_failures",
             "Failed attempts to fetch the history of a namespace from Prometheus.",
             ("reason",),
@@ -147,18 +136,18 @@ class RecommenderMetrics:
         for outcome in OomOutcome:
             if outcome is not OomOutcome.RECORDED:
                 self._ooms_discarded.labels(outcome)  # a zero for each, so that sums work
-        self._ooms_postponed = Gauge(
+        self.ooms_postponed = Gauge(
             "vpa_recommender_ooms_postponed",
             "OOM kills with future timestamps, which are not counted as seen yet.",
             registry=self.registry,
         )
-        self._failed_writes = Counter(
+        self.failed_writes = Counter(
             "vpa_recommender_failed_writes",
             "Status patches and checkpoints that were not written, and why.",
             ("kind", "reason"),
             registry=self.registry,
         )
-        self._conflicts = Counter(
+        self.checkpoint_conflicts = Counter(
             "vpa_recommender_checkpoint_conflicts",
             "Checkpoints that could not simply be replaced, and why.",
             ("reason",),
@@ -171,22 +160,22 @@ class RecommenderMetrics:
             ("api_resource", "reason"),
             registry=self.registry,
         )
-        self._usage_age = Gauge(
+        self.usage_age = Gauge(
             "vpa_recommender_usage_age_seconds",
             "Age of the newest usage that was seen.",
             registry=self.registry,
         )
-        self._silent = Counter(
+        self.cycles_without_writes = Counter(
             "vpa_recommender_cycles_without_writes",
             "Cycles that wrote nothing, because what is known might be behind the API server.",
             registry=self.registry,
         )
-        self._set_back = Counter(
+        self.clock_set_back = Counter(
             "vpa_recommender_clock_set_back",
             "Times that the clock was put back by more than five seconds.",
             registry=self.registry,
         )
-        self._leading = Gauge(
+        self.leading = Gauge(
             "vpa_recommender_leading",
             "1 if this replica acts: it holds the Lease, or needs none.",
             registry=self.registry,
@@ -196,8 +185,11 @@ class RecommenderMetrics:
         """Time a step of the cycle, named as the reference names it."""
         return self._steps.labels(name).time()
 
-    def count_vpas(self, vpas: Mapping[VpaLabels, int]) -> None:
-        """Set the gauge of VPAs, with a zero for each combination that has none."""
+    def count_vpas(self, vpas: Mapping[tuple[str, bool, bool, bool], int]) -> None:
+        """Set the gauge of VPAs, with a zero for each combination that has none.
+
+        Keys are update mode, has a recommendation, matches pods, has an unsupported configuration.
+        """
         flags = (True, False)
         modes = {mode.value for mode in UpdateMode} | {mode for mode, *_ in vpas}
         if modes != self._counted_modes:  # a mode that is none is gone, or new
@@ -209,12 +201,6 @@ class RecommenderMetrics:
             count = vpas.get((mode, has, matches, unsupported), 0) if api == "v1" else 0
             values = (mode, _text(has), api, _text(matches), _text(unsupported))
             self._vpas.labels(*values).set(count)
-
-    def first_recommendation(self, seconds: float) -> None:
-        self._latency.observe(seconds)
-
-    def count_aggregates(self, count: int) -> None:
-        self._aggregates.set(count)
 
     def requests_read(self, counts: Mapping[RequestSource, int]) -> None:
         """``counts`` are of containers."""
@@ -233,16 +219,13 @@ class RecommenderMetrics:
         self._prometheus_answers.inc(code, method)
         self._prometheus_seconds.labels(code, method).observe(seconds)
 
-    def count_past(self, *, loaded: int, pending: int) -> None:
-        self._past.labels("loaded").set(loaded)
-        self._past.labels("pending").set(pending)
+    def count_backfill(self, *, loaded: int, pending: int) -> None:
+        self._backfill_namespaces.labels("loaded").set(loaded)
+        self._backfill_namespaces.labels("pending").set(pending)
 
-    def past_joined(self, samples: Mapping[str, int]) -> None:
+    def backfill_joined(self, samples: Mapping[str, int]) -> None:
         for resource, count in samples.items():
-            self._past_samples.labels(resource).inc(count)
-
-    def past_failed(self, reason: str) -> None:
-        self._past_failures.labels(reason).inc()
+            self._backfill_samples.labels(resource).inc(count)
 
     def oom_seen(self, outcome: OomOutcome, count: int = 1) -> None:
         """Kills were seen, and this became of them: all that adds up is counted here."""
@@ -252,29 +235,8 @@ class RecommenderMetrics:
         else:
             self._ooms_discarded.labels(outcome).inc(count)
 
-    def ooms_postponed(self, count: int) -> None:
-        self._ooms_postponed.set(count)
-
-    def checkpoint_conflict(self, reason: str) -> None:
-        self._conflicts.labels(reason).inc()
-
-    def write_failed(self, kind: str, reason: str) -> None:
-        self._failed_writes.labels(kind, reason).inc()
-
     def read_failed(self, resource: str, reason: str) -> None:
         self._failed_reads.labels(resource, reason).inc()
-
-    def usage_is(self, age: timedelta) -> None:
-        self._usage_age.set(age.total_seconds())
-
-    def nothing_written(self) -> None:
-        self._silent.inc()
-
-    def clock_set_back(self) -> None:
-        self._set_back.inc()
-
-    def leads(self) -> None:
-        self._leading.set(1)
 
 
 def _text(value: object) -> str:

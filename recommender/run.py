@@ -1,4 +1,4 @@
-"""The recommender's minute: load, ingest, recommend, write, checkpoint, forget.
+"""The recommender's cycle: load, ingest, recommend, write, checkpoint, collect garbage.
 
 Source: recommender.md section 13; ``recommender.RunOnce``,
 vertical-pod-autoscaler/pkg/recommender/routines/recommender.go.
@@ -12,22 +12,24 @@ from datetime import datetime, timedelta
 from common.quantity import QuantityError
 from common.runtime.clock import Clock, SetBack
 from common.runtime.service import Background
+from recommender.checkpoints.garbage_collection import CheckpointCollector
 from recommender.checkpoints.loading import CheckpointLoading
-from recommender.checkpoints.writing import Checkpointing
+from recommender.checkpoints.writing import CheckpointWriting
 from recommender.metrics import RecommenderMetrics
-from recommender.model.aggregate_compaction import retire
-from recommender.model.expiry import collecting, expire_loaded
-from recommender.model.history_changes import keep_former
+from recommender.model.aggregate_compaction import compact
+from recommender.model.expiry import collect_in_slices, expire_loaded
+from recommender.model.history_changes import keep_former_history
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
-from recommender.publish.explanation import Explanation, Unexplained, explanation
+from recommender.publish.explanation import RecommendationExplanation, Unexplained
 from recommender.publish.publisher import Publisher
-from recommender.sources.cluster import LoadedVpa, PodLoader, VpaLoader
+from recommender.sources.cluster import PodLoader, VpaLoader
 from recommender.sources.informers import Informers
-from recommender.sources.oom_ingestion import OomLearning
+from recommender.sources.oom_ingestion import OomIngestion
 from recommender.sources.prometheus_backfill import PrometheusBackfill
-from recommender.sources.usage_ingestion import Ingestion
+from recommender.sources.target_resolution import LoadedVpa
+from recommender.sources.usage_ingestion import UsageIngestion
 
 logger = logging.getLogger(__name__)
 
@@ -35,30 +37,32 @@ _COLLECT_EVERY = timedelta(hours=1)
 
 
 class Recommender:
-    """Runs cycles; owns the model, which nobody else touches without ``turn``.
+    """Runs cycles; owns the model, which is changed under ``model_lock`` alone.
 
-    ``past`` fetches history from elsewhere in the background, and lets it join the model between
-    two cycles; None where there is none.
+    It has a collaborator for each step of a cycle, and an attribute for each value that one step
+    leaves to another. ``backfill`` fetches history from Prometheus in the background, and merges
+    it into the model between two cycles; None if there is no such source.
     """
 
     def __init__(
         self,
-        followed: Informers,
+        informers: Informers,
         usage: Usage,
         *,
         pods: PodLoader,
         vpas: VpaLoader,
-        ingestion: Ingestion,
-        ooms: OomLearning,
+        ingestion: UsageIngestion,
+        ooms: OomIngestion,
         loading: CheckpointLoading,
-        checkpointing: Checkpointing,
+        checkpointing: CheckpointWriting,
+        collector: CheckpointCollector,
         publisher: Publisher,
-        past: PrometheusBackfill | None,
-        turn: asyncio.Lock,
+        backfill: PrometheusBackfill | None,
+        model_lock: asyncio.Lock,
         metrics: RecommenderMetrics,
         clock: Clock,
     ) -> None:
-        self._followed = followed
+        self._informers = informers
         self._usage = usage
         self._pods = pods
         self._vpas = vpas
@@ -66,14 +70,15 @@ class Recommender:
         self._ooms = ooms
         self._loading = loading
         self._checkpointing = checkpointing
+        self._collector = collector
         self._publisher = publisher
-        self._past = past
-        self._turn = turn
+        self._backfill = backfill
+        self._model_lock = model_lock
         self._metrics = metrics
         self._clock = clock
         self._loaded: dict[VpaKey, LoadedVpa] = {}
-        self._unread: Collection[VpaKey] = ()  # of these the history is not known
-        self._complete: Collection[VpaKey] = ()  # of these checkpoints are written
+        self._unread: Collection[VpaKey] = ()  # whose history is unknown
+        self._complete: Collection[VpaKey] = ()  # whose checkpoints are written
         self._collected: datetime | None = None
         self._was_fresh = True
         self._set_back = SetBack(clock)
@@ -81,7 +86,7 @@ class Recommender:
     @property
     def background(self) -> tuple[Background, ...]:
         """The endless tasks beside the cycle."""
-        return () if self._past is None else (self._past.run,)
+        return () if self._backfill is None else (self._backfill.run,)
 
     async def start(self) -> None:
         """Read the history, once, before the first cycle; pods may still be on their way.
@@ -90,47 +95,47 @@ class Recommender:
             KubeError: it could not be read; without it nothing may be written.
             DecodeError: the answer is no list of checkpoints.
         """
-        await self._followed.wait_targets()
-        self._loaded = await self._vpas.load(self._followed.vpas.snapshot.items())
+        await self._informers.wait_targets()
+        self._loaded = await self._vpas.load(self._informers.vpas.snapshot.items())
         await self._loading.load(self._loaded.keys())
 
     async def run_once(self) -> None:
-        """One cycle. Trouble with the API server costs what it concerns, no more."""
-        async with self._turn:
+        """Run one cycle; an error of the API server affects only what it is about."""
+        async with self._model_lock:
             await self._cycle()
 
     async def _cycle(self) -> None:
         step = self._metrics.step
         with step("total"):
             self._watch_clock()
-            fresh = self._followed.fresh  # what follows is read now, and written later
+            fresh = self._informers.fresh  # what follows is read now, and written later
             with step("LoadVPAs"):
-                self._loaded = await self._vpas.load(self._followed.vpas.snapshot.items())
-            self._loading.start_over(self._followed.take_deleted())
+                self._loaded = await self._vpas.load(self._informers.vpas.snapshot.items())
+            self._loading.start_over(self._informers.take_deleted())
             learnt_until = self._loading.learnt_until
             with step("LoadPods"):
-                pods = self._followed.pods.snapshot
+                pods = self._informers.pods.snapshot
                 self._ooms.of_replaced(learnt_until)
                 vanished = await self._pods.load(pods, instant(self._clock.now()))
                 await self._loading.resume()
             with step("LoadMetrics"):
                 await self._ingestion.usage()
                 passing = self._ooms.of_all(learnt_until)
-                self._metrics.count_aggregates(self._usage.aggregate_count())
+                self._metrics.aggregates.set(self._usage.aggregate_count())
             await asyncio.sleep(0)
             with step("DeleteRemovedPods"):
                 for key in vanished | passing:
                     self._usage.remove_pod(key)
-                keep_former(self._usage)
+                keep_former_history(self._usage)
             if not self._believe_caches(fresh_before=fresh):
                 return
             unknown = await self._loading.load_late(self._loaded.keys())
             expire_loaded(self._usage, self._usage_is_of(self._clock.now()))
             self._unread = unknown
             known = [key for key in self._loaded if key not in unknown]
-            self._complete = complete = self._ask_for_past(known, unknown)
+            self._complete = complete = self._request_backfill(known, unknown)
             await asyncio.sleep(0)
-            # Neither waits for the other: one call without an answer must not keep history unsaved.
+            # A status write without an answer must not delay checkpoints.
             async with asyncio.TaskGroup() as writing:
                 writing.create_task(self._publish(known))
                 writing.create_task(self._keep_history(complete))
@@ -138,13 +143,13 @@ class Recommender:
                 await self._collect_usage()
 
     async def end(self, within: timedelta) -> None:
-        """Write down what isn't yet, most important first: nothing learnt is lost (X124)."""
-        async with self._turn:
+        """Write what isn't stored yet, most important first, so that nothing is lost (X124)."""
+        async with self._model_lock:
             await self._checkpointing.write_last(self._complete, within)
 
-    def explain(self, namespace: str, name: str) -> Explanation | Unexplained:
-        """How the recommendation of a VPA comes about, by what the last cycle knew."""
-        key, vpa = VpaKey(namespace, name), self._followed.vpas.get(namespace, name)
+    def explain(self, namespace: str, name: str) -> RecommendationExplanation | Unexplained:
+        """Explain the recommendation of a VPA, from the state after the last cycle."""
+        key, vpa = VpaKey(namespace, name), self._informers.vpas.get(namespace, name)
         loaded = self._loaded.get(key)
         if self._collected is None:
             return Unexplained(503, "no cycle has ended yet, so nothing is recommended")
@@ -156,10 +161,9 @@ class Recommender:
         if key in self._unread:
             held_up = "its checkpoints can't be read"
         try:
-            account = self._publisher.explain(loaded.with_status(vpa.status))
+            return self._publisher.explain(loaded.with_status(vpa.status), held_up=held_up)
         except QuantityError as error:
             return Unexplained(422, f"VPA {namespace}/{name}: its policy can't be read: {error}")
-        return explanation(account, held_up=held_up)
 
     async def _publish(self, known: Sequence[VpaKey]) -> None:
         with self._metrics.step("UpdateVPAs"):
@@ -168,20 +172,20 @@ class Recommender:
     async def _keep_history(self, complete: Collection[VpaKey]) -> None:
         with self._metrics.step("MaintainCheckpoints"):
             await self._checkpointing.write_all(complete)
-            await self._checkpointing.collect_when_due(self._followed.vpas)
+            await self._collector.collect_when_due(self._informers.vpas)
 
     def _watch_clock(self) -> None:
         behind = self._set_back.look()
         if behind:
-            self._metrics.clock_set_back()
+            self._metrics.clock_set_back.inc()
             extra = {"by": behind}
             logger.warning("system clock moved backwards; timestamps may repeat", extra=extra)
 
     def _believe_caches(self, *, fresh_before: bool) -> bool:
-        """Whether to write: not what might be old news by the time somebody listens."""
-        fresh = fresh_before and self._followed.fresh
+        """Return False while the caches are stale: then nothing is written."""
+        fresh = fresh_before and self._informers.fresh
         if not fresh:
-            self._metrics.nothing_written()
+            self._metrics.cycles_without_writes.inc()
         if fresh != self._was_fresh:
             self._was_fresh = fresh
             if fresh:
@@ -190,36 +194,36 @@ class Recommender:
                 logger.warning("nothing is written until the caches follow the API server again")
         return fresh
 
-    def _ask_for_past(
+    def _request_backfill(
         self, known: Sequence[VpaKey], unknown: Collection[VpaKey]
     ) -> Sequence[VpaKey]:
-        """Let history be fetched; returns the VPAs of which checkpoints are written.
+        """Request history from Prometheus; returns the VPAs whose checkpoints are written.
 
-        It isn't where a checkpoint is still to be read: nobody could tell what that knows. And a
-        checkpoint that is written says that everything before it is known: so none is while
-        history is missing of a container that has none yet.
+        Nothing is requested while a checkpoint is still to be read, because what it holds is
+        unknown. A checkpoint means that everything before it is known. So none is written while
+        history is missing of a container that has no checkpoint yet.
         """
-        past, usage = self._past, self._usage
-        if past is None:
+        backfill, usage = self._backfill, self._usage
+        if backfill is None:
             return known
         unread = {key.namespace for key in unknown}
         wanted = [key for key in known if key.namespace not in unread]
-        past.want(wanted, self._loading.learnt_until)
+        backfill.request(wanted, self._loading.learnt_until)
         return [
             key
             for key in known
-            if not past.fetching(key)
+            if not backfill.fetching(key)
             or usage.autoscalers[key].loaded.keys()
             >= {group.container for group in usage.groups(key)}
         ]
 
-    # Forget
+    # Collect garbage
 
     def _usage_is_of(self, now: datetime) -> int:
-        """The instant by which usage expires: what is newest is never too old (X98).
+        """Return the instant by which usage expires: the newest usage never does (X98).
 
-        A clock that is days ahead, or a source that has nothing for days, would else cost
-        everything that was ever learnt.
+        Otherwise a clock that is days ahead, or a source without data for days, would expire all
+        history.
         """
         newest = self._ingestion.newest
         return 0 if newest is None else instant(min(now, newest))
@@ -234,10 +238,10 @@ class Recommender:
             key for key, loaded in self._loaded.items() if not loaded.resolution.unsupported
         }
         collected = 0
-        for count in collecting(self._usage, self._usage_is_of(now), contributive):
+        for count in collect_in_slices(self._usage, self._usage_is_of(now), contributive):
             collected += count
             await asyncio.sleep(0)
         if collected:
             logger.info("aggregates forgotten", extra={"count": collected})
-        for _ in retire(self._usage):
+        for _ in compact(self._usage):
             await asyncio.sleep(0)

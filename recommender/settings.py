@@ -14,8 +14,8 @@ from common.runtime.settings import (
     debug_flag,
     lease_name_flag,
 )
-from recommender.estimate.estimation import Estimation, Percentiles
-from recommender.estimate.post_processing import Publication
+from recommender.estimate.estimation import EstimationSettings, Percentiles
+from recommender.estimate.post_processing import PostProcessingSettings
 from recommender.history_settings import HistorySettings
 from recommender.model.aggregates import AggregationRules, HalfLives
 
@@ -338,9 +338,9 @@ class RecommenderSettings(CommonSettings, LeaderElectionSettings, HistorySetting
         return HalfLives(cpu=self.cpu_half_life, memory=self.memory_half_life)
 
     @property
-    def estimation(self) -> Estimation:
+    def estimation(self) -> EstimationSettings:
         """The policy of estimation."""
-        return Estimation(
+        return EstimationSettings(
             margin=self.margin_fraction,
             pod_min_cpu=self.pod_min_cpu,
             pod_min_memory=self.pod_min_memory,
@@ -359,10 +359,10 @@ class RecommenderSettings(CommonSettings, LeaderElectionSettings, HistorySetting
         )
 
     @property
-    def publication(self) -> Publication:
+    def publication(self) -> PostProcessingSettings:
         """How recommendations are written."""
         most = {CPU: self.max_allowed_cpu, MEMORY: self.max_allowed_memory}
-        return Publication(
+        return PostProcessingSettings(
             round_cpu=self.round_cpu_millicores,
             round_memory=self.round_memory_bytes,
             humanize_memory=self.humanize_memory,

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 _NOT_LOGGED = (UnreachableError, NotLeadingError, ConflictError)
 
 
-class Refusals:
+class WriteFailures:
     """Counts what was refused in a cycle, by reason; a lasting reason is logged once.
 
     A missing permission refuses every write of every cycle; the metric counts those.
@@ -30,7 +30,7 @@ class Refusals:
         """``what`` was not written: ``status`` or ``checkpoint``, also the metric's label."""
         self._what = what
         self._metrics = metrics
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._now: Tally[str] = Tally()
         self._first: dict[str, dict[str, str]] = {}
         self._levels: dict[str, int] = {}  # of the log, by reason
@@ -38,7 +38,7 @@ class Refusals:
     def add(self, error: KubeError | DecodeError, **place: str) -> None:
         """Count a write that failed; ``place`` says which, for the log."""
         reason = getattr(error, "reason", type(error).__name__)
-        self._metrics.write_failed(self._what, reason)
+        self._metrics.failed_writes.labels(self._what, reason).inc()
         if isinstance(error, _NOT_LOGGED):
             return
         self._now[reason] += 1
@@ -46,13 +46,13 @@ class Refusals:
         no_write_can_succeed = isinstance(error, NoSubresourceError)
         self._levels[reason] = logging.ERROR if no_write_can_succeed else logging.WARNING
 
-    def settle(self) -> None:
+    def report(self) -> None:
         """Log what is new, once all writes of the cycle are done."""
-        for reason in self._now.keys() - self._told:
+        for reason in self._now.keys() - self._logged:
             extra = {"reason": reason, "count": self._now[reason], **self._first[reason]}
             logger.log(self._levels[reason], "%s not written", self._what, extra=extra)
-        if self._told and not self._now:
+        if self._logged and not self._now:
             logger.info("every %s is written again", self._what)
-        self._told = set(self._now)
+        self._logged = set(self._now)
         self._now.clear()
         self._first.clear()

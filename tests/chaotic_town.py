@@ -142,13 +142,13 @@ class Life:
         user = self.town.access.client(AGENT, user=ACCOUNT)
         async with user as client, asyncio.TaskGroup() as group:
             metrics = RecommenderMetrics()
-            followed = Informers(client, namespace="", errors=metrics.object_errors)
-            recommender = assemble(self.settings, followed, metrics, self.town.clock)
+            informers = Informers(client, namespace="", errors=metrics.object_errors)
+            recommender = assemble(self.settings, informers, metrics, self.town.clock)
             tasks = [
                 group.create_task(_coroutine(task))
-                for task in (*followed.background, *recommender.background)
+                for task in (*informers.background, *recommender.background)
             ]
-            await followed.wait_synced()
+            await informers.wait_synced()
             await _start(recommender)
             interval = self.settings.interval.total_seconds()
             await every(interval, recommender.run_once, stop=self._stop)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from recommender.checkpoints.store import Draft
+from recommender.checkpoints.store import CheckpointDraft
 from recommender.model.aggregates import Aggregates, HalfLives, History
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import instant
@@ -24,6 +24,6 @@ def history(hours: range, *, millicores: int = 100) -> History:
     return table.save(rows)[0]
 
 
-def draft(hours: range, *, key: VpaKey, container: str = "app", **more: Any) -> Draft:
+def draft(hours: range, *, key: VpaKey, container: str = "app", **more: Any) -> CheckpointDraft:
     at = START + timedelta(hours=hours.stop)
-    return Draft(vpa=key, container=container, history=history(hours), at=at, **more)
+    return CheckpointDraft(vpa=key, container=container, history=history(hours), at=at, **more)

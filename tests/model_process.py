@@ -20,23 +20,23 @@ from common.kube.connection import Connection
 from common.kube.watch import EventType, WatchEvent
 from common.labels import NOTHING, from_map
 from recommender.checkpoints.codec import decode, encode
-from recommender.checkpoints.schedule import Schedule
+from recommender.checkpoints.schedule import CheckpointSchedule
 from recommender.metrics import RecommenderMetrics
-from recommender.model.aggregate_compaction import retire
+from recommender.model.aggregate_compaction import compact
 from recommender.model.aggregates import Aggregates, AggregationRules, HalfLives
 from recommender.model.expiry import collect
 from recommender.model.keys import VpaKey
 from recommender.model.oom_outcome import OomOutcome
-from recommender.model.running import Left, Resuming, running_windows
+from recommender.model.running import SavedWindows, WindowRestorer, running_windows
 from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
 from recommender.sources.cached_pod import CachedPod
 from recommender.sources.cluster import PodLoader
 from recommender.sources.conversion import container_rule
-from recommender.sources.fetch_result import Answer, FetchResult
+from recommender.sources.fetch_result import FetchOutcome, FetchResult
 from recommender.sources.informers import Informers
-from recommender.sources.oom_ingestion import OomLearning
-from recommender.sources.usage_ingestion import Ingestion
+from recommender.sources.oom_ingestion import OomIngestion
+from recommender.sources.usage_ingestion import UsageIngestion
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Told:
     metrics: Sequence[PodMetrics] = ()
 
     async def fetch(self, namespaces: Collection[str]) -> FetchResult:
-        return FetchResult(metrics=tuple(self.metrics), answers=(Answer(place=""),))
+        return FetchResult(metrics=tuple(self.metrics), answers=(FetchOutcome(place=""),))
 
 
 @dataclass
@@ -71,18 +71,18 @@ class Process:
 
     def __post_init__(self) -> None:
         client = KubeClient(Connection("http://127.0.0.1:1"), user_agent="test", qps=0, burst=1)
-        self.followed = Informers(client, namespace="", errors=self.metrics.object_errors)
+        self.informers = Informers(client, namespace="", errors=self.metrics.object_errors)
         half_lives = HalfLives(cpu=self.half_life, memory=self.half_life)
         self.usage = Usage(defaults=self.defaults, half_lives=half_lives)
         self._source = Told()
         self._pods = PodLoader(self.usage, memory_saver=False, metrics=self.metrics)
-        self._ingestion = Ingestion(
-            self.followed, self.usage, source=self._source, metrics=self.metrics, clock=self.clock
+        self._ingestion = UsageIngestion(
+            self.informers, self.usage, source=self._source, metrics=self.metrics, clock=self.clock
         )
-        self._ooms = OomLearning(
-            self.followed,
+        self._ooms = OomIngestion(
+            self.informers,
             self.usage,
-            Schedule(self.clock),
+            CheckpointSchedule(self.clock),
             memory_saver=False,
             metrics=self.metrics,
             clock=self.clock,
@@ -91,11 +91,11 @@ class Process:
 
     def tell_pod(self, kind: EventType, pod: Mapping[str, Any]) -> None:
         found = msgspec.convert(pod, CachedPod)
-        self.followed.pods._apply(self._event(kind, found))
+        self.informers.pods._apply(self._event(kind, found))
 
     def tell_eviction(self, event: Mapping[str, Any]) -> None:
         found = msgspec.convert(event, Event)
-        self.followed._evictions._apply(self._event(EventType.ADDED, found))
+        self.informers._evictions._apply(self._event(EventType.ADDED, found))
 
     def _event(self, kind: EventType, found: Any) -> WatchEvent[Any]:
         self._version += 1
@@ -119,7 +119,7 @@ class Process:
     async def cycle(self, metrics: Sequence[Mapping[str, Any]]) -> None:
         """As in ``recommender.run``, without what is read and written elsewhere."""
         self._source.metrics = msgspec.convert(metrics, list[PodMetrics])
-        pods = self.followed.pods.snapshot
+        pods = self.informers.pods.snapshot
         self._ooms.of_replaced(self.learnt_until)
         vanished = await self._pods.load(pods, instant(self.clock.now()))
         await self._ingestion.usage()
@@ -129,7 +129,7 @@ class Process:
 
     def collect(self, resolved: Collection[VpaKey], *, retires: bool) -> None:
         collect(self.usage, instant(self.clock.now()), set(resolved))
-        for _ in retire(self.usage) if retires else ():
+        for _ in compact(self.usage) if retires else ():
             pass
 
     def merged(self, key: VpaKey) -> dict[str, tuple[Aggregates, int]]:
@@ -153,20 +153,20 @@ class Process:
             if status.last_update_time is not None:
                 self.learnt_until[key, container] = status.last_update_time
 
-    def windows(self, key: VpaKey) -> list[Left]:
+    def windows(self, key: VpaKey) -> list[SavedWindows]:
         """The running memory windows of a VPA's containers, which stand beside checkpoints."""
         groups, now = self.usage.groups(key), instant(self.clock.now())
         found = running_windows(self.usage, groups, self.usage.open_peaks(now))
         return [
-            Left(key, group.container, windows)
+            SavedWindows(key, group.container, windows)
             for group, windows in zip(groups, found, strict=True)
         ]
 
-    async def resume(self, left: Sequence[Left]) -> None:
+    async def resume(self, left: Sequence[SavedWindows]) -> None:
         """Load the pods, and let them go on with the windows that they were in (Q4)."""
         now = instant(self.clock.now())
-        await self._pods.load(self.followed.pods.snapshot, now)
-        Resuming(self.usage).resume(left, now)
+        await self._pods.load(self.informers.pods.snapshot, now)
+        WindowRestorer(self.usage).resume(left, now)
 
     def kills(self) -> dict[str, int]:
         """How many were recorded, and discarded by reason; they add up to those seen."""

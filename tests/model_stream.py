@@ -43,7 +43,7 @@ class Stream:
         self.defaults = AggregationRules(interval=interval, interval_count=count)
         self.plain = self._new_cluster()
         self.process = self._new_process()
-        self.process.followed.ooms.go_live()
+        self.process.informers.ooms.go_live()
         self.pods: dict[tuple[str, str], LivePod] = {}
         # X82: labels that controllers make up are forgotten, and reference times may be others.
         self.retires = rng.random() < 0.5
@@ -381,7 +381,7 @@ class Stream:
         if goes_on:
             await self.process.resume(windows)
             self._resume(before, looked_at)
-        self.process.followed.ooms.go_live()
+        self.process.informers.ooms.go_live()
 
     def _resume(self, before: Cluster, looked_at: Mapping[tuple[str, str], datetime]) -> None:
         """Each window that a VPA carries goes on, unless it ends later than any that begins now."""

@@ -27,13 +27,13 @@ class Town:
         self._version = 100
 
     def pod(self, kind: str, found: Any) -> None:
-        self._tell(self.process.followed.pods, kind, found)
+        self._tell(self.process.informers.pods, kind, found)
 
     def event(self, kind: str, found: Any) -> None:
-        self._tell(self.process.followed._evictions, kind, found)
+        self._tell(self.process.informers._evictions, kind, found)
 
     def vpa(self, kind: str, found: Any) -> None:
-        self._tell(self.process.followed.vpas, kind, found)
+        self._tell(self.process.informers.vpas, kind, found)
 
     async def cycle(self, *used: Any) -> None:
         """A minute later, with this usage."""

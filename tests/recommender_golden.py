@@ -11,7 +11,7 @@ from golden_data import Differences, close
 from recommender.model import buckets
 from recommender.model.aggregates import History
 from recommender.model.column_table import Ints
-from recommender.model.histograms import Histograms, Saved
+from recommender.model.histograms import Histograms, SavedHistogram
 from recommender.model.keys import PodKey
 from recommender.model.oom_outcome import OomOutcome
 from recommender.model.pods import PodFacts
@@ -34,15 +34,17 @@ def to_text(value: int) -> str | None:
     return at.isoformat(timespec="auto").replace("+00:00", "Z")
 
 
-def saved_from(checkpoint: dict[str, Any]) -> Saved:
-    return Saved(
+def saved_from(checkpoint: dict[str, Any]) -> SavedHistogram:
+    return SavedHistogram(
         weights={int(key): value for key, value in checkpoint.get("bucketWeights", {}).items()},
         total=checkpoint.get("totalWeight", 0.0),
         reference=from_text(checkpoint["referenceTimestamp"]),
     )
 
 
-def check_saved(differences: Differences, row: str, got: Saved, want: dict[str, Any]) -> None:
+def check_saved(
+    differences: Differences, row: str, got: SavedHistogram, want: dict[str, Any]
+) -> None:
     weights = {int(key): value for key, value in want.get("bucketWeights", {}).items()}
     differences.check(row, "checkpoint weights", got.weights, weights)
     total = want.get("totalWeight", 0.0)

@@ -182,7 +182,7 @@ class Running:
     """A recommender whose caches are filled."""
 
     recommender: Recommender
-    followed: Informers
+    informers: Informers
     clock: FixedClock
     metrics: RecommenderMetrics = field(default_factory=RecommenderMetrics)
 
@@ -203,19 +203,19 @@ async def running(
     metrics, clock = RecommenderMetrics(), FixedClock(START)
     async with api.client() as client, asyncio.TaskGroup() as group:
         wanted = RecommenderSettings(**settings)
-        followed = following(
+        informers = following(
             client.guarded(before_write),
             namespace="",
             errors=metrics.object_errors,
             features=wanted.feature_gates,
         )
-        tasks = [group.create_task(_run(task)) for task in followed.background]
+        tasks = [group.create_task(_run(task)) for task in informers.background]
         try:
-            await followed.wait_synced()
-            recommender = assemble(wanted, followed, metrics, clock)
+            await informers.wait_synced()
+            recommender = assemble(wanted, informers, metrics, clock)
             tasks += [group.create_task(_run(task)) for task in recommender.background]
             await recommender.start()
-            yield Running(recommender, followed, clock, metrics)
+            yield Running(recommender, informers, clock, metrics)
         finally:
             for task in tasks:
                 task.cancel()

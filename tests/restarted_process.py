@@ -17,7 +17,7 @@ from common.api.autoscaling import VerticalPodAutoscaler
 from common.kube import endpoints
 from common.kube.watch import WatchProtocol
 from fake_api import FakeApi, listing, watch_line
-from recommender.publish.explanation import Explanation
+from recommender.publish.explanation import RecommendationExplanation
 from recommender_harness import (
     METRICS,
     START,
@@ -144,7 +144,7 @@ class Shop:
         self.api.on(METRICS, listing(*metrics))
         await self.process.cycle()
         for one in self.api.vpas.values():
-            self._tell(self.process.followed.vpas, VerticalPodAutoscaler, "MODIFIED", one)
+            self._tell(self.process.informers.vpas, VerticalPodAutoscaler, "MODIFIED", one)
 
     # What is there
 
@@ -167,12 +167,12 @@ class Shop:
         one = self.api.vpas[name] = {**self.api.vpas[name], "spec": vpa(workload)["spec"]}
         generation = one["metadata"]["generation"] + 1
         one["metadata"] |= {"generation": generation, "resourceVersion": self.api.version()}
-        self._tell(self.process.followed.vpas, VerticalPodAutoscaler, "MODIFIED", one)
+        self._tell(self.process.informers.vpas, VerticalPodAutoscaler, "MODIFIED", one)
 
     def close(self, name: str) -> None:
         """Delete a VPA."""
         self._tell(
-            self.process.followed.vpas, VerticalPodAutoscaler, "DELETED", self.api.vpas.pop(name)
+            self.process.informers.vpas, VerticalPodAutoscaler, "DELETED", self.api.vpas.pop(name)
         )
 
     def open_again(self, name: str, workload: str) -> None:
@@ -180,7 +180,7 @@ class Shop:
         self.targets[name] = workload
         one = self.api.vpas[name] = {**vpa(workload), "status": {}}
         one["metadata"] |= {"name": name, "generation": 1, "resourceVersion": self.api.version()}
-        self._tell(self.process.followed.vpas, VerticalPodAutoscaler, "ADDED", one)
+        self._tell(self.process.informers.vpas, VerticalPodAutoscaler, "ADDED", one)
 
     def relabel(self, workload: str) -> None:
         """Make a workload anew, with other labels."""
@@ -225,7 +225,7 @@ class Shop:
         found = deployment(workload) | self._selecting(workload)
         found["metadata"]["resourceVersion"] = self.api.version()
         if self._process is not None:
-            cache = self._process.followed._controllers.deployments
+            cache = self._process.informers._controllers.deployments
             self._tell(cache, cache.endpoint.type, "MODIFIED", found)
 
     def _selecting(self, workload: str) -> Any:
@@ -234,7 +234,7 @@ class Shop:
     def _tell_pod(self, kind: str, one: Any) -> None:
         one["metadata"]["resourceVersion"] = self.api.version()
         if self._process is not None:
-            cache = self._process.followed.pods
+            cache = self._process.informers.pods
             self._tell(cache, cache.endpoint.type, kind, one)
 
     @staticmethod
@@ -253,7 +253,7 @@ class Shop:
     def samples(self, name: str) -> int:
         """How many the process knows of a VPA's container."""
         found = self.process.recommender.explain("shop", name)
-        assert isinstance(found, Explanation), found
+        assert isinstance(found, RecommendationExplanation), found
         return sum(one.samples for one in found.containers)
 
     def condition(self, name: str, kind: str) -> str:

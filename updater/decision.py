@@ -82,7 +82,7 @@ class Reason(Code):
     GONE = "gone", "The pod is gone."
     UNREADABLE = "unreadable", "A quantity or an annotation can't be read."
     # Held up.
-    NO_CONTROLLER = "no_controller", "Nobody would replace the pod."
+    NO_CONTROLLER = "no_controller", "No controller would replace the pod."
     CONTROLLER_UNKNOWN = (
         "controller_unknown",
         "The controller is not found, is being deleted, or asks for no replicas.",
@@ -143,7 +143,7 @@ class Reason(Code):
         "Taking back a start-up boost failed; the next pass tries again.",
     )
     EVICTION_REFUSED = "eviction_refused", "Refused, as a rule by a PodDisruptionBudget."
-    EVICTION_FAILED = "eviction_failed", "The API server failed; the next pass decides anew."
+    EVICTION_FAILED = "eviction_failed", "The API server failed; the next pass decides again."
     RATE_LIMITED = "rate_limited", "No turn before the end of the pass."
     NO_TURN = "no_turn", "The pass ended before it was tried; the next one looks again."
     # Done, and the caches have yet to show it.

@@ -12,7 +12,6 @@ from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.core import Container, LimitRangeSpec, Pod, ResourceRequirements
 from common.quantity import ZERO, Quantity
 from common.recommendation.container_resources import WantedResources, wanted_resources
-from common.recommendation.decision_trace import FOLLOWED, WHOLE_POD, Amount, DecisionTrace
 from common.recommendation.pod_level import (
     UNCHANGED,
     PodLevelBounds,
@@ -22,7 +21,7 @@ from common.recommendation.pod_level import (
     pod_level_bounds,
 )
 from common.recommendation.policy import container_policy, is_off
-from common.recommendation.processing import Processed, process
+from common.recommendation.processing import ProcessingStages, process_in_stages
 from common.recommendation.scaled_containers import scaled_specs, with_changed_scaled
 from common.recommendation.startup_boost import Boosted, boosted, written_before_boosts
 from common.recommendation.unboosted_pod import before_boost
@@ -35,12 +34,14 @@ class AdmittedResources:
 
     ``containers`` has one entry for each of the pod's ``scaled_specs``, in their order, boosts
     included. ``boosts`` are by container. ``unfit`` says why the recommendation isn't applied.
+    ``stages`` are those of the recommendation; None: there is none, or the mode is Off.
     """
 
     containers: tuple[WantedResources, ...]
     pod_level: PodLevelResources = UNCHANGED
     boosts: Mapping[str, Boosted] = field(default_factory=dict)
     unfit: Unfit | None = None
+    stages: ProcessingStages | None = None
 
 
 def admitted_resources(
@@ -50,13 +51,13 @@ def admitted_resources(
     *,
     pod_level: PodLevelMode = PodLevelMode.KEEP,
     most_boost: Quantity | None = None,
-    trail: DecisionTrace | None = None,
+    with_bounds: bool = False,
 ) -> AdmittedResources:
     """Return what admission makes of a pod, of its containers and of ``spec.resources``.
 
     ``most_boost`` bounds the CPU of a start-up boost, zero is no bound, and None says that nothing
     is boosted: the gate is off. A boost is also cut to what the pod's own resources leave.
-    ``trail`` records how each number came about.
+    ``with_bounds`` computes lower and upper bounds, too; no pod is given any.
 
     Raises:
         DecodeError: a start-up boost lacks its number.
@@ -68,29 +69,30 @@ def admitted_resources(
     if bare is not pod and most_boost is not None:
         full = () if bounds is None else _full(bounds, pod)
         written = written_before_boosts(pod, bare, vpa, most=most_boost, full=full)
-    processed: Processed | None = None
+    stages: ProcessingStages | None = None
     policy = vpa.spec.update_policy
     if policy is None or policy.update_mode != UpdateMode.OFF:
-        processed = process(
+        stages = process_in_stages(
             bare,
             vpa,
             limit_ranges,
-            trail,
             bounds=bounds,
             written=written,
-            targets_only=trail is None,  # people are shown the bounds, too
+            targets_only=not with_bounds,
         )
-    wanted = wanted_resources(bare, vpa, processed, limit_ranges, trail)
+    processed = None if stages is None else stages.processed
+    wanted = wanted_resources(bare, vpa, processed, limit_ranges)
     boosts: dict[str, Boosted] = {}
     if most_boost is not None:
         shrunk = {} if processed is None else processed.shrunk
         base = _with_shrunk(bare, shrunk, wanted)
-        wanted, boosts = _boosted(base, vpa, wanted, bounds, most=most_boost, trail=trail)
+        wanted, boosts = _boosted(base, vpa, wanted, bounds, most=most_boost)
     return AdmittedResources(
         containers=wanted,
-        pod_level=UNCHANGED if bounds is None else _pod_level(pod, bounds, wanted, trail),
+        pod_level=UNCHANGED if bounds is None else _pod_level(pod, bounds, wanted),
         boosts=boosts,
         unfit=None if processed is None else processed.unfit,
+        stages=stages,
     )
 
 
@@ -129,7 +131,6 @@ def _boosted(
     bounds: PodLevelBounds | None,
     *,
     most: Quantity,
-    trail: DecisionTrace | None,
 ) -> tuple[tuple[WantedResources, ...], dict[str, Boosted]]:
     """What containers get while they start; each boost takes from the room that is left."""
     containers = scaled_specs(bare)
@@ -157,10 +158,6 @@ def _boosted(
             boost = replace(boost, limits={**boost.limits, **bounds.cut(boost.limits)})
         requests[name], boosts[name] = boost.requests, boost
         found.append(replace(want, requests=boost.requests, limits=boost.limits))
-        if trail is not None:
-            trail.capped(name, Amount.REQUEST, boost.changes)
-            if boost.limit:
-                trail.add(name, Amount.LIMIT, CPU, boost.limit, boost.limits[CPU])
     return tuple(found), boosts
 
 
@@ -187,11 +184,7 @@ def _full(bounds: PodLevelBounds, pod: Pod) -> frozenset[str]:
 
 
 def _pod_level(
-    pod: Pod, bounds: PodLevelBounds, wanted: Sequence[WantedResources], trail: DecisionTrace | None
+    pod: Pod, bounds: PodLevelBounds, wanted: Sequence[WantedResources]
 ) -> PodLevelResources:
     names = [each.name for each in scaled_specs(pod)]
-    found = bounds.after(pod, dict(zip(names, wanted, strict=True)))
-    if trail is not None:
-        trail.given(WHOLE_POD, Amount.REQUEST, found.requests, FOLLOWED)
-        trail.given(WHOLE_POD, Amount.LIMIT, found.limits, FOLLOWED)
-    return found
+    return bounds.after(pod, dict(zip(names, wanted, strict=True)))

@@ -1,7 +1,7 @@
 """Recommendations fitted to one pod: LimitRanges, the container policy, the container's limit.
 
 Every amount of the target, the lower and the upper bound takes the same steps; notes for
-people tell what happened to the target.
+people describe what happened to the target.
 
 Source: admission.md 6.3 and 6.4; vertical-pod-autoscaler/pkg/utils/vpa/capping.go.
 """
@@ -15,14 +15,7 @@ from common.api.core import LimitRangeSpec
 from common.quantity import ZERO, Quantity
 from common.recommendation.actual import ContainerResources
 from common.recommendation.amounts import ContainerAmounts
-from common.recommendation.decision_trace import (
-    LOWERED_FOR_POD,
-    NO_CONTAINER,
-    RAISED_FOR_POD,
-    Amount,
-    AppliedCap,
-    DecisionTrace,
-)
+from common.recommendation.decision_trace import ResourceStep
 from common.recommendation.limit_range import EffectiveLimits, LimitType, effective_limits
 from common.recommendation.limit_scaling import boundary_request
 from common.recommendation.pod_amounts import Phase
@@ -33,16 +26,36 @@ from common.resources import RESOURCES, ResourceQuantities, in_order, parse_quan
 
 
 @dataclass(frozen=True, slots=True)
+class AppliedCaps:
+    """The caps of one container that changed a number, in the order in which they apply."""
+
+    target: Sequence[ResourceStep]
+    lower_bound: Sequence[ResourceStep]
+    upper_bound: Sequence[ResourceStep]
+
+
+@dataclass(frozen=True, slots=True)
 class Capped:
     """The recommendations of a pod's containers, in their old order.
 
-    ``notes`` are by container name; a container without any is missing. ``exhausted``: containers
-    without a recommendation leave the others nothing of a resource (A29).
+    ``applied`` are by container name. ``together`` is what the LimitRange for pods made of the
+    recommendations, before each container's own caps. ``exhausted``: containers without a
+    recommendation leave the others nothing of a resource (A29).
     """
 
     recommendations: tuple[ContainerAmounts, ...]
-    notes: Mapping[str, tuple[str, ...]]
+    applied: Mapping[str, AppliedCaps]
+    together: tuple[ContainerAmounts, ...]
     exhausted: bool = False
+
+    @property
+    def notes(self) -> dict[str, tuple[str, ...]]:
+        """The caps of targets, by container, as in the annotation ``vpaUpdates``."""
+        return {
+            name: tuple(f"{step.resource} {step.reason}" for step in applied.target)
+            for name, applied in self.applied.items()
+            if applied.target
+        }
 
 
 def cap_for_pod(
@@ -53,7 +66,6 @@ def cap_for_pod(
     limit_ranges: Sequence[LimitRangeSpec],
     phases: Sequence[Phase],
     pod_level: PodLevelBounds | None = None,
-    trail: DecisionTrace | None = None,
 ) -> Capped:
     """Fit recommendations to a pod, in the reference's order.
 
@@ -62,34 +74,30 @@ def cap_for_pod(
     What is recommended for a container that the pod doesn't have is dropped. ``phases`` are those
     of the pod, which a LimitRange for pods bounds. ``pod_level`` are the bounds of the pod's own
     resources: its values count under a LimitRange for pods, and a maximum for containers that is
-    above its limits never takes hold. ``trail`` records what took hold.
+    above its limits never applies.
 
     Raises:
         QuantityError: a bound of a LimitRange, or one of the policy that counts, is no quantity.
     """
     of_pods = effective_limits(limit_ranges, LimitType.POD)
     together = fit_to_pod_limits(recommendations, containers, of_pods, phases, pod_level)
-    fitted = together.recommendations
-    if trail is not None:
-        _tell_fitted(trail, recommendations, fitted)
     limits = effective_limits(limit_ranges, LimitType.CONTAINER)
     if limits is not None and pod_level is not None:
         limits = _below_pod_level(limits, pod_level)
     by_name = {container.name: container for container in containers}
     capped: list[ContainerAmounts] = []
-    notes: dict[str, tuple[str, ...]] = {}
-    for recommendation in fitted:
+    applied: dict[str, AppliedCaps] = {}
+    for recommendation in together.recommendations:
         container = by_name.get(recommendation.name)
         if container is None:
-            if trail is not None:
-                trail.ended(recommendation.name, NO_CONTAINER)
             continue
         recommended = {*recommendation.target, *recommendation.lower_bound}
         recommended.update(recommendation.upper_bound)
         caps = _caps(container, container_policy(policy, container.name), limits, recommended)
-        target, changes = _apply(caps, recommendation.target)
-        lower, lower_changes = _apply(caps, recommendation.lower_bound)
-        upper, upper_changes = _apply(caps, recommendation.upper_bound)
+        target, target_steps = _apply(caps, recommendation.target)
+        lower, lower_steps = _apply(caps, recommendation.lower_bound)
+        upper, upper_steps = _apply(caps, recommendation.upper_bound)
+        applied[container.name] = AppliedCaps(target_steps, lower_steps, upper_steps)
         capped.append(
             ContainerAmounts(
                 name=recommendation.name,
@@ -99,19 +107,13 @@ def cap_for_pod(
                 uncapped_target=recommendation.uncapped_target,
             )
         )
-        if changes:
-            notes[container.name] = tuple(f"{each.resource} {each.cap}" for each in changes)
-        if trail is not None:
-            trail.capped(container.name, Amount.REQUEST, changes)
-            trail.capped(container.name, Amount.LOWER_BOUND, lower_changes)
-            trail.capped(container.name, Amount.UPPER_BOUND, upper_changes)
-    return Capped(tuple(capped), notes, together.exhausted)
+    return Capped(tuple(capped), applied, together.recommendations, together.exhausted)
 
 
 def _below_pod_level(limits: EffectiveLimits, pod_level: PodLevelBounds) -> EffectiveLimits:
     """Drop maximums that no limit reaches, because those of the pod cut it before (A27).
 
-    A cut limit has another ratio to its request, so such a maximum would bound another request
+    A cut limit has another ratio to its request, so that maximum would bound another request
     than before.
     """
     cuts = pod_level.limits
@@ -130,15 +132,15 @@ class _Cap:
     low_note: str = ""
     high_note: str = ""
 
-    def apply(self, name: str, value: Quantity, changes: list[AppliedCap]) -> Quantity:
+    def apply(self, name: str, value: Quantity, steps: list[ResourceStep]) -> Quantity:
         low = self.low.get(name, ZERO)
         if not low.is_zero and value < low:
             value = low
-            changes.append(AppliedCap(name, self.low_note, value))
+            steps.append(ResourceStep(name, self.low_note, value))
         high = self.high.get(name, ZERO)
         if not high.is_zero and value > high:
             value = high
-            changes.append(AppliedCap(name, self.high_note, value))
+            steps.append(ResourceStep(name, self.high_note, value))
         return value
 
 
@@ -186,27 +188,15 @@ def _bounds(
 
 def _apply(
     caps: Sequence[_Cap], values: ResourceQuantities
-) -> tuple[ResourceQuantities, Sequence[AppliedCap]]:
-    """Take every value through one step after the other; changes are in the order of steps."""
-    changes: list[AppliedCap] = []
+) -> tuple[ResourceQuantities, Sequence[ResourceStep]]:
+    """Apply the caps to every value in their order; return the steps that changed one, too."""
+    steps: list[ResourceStep] = []
     capped = dict(values)
     names = in_order(values)
     for cap in caps:
         for name in names:
-            capped[name] = cap.apply(name, capped[name], changes)
-    return capped, changes
-
-
-def _tell_fitted(
-    trail: DecisionTrace, before: Sequence[ContainerAmounts], after: Sequence[ContainerAmounts]
-) -> None:
-    for old, new in zip(before, after, strict=True):
-        for amount, was, now in (
-            (Amount.REQUEST, old.target, new.target),
-            (Amount.LOWER_BOUND, old.lower_bound, new.lower_bound),
-            (Amount.UPPER_BOUND, old.upper_bound, new.upper_bound),
-        ):
-            trail.moved(old.name, amount, was, now, raised=RAISED_FOR_POD, lowered=LOWERED_FOR_POD)
+            capped[name] = cap.apply(name, capped[name], steps)
+    return capped, steps
 
 
 def _request_bounds(

@@ -89,16 +89,16 @@ def summary(changes: Sequence[ResourceChange]) -> str:
 
     At most about 400 characters; the rest as ``and N more``.
     """
-    told, length = 0, 0
+    shown, length = 0, 0
     for change in changes:
         length += len(change.container) + len(str(change)) + 2
-        if told and length > _LONGEST:
+        if shown and length > _LONGEST:
             break
-        told += 1
+        shown += 1
     containers = (
         f"{name} {', '.join(map(str, those))}"
-        for name, those in groupby(changes[:told], key=lambda change: change.container)
+        for name, those in groupby(changes[:shown], key=lambda change: change.container)
     )
     text = "; ".join(containers)
-    left = len(changes) - told
+    left = len(changes) - shown
     return f"{text} and {left} more" if left else text

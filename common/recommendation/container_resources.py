@@ -10,29 +10,29 @@ from dataclasses import dataclass, field, replace
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
 from common.recommendation.actual import ContainerResources, containers_of
-from common.recommendation.decision_trace import (
-    CUT_AT_POD_LEVEL,
-    REQUESTS_ONLY,
-    Amount,
-    DecisionTrace,
-)
+from common.recommendation.decision_trace import ResourceStep
 from common.recommendation.limit_range import LimitType, effective_limits
 from common.recommendation.limit_scaling import Limits, proportional_limits
 from common.recommendation.policy import ControlledValues, container_policy, controlled_values
 from common.recommendation.processing import Processed
 from common.resources import ResourceQuantities, in_order
 
+CUT_AT_POD_LEVEL = "cut at the limit in spec.resources of the pod"
+REQUESTS_ONLY = "left as it is: controlledValues is RequestsOnly"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedResources:
     """What one container should have; a resource that isn't named stays as it is.
 
-    ``notes`` say what happened on the way, capping first.
+    ``notes`` describe what changed the numbers, capping first. ``limit_steps`` are those of the
+    limits, boosts aside.
     """
 
     requests: ResourceQuantities = field(default_factory=dict)
     limits: ResourceQuantities = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    limit_steps: tuple[ResourceStep, ...] = field(default=(), compare=False)
 
 
 def wanted_resources(
@@ -40,22 +40,19 @@ def wanted_resources(
     vpa: VerticalPodAutoscaler,
     processed: Processed | None,
     limit_ranges: Sequence[LimitRangeSpec],
-    trail: DecisionTrace | None = None,
 ) -> tuple[WantedResources, ...]:
     """Requests and limits for each scaled container, in the order of ``scaled_specs``.
 
     A container without a recommendation gets nothing. Limits follow the capped requests,
     from the present ones, and only where the policy controls limits; none is above the pod-level
-    limit (A27). ``trail`` records the limits.
+    limit (A27).
 
     Raises:
         QuantityError: a quantity in the pod or a LimitRange is none.
     """
     limits = effective_limits(limit_ranges, LimitType.CONTAINER)
     defaults = limits.default if limits is not None else {}
-    return tuple(
-        _wanted(container, vpa, processed, defaults, trail) for container in containers_of(pod)
-    )
+    return tuple(_wanted(container, vpa, processed, defaults) for container in containers_of(pod))
 
 
 def _wanted(
@@ -63,7 +60,6 @@ def _wanted(
     vpa: VerticalPodAutoscaler,
     processed: Processed | None,
     defaults: ResourceQuantities,
-    trail: DecisionTrace | None,
 ) -> WantedResources:
     amounts = processed.containers.get(container.name) if processed is not None else None
     if processed is None or amounts is None:
@@ -78,20 +74,21 @@ def _wanted(
             requests=container.requests,
             defaults=defaults,
         )
-        if trail is not None:
-            for name, rule in limits.rules.items():
-                trail.add(container.name, Amount.LIMIT, name, rule, limits.quantities.get(name))
+        steps = [
+            ResourceStep(name, rule, limits.quantities.get(name))
+            for name, rule in limits.rules.items()
+        ]
         cut = {} if processed.pod_level is None else processed.pod_level.cut(limits.quantities)
         if cut:
             notes += tuple(f"{name} limit capped to pod-level limit" for name in in_order(cut))
             limits = replace(limits, quantities={**limits.quantities, **cut})
-            if trail is not None:
-                trail.given(container.name, Amount.LIMIT, cut, CUT_AT_POD_LEVEL)
-    elif trail is not None:
-        for name in in_order(container.limits):
-            trail.add(container.name, Amount.LIMIT, name, REQUESTS_ONLY, container.limits[name])
+            steps += [ResourceStep(name, CUT_AT_POD_LEVEL, cut[name]) for name in in_order(cut)]
+    else:
+        present = container.limits
+        steps = [ResourceStep(name, REQUESTS_ONLY, present[name]) for name in in_order(present)]
     return WantedResources(
         requests={name: quantity for name, quantity in amounts.target.items() if name},
         limits=limits.quantities,
         notes=notes + limits.notes,
+        limit_steps=tuple(steps),
     )

@@ -235,10 +235,10 @@ def pod_level_bounds(
     """Return the bounds of a pod's own resources; None if it has none.
 
     With ``keep`` the room is the pod-level request, or the limit for one that was filled in (A25).
-    The user's own request is never used up to the last unit beside a limit, or the next look
-    at the pod would take it for such a one. With ``follow`` the room is the maximum of the
-    LimitRanges of type Pod (A26). ``bare`` is the pod before its start-up boosts, whose containers
-    share the room; what was filled in shows in the pod as it is.
+    The user's own request is never used up to the last unit beside a limit, or it would look like
+    one that was filled in. With ``follow`` the room is the maximum of the LimitRanges of type Pod
+    (A26). ``bare`` is the pod before its start-up boosts, whose containers share the room; what was
+    filled in shows in the pod as it is.
 
     Raises:
         QuantityError: a quantity of the pod or of a LimitRange is none.
@@ -297,8 +297,8 @@ def filled_in(pod: Pod) -> frozenset[str]:
     """Return the resources whose pod-level request the API server filled in.
 
     It is the sum of the containers' requests, beside another limit. One that is the limit stays the
-    user's. One that init containers come to by themselves counts as such a sum: it can't be told
-    from one as soon as the others have been fitted below it.
+    user's. One that is the sum of init containers counts as filled in, too: it can't be
+    distinguished from one as soon as the others have been fitted below it.
 
     Raises:
         QuantityError: a quantity of the pod is none.

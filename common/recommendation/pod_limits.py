@@ -51,7 +51,7 @@ def fit_to_pod_limits(
     A container without a recommendation for a resource keeps what it has of it; the others share
     the rest in proportion (A13, A28); so does one whose limit stands, where limits are scaled
     (A18). The reference scales such containers too, with the effect that requests drift from pass
-    to pass; without such a container the answers are the same. What isn't scaled counts in each of
+    to pass; without one of these the answers are the same. What isn't scaled counts in each of
     the pod's ``phases``: as the API server does it, each of them has to be below the maximum, and
     one of them above the minimum. Where ``pod_level`` has a value of its own for the pod, that one
     counts, and not the sum.

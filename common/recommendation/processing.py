@@ -14,21 +14,12 @@ from common.api.core import LimitRangeSpec, Pod
 from common.quantity import Quantity
 from common.recommendation.actual import containers_of
 from common.recommendation.amounts import ContainerAmounts
-from common.recommendation.capping import cap_for_pod
-from common.recommendation.decision_trace import KEPT, ONE_UNIT, DecisionTrace
+from common.recommendation.capping import Capped, cap_for_pod
 from common.recommendation.limit_range import LimitType, effective_limits
 from common.recommendation.pod_amounts import Phase, phases_of
 from common.recommendation.pod_level import PodLevelBounds, Unfit
 from common.recommendation.pod_limits import shrink_others, with_requests
 from common.recommendation.policy import container_policy, is_off
-from common.recommendation.process_steps import (
-    record_absent,
-    record_fitted,
-    record_moved,
-    record_ordered,
-    record_recommended,
-    record_shrunk,
-)
 from common.recommendation.rounding_stability import (
     Written,
     keep_rounded,
@@ -38,7 +29,7 @@ from common.recommendation.rounding_stability import (
 )
 from common.resources import ResourceQuantities, in_order, parse_quantities
 
-__all__ = ["ContainerAmounts", "Processed", "process"]
+__all__ = ["ContainerAmounts", "Processed", "ProcessingStages", "process", "process_in_stages"]
 
 _Requests = Mapping[str, ResourceQuantities]  # by container
 
@@ -62,16 +53,44 @@ class Processed:
     shrunk: Mapping[str, ResourceQuantities] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessingStages:
+    """What is recommended for each container after each step of ``process``, in their order."""
+
+    recommended: Sequence[ContainerAmounts]
+    kept: Sequence[ContainerAmounts]  # without those that are switched off (A17, A22)
+    capped: Capped
+    scaled: Sequence[ContainerAmounts]  # to no less than one unit (A20)
+    shrunk: Mapping[str, ResourceQuantities]  # see ``Processed``
+    whole: Sequence[ContainerAmounts]  # with ``shrunk`` requests (A29)
+    fitted: Sequence[ContainerAmounts]  # into the pod's own resources (A25, A26)
+    stable: Sequence[ContainerAmounts]  # without changes that only rounding makes (A19)
+    ordered: Sequence[ContainerAmounts]  # with bounds around the target (A14)
+    processed: Processed
+
+
 def process(
     pod: Pod,
     vpa: VerticalPodAutoscaler,
     limit_ranges: Sequence[LimitRangeSpec],
-    trail: DecisionTrace | None = None,
+    *,
+    bounds: PodLevelBounds | None = None,
+    written: Written | None = None,
+) -> Processed | None:
+    """Return the result of ``process_in_stages`` alone; None if there is no recommendation yet."""
+    stages = process_in_stages(pod, vpa, limit_ranges, bounds=bounds, written=written)
+    return None if stages is None else stages.processed
+
+
+def process_in_stages(
+    pod: Pod,
+    vpa: VerticalPodAutoscaler,
+    limit_ranges: Sequence[LimitRangeSpec],
     *,
     bounds: PodLevelBounds | None = None,
     written: Written | None = None,
     targets_only: bool = False,
-) -> Processed | None:
+) -> ProcessingStages | None:
     """Fit the recommendation of a VPA to a pod; None if there is none yet.
 
     ``limit_ranges`` are all of the pod's namespace. The steps: drop containers that the pod doesn't
@@ -81,7 +100,6 @@ def process(
     ``bounds`` are those of the pod's own resources, if it has some.
     ``written`` are the requests of containers that came boosted, before their boosts (A23). With
     ``targets_only`` bounds are neither read nor computed; no pod is given any.
-    ``trail`` is told each step of each number.
 
     Raises:
         QuantityError: a quantity in the VPA, the pod or a LimitRange is none.
@@ -124,7 +142,7 @@ def process(
     fitted, exhausted = whole, frozenset[str]()
     if bounds is not None:
         fitted, exhausted = _fit_into(bounds, whole, shrunk)
-    settled = fitted
+    stable = fitted
     if limit_ranges:
 
         def alternatives() -> Iterator[_Requests]:
@@ -135,21 +153,25 @@ def process(
 
         had = {each.name: each.requests for each in containers} | dict(written or {})
         targets = keep_rounded(_targets(fitted), had, alternatives)
-        settled = tuple(replace(each, target=targets[each.name]) for each in fitted)
-    ordered = {each.name: order_bounds(each) for each in settled}
-    if trail is not None:
-        record_recommended(trail, recommended, kept)
-        record_absent(trail, vpa.status.recommendation, names)
-        fit(containers=containers, trail=trail)  # the same once more, told step by step
-        record_moved(trail, capped.recommendations, scaled, ONE_UNIT)
-        record_shrunk(trail, shrunk)
-        record_fitted(trail, whole, fitted)
-        record_moved(trail, fitted, settled, KEPT)
-        record_ordered(trail, settled, ordered)
-    if exhausted and not any(each.target for each in settled):
-        return Processed({}, {}, bounds, Unfit(tuple(in_order(exhausted))))
-    return Processed(
-        ordered, _with_exhausted(capped.notes, whole, exhausted), bounds, shrunk=shrunk
+        stable = tuple(replace(each, target=targets[each.name]) for each in fitted)
+    ordered = tuple(order_bounds(each) for each in stable)
+    if exhausted and not any(each.target for each in stable):
+        processed = Processed({}, {}, bounds, Unfit(tuple(in_order(exhausted))))
+    else:
+        notes = _with_exhausted(capped.notes, whole, exhausted)
+        by_name = {each.name: each for each in ordered}
+        processed = Processed(by_name, notes, bounds, shrunk=shrunk)
+    return ProcessingStages(
+        recommended=recommended,
+        kept=kept,
+        capped=capped,
+        scaled=scaled,
+        shrunk=shrunk,
+        whole=whole,
+        fitted=fitted,
+        stable=stable,
+        ordered=ordered,
+        processed=processed,
     )
 
 

@@ -3,7 +3,7 @@
 The recorded capping looks at the ratio of a container's present limit to its present request, and
 takes it that a limit will follow. Both numbers are those that an earlier capping wrote, so that
 what it left out of account, or rounded, comes back as another answer; the updater would replace
-such a pod again and again.
+that pod again and again.
 
 Source: updater.md D31; these rules are ours.
 """
@@ -19,7 +19,7 @@ from common.recommendation.pod_amounts import as_stored
 from common.recommendation.policy import ControlledValues, container_policy, controlled_values
 from common.resources import RESOURCES, ResourceQuantities, one_unit
 
-# By container, the requests that an earlier admission may have written; None: it can't be told.
+# By container, the requests that an earlier admission may have written; None: unknown.
 Written = Mapping[str, Mapping[str, Quantity | None]]
 
 Targets = Mapping[str, ResourceQuantities]  # by container
@@ -102,7 +102,7 @@ def never_nothing(
 def keep_rounded(
     targets: Targets, written: Written, others: Callable[[], Iterable[Targets]]
 ) -> dict[str, ResourceQuantities]:
-    """Keep requests that only rounding tells from their targets (A19).
+    """Keep requests that differ from their targets by rounding alone (A19).
 
     They are those that lie between the targets and what these were in ``others``, for the ratios
     that limits may be rounded from. What admission wrote lies there, for all containers at once.
@@ -143,7 +143,7 @@ def _near(resource: str, targets: Targets, written: Written) -> Sequence[_Gap]:
 def _gaps(resource: str, targets: Targets, written: Written) -> Sequence[_Gap]:
     """Return the requests that aren't their targets.
 
-    One that can't be told is taken for its target, and a target of zero has no part in any sum.
+    An unknown one is taken for its target, and a target of zero has no part in any sum.
     """
     gaps: list[_Gap] = []
     for name, values in targets.items():

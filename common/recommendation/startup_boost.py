@@ -13,7 +13,7 @@ from common.api.autoscaling import ContainerPolicy, GenericStartupBoost, Vertica
 from common.api.core import Container, Pod
 from common.errors import DecodeError
 from common.quantity import ZERO, Quantity
-from common.recommendation.decision_trace import AppliedCap
+from common.recommendation.decision_trace import ResourceStep
 from common.recommendation.limit_scaling import proportional_limit
 from common.recommendation.policy import ControlledValues, container_policy, controlled_values
 from common.recommendation.scaled_containers import scaled_specs
@@ -36,15 +36,15 @@ class BoostType(enum.StrEnum):
 class Boosted:
     """What a container shall have while it starts, and what it shall get back afterwards.
 
-    ``changes`` are the steps of the CPU request; ``limit`` says how the CPU limit follows from it,
-    and is empty where the boost leaves the limit alone.
+    ``request_steps`` are those of the CPU request, and ``limit_steps`` those of the CPU limit,
+    without any where the boost leaves the limit as it is.
     """
 
     requests: ResourceQuantities
     limits: ResourceQuantities
     original: OriginalResources
-    changes: tuple[AppliedCap, ...] = ()
-    limit: str = ""
+    request_steps: tuple[ResourceStep, ...] = ()
+    limit_steps: tuple[ResourceStep, ...] = ()
 
 
 def boosted(
@@ -75,22 +75,22 @@ def boosted(
     own_requests, own_limits = _requests(container), _limits(container)
     base = _first_set(requests.get(CPU), own_requests.get(CPU))
     request = _request(cpu, base)
-    changes = [] if CPU in requests else [AppliedCap(CPU, PRESENT, base)]
-    changes.append(AppliedCap(CPU, _told(cpu), request))
+    steps = [] if CPU in requests else [ResourceStep(CPU, PRESENT, base)]
+    steps.append(ResourceStep(CPU, _described(cpu), request))
     if not most.is_zero and request > most:
         request = most
-        changes.append(AppliedCap(CPU, CAPPED, request))
+        steps.append(ResourceStep(CPU, CAPPED, request))
     if room is not None and request > room:
         request = room
-        changes.append(AppliedCap(CPU, NO_ROOM, request))
-    rule = ""
+        steps.append(ResourceStep(CPU, NO_ROOM, request))
+    limit_steps: tuple[ResourceStep, ...] = ()
     limit = own_limits.get(CPU, ZERO)
     new_limits: Mapping[str, Quantity] = limits
     if controlled_values(policy) == ControlledValues.REQUESTS_ONLY:
         if not limit.is_zero and request > limit:
             # One less than the limit, or the pod's QoS class would change.
             request = _below(limit)
-            changes.append(AppliedCap(CPU, BELOW_LIMIT, request))
+            steps.append(ResourceStep(CPU, BELOW_LIMIT, request))
     else:
         scaled = proportional_limit(
             CPU, request, limit=limit, request=own_requests.get(CPU), default=None
@@ -98,12 +98,13 @@ def boosted(
         if scaled.quantity is not None:
             new_limits = {**limits, CPU: scaled.quantity}
             rule = f"start-up boost: {scaled.rule}"
+            limit_steps = (ResourceStep(CPU, rule, scaled.quantity),)
     return Boosted(
         requests={**requests, CPU: request},
         limits=new_limits,
         original=OriginalResources(requests=own_requests, limits=own_limits),
-        changes=tuple(changes),
-        limit=rule,
+        request_steps=tuple(steps),
+        limit_steps=limit_steps,
     )
 
 
@@ -204,7 +205,7 @@ def _added(boost: GenericStartupBoost) -> int:
     return Quantity.from_json(boost.quantity).milli
 
 
-def _told(boost: GenericStartupBoost) -> str:
+def _described(boost: GenericStartupBoost) -> str:
     by = f"Factor {boost.factor}" if boost.type == BoostType.FACTOR else f"+ {boost.quantity}"
     return f"start-up boost: {by}"
 

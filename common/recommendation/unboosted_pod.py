@@ -21,10 +21,10 @@ from common.resources import RESOURCES, ResourceQuantities
 
 
 def before_boost(pod: Pod, names: Collection[str] | None = None) -> Pod:
-    """The pod with what its boosted containers had before, as its annotations tell (A21).
+    """The pod with what its boosted containers had before, as its annotations say (A21).
 
-    ``names`` says which containers; None means all of them. What the kubelet reports of such a
-    container is left out, and an annotation that can't be read tells nothing. Those of containers
+    ``names`` says which containers; None means all of them. What the kubelet reports of that
+    container is left out, and an annotation that can't be read is ignored. Those of containers
     that the pod doesn't have are not read: there may be any number of them. A pod-level request
     that the API server filled in is the sum of those of the bare containers.
 

@@ -25,10 +25,10 @@ _OURS = (running_windows.ANNOTATION, SIDECAR, TARGET)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class CheckpointDetails:
     """What the annotations of a checkpoint say."""
 
-    target: str = ""  # see ``facts.target_name``; empty: the checkpoint doesn't tell
+    target: str = ""  # see ``facts.target_name``; empty: unknown
     windows: bytes = NONE  # see recommender.checkpoints.running_windows
     sidecar: bool = False
 
@@ -42,13 +42,13 @@ class Beside:
         return found
 
 
-NOTHING_BESIDE = Beside()
+NO_DETAILS = CheckpointDetails()
 
 
-def read(checkpoint: StoredCheckpoint, status: CheckpointStatus) -> Beside:
+def read(checkpoint: StoredCheckpoint, status: CheckpointStatus) -> CheckpointDetails:
     """What a checkpoint with this status says; windows that can't be read are left out."""
     annotations = checkpoint.metadata.annotations or {}
-    return Beside(
+    return CheckpointDetails(
         target=annotations.get(TARGET, ""),
         windows=_windows(checkpoint, annotations.get(running_windows.ANNOTATION), status),
         sidecar=SIDECAR in annotations,

@@ -20,7 +20,7 @@ from common.api.meta import ObjectMeta
 from common.errors import DecodeError
 from recommender.model.aggregates import HalfLives, History
 from recommender.model.buckets import EPSILON
-from recommender.model.histograms import Saved
+from recommender.model.histograms import SavedHistogram
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import NEVER, instant, moment, span
 
@@ -103,8 +103,8 @@ def lag(history: History) -> timedelta:
     return min(max(covered, timedelta()) / 100, LONGEST_LAG)
 
 
-class Extent(NamedTuple):
-    """How much a checkpoint knows: what must not become less by writing it anew."""
+class HistoryExtent(NamedTuple):
+    """How much history a checkpoint holds; another write must not hold less."""
 
     cpu: float  # total weight …
     cpu_reference: int  # … at this instant
@@ -113,14 +113,14 @@ class Extent(NamedTuple):
     first_sample: int  # instant
 
     @classmethod
-    def of(cls, history: History) -> "Extent":
+    def of(cls, history: History) -> "HistoryExtent":
         cpu, memory = history.cpu, history.memory
         return cls(cpu.total, cpu.reference, memory.total, memory.reference, history.first_sample)
 
 
-def weighs_less(history: History, stored: Extent, half_lives: HalfLives) -> bool:
+def weighs_less(history: History, stored: HistoryExtent, half_lives: HalfLives) -> bool:
     """Whether either histogram has less total weight than the stored one, at a common time."""
-    new = Extent.of(history)
+    new = HistoryExtent.of(history)
     return _is_less(
         (new.cpu, new.cpu_reference), (stored.cpu, stored.cpu_reference), half_lives.cpu
     ) or _is_less(
@@ -130,7 +130,7 @@ def weighs_less(history: History, stored: Extent, half_lives: HalfLives) -> bool
     )
 
 
-def since(history: History, stored: Extent) -> History:
+def since(history: History, stored: HistoryExtent) -> History:
     """The history, which begins no later than the stored one."""
     first, before = history.first_sample, stored.first_sample
     if before == NEVER or (first != NEVER and first <= before):
@@ -150,7 +150,7 @@ def _at(common: int, total: float, reference: int, half_life: timedelta) -> floa
     return math.ldexp(total, -min(halvings, _MOST_HALVINGS))
 
 
-def _encode(saved: Saved) -> HistogramCheckpoint:
+def _encode(saved: SavedHistogram) -> HistogramCheckpoint:
     return HistogramCheckpoint(
         reference_timestamp=_whole(moment(saved.reference)),
         bucket_weights={str(bucket): weight for bucket, weight in saved.weights.items()},
@@ -158,13 +158,13 @@ def _encode(saved: Saved) -> HistogramCheckpoint:
     )
 
 
-def _decode(histogram: HistogramCheckpoint | None) -> Saved:
+def _decode(histogram: HistogramCheckpoint | None) -> SavedHistogram:
     if histogram is None:
-        return Saved(weights={}, total=0.0, reference=NEVER)
+        return SavedHistogram(weights={}, total=0.0, reference=NEVER)
     if histogram.total_weight > _MOST_WEIGHT:
         raise DecodeError(f"total weight {histogram.total_weight} is not a weight")
     try:
-        return Saved(
+        return SavedHistogram(
             weights={int(bucket): weight for bucket, weight in histogram.bucket_weights.items()},
             total=histogram.total_weight,
             reference=instant(histogram.reference_timestamp),

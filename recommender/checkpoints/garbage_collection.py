@@ -4,45 +4,65 @@ Source: recommender.md 11.4.
 """
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from datetime import timedelta
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.errors import DecodeError, KubeError, NotFoundError, NotLeadingError
+from common.kube.cache import Cache
 from common.kube.client import KubeClient
 from common.kube.endpoints import CHECKPOINTS, VPAS
+from common.runtime.clock import Clock
 from recommender.checkpoints.stored import STORED, StoredCheckpoint, name_of, place_of
 from recommender.model.keys import VpaKey
 
 logger = logging.getLogger(__name__)
 
 
-class CheckpointGarbage:
-    """Finds and deletes them, in one namespace or in all."""
+class CheckpointCollector:
+    """Deletes checkpoints of VPAs that are gone, in one namespace or in all."""
 
-    def __init__(self, client: KubeClient, *, namespace: str) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        namespace: str,
+        ignored: Collection[str],
+        every: timedelta,
+        clock: Clock,
+    ) -> None:
+        """``ignored`` are namespaces whose checkpoints stay."""
         self._client = client
         self._namespace = namespace
+        self._ignored = ignored
+        self._every = every
+        self._clock = clock
+        self._collected = clock.now()
 
-    async def collect(
-        self,
-        known: Callable[[VpaKey], VerticalPodAutoscaler | None],
-        *,
-        ignored: Collection[str],
-    ) -> int:
-        """Delete checkpoints whose VPA is gone, whoever its recommender was; returns how many.
+    async def collect_when_due(self, vpas: Cache[VerticalPodAutoscaler]) -> None:
+        """Delete the checkpoints of VPAs that are gone, if the last time is long enough ago."""
+        now = self._clock.now()
+        if timedelta() <= now - self._collected < self._every:
+            return
+        self._collected = now
+        try:
+            collected = await self._collect(vpas)
+        except (KubeError, DecodeError) as error:
+            logger.warning("checkpoints not collected", extra={"error": str(error)})
+            return
+        if collected:
+            logger.info("checkpoints without a VPA deleted", extra={"count": collected})
 
-        ``known`` is a cache, which may be behind: the API server has the last word on a VPA
-        that it doesn't hold.
+    async def _collect(self, vpas: Cache[VerticalPodAutoscaler]) -> int:
+        """Delete checkpoints whose VPA is gone, whichever recommender it named.
 
-        Raises:
-            KubeError: the checkpoints can't be listed, or the API server is in trouble.
-            DecodeError: the answer is no list.
+        The cache may be behind, so the API server is asked for a VPA that it doesn't hold.
         """
         collected = 0
         gone: dict[VpaKey, bool] = {}
         for checkpoint in (await self._client.list(STORED, namespace=self._namespace)).items:
             key, _ = place_of(checkpoint)
-            if key.namespace in ignored or known(key) is not None:
+            if key.namespace in self._ignored or vpas.get(*key) is not None:
                 continue
             if key not in gone:
                 gone[key] = await self._is_gone(key)
@@ -56,8 +76,8 @@ class CheckpointGarbage:
         try:
             await self._client.get(VPAS, key.name, namespace=key.namespace)
         except NotFoundError as error:
-            # Without the name it is the resource that is not there: not yet, in a server that
-            # starts. What is meant to be there then, nobody can tell.
+            # Without the name the resource itself is missing, as in a server that starts. Then it
+            # is unknown which VPAs exist.
             return error.name == key.name
         except DecodeError:
             return False  # strange, but there

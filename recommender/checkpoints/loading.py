@@ -13,21 +13,22 @@ from common.kube.endpoints import CHECKPOINTS
 from common.labels import NOTHING
 from common.runtime.clock import Clock
 from recommender.checkpoints.running_windows import NONE, decode_windows
-from recommender.checkpoints.schedule import Schedule
-from recommender.checkpoints.store import CheckpointStore, Found
-from recommender.concurrency import sliced
+from recommender.checkpoints.schedule import CheckpointSchedule
+from recommender.checkpoints.store import CheckpointStore, LoadedCheckpoint
 from recommender.metrics import RecommenderMetrics
 from recommender.model.autoscalers import EVERY_OTHER
-from recommender.model.checkpoint_merge import take_in
+from recommender.model.checkpoint_merge import merge_checkpoint
 from recommender.model.history_changes import start_over
 from recommender.model.keys import VpaKey
-from recommender.model.running import Left, Resuming
+from recommender.model.running import SavedWindows, WindowRestorer
 from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
+from recommender.slices import in_slices
+from recommender.state_log import StateLog
 
 logger = logging.getLogger(__name__)
 
-_SLICE = 100  # loaded checkpoints, or VPAs to go on with, before other tasks get their turn
+_SLICE = 100  # loaded checkpoints, or VPAs to go on with, before other tasks run
 
 
 class CheckpointLoading:
@@ -37,7 +38,7 @@ class CheckpointLoading:
         self,
         usage: Usage,
         store: CheckpointStore,
-        schedule: Schedule,
+        schedule: CheckpointSchedule,
         *,
         metrics: RecommenderMetrics,
         clock: Clock,
@@ -49,7 +50,7 @@ class CheckpointLoading:
         self._clock = clock
         self._read: dict[VpaKey, str] = {}  # the target whose checkpoints were looked for
         self._left: dict[VpaKey, dict[str, bytes]] = {}  # running windows, not yet gone on with
-        self._trouble = ""
+        self._trouble = StateLog(logger)
         self.learnt_until: dict[tuple[VpaKey, str], datetime] = {}
 
     def is_waiting(self, key: VpaKey) -> bool:
@@ -67,14 +68,14 @@ class CheckpointLoading:
         self._forget(vpas)
         now = instant(self._clock.now())
         others: set[VpaKey] = set()
-        for part in sliced(found, _SLICE):
-            for one in part:
+        for batch in in_slices(found, _SLICE):
+            for one in batch:
                 with self._errors.around("checkpoint", CHECKPOINTS.kind, *one.vpa):
                     if one.is_about(self._usage.autoscalers[one.vpa].target):
                         self._take(one, now)
                     else:
                         others.add(one.vpa)
-                        self._usage.autoscalers[one.vpa].marks.outdated.add(EVERY_OTHER)
+                        self._usage.autoscalers[one.vpa].history_flags.outdated.add(EVERY_OTHER)
             await asyncio.sleep(0)
         self._read.update((key, self._usage.autoscalers[key].target) for key in vpas)
         extra = {"vpas": len(vpas), "checkpoints": len(found)}
@@ -98,12 +99,11 @@ class CheckpointLoading:
             namespaces = {key.namespace for key in late}
             await self.load(late, namespace=namespaces.pop() if len(namespaces) == 1 else "")
         except (KubeError, DecodeError) as error:
-            if str(error) != self._trouble and not isinstance(error, UnreachableError):
-                self._trouble = str(error)
-                extra = {"vpas": len(late), "error": str(error)}
-                logger.warning("history of new VPAs not loaded, trying again", extra=extra)
+            if not isinstance(error, UnreachableError):  # the client reports it
+                text = "history of new VPAs not loaded, trying again"
+                self._trouble.report(text, cause=str(error), vpas=len(late), error=str(error))
             return late
-        self._trouble = ""
+        self._trouble.report("")
         await self.resume()
         return frozenset()
 
@@ -123,15 +123,15 @@ class CheckpointLoading:
             extra = {"vpa": f"{key.namespace}/{key.name}", "container": container}
             logger.info("history starts over: the checkpoint was deleted", extra=extra)
 
-    def _take(self, one: Found, now: int) -> None:
-        take_in(self._usage, one.vpa, one.container, one.history, now)
+    def _take(self, one: LoadedCheckpoint, now: int) -> None:
+        merge_checkpoint(self._usage, one.vpa, one.container, one.history, now)
         self._schedule.loaded(one.vpa, one.history)
-        if one.beside.sidecar:
+        if one.details.sidecar:
             self._usage.sidecars.mark(one.vpa, one.container)
         if one.updated is not None:
             self.learnt_until[one.vpa, one.container] = one.updated
-        if one.beside.windows != NONE:
-            self._left.setdefault(one.vpa, {})[one.container] = one.beside.windows
+        if one.details.windows != NONE:
+            self._left.setdefault(one.vpa, {})[one.container] = one.details.windows
 
     def _forget_all_but(self, vpas: Collection[VpaKey]) -> None:
         gone = self._read.keys() - frozenset(vpas)
@@ -157,14 +157,14 @@ class CheckpointLoading:
         ready = [key for key in self._left if self._is_there(key)]
         if not ready:
             return
-        resuming = Resuming(self._usage)
+        restorer = WindowRestorer(self._usage)
         now = instant(self._clock.now())
-        for keys in sliced(ready, _SLICE):
+        for keys in in_slices(ready, _SLICE):
             left = [one for key in keys for one in _decoded(key, self._left.pop(key))]
-            resuming.resume(left, now)
+            restorer.resume(left, now)
             await asyncio.sleep(0)
-        if resuming.ignored:
-            extra = {"windows": resuming.ignored}
+        if restorer.ignored:
+            extra = {"windows": restorer.ignored}
             logger.warning("running memory windows ignored, they end too late", extra=extra)
 
     def _is_there(self, key: VpaKey) -> bool:
@@ -172,10 +172,10 @@ class CheckpointLoading:
         return vpa is not None and vpa.selector != NOTHING
 
 
-def _decoded(key: VpaKey, windows: Mapping[str, bytes]) -> Iterator[Left]:
+def _decoded(key: VpaKey, windows: Mapping[str, bytes]) -> Iterator[SavedWindows]:
     for container, text in windows.items():
         try:
-            yield Left(key, container, decode_windows(text))
+            yield SavedWindows(key, container, decode_windows(text))
         except DecodeError as error:
             name = f"{key.namespace}/{key.name}"
             extra = {"vpa": name, "container": container, "why": str(error)}

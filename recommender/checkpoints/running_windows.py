@@ -1,9 +1,9 @@
 """The memory windows that are running, as a checkpoint carries them beside its history.
 
-A checkpoint of the reference leaves the running window of each container out, and a restart begins
-a new one: the peak of up to a day is forgotten, and with it what an OOM kill taught. So these
-windows are kept in an annotation, which the reference neither reads nor touches. It says which
-status it belongs to: once somebody else has written another one, it counts no longer.
+A checkpoint of the reference omits the running window of each container, and a restart begins a
+new one: the peak of up to a day is lost, and so is the effect of an OOM kill. So these windows are
+kept in an annotation, which the reference neither reads nor changes. It names the status that it
+belongs to, and is ignored once another program has written another status.
 
 Source: recommender.md 11.1 and Q4.
 """

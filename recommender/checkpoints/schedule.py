@@ -3,7 +3,6 @@
 Source: recommender.md 11.2; docs/deviations.md X81 and X124.
 """
 
-import zlib
 from collections.abc import Collection
 from datetime import timedelta
 
@@ -16,7 +15,7 @@ from recommender.model.timestamps import NEVER, instant, span
 _AT_ONCE = NEVER - 1  # sorts before what was never written
 
 
-class Schedule:
+class CheckpointSchedule:
     """When the checkpoints of each VPA are to be written; those of one that is new are due."""
 
     def __init__(self, clock: Clock) -> None:
@@ -25,8 +24,7 @@ class Schedule:
 
     def loaded(self, key: VpaKey, history: History) -> None:
         """Plan the next write of what was just read: after a while, and not all of it at once."""
-        phase = zlib.crc32("/".join(key).encode()) / 2**32
-        due = instant(self._clock.now() + lag(history) * phase)
+        due = instant(self._clock.now() + lag(history) * key.phase)
         self._due[key] = min(due, self._due.get(key, due))
 
     def at_once(self, key: VpaKey) -> None:

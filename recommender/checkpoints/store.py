@@ -1,9 +1,9 @@
 """Checkpoints in the API server: read at start, written in every cycle, collected at times.
 
-Nobody but one recommender should write them. But there can be two for a while: the old image and
-the new one, one that lost its Lease without noticing, two names that a VPA is switched between. So
-what is replaced is always what was read or written last (by its resource version), and what would
-become less is read again first.
+One recommender should write them, but for a while there can be two: the old image and the new
+one, one that lost its Lease without noticing, or two names that a VPA is switched between. So a
+write replaces only what was read or written last (by its resource version), and a checkpoint that
+would lose history is read again first.
 
 Source: recommender.md section 11.
 """
@@ -31,9 +31,9 @@ from common.kube.endpoints import CHECKPOINTS
 from common.patches import Operation, add
 from common.runtime.pausing import pausing
 from recommender.checkpoints import annotations as checkpoint_annotations
-from recommender.checkpoints.annotations import NOTHING_BESIDE, Beside
+from recommender.checkpoints.annotations import NO_DETAILS, CheckpointDetails
 from recommender.checkpoints.codec import (
-    Extent,
+    HistoryExtent,
     decode,
     encode,
     new_object,
@@ -50,17 +50,17 @@ from recommender.checkpoints.stored import (
 )
 from recommender.metrics import RecommenderMetrics
 from recommender.model.aggregates import HalfLives, History
-from recommender.model.checkpoint_merge import joined
+from recommender.model.checkpoint_merge import merged_history
 from recommender.model.keys import Place, VpaKey
 
 logger = logging.getLogger(__name__)
 
-_SLICE = 500  # checkpoints before other tasks get their turn
+_SLICE = 500  # checkpoints before other tasks run
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
-class Outcome(enum.StrEnum):
+class WriteOutcome(enum.StrEnum):
     """What became of a draft."""
 
     WRITTEN = "written"  # or it is there already
@@ -69,48 +69,48 @@ class Outcome(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class CheckpointDraft:
     """What a checkpoint is to say."""
 
     vpa: VpaKey
     container: str
     history: History
-    beside: Beside = NOTHING_BESIDE
+    details: CheckpointDetails = NO_DETAILS
     at: datetime
     forgets: bool = False  # something of it expired since the last one: it may know less
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class LoadedCheckpoint:
     """What a checkpoint says."""
 
     vpa: VpaKey
     container: str
     history: History
-    beside: Beside
+    details: CheckpointDetails
     updated: datetime | None
 
     def is_about(self, target: str) -> bool:
-        """Whether it is this target's history, as far as it tells."""
-        return self.beside.target in ("", target)
+        """Return whether it is the history of this target, or names none."""
+        return self.details.target in ("", target)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """What became of a draft; ``found`` is what somebody else has written instead."""
+class WriteResult:
+    """The result of a write; ``found`` is what another recommender has written instead."""
 
-    outcome: Outcome
-    found: Found | None = None
+    outcome: WriteOutcome
+    found: LoadedCheckpoint | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class _Stored:
-    """What is in the API server, as far as we know."""
+    """What is stored in the API server, by the last read or write."""
 
     version: str
     digest: int  # of what it says, see _digest
-    extent: Extent | None  # None: it can't be read
-    target: str = ""  # whose history it is; empty: it doesn't tell
+    extent: HistoryExtent | None  # None: it can't be read
+    target: str = ""  # whose history it is; empty: unknown
     drafted: int = 0  # digest of the draft that it was made from
     annotations: Mapping[str, str]
 
@@ -132,9 +132,11 @@ class CheckpointStore:
         self._metrics = metrics
         self._stored: dict[Place, _Stored] = {}
         self._unanswered: dict[Place, int] = {}  # digests of writes that may have arrived
-        self._told: dict[Place, str] = {}  # trouble with it
+        self._logged: dict[Place, str] = {}  # trouble with it
 
-    async def load(self, vpas: Collection[VpaKey], *, namespace: str = "") -> tuple[Found, ...]:
+    async def load(
+        self, vpas: Collection[VpaKey], *, namespace: str = ""
+    ) -> tuple[LoadedCheckpoint, ...]:
         """The history of each container of these VPAs.
 
         Whose it is, the spec says, not the name (Q6). Bad ones are logged and left out.
@@ -153,18 +155,18 @@ class CheckpointStore:
                 "checkpoint", CHECKPOINTS.kind, meta.namespace, meta.name
             ):
                 if place_of(checkpoint)[0] in vpas:
-                    read = self._take_note(checkpoint)
+                    read = self._remember(checkpoint)
                     if read is not None:
                         found.append(read)
         return tuple(found)
 
-    async def write(self, draft: Draft) -> Written:
+    async def write(self, draft: CheckpointDraft) -> WriteResult:
         """Write a checkpoint unless only its date would change.
 
         One that belongs to another VPA or container is left alone (Q6): the patch tests the
-        spec. One that somebody else wrote since it was read is read again and not replaced. And
-        where the draft knows less than what is stored, both are written as one, unless that is
-        another target's history (X123).
+        spec. One that has changed since it was read is read again and not replaced. Where the
+        draft knows less than what is stored, the two are merged, unless the stored one is another
+        target's history (X123).
 
         Raises:
             KubeError: the API server refused, or didn't answer.
@@ -176,23 +178,25 @@ class CheckpointStore:
         if stored is None:
             return await self._create(place, content)
         if content.digest in (stored.drafted, stored.digest):
-            return Written(outcome=Outcome.WRITTEN)
-        is_same = stored.target in ("", draft.beside.target)
+            return WriteResult(outcome=WriteOutcome.WRITTEN)
+        is_same = stored.target in ("", draft.details.target)
         if stored.extent is not None and is_same and not draft.forgets:
             history = since(draft.history, stored.extent)
             if weighs_less(history, stored.extent, self._half_lives):
                 there = await self._read_again(place)
                 if there is None or self._stored[place].version != stored.version:
-                    return Written(outcome=Outcome.OVERTAKEN, found=there)
-                history = since(joined(history, there.history, self._half_lives), stored.extent)
+                    return WriteResult(outcome=WriteOutcome.OVERTAKEN, found=there)
+                history = since(
+                    merged_history(history, there.history, self._half_lives), stored.extent
+                )
                 stored = self._stored[place]
-                self._say(place, "less")
+                self._report(place, "less")
             if history is not draft.history:
                 content = _content(draft, history, drafted=content.digest)
         return await self._replace(place, stored, content)
 
     def places(self, names: Collection[tuple[str, str]]) -> tuple[Place, ...]:
-        """Return whose checkpoints have these names, each with its namespace, as far as we know."""
+        """Return whose checkpoints have these names; each name has its namespace."""
         if not names:
             return ()
         return tuple(
@@ -203,14 +207,14 @@ class CheckpointStore:
 
     def forget(self, vpas: Collection[VpaKey]) -> None:
         """Drop what was remembered of these VPAs."""
-        states: Sequence[dict[Place, Any]] = (self._stored, self._unanswered, self._told)
+        states: Sequence[dict[Place, Any]] = (self._stored, self._unanswered, self._logged)
         for state in states:
             for place in [place for place in state if place[0] in vpas]:
                 del state[place]
 
     # Write
 
-    async def _create(self, place: Place, content: "_Content") -> Written:
+    async def _create(self, place: Place, content: "_Content") -> WriteResult:
         key, container = place
         body = new_object(key, container, content.status, content.annotations)
         try:
@@ -222,7 +226,7 @@ class CheckpointStore:
             raise
         return self._keep(place, answer, content)
 
-    async def _replace(self, place: Place, stored: _Stored, content: "_Content") -> Written:
+    async def _replace(self, place: Place, stored: _Stored, content: "_Content") -> WriteResult:
         key, container = place
         patch = (
             Operation(op="test", path="/spec/vpaObjectName", value=key.name),
@@ -245,42 +249,42 @@ class CheckpointStore:
             await self._read_again(place)
             if place in self._stored:
                 raise  # it is ours, and something else is wrong
-            return Written(outcome=Outcome.TAKEN)
+            return WriteResult(outcome=WriteOutcome.TAKEN)
         except _UNANSWERED:
             self._unanswered[place] = content.digest
             raise
         if stored.extent is None:
-            self._say(place, "unreadable")
+            self._report(place, "unreadable")
         return self._keep(place, answer, content)
 
-    def _keep(self, place: Place, answer: StoredCheckpoint, content: "_Content") -> Written:
+    def _keep(self, place: Place, answer: StoredCheckpoint, content: "_Content") -> WriteResult:
         self._unanswered.pop(place, None)
-        if self._told.get(place) == "taken":
-            del self._told[place]
+        if self._logged.get(place) == "taken":
+            del self._logged[place]
         self._stored[place] = _Stored(
             version=answer.metadata.resource_version,
             digest=content.digest,
-            extent=Extent.of(content.history),
-            target=content.beside.target,
+            extent=HistoryExtent.of(content.history),
+            target=content.details.target,
             drafted=content.drafted,
             annotations=_noted(answer.metadata.annotations or {}),
         )
-        return Written(outcome=Outcome.WRITTEN)
+        return WriteResult(outcome=WriteOutcome.WRITTEN)
 
-    async def _overtaken(self, place: Place) -> Written:
-        """Somebody else wrote it: read it again, unless it was our own write without an answer."""
+    async def _overtaken(self, place: Place) -> WriteResult:
+        """Read a checkpoint again that another recommender or an unanswered write changed."""
         before, unanswered = self._stored.pop(place, None), self._unanswered.pop(place, 0)
         there = await self._read_again(place)
         after = self._stored.get(place)
         if after is None:
-            is_taken = self._told.get(place) == "taken"
-            return Written(outcome=Outcome.TAKEN if is_taken else Outcome.OVERTAKEN)
+            is_taken = self._logged.get(place) == "taken"
+            return WriteResult(outcome=WriteOutcome.TAKEN if is_taken else WriteOutcome.OVERTAKEN)
         if after.digest in (before.digest if before is not None else 0, unanswered):
-            return Written(outcome=Outcome.OVERTAKEN)
-        self._metrics.checkpoint_conflict("foreign")
-        return Written(outcome=Outcome.OVERTAKEN, found=there)
+            return WriteResult(outcome=WriteOutcome.OVERTAKEN)
+        self._metrics.checkpoint_conflicts.labels("foreign").inc()
+        return WriteResult(outcome=WriteOutcome.OVERTAKEN, found=there)
 
-    async def _read_again(self, place: Place) -> Found | None:
+    async def _read_again(self, place: Place) -> LoadedCheckpoint | None:
         """What is stored now; None if it is gone, can't be read, or is another container's."""
         key, container = place
         name = object_name(key, container)
@@ -291,20 +295,20 @@ class CheckpointStore:
         )
         if not listing.items:
             if listing.skipped:
-                self._say(place, "taken")  # its spec is none at all
+                self._report(place, "taken")  # its spec is none at all
             return None
         checkpoint = listing.items[0]
         if place_of(checkpoint) != place:
-            self._say(place, "taken")
+            self._report(place, "taken")
             return None
-        return self._take_note(checkpoint)
+        return self._remember(checkpoint)
 
     # Read
 
     async def _list(self, namespace: str) -> tuple[StoredCheckpoint, ...]:
         return (await self._client.list(STORED, namespace=namespace)).items
 
-    def _take_note(self, checkpoint: StoredCheckpoint) -> Found | None:
+    def _remember(self, checkpoint: StoredCheckpoint) -> LoadedCheckpoint | None:
         """What a checkpoint says, None if that is garbage; remembers that it is there."""
         place = key, container = place_of(checkpoint)
         meta = checkpoint.metadata
@@ -317,31 +321,31 @@ class CheckpointStore:
             logger.warning("checkpoint not loaded, the next one will replace it", extra=extra)
             self._client.troubled(CHECKPOINTS.resource, UNDECODABLE)
         else:
-            beside = checkpoint_annotations.read(checkpoint, status)
-            digest, target = _digest(status, beside), beside.target
-            found = Found(
+            details = checkpoint_annotations.read(checkpoint, status)
+            digest, target = _digest(status, details), details.target
+            found = LoadedCheckpoint(
                 vpa=key,
                 container=container,
                 history=history,
-                beside=beside,
+                details=details,
                 updated=status.last_update_time,
             )
         if meta.name == object_name(key, container):
             self._stored[place] = _Stored(
                 version=meta.resource_version,
                 digest=digest,
-                extent=None if found is None else Extent.of(found.history),
+                extent=None if found is None else HistoryExtent.of(found.history),
                 target=target,
                 annotations=_noted(meta.annotations or {}),
             )
         return found
 
-    def _say(self, place: Place, trouble: str) -> None:
-        """Count it, and one line when it begins."""
-        self._metrics.checkpoint_conflict(trouble)
-        if self._told.get(place) == trouble:
+    def _report(self, place: Place, trouble: str) -> None:
+        """Count a conflict, and log the first one of its kind."""
+        self._metrics.checkpoint_conflicts.labels(trouble).inc()
+        if self._logged.get(place) == trouble:
             return
-        self._told[place] = trouble
+        self._logged[place] = trouble
         key, container = place
         extra = {"checkpoint": f"{key.namespace}/{object_name(key, container)}"}
         logger.warning(_LINES[trouble], extra=extra)
@@ -352,20 +356,20 @@ class _Content(NamedTuple):
 
     history: History
     status: CheckpointStatus
-    beside: Beside
+    details: CheckpointDetails
     drafted: int  # digest of the draft
     digest: int
 
     @property
     def annotations(self) -> dict[str, str]:
-        return self.beside.annotations(self.status)
+        return self.details.annotations(self.status)
 
 
-def _content(draft: Draft, history: History, *, drafted: int = 0) -> _Content:
+def _content(draft: CheckpointDraft, history: History, *, drafted: int = 0) -> _Content:
     """A draft, or what it becomes together with what is stored."""
     status = encode(history, draft.at)
-    digest = _digest(status, draft.beside)
-    return _Content(history, status, draft.beside, drafted or digest, digest)
+    digest = _digest(status, draft.details)
+    return _Content(history, status, draft.details, drafted or digest, digest)
 
 
 _UNANSWERED = (UnreachableError, ServerError, DecodeError)
@@ -381,7 +385,7 @@ def _noted(annotations: Mapping[str, str]) -> Mapping[str, str]:
     return dict.fromkeys(annotations, "")
 
 
-def _digest(status: CheckpointStatus, beside: Beside) -> int:
+def _digest(status: CheckpointStatus, details: CheckpointDetails) -> int:
     """A number that is the same for the same content, whatever its date and its order."""
     undated = msgspec.structs.replace(status, last_update_time=None)
-    return hash((_encoder.encode(undated), beside))
+    return hash((_encoder.encode(undated), details))

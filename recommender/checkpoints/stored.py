@@ -52,7 +52,7 @@ def status_of(checkpoint: StoredCheckpoint) -> CheckpointStatus:
 
 
 def place_of(checkpoint: StoredCheckpoint) -> Place:
-    """Whose it is: the spec tells, not the name (Q6)."""
+    """Return whose checkpoint it is, by its spec and not by its name (Q6)."""
     spec = checkpoint.spec
     return VpaKey(checkpoint.metadata.namespace, spec.vpa_object_name), spec.container_name
 

@@ -1,6 +1,6 @@
-"""Checkpoints are written, and collected when their VPA is gone.
+"""Checkpoints are written as the history of the model changes.
 
-Source: recommender.md sections 11.2 and 11.4.
+Source: recommender.md section 11.2.
 """
 
 import asyncio
@@ -11,38 +11,38 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from common.api.autoscaling import VerticalPodAutoscaler
 from common.errors import DecodeError, KubeError
-from common.kube.cache import Cache
 from common.kube.endpoints import CHECKPOINTS
 from common.runtime.clock import Clock
-from recommender.batches import parts
-from recommender.checkpoints.annotations import Beside
+from recommender.checkpoints.annotations import CheckpointDetails
 from recommender.checkpoints.codec import lag
-from recommender.checkpoints.garbage_collection import CheckpointGarbage
 from recommender.checkpoints.loading import CheckpointLoading
 from recommender.checkpoints.running_windows import encode_windows
-from recommender.checkpoints.schedule import Schedule
-from recommender.checkpoints.store import CheckpointStore, Draft, Found, Outcome
-from recommender.concurrency import spread
-from recommender.estimate.estimation import living
+from recommender.checkpoints.schedule import CheckpointSchedule
+from recommender.checkpoints.store import (
+    CheckpointDraft,
+    CheckpointStore,
+    LoadedCheckpoint,
+    WriteOutcome,
+)
+from recommender.concurrency import run_concurrently
+from recommender.estimate.vpa_estimates import active_groups, vpa_batches
 from recommender.metrics import RecommenderMetrics
-from recommender.model.checkpoint_merge import take_in
+from recommender.model.checkpoint_merge import merge_checkpoint
 from recommender.model.keys import VpaKey
 from recommender.model.memory_peaks import OpenPeaks
 from recommender.model.running import running_windows
 from recommender.model.timestamps import instant
-from recommender.model.usage import Group, Usage
-from recommender.write_failures import Refusals
+from recommender.model.usage import ContainerGroup, Usage
+from recommender.write_failures import WriteFailures
 
 logger = logging.getLogger(__name__)
 
-_SLICE = 100  # VPAs to go on with, or loaded checkpoints, before other tasks get their turn
-_CALM = timedelta(minutes=10)  # without a write of somebody else
+_CALM = timedelta(minutes=10)  # without a write of another recommender
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Round:
+class _VpaWrite:
     """The checkpoints of one VPA in one cycle."""
 
     vpa: VpaKey
@@ -52,42 +52,39 @@ class _Round:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Rival:
-    """Whether somebody else writes checkpoints, too."""
+class _OtherWriter:
+    """Whether another recommender writes checkpoints, too."""
 
     latest: datetime | None = None
-    told: bool = False
+    is_logged: bool = False
     now: list[str] = field(default_factory=list)  # in this cycle
 
-    def settle(self, now: datetime) -> None:
-        """All writes of the cycle are done: say what is new."""
+    def report(self, now: datetime) -> None:
+        """Log what is new, once all writes of the cycle are done."""
         if self.now:
             self.latest = now
-            if not self.told:
+            if not self.is_logged:
                 extra = {"count": len(self.now), "checkpoint": self.now[0]}
-                logger.warning("checkpoints are written by somebody else as well", extra=extra)
-                self.told = True
-        elif self.told and self.latest is not None and now - self.latest >= _CALM:
-            logger.info("nobody else writes checkpoints any more")
-            self.told = False
+                logger.warning("another recommender writes checkpoints, too", extra=extra)
+                self.is_logged = True
+        elif self.is_logged and self.latest is not None and now - self.latest >= _CALM:
+            logger.info("no other recommender writes checkpoints any more")
+            self.is_logged = False
         self.now.clear()
 
 
-class Checkpointing:
+class CheckpointWriting:
     """Keeps the history of the model in the API server."""
 
     def __init__(
         self,
         usage: Usage,
         loading: CheckpointLoading,
-        schedule: Schedule,
+        schedule: CheckpointSchedule,
         store: CheckpointStore,
-        garbage: CheckpointGarbage,
         *,
-        ignored_namespaces: Collection[str],
         workers: int,
         timeout: timedelta,
-        collect_every: timedelta,
         metrics: RecommenderMetrics,
         clock: Clock,
     ) -> None:
@@ -95,21 +92,15 @@ class Checkpointing:
         self._loading = loading
         self._schedule = schedule
         self._store = store
-        self._garbage = garbage
-        self._ignored = ignored_namespaces
         self._workers = workers
         self._timeout = timeout
-        self._collect_every = collect_every
         self._clock = clock
-        self._refusals = Refusals("checkpoint", metrics)
+        self._failures = WriteFailures("checkpoint", metrics)
         self._errors = metrics.object_errors
-        self._rival = _Rival()
-        self._collected = clock.now()
-
-    # Write
+        self._other_writer = _OtherWriter()
 
     async def write_all(self, vpas: Collection[VpaKey]) -> None:
-        """Write what changed and is due, most important first, as far as the time goes."""
+        """Write what changed and is due, most important first, within the timeout."""
         await self._write_in_order(self._schedule.in_order(vpas), self._timeout)
 
     async def write_last(self, vpas: Collection[VpaKey], within: timedelta) -> None:
@@ -119,14 +110,16 @@ class Checkpointing:
     async def _write_in_order(self, vpas: Sequence[VpaKey], within: timedelta) -> None:
         ready = [key for key in vpas if not self._loading.is_waiting(key)]
         deadline = asyncio.get_running_loop().time() + within.total_seconds()
-        await spread(self._in_time(ready, deadline), self._write, workers=self._workers)
-        self._refusals.settle()
-        self._rival.settle(self._clock.now())
+        await run_concurrently(self._in_time(ready, deadline), self._write, workers=self._workers)
+        self._failures.report()
+        self._other_writer.report(self._clock.now())
 
-    def _in_time(self, due: Sequence[VpaKey], deadline: float) -> Iterator[tuple[_Round, Draft]]:
-        """What to write: as many VPAs as there are workers, and more until the deadline.
+    def _in_time(
+        self, due: Sequence[VpaKey], deadline: float
+    ) -> Iterator[tuple[_VpaWrite, CheckpointDraft]]:
+        """Return what to write: as many VPAs as there are workers, and more until the deadline.
 
-        The containers of a VPA are written side by side; all of one that was begun with.
+        All containers of a VPA are written, concurrently.
         """
         loop = asyncio.get_running_loop()
         for number, (key, drafts) in enumerate(self._drafts(due)):
@@ -135,22 +128,22 @@ class Checkpointing:
                 return
             # Of a VPA without containers the first may come at any time.
             longest = min((lag(draft.history) for draft in drafts), default=timedelta())
-            current = _Round(vpa=key, lag=longest, left=len(drafts))
-            self._settle(current)
+            current = _VpaWrite(vpa=key, lag=longest, left=len(drafts))
+            self._finish(current)
             yield from ((current, draft) for draft in drafts)
 
-    def _drafts(self, keys: Sequence[VpaKey]) -> Iterator[tuple[VpaKey, list[Draft]]]:
-        """What the checkpoints of these VPAs would be; made up only as far as it is asked for."""
+    def _drafts(self, keys: Sequence[VpaKey]) -> Iterator[tuple[VpaKey, list[CheckpointDraft]]]:
+        """Return the checkpoints of these VPAs, computed when they are asked for."""
         now = instant(self._clock.now())
         peaks = self._usage.open_peaks(now)
-        for part in parts(self._usage, keys):
-            living_ones = {key: living(self._usage, key, now) for key in part}
-            groups = [group for mine in living_ones.values() for group in mine]
+        for batch in vpa_batches(self._usage, keys):
+            active = {key: active_groups(self._usage, key, now) for key in batch}
+            groups = [group for mine in active.values() for group in mine]
             drafts = iter(self._drafted(groups, peaks))
-            for key, mine in living_ones.items():
+            for key, mine in active.items():
                 yield key, [next(drafts) for _ in mine]
 
-    def _drafted(self, groups: Sequence[Group], peaks: OpenPeaks) -> list[Draft]:
+    def _drafted(self, groups: Sequence[ContainerGroup], peaks: OpenPeaks) -> list[CheckpointDraft]:
         at = self._clock.now()
         merged = self._usage.without_peaks(groups, peaks)
         histories = merged.save(np.arange(len(groups)))
@@ -158,87 +151,70 @@ class Checkpointing:
         known, matching = self._usage.sidecars, self._usage.matching
         sidecars = {key: known.to_mark(key, matching) for key in {group.vpa for group in groups}}
         return [
-            Draft(
+            CheckpointDraft(
                 vpa=group.vpa,
                 container=group.container,
                 history=history,
-                beside=Beside(
+                details=CheckpointDetails(
                     target=self._usage.autoscalers[group.vpa].target,
                     windows=encode_windows(running),
                     sidecar=group.container in sidecars[group.vpa],
                 ),
                 at=at,
-                forgets=group.container in self._usage.autoscalers[group.vpa].marks.forgotten,
+                forgets=group.container
+                in self._usage.autoscalers[group.vpa].history_flags.forgotten,
             )
             for group, history, running in zip(groups, histories, windows, strict=True)
         ]
 
-    async def _write(self, item: tuple[_Round, Draft]) -> None:
+    async def _write(self, item: tuple[_VpaWrite, CheckpointDraft]) -> None:
         """Write one checkpoint; those of its VPA are due again soon if one of them fails."""
         _, draft = item
         with self._errors.around("checkpoint", CHECKPOINTS.kind, *draft.vpa):
             await self._write_one(*item)
 
-    async def _write_one(self, current: _Round, draft: Draft) -> None:
+    async def _write_one(self, current: _VpaWrite, draft: CheckpointDraft) -> None:
         key, container = draft.vpa, draft.container
         try:
             if not await self._written(draft):
                 current.is_fine = False
         except (KubeError, DecodeError) as error:
             current.is_fine = False
-            self._refusals.add(error, vpa=f"{key.namespace}/{key.name}", container=container)
+            self._failures.add(error, vpa=f"{key.namespace}/{key.name}", container=container)
         current.left -= 1
-        self._settle(current)
+        self._finish(current)
 
-    def _settle(self, current: _Round) -> None:
+    def _finish(self, current: _VpaWrite) -> None:
         if not current.left and current.is_fine:
             self._schedule.written(current.vpa, current.lag)
 
-    async def _written(self, draft: Draft) -> bool:
-        """Write a draft; once more, with what somebody else knows, if that one was faster."""
+    async def _written(self, draft: CheckpointDraft) -> bool:
+        """Write a draft; once more with the history of another recommender that was faster."""
         written = await self._store.write(draft)
-        if written.outcome is Outcome.OVERTAKEN:
+        if written.outcome is WriteOutcome.OVERTAKEN:
             if written.found is not None:
                 self._learn(written.found)
             again = self._again(draft)
             if again is None:
                 return False
             written = await self._store.write(again)
-        if written.outcome is Outcome.WRITTEN and draft.forgets:
-            self._usage.autoscalers[draft.vpa].marks.forgotten.discard(draft.container)
-        return written.outcome is not Outcome.OVERTAKEN
+        if written.outcome is WriteOutcome.WRITTEN and draft.forgets:
+            self._usage.autoscalers[draft.vpa].history_flags.forgotten.discard(draft.container)
+        return written.outcome is not WriteOutcome.OVERTAKEN
 
-    def _learn(self, found: Found) -> None:
+    def _learn(self, found: LoadedCheckpoint) -> None:
         key, container = found.vpa, found.container
-        self._rival.now.append(f"{key.namespace}/{key.name}-{container}")
+        self._other_writer.now.append(f"{key.namespace}/{key.name}-{container}")
         autoscaler = self._usage.autoscalers.get(key)
         if autoscaler is not None and found.is_about(autoscaler.target):
             now = instant(self._clock.now())
-            take_in(self._usage, key, container, found.history, now)
+            merge_checkpoint(self._usage, key, container, found.history, now)
 
-    def _again(self, draft: Draft) -> Draft | None:
+    def _again(self, draft: CheckpointDraft) -> CheckpointDraft | None:
         now = instant(self._clock.now())
         mine = [
             group
-            for group in living(self._usage, draft.vpa, now)
+            for group in active_groups(self._usage, draft.vpa, now)
             if group.container == draft.container
         ]
         return self._drafted(mine, self._usage.open_peaks(now))[0] if mine else None
-
-    # Forget
-
-    async def collect_when_due(self, vpas: Cache[VerticalPodAutoscaler]) -> None:
-        """Delete the checkpoints of VPAs that are gone, every now and then."""
-        now = self._clock.now()
-        if timedelta() <= now - self._collected < self._collect_every:
-            return
-        self._collected = now
-        try:
-            collected = await self._garbage.collect(
-                lambda key: vpas.get(key.namespace, key.name), ignored=self._ignored
-            )
-        except (KubeError, DecodeError) as error:
-            logger.warning("checkpoints not collected", extra={"error": str(error)})
-            return
-        if collected:
-            logger.info("checkpoints without a VPA deleted", extra={"count": collected})

@@ -5,27 +5,32 @@ vertical-pod-autoscaler/pkg/utils/vpa/capping.go.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
 
 from common.api.autoscaling import ResourcePolicy
 from common.api.base import QuantityJson
 from common.quantity import ZERO, Format, Quantity
+from common.recommendation.amounts import ContainerAmounts
 from common.recommendation.policy import container_policy
-from common.recommendation.processing import ContainerAmounts, order_bounds
+from common.recommendation.processing import order_bounds
 from common.resources import (
     CPU,
     MEMORY,
     RESOURCES,
     ResourceQuantities,
-    in_order,
+    cpu_quantity,
+    memory_quantity,
     parse_quantities,
 )
-from recommender.estimate.estimation import ContainerEstimate
-from recommender.estimate.published import Chosen, Earlier, choose
-from recommender.estimate.trace import Amount, Cause, Trail, quantity
+from recommender.estimate.amount_selection import (
+    CurrentRecommendation,
+    SelectedAmounts,
+    select_amounts,
+)
+from recommender.estimate.step_reasons import StepReason
+from recommender.estimate.vpa_estimates import ContainerEstimate
 
 INTEGER_CPU_PREFIX = "vpa-post-processor.kubernetes.io/"
 INTEGER_CPU_SUFFIX = "_integerCPU"
@@ -33,22 +38,8 @@ INTEGER_CPU_SUFFIX = "_integerCPU"
 _SUFFIXES = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
 
-class _Tell(Protocol):
-    """Tells one step of one number of a container."""
-
-    def __call__(
-        self,
-        resource: str,
-        cause: Cause,
-        *,
-        by: str = "",
-        before: Quantity | None,
-        after: Quantity | None,
-    ) -> None: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Publication:
+class PostProcessingSettings:
     """How recommendations are written; the defaults are the flags'."""
 
     round_cpu: int = 1  # millicores: up to a multiple of it
@@ -61,66 +52,104 @@ class Publication:
     @property
     def is_plain(self) -> bool:
         """Whether nothing is rounded: then amounts that are close are published close."""
-        rounds = self.round_cpu > 1 or self.round_memory > 1
-        return not (rounds or self.humanize_memory or self.integer_cpu)
+        distinct_batches = self.round_cpu > 1 or self.round_memory > 1
+        return not (distinct_batches or self.humanize_memory or self.integer_cpu)
 
 
-_NOTHING_EARLIER = Earlier()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessingStage:
+    """The amounts of all containers after one step; ``by`` are its operands, by container."""
+
+    reason: StepReason
+    amounts: tuple[ContainerAmounts, ...]
+    by: Mapping[str, ResourceQuantities] = field(default_factory=dict)
 
 
-def publish(
-    estimates: Iterable[ContainerEstimate],
-    publication: Publication,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostProcessed:
+    """What post-processing makes of the estimates for a VPA, and what each step made of it."""
+
+    estimated: tuple[ContainerAmounts, ...]
+    stages: tuple[ProcessingStage, ...]
+    selected: SelectedAmounts
+
+    @property
+    def amounts(self) -> tuple[ContainerAmounts, ...]:
+        """The result, sorted by container."""
+        return self.stages[-1].amounts
+
+
+_NO_RECOMMENDATION = CurrentRecommendation()
+
+
+def post_process(
+    estimates: Sequence[ContainerEstimate],
+    publication: PostProcessingSettings,
     *,
     annotations: Mapping[str, str],
     policy: ResourcePolicy | None,
-    earlier: Earlier = _NOTHING_EARLIER,
-    trail: Trail | None = None,
-) -> Chosen:
-    """Everything that happens between the estimate and the status, in the reference's order.
+    current: CurrentRecommendation = _NO_RECOMMENDATION,
+) -> PostProcessed:
+    """Make the recommendation of a VPA from its estimates, in the reference's order of steps.
 
-    Two steps differ from the reference. What is published stays where too little is known (see
-    ``recommender.estimate.published``), and the last step makes the bounds enclose the target
-    (Q20). ``trail`` records each step.
+    Two steps differ from the reference. Where too little is known, the amounts in the status stay
+    (see ``recommender.estimate.amount_selection``). The last step makes the bounds enclose the
+    target (Q20).
 
     Raises:
         QuantityError: a bound of the policy is no quantity.
     """
-    estimated = tuple(estimates)
-    fresh = tuple(formatted(estimate, publication, trail) for estimate in estimated)
-    chosen = choose(estimated, fresh, earlier, without_samples=publication.without_samples)
-    amounts = chosen.amounts
-    whole = with_integer_cpu(amounts, annotations) if publication.integer_cpu else amounts
-    if trail is not None:
-        trail.moved(Cause.UNOBSERVED, fresh, amounts)
-        trail.moved(Cause.INTEGER_CPU, amounts, whole)
-    capped = with_caps(whole, policy, publication.max_allowed, trail)
-    ordered = tuple(order_bounds(one) for one in capped)
-    if trail is not None:
-        trail.moved(Cause.ORDER, capped, ordered)
-    return replace(chosen, amounts=ordered)
+    estimated = tuple(amounts_of(estimate) for estimate in estimates)
+    rounded = rounding_stages(estimated, publication)
+    fresh = rounded[-1].amounts
+    selected = select_amounts(
+        estimates, fresh, current, without_samples=publication.without_samples
+    )
+    whole = selected.amounts
+    if publication.integer_cpu:
+        whole = with_integer_cpu(whole, annotations)
+    caps = cap_stages(whole, policy, publication.max_allowed)
+    ordered = tuple(order_bounds(one) for one in caps[-1].amounts)
+    stages = (
+        *rounded,
+        ProcessingStage(reason=StepReason.UNOBSERVED, amounts=selected.amounts),
+        ProcessingStage(reason=StepReason.INTEGER_CPU, amounts=whole),
+        *caps,
+        ProcessingStage(reason=StepReason.ORDER, amounts=ordered),
+    )
+    return PostProcessed(estimated=estimated, stages=stages, selected=selected)
 
 
-def formatted(
-    estimate: ContainerEstimate, publication: Publication, trail: Trail | None = None
-) -> ContainerAmounts:
-    """Round the amounts and make quantities of them; the uncapped target is the target."""
-
-    def quantities(amount: Amount, values: Mapping[str, int]) -> dict[str, Quantity]:
-        tell = None if trail is None else partial(trail.add, estimate.container, amount)
-        return _quantities(values, publication, tell)
-
-    target = quantities(Amount.TARGET, estimate.target)
-    if trail is not None:
-        for resource, value in target.items():
-            uncapped = partial(trail.add, estimate.container, Amount.UNCAPPED_TARGET, resource)
-            uncapped(Cause.BEFORE_CAPS, before=None, after=value)
+def amounts_of(estimate: ContainerEstimate) -> ContainerAmounts:
+    """Make quantities of the estimated amounts; the uncapped target is the target."""
+    target = _quantities(estimate.target)
     return ContainerAmounts(
         name=estimate.container,
         target=target,
-        lower_bound=quantities(Amount.LOWER_BOUND, estimate.lower),
-        upper_bound=quantities(Amount.UPPER_BOUND, estimate.upper),
+        lower_bound=_quantities(estimate.lower),
+        upper_bound=_quantities(estimate.upper),
         uncapped_target=target,
+    )
+
+
+def rounding_stages(
+    amounts: tuple[ContainerAmounts, ...], publication: PostProcessingSettings
+) -> tuple[ProcessingStage, ProcessingStage]:
+    """Round up to the multiples of the flags, then write memory in its largest unit."""
+    multiples = {CPU: publication.round_cpu, MEMORY: publication.round_memory}
+    multiples = {name: multiple for name, multiple in multiples.items() if multiple > 1}
+    rounded = amounts
+    if multiples:
+        rounded = tuple(_each(one, partial(_rounded, multiples)) for one in amounts)
+    humanized = rounded
+    if publication.humanize_memory:
+        humanized = tuple(_each(one, _humanized) for one in rounded)
+    by = {name: quantity(name, multiple) for name, multiple in multiples.items()}
+    return (
+        ProcessingStage(
+            reason=StepReason.ROUNDING, amounts=rounded, by={one.name: by for one in amounts}
+        ),
+        ProcessingStage(reason=StepReason.HUMANIZED, amounts=humanized),
     )
 
 
@@ -142,41 +171,40 @@ def with_integer_cpu(
     return tuple(_each(one, _whole_cpus) if one.name in named else one for one in amounts)
 
 
-def with_caps(
+def cap_stages(
     amounts: tuple[ContainerAmounts, ...],
     policy: ResourcePolicy | None,
     max_allowed: ResourceQuantities,
-    trail: Trail | None = None,
-) -> tuple[ContainerAmounts, ...]:
+) -> tuple[ProcessingStage, ProcessingStage, ProcessingStage]:
     """Raise to minAllowed, then lower to maxAllowed, so the maximum wins; zero is no bound.
 
     ``max_allowed`` stands in, resource by resource, where the policy has no maximum. The
     uncapped target stays. Only bounds of what is recommended are read: a policy may have thousands.
-    ``trail`` is told of each cap, whether it takes hold or not.
 
     Source: recommender.md 8.4; ``cappingRecommendationProcessor.Apply``.
 
     Raises:
         QuantityError: a bound of the policy that counts is no quantity.
     """
-    capped = []
+    lowest: dict[str, ResourceQuantities] = {}
+    highest: dict[str, ResourceQuantities] = {}
+    others: dict[str, ResourceQuantities] = {}
     for one in amounts:
         found = container_policy(policy, one.name)
         recommended = {*one.target, *one.lower_bound, *one.upper_bound}
         low = _bounds(found.min_allowed if found is not None else None, recommended)
         own = _bounds(found.max_allowed if found is not None else None, recommended)
-        others = {name: bound for name, bound in max_allowed.items() if name not in own}
-        caps = ((Cause.MIN_ALLOWED, low), (Cause.MAX_ALLOWED, own), (Cause.GLOBAL_MAX, others))
-        target, lower, upper = (
-            _capped(
-                amount.of(one),
-                caps,
-                None if trail is None else partial(trail.add, one.name, amount),
-            )
-            for amount in (Amount.TARGET, Amount.LOWER_BOUND, Amount.UPPER_BOUND)
-        )
-        capped.append(replace(one, target=target, lower_bound=lower, upper_bound=upper))
-    return tuple(capped)
+        rest = {name: bound for name, bound in max_allowed.items() if name not in own}
+        lowest[one.name], highest[one.name] = _without_zeros(low), _without_zeros(own)
+        others[one.name] = _without_zeros(rest)
+    raised = tuple(_capped(one, lowest[one.name], max) for one in amounts)
+    lowered = tuple(_capped(one, highest[one.name], min) for one in raised)
+    capped = tuple(_capped(one, others[one.name], min) for one in lowered)
+    return (
+        ProcessingStage(reason=StepReason.MIN_ALLOWED, amounts=raised, by=lowest),
+        ProcessingStage(reason=StepReason.MAX_ALLOWED, amounts=lowered, by=highest),
+        ProcessingStage(reason=StepReason.GLOBAL_MAX, amounts=capped, by=others),
+    )
 
 
 def round_up(value: int, multiple: int) -> int:
@@ -199,31 +227,27 @@ def humanize(count: int) -> str:
     return str(count)
 
 
-def _quantities(
-    amounts: Mapping[str, int], publication: Publication, tell: _Tell | None
-) -> dict[str, Quantity]:
-    found = {}
-    for resource in in_order(amounts):
-        if resource not in RESOURCES:
-            continue
-        value = amounts[resource]
-        multiple = publication.round_cpu if resource == CPU else publication.round_memory
-        rounded = _rounded(value, multiple)
-        found[resource] = quantity(resource, rounded)
-        if tell is not None and rounded != value:
-            by, before = quantity(resource, multiple), quantity(resource, value)
-            tell(resource, Cause.ROUNDING, by=str(by), before=before, after=found[resource])
-        if resource == MEMORY and publication.humanize_memory and rounded:
-            before, found[resource] = found[resource], Quantity.parse(humanize(rounded))
-            if tell is not None and found[resource] != before:
-                tell(resource, Cause.HUMANIZED, before=before, after=found[resource])
-    return found
+def quantity(resource: str, amount: int) -> Quantity:
+    """Return millicores or bytes as the status writes them."""
+    return cpu_quantity(amount) if resource == CPU else memory_quantity(amount)
 
 
-def _rounded(value: int, multiple: int) -> int:
-    if value == 0 or multiple == 1 or multiple <= 0:  # start-up has warned of the last
-        return value
-    return round_up(value, multiple)
+def _quantities(amounts: Mapping[str, int]) -> dict[str, Quantity]:
+    return {name: quantity(name, amounts[name]) for name in RESOURCES if name in amounts}
+
+
+def _rounded(multiples: Mapping[str, int], values: ResourceQuantities) -> ResourceQuantities:
+    rounded = dict(values)
+    for name, multiple in multiples.items():
+        if name in values:
+            amount = values[name].milli if name == CPU else values[name].value
+            rounded[name] = quantity(name, round_up(amount, multiple))
+    return rounded
+
+
+def _humanized(values: ResourceQuantities) -> ResourceQuantities:
+    memory = values.get(MEMORY, ZERO)
+    return values if memory.is_zero else {**values, MEMORY: Quantity.parse(humanize(memory.value))}
 
 
 def _whole_cpus(values: ResourceQuantities) -> ResourceQuantities:
@@ -235,8 +259,8 @@ def _whole_cpus(values: ResourceQuantities) -> ResourceQuantities:
 def _each(
     amounts: ContainerAmounts, change: Callable[[ResourceQuantities], ResourceQuantities]
 ) -> ContainerAmounts:
-    return replace(
-        amounts,
+    return ContainerAmounts(
+        name=amounts.name,
         target=change(amounts.target),
         lower_bound=change(amounts.lower_bound),
         upper_bound=change(amounts.upper_bound),
@@ -251,21 +275,27 @@ def _bounds(
     return parse_quantities({name: there[name] for name in recommended if name in there})
 
 
+def _without_zeros(bounds: ResourceQuantities) -> ResourceQuantities:
+    return {name: bound for name, bound in bounds.items() if not bound.is_zero}
+
+
 def _capped(
-    values: ResourceQuantities,
-    caps: Iterable[tuple[Cause, ResourceQuantities]],
-    tell: _Tell | None,
-) -> dict[str, Quantity]:
-    capped = {}
-    for resource, value in values.items():
-        now = value
-        for cause, bounds in caps:
-            bound, before = bounds.get(resource, ZERO), now
-            if bound.is_zero:
-                continue
-            beyond = before < bound if cause is Cause.MIN_ALLOWED else before > bound
-            now = bound if beyond else before
-            if tell is not None:
-                tell(resource, cause, by=str(bound), before=before, after=now)
-        capped[resource] = now
-    return capped
+    amounts: ContainerAmounts,
+    bounds: ResourceQuantities,
+    pick: Callable[[Quantity, Quantity], Quantity],
+) -> ContainerAmounts:
+    if not bounds:
+        return amounts
+
+    def capped(values: ResourceQuantities) -> ResourceQuantities:
+        return {
+            name: pick(value, bounds[name]) if name in bounds else value
+            for name, value in values.items()
+        }
+
+    return replace(
+        amounts,
+        target=capped(amounts.target),
+        lower_bound=capped(amounts.lower_bound),
+        upper_bound=capped(amounts.upper_bound),
+    )

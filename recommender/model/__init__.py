@@ -1,1 +1,1 @@
-"""What we know about usage; no Kubernetes types, no I/O."""
+"""The model of usage; no Kubernetes types, no I/O."""

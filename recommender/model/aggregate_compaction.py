@@ -16,7 +16,7 @@ import numpy as np
 
 from recommender.model.aggregates import Aggregates
 from recommender.model.autoscalers import Autoscaler
-from recommender.model.column_table import rounds
+from recommender.model.column_table import distinct_batches
 from recommender.model.matching import LabelSet
 from recommender.model.usage import Usage
 
@@ -34,13 +34,13 @@ MADE_UP = frozenset(
         "apps.kubernetes.io/pod-index",
     }
 )
-"""Labels by which controllers tell their own pods from those of others."""
+"""Labels by which controllers distinguish their pods from those of others."""
 
 _PARTS = 192  # of a lifetime: an hour of eight days
-_SLICE = 500  # label sets before other tasks get their turn
+_SLICE = 500  # label sets before other tasks run
 
 
-def retire(usage: Usage) -> Iterator[None]:
+def compact(usage: Usage) -> Iterator[None]:
     """Let aggregates without pods move together, slice by slice."""
     resting = [one for one in usage.matching if not one.pods and not one.mark]
     former: defaultdict[LabelSet, list[Autoscaler]] = defaultdict(list)
@@ -48,11 +48,11 @@ def retire(usage: Usage) -> Iterator[None]:
         for label_set in autoscaler.former:
             former[label_set].append(autoscaler)
     for start in range(0, len(resting), _SLICE):
-        _retire(usage, resting[start : start + _SLICE], former)
+        _compact(usage, resting[start : start + _SLICE], former)
         yield
 
 
-def _retire(
+def _compact(
     usage: Usage,
     label_sets: Sequence[LabelSet],
     former: Mapping[LabelSet, Sequence[Autoscaler]],
@@ -77,7 +77,7 @@ def _retire(
 
 
 def _shared(usage: Usage, label_set: LabelSet, row: int) -> LabelSet | None:
-    """Where the aggregate moves to; None if a VPA tells it from others by labels made up."""
+    """Where the aggregate moves to; None if a VPA distinguishes it by such labels."""
     labels = {key: value for key, value in label_set.labels.items() if key not in MADE_UP}
     found = usage.matching.label_set(label_set.namespace, labels, mark=_mark(usage.aggregates, row))
     if found.autoscalers == label_set.autoscalers:
@@ -96,8 +96,8 @@ def _mark(aggregates: Aggregates, row: int) -> str:
 
 def _add_up(aggregates: Aggregates, into: Sequence[int], rows: Sequence[int]) -> None:
     targets, sources = np.array(into, dtype=np.int64), np.array(rows, dtype=np.int64)
-    for part in rounds(targets):
-        mine, theirs = targets[part], sources[part]
+    for batch in distinct_batches(targets):
+        mine, theirs = targets[batch], sources[batch]
         aggregates.merge(mine, aggregates, theirs)
         created = np.maximum(aggregates.created[mine], aggregates.created[theirs])
         aggregates.created[mine] = created

@@ -13,14 +13,14 @@ import numpy as np
 from common.resources import CPU
 from recommender.model import buckets
 from recommender.model.column_table import ColumnTable, Floats, Ints, Mask
-from recommender.model.histograms import Histograms, Saved, merge_members
+from recommender.model.histograms import Histograms, SavedHistogram, merge_members
 from recommender.model.timestamps import NEVER, span
 
 CPU_WEIGHT = 0.1  # of every CPU sample, whatever the container's request
 MEMORY_WEIGHT = 1.0  # of the peak of a window
 
 _LATE = np.iinfo(np.int64).max
-_LONGEST = timedelta(days=36_500)  # what nobody means for longer
+_LONGEST = timedelta(days=36_500)  # no longer value is meant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +50,8 @@ class HalfLives:
 class History:
     """All that is kept of one aggregate, as a checkpoint holds it; times are instants."""
 
-    cpu: Saved
-    memory: Saved
+    cpu: SavedHistogram
+    memory: SavedHistogram
     first_sample: int
     last_sample: int
     samples: int
@@ -60,7 +60,7 @@ class History:
 class Aggregates(ColumnTable):
     """ColumnTable of usage; the row of an aggregate is the row of both of its histograms.
 
-    ``first_sample``, ``last_sample`` and ``samples`` tell of CPU samples only.
+    An attribute is a column. ``first_sample``, ``last_sample`` and ``samples`` are of CPU samples.
     """
 
     def __init__(self, half_lives: HalfLives, capacity: int = 16) -> None:

@@ -86,7 +86,7 @@ def _indexed(of: _Rules) -> dict[str, ContainerRule]:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Marks:
+class HistoryFlags:
     """What happened to the history of a VPA's containers; each is a set of their names."""
 
     just_loaded: set[str] = field(default_factory=set)  # its age has not been checked yet
@@ -106,5 +106,5 @@ class Autoscaler:
     update_mode: str = ""  # as written in the VPA
     target: str = ""  # whom the history is about, see ``facts.target_name``
     loaded: dict[str, int] = field(default_factory=dict)  # container -> row of its checkpoint
-    marks: Marks = field(default_factory=Marks)
+    history_flags: HistoryFlags = field(default_factory=HistoryFlags)
     former: set[LabelSet] = field(default_factory=set)  # that its selector matched before

@@ -1,8 +1,8 @@
-"""Usage from before we watched, and how it joins what was seen since.
+"""Usage from before the recommender started, and its merge into the live model.
 
-History comes late, while live samples already count. So it is gathered in a model of its own, by
-the same rules, and joined to the live one when all of it is there: then histograms add up, and
-the memory window that ran when the live feed began goes on.
+History comes late, while live samples already count. So it is collected in a model of its own, by
+the same rules, and merged into the live one when all of it is there: histograms add up, and the
+memory window that ran when the live samples began continues.
 
 Source: recommender.md 12.5 and sections 4-5.
 """
@@ -17,21 +17,21 @@ from common.resources import CPU
 from recommender.model.aggregates import MEMORY_WEIGHT
 from recommender.model.column_table import Ints
 from recommender.model.keys import PodKey, VpaKey
-from recommender.model.pods import Containers, PodFacts
+from recommender.model.pods import PodFacts
 from recommender.model.timestamps import NEVER, instant
 from recommender.model.usage import Usage
 
 _LATE = np.iinfo(np.int64).max
-_SLICE = 1000  # aggregates, or pods, joined before other tasks get their turn
+_SLICE = 1000  # aggregates, or pods, joined before other tasks run
 
 KnownUntil = Mapping[tuple[VpaKey, str], datetime]
-"""Until when the checkpoint of a VPA's container knows everything."""
+"""Until when the checkpoint of a VPA's container covers all usage."""
 
 LabelsOf = Callable[[PodKey], Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class RecordedSeries:
     """Samples of one container and resource, oldest first; millicores or bytes."""
 
     pod: PodKey
@@ -40,40 +40,15 @@ class Recorded:
     amounts: Sequence[int]
 
 
-class Began:
-    """When the live feed of each container began."""
-
-    def __init__(self) -> None:
-        self._first: Ints = np.zeros(16, dtype=np.int64)  # by row of Containers
-
-    def note(self, containers: Containers, rows: Ints, times: Ints) -> None:
-        """Live samples are about to be added."""
-        if not rows.size:
-            return
-        if rows.max() >= self._first.size:
-            self._first.resize(int(rows.max() * 1.25) + 16, refcheck=False)
-        # A row may have been another container's before.
-        fresh = (containers.last_cpu[rows] == NEVER) & (containers.last_memory[rows] == NEVER)
-        fresh |= self._first[rows] == NEVER
-        self._first[rows[fresh]] = times[fresh]
-
-    def of(self, containers: Containers, row: int) -> int:
-        """The time of the first live sample; the end of time if there was none yet."""
-        seen = containers.last_cpu[row] != NEVER or containers.last_memory[row] != NEVER
-        if not seen or row >= self._first.size or self._first[row] == NEVER:
-            return _LATE
-        return int(self._first[row])
-
-
 class Backfill:
     """The usage of one namespace before the live feed; fed in the order of time, then joined.
 
     No sample counts twice. What a checkpoint knows of a container is left out (of several VPAs
-    that look at it, the one whose checkpoint knows most decides), and so is everything from
+    that match it, the one with the latest checkpoint decides), and so is everything from
     the container's first live sample on.
 
     A pod that is there has its present labels, so that its history is found where its live
-    samples are; of one that is gone, ``labels`` tells.
+    samples are; of one that is gone, ``labels`` has them.
     """
 
     def __init__(
@@ -81,7 +56,6 @@ class Backfill:
         present: Usage,
         namespace: str,
         *,
-        began: Began,
         known_until: KnownUntil,
         matched_only: bool,
         now: int,
@@ -89,7 +63,6 @@ class Backfill:
         """``matched_only`` leaves out pods that no VPA looks at."""
         self._present = present
         self._namespace = namespace
-        self._began = began
         self._known_until = known_until
         self._matched_only = matched_only
         self._now = now
@@ -101,7 +74,7 @@ class Backfill:
     def add(
         self,
         resource: str,
-        recorded: Sequence[Recorded],
+        recorded: Sequence[RecordedSeries],
         labels: LabelsOf,
     ) -> int:
         """Add samples that are newer than those before; returns how many counted.
@@ -112,7 +85,7 @@ class Backfill:
         lengths: list[int] = []
         after: list[int] = []
         before: list[int] = []
-        kept: list[Recorded] = []
+        kept: list[RecordedSeries] = []
         for one in recorded:
             row = self._row(one.pod, one.container, labels)
             if row is None:
@@ -234,5 +207,5 @@ class Backfill:
         after = max((instant(until) for until in known if until is not None), default=NEVER)
         present = self._present.pods.get(pod)
         row = None if present is None else present.containers.get(container)
-        live = _LATE if row is None else self._began.of(self._present.containers, row)
-        return after, live
+        live = NEVER if row is None else int(self._present.containers.first_sample[row])
+        return after, _LATE if live == NEVER else live

@@ -1,4 +1,4 @@
-"""Histories of the same containers by several observers: what they know together counts once.
+"""Merging of histories that cover the same usage, so that none of it counts twice.
 
 A recommender may come late to a VPA whose pods it has watched all the time, and whose checkpoint
 another one wrote from the same usage. Adding both would count that usage twice, each time the VPA
@@ -8,18 +8,18 @@ goes from one to the other; taking one of them could forget a part.
 import numpy as np
 
 from recommender.model.aggregates import Aggregates, HalfLives, History
-from recommender.model.histograms import Saved
+from recommender.model.histograms import SavedHistogram
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import NEVER
 from recommender.model.usage import Usage
 
 
-def take_in(usage: Usage, key: VpaKey, container: str, history: History, now: int) -> None:
-    """Let a VPA's container know what a checkpoint holds beyond what is known of it.
+def merge_checkpoint(usage: Usage, key: VpaKey, container: str, history: History, now: int) -> None:
+    """Add what a checkpoint holds to a VPA's container, without what is known already.
 
     ``now`` is an instant: running memory windows aren't in checkpoints, so ours don't count.
     """
-    usage.autoscalers[key].marks.just_loaded.add(container)
+    usage.autoscalers[key].history_flags.just_loaded.add(container)
     groups = [one for one in usage.groups(key) if one.container == container]
     if not groups:
         usage.load_history(key, container, history)
@@ -31,8 +31,8 @@ def take_in(usage: Usage, key: VpaKey, container: str, history: History, now: in
     usage.aggregates.merge(np.array([loaded[container]]), rest, _FIRST)
 
 
-def joined(ours: History, theirs: History, half_lives: HalfLives) -> History:
-    """What two know together; in no bucket, and in no total, less than either."""
+def merged_history(ours: History, theirs: History, half_lives: HalfLives) -> History:
+    """Return both histories as one; no bucket and no total weighs less than in either."""
     table = Aggregates(half_lives, capacity=1)
     table.load(table.new(), ours)
     table.merge(_FIRST, _rest(table, theirs), _FIRST)
@@ -40,7 +40,7 @@ def joined(ours: History, theirs: History, half_lives: HalfLives) -> History:
 
 
 _FIRST = np.zeros(1, dtype=np.int64)
-_EMPTY = Saved(weights={}, total=0.0, reference=NEVER)
+_EMPTY = SavedHistogram(weights={}, total=0.0, reference=NEVER)
 EMPTY_HISTORY = History(cpu=_EMPTY, memory=_EMPTY, first_sample=NEVER, last_sample=NEVER, samples=0)
 
 

@@ -13,11 +13,11 @@ _GROWTH = 1.25
 
 
 class ColumnTable:
-    """ColumnTable in columns that grow in place; a freed row is zeroed and used again.
+    """Columns that grow in place; a freed row is zeroed and used again.
 
     A subclass makes its columns with :meth:`_column` and keeps them as attributes. Growing
-    happens in place (the allocator moves pages, it doesn't copy them), so nobody may keep a
-    view of a column: use it, and let it go.
+    happens in place (the allocator moves pages, it doesn't copy them), so a view of a column
+    must not be kept.
     """
 
     def __init__(self, capacity: int = 16) -> None:
@@ -67,15 +67,15 @@ class ColumnTable:
     def _grow(self, least: int) -> None:
         self._capacity = max(least, int(self._capacity * _GROWTH) + 16)
         for column in self.columns:
-            # No references are checked: the class comment tells why there are none.
+            # No references are checked: no view is kept, see the class.
             column.resize((self._capacity, *column.shape[1:]), refcheck=False)
 
 
-def rounds(rows: Ints) -> list[Ints]:
-    """Split positions so that within a round each row occurs once, and order is kept.
+def distinct_batches(rows: Ints) -> list[Ints]:
+    """Split positions into batches in which each row occurs once; the order of a row is kept.
 
-    ``rounds([7, 8, 7])`` is ``[[0, 1], [2]]``: what must happen in order for one row happens
-    in order, and everything else at once.
+    ``distinct_batches([7, 8, 7])`` is ``[[0, 1], [2]]``. Samples of one row are processed in order,
+    and those of different rows at once.
     """
     if not rows.size:
         return []
@@ -87,6 +87,6 @@ def rounds(rows: Ints) -> list[Ints]:
     lengths = np.diff(np.r_[starts, rows.size])
     occurrence = np.empty(rows.size, dtype=np.int64)
     occurrence[order] = np.arange(rows.size) - np.repeat(starts, lengths)
-    by_round = np.argsort(occurrence, kind="stable")
+    by_batch = np.argsort(occurrence, kind="stable")
     borders = np.cumsum(np.bincount(occurrence))[:-1]
-    return [np.sort(part) for part in np.split(by_round, borders)]
+    return [np.sort(batch) for batch in np.split(by_batch, borders)]

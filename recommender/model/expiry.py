@@ -16,7 +16,7 @@ from recommender.model.matching import LabelSet
 from recommender.model.timestamps import NEVER, span
 from recommender.model.usage import Usage
 
-_SLICE = 500  # label sets, or VPAs, before other tasks get their turn
+_SLICE = 500  # label sets, or VPAs, before other tasks run
 
 
 def collect(usage: Usage, now: int, contributive: AbstractSet[VpaKey]) -> int:
@@ -26,10 +26,10 @@ def collect(usage: Usage, now: int, contributive: AbstractSet[VpaKey]) -> int:
     ``contributive``, whose targets exist; without pods only if it has memory peaks (X97). What was
     loaded for a container expires with the last of its samples. ``now`` is an instant.
     """
-    return sum(collecting(usage, now, contributive))
+    return sum(collect_in_slices(usage, now, contributive))
 
 
-def collecting(usage: Usage, now: int, contributive: AbstractSet[VpaKey]) -> Iterator[int]:
+def collect_in_slices(usage: Usage, now: int, contributive: AbstractSet[VpaKey]) -> Iterator[int]:
     """The same, some label sets at a time."""
     active, others = list[int](), list[int]()
     for pod in usage.pods.values():
@@ -58,12 +58,12 @@ def expire_loaded(usage: Usage, now: int) -> None:
     if now == NEVER:
         return
     for key, autoscaler in usage.autoscalers.items():
-        for container in autoscaler.marks.just_loaded & autoscaler.loaded.keys():
+        for container in autoscaler.history_flags.just_loaded & autoscaler.loaded.keys():
             last = int(usage.aggregates.last_sample[autoscaler.loaded[container]])
             if last != NEVER and now - last >= _lifetime(usage, autoscaler, container):
                 usage.drop_loaded(key, container)
                 _mark(usage, key, container, expired=True)
-        autoscaler.marks.just_loaded.clear()
+        autoscaler.history_flags.just_loaded.clear()
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -110,11 +110,11 @@ def _collect_loaded(sweep: _Sweep, autoscaler: Autoscaler) -> None:
 
 
 def _mark(usage: Usage, key: VpaKey, container: str, *, expired: bool) -> None:
-    marks = usage.autoscalers[key].marks
-    marks.forgotten.add(container)
+    history_flags = usage.autoscalers[key].history_flags
+    history_flags.forgotten.add(container)
     if expired:
-        marks.expired.add(container)
-        marks.killed.discard(container)
+        history_flags.expired.add(container)
+        history_flags.killed.discard(container)
 
 
 def _is_unknown(usage: Usage, key: VpaKey, container: str) -> bool:

@@ -26,7 +26,7 @@ _TINIEST = -5000  # 2 to this power is 0; keeps exponents within the C int that 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
+class SavedHistogram:
     """A histogram in relative weights, as a checkpoint keeps it."""
 
     weights: Mapping[int, int]  # bucket -> 1..FULL; the sum stands for ``total``
@@ -72,12 +72,6 @@ class Histograms(ColumnTable):
         self.reference: Ints = self._column(np.int64)
         self.high = self._column(np.int16)
         self.above_low = self._column(np.int16)  # COUNT-1 less low, so that zero means empty
-        self.version: Ints = self._column(np.int64)  # grows with every change of the row
-        self.changes = 0  # the highest version so far
-
-    def free(self, row: int) -> None:
-        super().free(row)
-        self._note(row)
 
     def low(self, rows: Ints) -> Ints:
         """The first bucket that isn't empty; COUNT-1 if all are."""
@@ -89,7 +83,6 @@ class Histograms(ColumnTable):
 
     def add(self, rows: Ints, amounts: Ints, times: Ints, weight: float) -> None:
         """Add samples that weigh ``weight`` at their time."""
-        self._note(rows)
         self._align(rows, times)
         effective = weight * self._decay(rows, times)
         buckets = self.buckets.of(amounts)
@@ -102,7 +95,6 @@ class Histograms(ColumnTable):
 
     def subtract(self, rows: Ints, amounts: Ints, times: Ints, weight: float) -> None:
         """Take samples back that were added with the same amount, time and weight."""
-        self._note(rows)
         self._align(rows, times)
         effective = weight * self._decay(rows, times)
         buckets = self.buckets.of(amounts)
@@ -118,7 +110,6 @@ class Histograms(ColumnTable):
         The older of two is first shifted to the reference time of the younger. ``other`` is
         left as it is (recommender.md Q21): the work is done on copies.
         """
-        self._note(rows)
         for start in range(0, len(rows), _SLICE):
             mine, theirs = rows[start : start + _SLICE], other_rows[start : start + _SLICE]
             source = other.copy(theirs)
@@ -138,7 +129,6 @@ class Histograms(ColumnTable):
         Ours is shifted a few times, wherever a later reference time comes; all rows in between are
         shifted to it together, and the rest are sums.
         """
-        self._note(row)
         mine = np.array([row])
         for start in range(0, len(other_rows), _SLICE):
             source = other.copy(other_rows[start : start + _SLICE])
@@ -233,7 +223,7 @@ class Histograms(ColumnTable):
         stops = self.stops(rows, fractions)
         return np.where(stops < 0, 0, self.buckets.percentiles[stops])
 
-    def save(self, rows: Ints) -> list[Saved]:
+    def save(self, rows: Ints) -> list[SavedHistogram]:
         """Relative weights of each row; buckets below 1/20000 of the heaviest are left out."""
         saved = []
         for start in range(0, len(rows), _SLICE):
@@ -248,12 +238,11 @@ class Histograms(ColumnTable):
             ):
                 filled = np.flatnonzero(weights)
                 pairs = zip(filled.tolist(), weights[filled].tolist(), strict=True)
-                saved.append(Saved(weights=dict(pairs), total=total, reference=reference))
+                saved.append(SavedHistogram(weights=dict(pairs), total=total, reference=reference))
         return saved
 
-    def load(self, row: int, saved: Saved) -> None:
+    def load(self, row: int, saved: SavedHistogram) -> None:
         """Fill a new row; the reference time is taken verbatim, without rounding."""
-        self._note(row)
         self.reference[row] = saved.reference
         whole = sum(saved.weights.values())
         if not whole:
@@ -266,10 +255,6 @@ class Histograms(ColumnTable):
         if filled:  # by hand: a start loads tens of thousands, one after the other
             self.above_low[row] = COUNT - 1 - min(filled)
             self.high[row] = max(filled)
-
-    def _note(self, rows: Ints | int) -> None:
-        self.changes += 1
-        self.version[rows] = self.changes
 
     def _inside(self, rows: Ints) -> Mask:
         """Which buckets are within ``low``..``high``; outside is only dust below EPSILON."""
@@ -340,7 +325,7 @@ def merge_members(merged: M, table: M, members: Sequence[Sequence[int]]) -> None
     """Let row i of ``merged`` take in the i-th members of a table, in their order.
 
     All first members are merged at once, then all second ones; rows of very many have their own
-    turn, because nobody else would take part in most of their rounds.
+    turn, because they would be alone in most of the batches.
     """
     for row, group in enumerate(members):
         if len(group) > _MANY:

@@ -16,7 +16,7 @@ from recommender.model.matching import LabelSet
 from recommender.model.usage import Usage
 
 
-def keep_former(usage: Usage) -> None:
+def keep_former_history(usage: Usage) -> None:
     """Keep what pods used that a VPA's target selects no longer, once the last of them is gone.
 
     A workload that was re-created under its name may have other labels. What another VPA matches
@@ -37,7 +37,7 @@ def keep_former(usage: Usage) -> None:
 
 
 def start_over(usage: Usage, key: VpaKey, container: str, now: int) -> None:
-    """Forget what is known of a VPA's container; other VPAs keep what they know of its pods.
+    """Drop the history of a VPA's container; other VPAs keep theirs of its pods.
 
     ``now`` is an instant.
     """
@@ -51,10 +51,10 @@ def start_over(usage: Usage, key: VpaKey, container: str, now: int) -> None:
             if label_set.pods:
                 usage.aggregate(label_set.namespace, label_set.labels, container, now)
         usage.matching.drop_if_unused(label_set)
-    marks = autoscaler.marks
-    for names in (marks.forgotten, marks.outdated):
+    history_flags = autoscaler.history_flags
+    for names in (history_flags.forgotten, history_flags.outdated):
         names.add(container)
-    for names in (marks.just_loaded, marks.expired, marks.killed):
+    for names in (history_flags.just_loaded, history_flags.expired, history_flags.killed):
         names.discard(container)
 
 

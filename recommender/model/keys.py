@@ -1,5 +1,6 @@
-"""What tells pods, VPAs and aggregates apart. Tuples, because millions of look-ups use them."""
+"""The keys of pods, VPAs and aggregates; tuples, because millions of look-ups use them."""
 
+import zlib
 from typing import NamedTuple
 
 
@@ -15,6 +16,11 @@ class VpaKey(NamedTuple):
 
     namespace: str
     name: str
+
+    @property
+    def phase(self) -> float:
+        """A number from 0 to 1 that spreads the VPAs over a period of time."""
+        return zlib.crc32("/".join(self).encode()) / 2**32
 
 
 class AggregateKey(NamedTuple):

@@ -18,7 +18,7 @@ MAX_AMOUNT = 1e14  # bytes; see common.resources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Windows:
+class MemoryWindows:
     """Where each container stands."""
 
     last: Ints  # time of the last sample
@@ -28,19 +28,19 @@ class Windows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Observed:
+class WindowUpdate:
     """What a sample of each container means."""
 
     accepted: Mask
-    after: Windows
+    after: MemoryWindows
     replaces: Mask  # the old peak of the window has to be taken back …
     replaced: Ints  # … which was this amount, at ``after.end``
     counts: Mask  # the sample is the window's new peak, at ``after.end``
 
 
 def observe(
-    before: Windows, times: Ints, amounts: Ints, *, interval: Ints, is_oom: bool = False
-) -> Observed:
+    before: MemoryWindows, times: Ints, amounts: Ints, *, interval: Ints, is_oom: bool = False
+) -> WindowUpdate:
     """Let each container take one sample.
 
     A negative amount is refused, and so is usage from before the last sample (the same
@@ -60,22 +60,24 @@ def observe(
     windows = (times - end) // interval
     kept_peak = np.where(started, 0, before.peak)
     kept_oom = np.where(started, 0, before.oom_peak)
-    after = Windows(
+    after = MemoryWindows(
         last=np.where(accepted, times, before.last),
         end=np.where(started, end + windows * interval + interval, before.end),
         peak=kept_peak if is_oom else np.where(counts, amounts, kept_peak),
         oom_peak=np.where(counts, amounts, kept_oom) if is_oom else kept_oom,
     )
-    return Observed(accepted=accepted, after=after, replaces=replaces, replaced=old, counts=counts)
+    return WindowUpdate(
+        accepted=accepted, after=after, replaces=replaces, replaced=old, counts=counts
+    )
 
 
-def is_too_old(before: Windows, times: Ints, *, interval: Ints) -> Mask:
+def is_too_old(before: MemoryWindows, times: Ints, *, interval: Ints) -> Mask:
     """Whether an OOM kill is more than an interval older than the last sample."""
     too_old: Mask = (before.last != NEVER) & (times < before.last - interval)
     return too_old
 
 
-def needed(before: Windows, requests: Ints, *, ratio: Floats, min_bump: Floats) -> Ints:
+def needed(before: MemoryWindows, requests: Ints, *, ratio: Floats, min_bump: Floats) -> Ints:
     """How much memory would have saved a killed container.
 
     Its request or its peak, whichever is more, raised by ``ratio`` and at least by

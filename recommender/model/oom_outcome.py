@@ -30,7 +30,7 @@ class OomOutcome(Code):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OomLearnt:
+class OomResult:
     """What was learnt from an OOM kill."""
 
     outcome: OomOutcome

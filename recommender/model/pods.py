@@ -1,5 +1,6 @@
 """Pods and containers whose usage we follow."""
 
+import enum
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,13 +11,22 @@ import numpy as np
 from recommender.model.column_table import ColumnTable, Ints
 from recommender.model.keys import AggregateKey, PodKey
 from recommender.model.matching import LabelSet
-from recommender.model.memory_peaks import Windows
+from recommender.model.memory_peaks import MemoryWindows
 from recommender.model.timestamps import NEVER
 
 _LONG_AGO = 1  # an instant: there was a sample, and no other is older
-_DIGITS = 15  # of a UID: enough to tell pods apart, and fit for a column of integers
+_DIGITS = 15  # of a UID: enough to distinguish pods, and fit for a column of integers
 
 NOWHERE = -1  # no aggregate: it was collected, and the next sample makes a new one
+
+
+class RequestSource(enum.StrEnum):
+    """Where the requests of a container are read from; the label of the counter."""
+
+    STATUS = "Pod.Status.ContainerStatuses"
+    INIT_STATUS = "Pod.Status.InitContainerStatuses"
+    SPEC = "Pod.Spec.Containers"
+    INIT_SPEC = "Pod.Spec.InitContainers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +82,12 @@ def pod_number(uid: str) -> int:
 
 
 class Containers(ColumnTable):
-    """ColumnTable of containers: what counts until the next sample (recommender.md section 4)."""
+    """The state of containers until their next sample (recommender.md section 4)."""
 
     def __init__(self, capacity: int = 16) -> None:
         super().__init__(capacity)
         self.aggregate: Ints = self._column(np.int64)  # row of Aggregates, or NOWHERE
+        self.first_sample: Ints = self._column(np.int64)  # of either resource; OOM kills aside
         self.last_cpu: Ints = self._column(np.int64)
         self.last_memory: Ints = self._column(np.int64)
         self.window_end: Ints = self._column(np.int64)
@@ -117,8 +128,14 @@ class Containers(ColumnTable):
         for column in (self.last_cpu, self.last_memory):
             column[rows[column[rows] > latest]] = _LONG_AGO
 
-    def windows(self, rows: Ints) -> Windows:
-        return Windows(
+    def note_first(self, rows: Ints, times: Ints) -> None:
+        """Keep the time of each container's first sample; these come in their order."""
+        fresh = self.first_sample[rows] == NEVER
+        # Of several samples of a container the last assignment counts.
+        self.first_sample[rows[fresh][::-1]] = times[fresh][::-1]
+
+    def windows(self, rows: Ints) -> MemoryWindows:
+        return MemoryWindows(
             last=self.last_memory[rows],
             end=self.window_end[rows],
             peak=self.peak[rows],
@@ -129,7 +146,7 @@ class Containers(ColumnTable):
         """The peaks of the running windows, wherever they are from; bytes."""
         return np.maximum(self.peak[rows], self.oom_peak[rows])
 
-    def set_windows(self, rows: Ints, windows: Windows) -> None:
+    def set_windows(self, rows: Ints, windows: MemoryWindows) -> None:
         self.last_memory[rows] = windows.last
         self.window_end[rows] = windows.end
         self.peak[rows] = windows.peak

@@ -1,8 +1,7 @@
 """Memory windows that are running, from one process to the next.
 
-The next process goes on with a window where the last one left it: its peak counts, and a higher
-sample replaces it, as if nothing had happened. The window of a pod that went in the meantime ends;
-its peak stays, as it does where a pod goes while we watch.
+The next process continues a window where the last one stopped: its peak counts, and a higher sample
+replaces it. The window of a pod that is gone ends, and its peak stays.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +16,7 @@ from recommender.model.keys import VpaKey
 from recommender.model.memory_peaks import MAX_AMOUNT, OpenPeaks
 from recommender.model.pods import NOWHERE, pod_number
 from recommender.model.timestamps import NEVER, span
-from recommender.model.usage import Group, Usage
+from recommender.model.usage import ContainerGroup, Usage
 
 MOST_BYTES = int(MAX_AMOUNT)
 
@@ -40,7 +39,7 @@ class RunningWindow(NamedTuple):
 
 
 def running_windows(
-    usage: Usage, groups: Sequence[Group], peaks: OpenPeaks
+    usage: Usage, groups: Sequence[ContainerGroup], peaks: OpenPeaks
 ) -> list[list[RunningWindow]]:
     """The windows that run in each group: what :meth:`Usage.without_peaks` leaves out.
 
@@ -63,13 +62,13 @@ def running_windows(
     return found
 
 
-def _with_former(usage: Usage, group: Group) -> Group:
+def _with_former(usage: Usage, group: ContainerGroup) -> ContainerGroup:
     former = (one.aggregates.get(group.container) for one in usage.autoscalers[group.vpa].former)
     rows = tuple(row for row in former if row is not None)
     return replace(group, rows=group.rows + rows) if rows else group
 
 
-class Left(NamedTuple):
+class SavedWindows(NamedTuple):
     """The windows that another process left of a VPA's container."""
 
     vpa: VpaKey
@@ -77,10 +76,10 @@ class Left(NamedTuple):
     windows: Sequence[RunningWindow]
 
 
-class Resuming:
+class WindowRestorer:
     """Lets containers go on with windows that another process left.
 
-    To be made anew whenever pods have come.
+    Create another one when pods have been added.
     """
 
     def __init__(self, usage: Usage) -> None:
@@ -88,11 +87,11 @@ class Resuming:
         self._pods = {pod_number(pod.uid): pod for pod in usage.pods.values()}
         self.ignored = 0  # windows that end later than any that begins now: they are none of ours
 
-    def resume(self, left: Iterable[Left], now: int) -> None:
+    def resume(self, left: Iterable[SavedWindows], now: int) -> None:
         """Let these windows go on; ``now`` is an instant.
 
         Of a container that has a window by now, this takes over the higher peak, and the earlier
-        end if that is still to come: it is the same time that both tell of.
+        end if that is still to come: both are windows of the same time.
         """
         begun: dict[int, RunningWindow] = {}
         known: list[tuple[int, RunningWindow]] = []
@@ -115,7 +114,7 @@ class Resuming:
             self._unite(row, window, now)
         self._add(gone)
 
-    def _row(self, left: Left, window: RunningWindow) -> int | None:
+    def _row(self, left: SavedWindows, window: RunningWindow) -> int | None:
         """Of the container; None if the pod is gone."""
         pod = self._pods.get(window.pod)
         if pod is None or pod.key.namespace != left.vpa.namespace:
@@ -133,7 +132,7 @@ class Resuming:
         usage = self._usage
         aggregate = usage.containers.aggregate[row]
         if aggregate == NOWHERE:
-            return -_LATE  # it begins anew
+            return -_LATE  # it begins another window
         return int(usage.aggregates.interval[aggregate]) + span(_AHEAD)
 
     def _begin(self, begun: Mapping[int, RunningWindow]) -> None:

@@ -1,6 +1,6 @@
 """The model: pods, aggregates and VPAs together, fed by batches of samples.
 
-One owner, the cycle, writes it; nothing here waits, so nobody sees it half written.
+The cycle alone changes it, and nothing here waits, so no task sees a change half done.
 
 Source: recommender.md sections 4-6.
 """
@@ -20,19 +20,25 @@ from recommender.model.aggregates import (
     HalfLives,
     History,
 )
-from recommender.model.autoscalers import EVERY_OTHER, Autoscaler, ContainerRule, Marks, rule_for
-from recommender.model.column_table import Ints, Mask, rounds
+from recommender.model.autoscalers import (
+    EVERY_OTHER,
+    Autoscaler,
+    ContainerRule,
+    HistoryFlags,
+    rule_for,
+)
+from recommender.model.column_table import Ints, Mask, distinct_batches
 from recommender.model.keys import AggregateKey, PodKey, VpaKey
 from recommender.model.matching import LabelSet, Matching
-from recommender.model.memory_peaks import Observed, OpenPeaks
-from recommender.model.oom_outcome import OomLearnt, OomOutcome
+from recommender.model.memory_peaks import OpenPeaks, WindowUpdate
+from recommender.model.oom_outcome import OomOutcome, OomResult
 from recommender.model.pods import NOWHERE, Containers, PodFacts, TrackedPod
 from recommender.model.sidecars import Sidecars
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """All that a VPA knows of one container name."""
+class ContainerGroup:
+    """The aggregates of one container name that a VPA sees."""
 
     vpa: VpaKey
     container: str
@@ -41,7 +47,7 @@ class Group:
 
 
 class Usage:
-    """Everything we know about usage."""
+    """The model of usage."""
 
     def __init__(
         self,
@@ -57,7 +63,9 @@ class Usage:
         self.matching = Matching()
         self.pods: dict[PodKey, TrackedPod] = {}
         self.autoscalers: dict[VpaKey, Autoscaler] = {}
-        self._groups: dict[VpaKey, tuple[Group, ...]] = {}  # as long as nothing about them changes
+        self._groups: dict[
+            VpaKey, tuple[ContainerGroup, ...]
+        ] = {}  # as long as nothing about them changes
         self.selectors_version = 0  # grows with every change of what the VPAs match
 
     # Pods
@@ -65,8 +73,8 @@ class Usage:
     def put_pod(self, pod: PodFacts, now: int) -> None:
         """Add a pod, or take over what changed.
 
-        A pod that came back under the same name starts anew (Q33); so do the windows of
-        its containers when its labels change (Q10). Aggregates stay.
+        A pod that came back under the same name starts over (Q33), and so do the windows of its
+        containers when its labels change (Q10). Aggregates stay.
         """
         tracked = self.pods.get(pod.key)
         if tracked is not None and tracked.uid != pod.uid:
@@ -126,7 +134,7 @@ class Usage:
         known.former = (known.former | changed) - matched
         if not is_same:
             self._forget_loaded(known)
-            known.marks.outdated.add(EVERY_OTHER)
+            known.history_flags.outdated.add(EVERY_OTHER)
         for label_set in changed | matched:
             self._apply_rules(label_set)
 
@@ -142,7 +150,7 @@ class Usage:
     def _forget_loaded(self, autoscaler: Autoscaler) -> None:
         for row in autoscaler.loaded.values():
             self.aggregates.free(row)
-        autoscaler.loaded, autoscaler.marks = {}, Marks()
+        autoscaler.loaded, autoscaler.history_flags = {}, HistoryFlags()
         autoscaler.former = set()
         self.sidecars.forget(autoscaler.key)
 
@@ -169,14 +177,14 @@ class Usage:
         counts = ((one.regular, one.sidecars) for one in self.matching.matched(key) if one.pods)
         return frozenset(name for pair in counts for each in pair for name in +each)
 
-    def groups(self, key: VpaKey) -> tuple[Group, ...]:
+    def groups(self, key: VpaKey) -> tuple[ContainerGroup, ...]:
         """The VPA's aggregates by container name, sorted by name; the same while they stay."""
         found = self._groups.get(key)
         if found is None:
             found = self._groups[key] = self._grouped(key)
         return found
 
-    def _grouped(self, key: VpaKey) -> tuple[Group, ...]:
+    def _grouped(self, key: VpaKey) -> tuple[ContainerGroup, ...]:
         rows: dict[str, list[int]] = {}
         # Sorted, so that the last bits of a sum are the same in every run.
         for label_set in sorted(self.matching.matched(key), key=attrgetter("text")):
@@ -186,7 +194,7 @@ class Usage:
         for container, row in self.autoscalers[key].loaded.items():
             rows.setdefault(container, []).append(row)
         return tuple(
-            Group(
+            ContainerGroup(
                 vpa=key,
                 container=container,
                 rows=tuple(rows[container]),
@@ -213,12 +221,13 @@ class Usage:
         is a sample that isn't newer than the container's last.
         """
         accepted = np.zeros(len(rows), dtype=np.bool_)
-        for part in rounds(rows):
-            mine, at = rows[part], times[part]
-            good = (at > self.containers.last_cpu[mine]) & (amounts[part] >= 0)
+        for batch in distinct_batches(rows):
+            mine, at = rows[batch], times[batch]
+            good = (at > self.containers.last_cpu[mine]) & (amounts[batch] >= 0)
             self.containers.last_cpu[mine[good]] = at[good]
-            accepted[part] = good
+            accepted[batch] = good
         chosen = rows[accepted]
+        self.containers.note_first(chosen, times[accepted])
         aggregates = self._aggregates_of(chosen, now)
         self.aggregates.add_cpu(aggregates, times[accepted], amounts[accepted])
         return accepted
@@ -226,31 +235,32 @@ class Usage:
     def add_memory(self, rows: Ints, times: Ints, amounts: Ints, now: int) -> Mask:
         """Feed memory samples in bytes, in order; returns which were accepted."""
         accepted = np.zeros(len(rows), dtype=np.bool_)
-        for part in rounds(rows):
-            mine = rows[part]
+        for batch in distinct_batches(rows):
+            mine = rows[batch]
             aggregates = self._aggregates_of(mine, now)
             observed = memory_peaks.observe(
                 self.containers.windows(mine),
-                times[part],
-                amounts[part],
+                times[batch],
+                amounts[batch],
                 interval=self.aggregates.interval[aggregates],
             )
-            self._take_over(mine, aggregates, amounts[part], observed)
-            accepted[part] = observed.accepted
+            self._take_over(mine, aggregates, amounts[batch], observed)
+            accepted[batch] = observed.accepted
+        self.containers.note_first(rows[accepted], times[accepted])
         return accepted
 
-    def add_oom(self, pod: PodKey, container: str, *, at: int, request: int, now: int) -> OomLearnt:
+    def add_oom(self, pod: PodKey, container: str, *, at: int, request: int, now: int) -> OomResult:
         """Learn from an OOM kill; ``request`` is the container's memory request in bytes."""
         tracked = self.pods.get(pod)
         if tracked is None or container not in tracked.containers:
-            return OomLearnt(outcome=OomOutcome.UNKNOWN_CONTAINER)
+            return OomResult(outcome=OomOutcome.UNKNOWN_CONTAINER)
         rows = np.array([tracked.containers[container]])
         times, requests = np.array([at]), np.array([request])
         aggregates = self._aggregates_of(rows, now)
         interval = self.aggregates.interval[aggregates]
         windows = self.containers.windows(rows)
         if memory_peaks.is_too_old(windows, times, interval=interval)[0]:
-            return OomLearnt(outcome=OomOutcome.TOO_OLD)
+            return OomResult(outcome=OomOutcome.TOO_OLD)
         amounts = memory_peaks.needed(
             windows,
             requests,
@@ -261,14 +271,14 @@ class Usage:
         self._take_over(rows, aggregates, amounts, observed)
         if observed.accepted[0]:
             for key in tracked.label_set.autoscalers:
-                self.autoscalers[key].marks.killed.add(container)
-        return OomLearnt(
+                self.autoscalers[key].history_flags.killed.add(container)
+        return OomResult(
             outcome=OomOutcome.RECORDED if observed.accepted[0] else OomOutcome.INVALID,
             aggregate=int(aggregates[0]),
             amount=int(amounts[0]),
         )
 
-    # What is read and forgotten
+    # Reads and removals
 
     def open_peaks(self, now: int) -> OpenPeaks:
         """The containers whose windows haven't ended; as it is now, so don't keep it."""
@@ -277,7 +287,7 @@ class Usage:
         rows = rows[np.argsort(containers.aggregate[rows], kind="stable")]
         return OpenPeaks(containers=rows, aggregates=containers.aggregate[rows])
 
-    def without_peaks(self, groups: Sequence[Group], peaks: OpenPeaks) -> Aggregates:
+    def without_peaks(self, groups: Sequence[ContainerGroup], peaks: OpenPeaks) -> Aggregates:
         """The groups' merged usage, less the peaks of windows that haven't ended.
 
         A checkpoint leaves them out: after a restart the containers begin a new window,
@@ -289,7 +299,7 @@ class Usage:
         merged.memory.subtract(targets, highest, ends, MEMORY_WEIGHT)
         return merged
 
-    def open_in(self, groups: Sequence[Group], peaks: OpenPeaks) -> tuple[Ints, Ints]:
+    def open_in(self, groups: Sequence[ContainerGroup], peaks: OpenPeaks) -> tuple[Ints, Ints]:
         """The containers in a running window, and for each the number of its group."""
         sizes = [len(group.rows) for group in groups]
         members = np.fromiter((row for group in groups for row in group.rows), dtype=np.int64)
@@ -299,7 +309,7 @@ class Usage:
         chosen = peaks.containers[np.arange(counts.sum()) + np.repeat(first - before, counts)]
         return chosen, np.repeat(np.repeat(np.arange(len(groups)), sizes), counts)
 
-    def without_open_peaks(self, groups: Sequence[Group], now: int) -> Aggregates:
+    def without_open_peaks(self, groups: Sequence[ContainerGroup], now: int) -> Aggregates:
         """The same, of windows that haven't ended at this instant."""
         return self.without_peaks(groups, self.open_peaks(now))
 
@@ -330,7 +340,7 @@ class Usage:
         return row
 
     def _aggregates_of(self, rows: Ints, now: int) -> Ints:
-        """The aggregates of containers; one that was collected is made anew."""
+        """The aggregates of containers; one that was collected is created again."""
         for row in np.unique(rows[self.containers.aggregate[rows] == NOWHERE]).tolist():
             key = self.containers.keys[row]
             label_set = self.matching.known(key.namespace, key.labels)
@@ -338,7 +348,9 @@ class Usage:
             self.containers.move(row, key, aggregate)
         return self.containers.aggregate[rows]
 
-    def _take_over(self, rows: Ints, aggregates: Ints, amounts: Ints, observed: Observed) -> None:
+    def _take_over(
+        self, rows: Ints, aggregates: Ints, amounts: Ints, observed: WindowUpdate
+    ) -> None:
         after = observed.after
         self.containers.set_windows(rows, after)
         gone, come = observed.replaces, observed.counts

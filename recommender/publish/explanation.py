@@ -1,25 +1,35 @@
 """How a VPA's recommendation comes about, for people and programs.
 
-Nothing is decided here: it is all told by the functions that make the numbers.
+Nothing is decided here: the numbers come from the functions that make a status.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.base import Wire
 from common.codes import Code
 from common.labels import NOTHING
-from common.recommendation.processing import ContainerAmounts
-from common.resources import RESOURCES
-from recommender.estimate.trace import Amount, Cause, Evidence, Step, Trail
-from recommender.model.timestamps import NEVER, moment
-from recommender.publish.status import LATEST, published
-from recommender.publish.status_decision import Circumstances, Outcome, Writing
+from common.quantity import Quantity
+from common.recommendation.amounts import ContainerAmounts
+from common.recommendation.decision_trace import Amount, TraceStep
+from common.resources import CPU, MEMORY, RESOURCES
+from recommender.estimate.step_reasons import StepReason
+from recommender.estimate.vpa_estimates import Estimates, active_groups
+from recommender.model.histograms import Histograms
+from recommender.model.keys import VpaKey
+from recommender.model.timestamps import instant, moment, span
+from recommender.publish.recommendation_trace import recommendation_trace
+from recommender.publish.status import MAX_DELAY, recommended_amounts
+from recommender.publish.status_decision import DecisionContext, StatusDecision, WriteDecision
+from recommender.sources.conversion import vpa_key
+from recommender.sources.target_resolution import LoadedVpa
+
+_MOST_DOUBLINGS = 900.0  # that a float takes, with any weight of ours
 
 
-class Neglect(Code):
+class ExclusionReason(Code):
     """Why a container that something is known of gets no recommendation."""
 
     OFF = "off", "its policy has mode Off"
@@ -27,22 +37,13 @@ class Neglect(Code):
     NATIVE_SIDECAR = "native_sidecar", "it is a native sidecar, and the gate NativeSidecar is off"
 
 
-def neglect(container: str, *, alive: Collection[str], sidecars: Collection[str]) -> Neglect:
+def exclusion_reason(
+    container: str, *, alive: Collection[str], sidecars: Collection[str]
+) -> ExclusionReason:
     """Return why a container gets no recommendation; ``sidecars`` are left out by the gate."""
     if container not in alive:
-        return Neglect.EXPIRED
-    return Neglect.NATIVE_SIDECAR if container in sidecars else Neglect.OFF
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
-    """Everything that was told while a recommendation was made up."""
-
-    vpa: VerticalPodAutoscaler
-    circumstances: Circumstances
-    outcome: Outcome
-    trail: Trail
-    neglected: Mapping[str, Neglect]  # by container
+        return ExclusionReason.EXPIRED
+    return ExclusionReason.NATIVE_SIDECAR if container in sidecars else ExclusionReason.OFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,29 +54,29 @@ class Unexplained:
     error: str
 
 
-class Stage(Wire, frozen=True, kw_only=True):
+class ExplainedStep(Wire, frozen=True, kw_only=True):
     """A number before and after one step; null: there is none. ``by`` is what the step works with.
 
     What comes out of a step is what goes into the next one of the same number.
     """
 
-    step: Cause
+    step: StepReason
     by: str
     before: str | None
     after: str | None
     meaning: str
 
 
-class Number(Wire, frozen=True, kw_only=True):
+class ExplainedNumber(Wire, frozen=True, kw_only=True):
     """The way of one number into the status; null: the status doesn't have it."""
 
     resource: str
     amount: Amount
     published: str | None
-    steps: tuple[Stage, ...]
+    steps: tuple[ExplainedStep, ...]
 
 
-class Explained(Wire, frozen=True, kw_only=True):
+class ExplainedContainer(Wire, frozen=True, kw_only=True):
     """What is known of a container, and the way of its numbers.
 
     ``samples`` are CPU samples, and the times are those of the first and the last of them.
@@ -91,18 +92,18 @@ class Explained(Wire, frozen=True, kw_only=True):
     weight: Mapping[str, float]
     confidence: Mapping[str, float]
     sharing: int
-    numbers: tuple[Number, ...]
+    numbers: tuple[ExplainedNumber, ...]
 
 
-class LeftOut(Wire, frozen=True, kw_only=True):
+class ExcludedContainer(Wire, frozen=True, kw_only=True):
     """A container without a recommendation."""
 
     name: str
-    reason: Neglect
+    reason: ExclusionReason
     why: str
 
 
-class Explanation(Wire, frozen=True, kw_only=True):
+class RecommendationExplanation(Wire, frozen=True, kw_only=True):
     """How the recommendation of a VPA comes about.
 
     ``status`` says whether the VPA's status says so already: ``equal``, ``written`` (by the next
@@ -118,89 +119,146 @@ class Explanation(Wire, frozen=True, kw_only=True):
     selector: str | None
     pods: int
     unsupported: str | None
-    status: Writing
+    status: WriteDecision
     due: datetime | None
     held_up: str | None
-    containers: tuple[Explained, ...]
-    left_out: tuple[LeftOut, ...]
+    containers: tuple[ExplainedContainer, ...]
+    left_out: tuple[ExcludedContainer, ...]
 
 
-_NONE = Evidence(
-    samples=0, first_sample=NEVER, last_sample=NEVER, sharing=0, weight={}, confidence={}
-)
-
-
-def explanation(account: Account, *, held_up: str = "") -> Explanation:
-    """Take apart what was told; ``held_up`` says why nothing is written at the moment."""
-    vpa, circumstances, trail = account.vpa, account.circumstances, account.trail
-    resolution, ref = circumstances.resolution, vpa.spec.target_ref
-    status = account.outcome.status(vpa.status)
-    left = LATEST - circumstances.interval - circumstances.waited
-    waits = account.outcome.writing is Writing.WAITS
-    says = published(status)
-    return Explanation(
+def explanation(
+    loaded: LoadedVpa,
+    estimates: Estimates,
+    decision: StatusDecision,
+    context: DecisionContext,
+    *,
+    held_up: str = "",
+) -> RecommendationExplanation:
+    """Explain a decision; ``held_up`` is why nothing is written at the moment."""
+    vpa, resolution, ref = loaded.vpa, loaded.resolution, loaded.vpa.spec.target_ref
+    key, settings = vpa_key(vpa), context.settings
+    trace = recommendation_trace(key, estimates, decision, settings.estimation)
+    status = vpa.status
+    if decision.wanted is not None and decision.writing is WriteDecision.WRITTEN:
+        status = decision.wanted
+    due = decision.record.last_write + MAX_DELAY - settings.interval
+    recommended = recommended_amounts(status)
+    numbers = {name: _numbers(trace.of(name), recommended.get(name)) for name in trace.containers}
+    return RecommendationExplanation(
         namespace=vpa.metadata.namespace,
         name=vpa.metadata.name,
         generation=vpa.metadata.generation,
-        at=circumstances.now,
+        at=context.now,
         target=None if ref is None else f"{ref.api_version} {ref.kind} {ref.name}".strip(),
         selector=None if resolution.selector == NOTHING else str(resolution.selector),
-        pods=circumstances.pods,
+        pods=context.usage.pod_count(key),
         unsupported=resolution.message or None,
-        status=account.outcome.writing,
-        due=circumstances.now + left if waits else None,
+        status=decision.writing,
+        due=due if decision.writing is WriteDecision.WAITS else None,
         held_up=held_up or None,
-        containers=tuple(
-            _container(name, trail.evidence.get(name, _NONE), trail.of(name), says.get(name))
-            for name in trail.containers
-        ),
+        containers=tuple(_containers(key, estimates, numbers, context)),
         left_out=tuple(
-            LeftOut(name=name, reason=reason, why=reason.meaning)
-            for name, reason in sorted(account.neglected.items())
+            ExcludedContainer(name=name, reason=reason, why=reason.meaning)
+            for name, reason in sorted(_left_out(key, estimates, context).items())
         ),
     )
 
 
-def _container(
-    name: str, known: Evidence, steps: Sequence[Step], says: ContainerAmounts | None
-) -> Explained:
-    return Explained(
-        name=name,
-        samples=known.samples,
-        oldest_sample=moment(known.first_sample),
-        newest_sample=moment(known.last_sample),
-        weight=known.weight,
-        confidence=known.confidence,
-        sharing=known.sharing,
-        numbers=tuple(_numbers(steps, says)),
-    )
-
-
-def _numbers(steps: Iterable[Step], says: ContainerAmounts | None) -> Iterator[Number]:
-    ways: dict[tuple[str, Amount], list[Step]] = {}
-    for step in steps:
-        ways.setdefault((step.resource, step.amount), []).append(step)
-    for resource, amount in sorted(ways, key=_place):
-        value = amount.of(says).get(resource)
-        yield Number(
-            resource=resource,
-            amount=amount,
-            published=None if value is None else str(value),
-            steps=tuple(map(_stage, ways[resource, amount])),
+def _containers(
+    key: VpaKey,
+    estimates: Estimates,
+    numbers: Mapping[str, tuple[ExplainedNumber, ...]],
+    context: DecisionContext,
+) -> Iterator[ExplainedContainer]:
+    """Explain the containers, sorted by name, with what their estimates start from."""
+    at = instant(context.now)
+    estimate, merged = estimates.of(key), estimates.merged
+    first = estimates.rows(key).start
+    rows = {group.container: first + number for number, group in enumerate(estimate.groups)}
+    for name in sorted(rows.keys() | numbers.keys()):
+        row = rows.get(name)
+        if row is None:  # what is published stays
+            yield ExplainedContainer(
+                name=name,
+                samples=0,
+                oldest_sample=None,
+                newest_sample=None,
+                weight={},
+                confidence={},
+                sharing=0,
+                numbers=numbers[name],
+            )
+            continue
+        cpu, memory = estimate.confidence[row - first].tolist()
+        yield ExplainedContainer(
+            name=name,
+            samples=int(merged.samples[row]),
+            oldest_sample=moment(int(merged.first_sample[row])),
+            newest_sample=moment(int(merged.last_sample[row])),
+            weight={CPU: _weight(merged.cpu, row, at), MEMORY: _weight(merged.memory, row, at)},
+            confidence={CPU: cpu, MEMORY: memory},
+            sharing=len(estimate.groups),
+            numbers=numbers.get(name, ()),
         )
 
 
-def _place(way: tuple[str, Amount]) -> tuple[int, str, int]:
-    resource, amount = way
+def _weight(histograms: Histograms, row: int, at: int) -> float:
+    """Return what all samples of a container weigh together at an instant."""
+    total = float(histograms.total[row])
+    if not total:
+        return 0.0  # an empty one has no time
+    age = (at - int(histograms.reference[row])) / span(histograms.half_life)
+    return total * math.pow(2.0, min(-age, _MOST_DOUBLINGS))
+
+
+def _left_out(
+    key: VpaKey, estimates: Estimates, context: DecisionContext
+) -> dict[str, ExclusionReason]:
+    """Return why containers get no recommendation although something is known of them."""
+    usage = context.usage
+    alive = {group.container for group in active_groups(usage, key, instant(context.now))}
+    sidecars = usage.sidecars.left_out(key, usage.matching)
+    estimated = estimates.of(key).groups
+    return {
+        group.container: exclusion_reason(group.container, alive=alive, sidecars=sidecars)
+        for group in usage.groups(key)
+        if group not in estimated
+    }
+
+
+def _numbers(
+    steps: Iterable[TraceStep], recommended: ContainerAmounts | None
+) -> tuple[ExplainedNumber, ...]:
+    by_number: dict[tuple[str, Amount], list[TraceStep]] = {}
+    for step in steps:
+        by_number.setdefault((step.resource, step.amount), []).append(step)
+    return tuple(
+        ExplainedNumber(
+            resource=resource,
+            amount=amount,
+            published=_text(amount.of(recommended).get(resource)),
+            steps=tuple(map(_explained_step, by_number[resource, amount])),
+        )
+        for resource, amount in sorted(by_number, key=_place)
+    )
+
+
+def _place(number: tuple[str, Amount]) -> tuple[int, str, int]:
+    resource, amount = number
     rank = RESOURCES.index(resource) if resource in RESOURCES else len(RESOURCES)
     return (rank, resource, list(Amount).index(amount))
 
 
-def _stage(step: Step) -> Stage:
-    return Stage(
-        step=step.cause,
+def _explained_step(step: TraceStep) -> ExplainedStep:
+    reason = StepReason(step.reason)
+    return ExplainedStep(
+        step=reason,
         by=step.by,
-        before=None if step.before is None else str(step.before),
-        after=None if step.after is None else str(step.after),
-        meaning=step.cause.meaning,
+        before=_text(step.before),
+        after=_text(step.after),
+        meaning=reason.meaning,
     )
+
+
+def _text(value: Quantity | None) -> str | None:
+    return None if value is None else str(value)

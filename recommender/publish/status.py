@@ -18,7 +18,6 @@ from common.api.autoscaling import (
     VpaCondition,
     VpaStatus,
 )
-from common.patches import Operation, add
 from common.quantity import QuantityError
 from common.recommendation.processing import ContainerAmounts, parse_recommendation
 from common.resources import ResourceQuantities
@@ -38,9 +37,9 @@ class ConditionType(enum.StrEnum):
     STALE_RECOMMENDATION = "StaleRecommendation"
 
 
-NOTICED = 0.01
+NOTICEABLE_CHANGE = 0.01
 """The largest relative change of a bound that can wait."""
-LATEST = timedelta(minutes=10)
+MAX_DELAY = timedelta(minutes=10)
 """How long after the last write it can."""
 
 _NO_PODS = "No pods match this VPA object"
@@ -66,7 +65,7 @@ _STALE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
+class StatusFindings:
     """What this cycle found out about a VPA."""
 
     recommendation: tuple[ContainerAmounts, ...]
@@ -79,7 +78,7 @@ class Findings:
     stale: tuple[str, ...] = ()  # containers whose history expired
 
 
-def next_status(vpa: VerticalPodAutoscaler, findings: Findings, now: datetime) -> VpaStatus:
+def next_status(vpa: VerticalPodAutoscaler, findings: StatusFindings, now: datetime) -> VpaStatus:
     """The status that this cycle's findings call for."""
     return VpaStatus(
         recommendation=to_status(findings.recommendation),
@@ -89,7 +88,10 @@ def next_status(vpa: VerticalPodAutoscaler, findings: Findings, now: datetime) -
 
 
 def open_status(vpa: VerticalPodAutoscaler, unsupported: str, now: datetime) -> VpaStatus:
-    """The status while nobody can tell which pods are meant: what was found before stays (Q1)."""
+    """Return the status while it is unknown which pods the target selects (Q1).
+
+    The last recommendation stays.
+    """
     kind = ConditionType.CONFIG_UNSUPPORTED
     existing = vpa.status.conditions or ()
     return VpaStatus(
@@ -99,7 +101,7 @@ def open_status(vpa: VerticalPodAutoscaler, unsupported: str, now: datetime) -> 
     )
 
 
-def published(status: VpaStatus) -> dict[str, ContainerAmounts]:
+def recommended_amounts(status: VpaStatus) -> dict[str, ContainerAmounts]:
     """What a status recommends, by container; nothing if it can't be read."""
     if status.recommendation is None:
         return {}
@@ -136,7 +138,7 @@ def to_status(amounts: Iterable[ContainerAmounts]) -> RecommendedPodResources:
     return RecommendedPodResources(container_recommendations=written or None)
 
 
-def moved(current: VpaStatus, wanted: VpaStatus) -> float:
+def status_difference(current: VpaStatus, wanted: VpaStatus) -> float:
     """How far a status is from the wanted one, as a reader sees it.
 
     Nothing (0.0) if all is equal by value: times are compared as instants, and an empty list equals
@@ -150,21 +152,16 @@ def moved(current: VpaStatus, wanted: VpaStatus) -> float:
     before, after = _amounts(current.recommendation), _amounts(wanted.recommendation)
     if before is None or after is None or len(before) != len(after):
         return 0.0 if current.recommendation == wanted.recommendation else math.inf
-    return max(map(_moved, before, after), default=0.0)
+    return max(map(_container_difference, before, after), default=0.0)
 
 
-def is_worth_writing(by: float, *, waited: timedelta, interval: timedelta) -> bool:
-    """Whether a status that has ``moved`` is written now (X80).
+def is_due(by: float, *, waited: timedelta, interval: timedelta) -> bool:
+    """Return whether a status that differs ``by`` so much is written now (X80).
 
     At once if a reader would notice, and a smaller difference before the next cycle, an
     ``interval`` from now, would be more than ten minutes after the last write.
     """
-    return by > NOTICED or (by > 0 and waited + interval > LATEST)
-
-
-def patch(current: VpaStatus, wanted: VpaStatus) -> tuple[Operation, ...]:
-    """The operations that replace the status; none if all is equal by value."""
-    return (add("/status", wanted),) if moved(current, wanted) else ()
+    return by > NOTICEABLE_CHANGE or (by > 0 and waited + interval > MAX_DELAY)
 
 
 def is_true(status: VpaStatus, kind: ConditionType) -> bool:
@@ -208,7 +205,7 @@ def _merged(
     return tuple(after[kind] for kind in sorted(after))
 
 
-def _set(findings: Findings) -> Iterable[_Condition]:
+def _set(findings: StatusFindings) -> Iterable[_Condition]:
     """Each condition that is to be there."""
     no_pods = ConditionType.NO_PODS_MATCHED.value
     if findings.recommendation:
@@ -222,8 +219,8 @@ def _set(findings: Findings) -> Iterable[_Condition]:
     if findings.unsupported:
         yield ConditionType.CONFIG_UNSUPPORTED, "True", "", findings.unsupported
     if findings.controlled_by:
-        told = _CONTROLLED.format(name=findings.controlled_by)
-        yield ConditionType.CONTROLLED_BY_ANOTHER, "True", _OLDER_VPA, told
+        message = _CONTROLLED.format(name=findings.controlled_by)
+        yield ConditionType.CONTROLLED_BY_ANOTHER, "True", _OLDER_VPA, message
     if findings.low_confidence and findings.recommendation:
         yield ConditionType.LOW_CONFIDENCE, "True", "", _LOW_CONFIDENCE
     if findings.fetching_history:
@@ -234,8 +231,8 @@ def _set(findings: Findings) -> Iterable[_Condition]:
             names += f" and {len(findings.unknown) - _SHOWN_NAMES} more"
         yield ConditionType.NO_SAMPLES, "True", _NO_USAGE, _NO_SAMPLES.format(names=names)
     if findings.stale:
-        told = _STALE.format(names=", ".join(findings.stale))
-        yield ConditionType.STALE_RECOMMENDATION, "True", _HISTORY_EXPIRED, told
+        message = _STALE.format(names=", ".join(findings.stale))
+        yield ConditionType.STALE_RECOMMENDATION, "True", _HISTORY_EXPIRED, message
 
 
 def _meaning(conditions: Iterable[VpaCondition] | None) -> set[tuple[object, ...]]:
@@ -253,7 +250,7 @@ def _meaning(conditions: Iterable[VpaCondition] | None) -> set[tuple[object, ...
 
 
 def _amounts(recommendation: RecommendedPodResources | None) -> Sequence[ContainerAmounts] | None:
-    """What is recommended; None also for somebody else's nonsense, unlike anything of ours."""
+    """Return what is recommended; None if nothing is, or if another program wrote nonsense."""
     if recommendation is None:
         return None
     try:
@@ -262,7 +259,7 @@ def _amounts(recommendation: RecommendedPodResources | None) -> Sequence[Contain
         return None
 
 
-def _moved(before: ContainerAmounts, after: ContainerAmounts) -> float:
+def _container_difference(before: ContainerAmounts, after: ContainerAmounts) -> float:
     if before.name != after.name or before.target != after.target:
         return math.inf
     pairs = (

@@ -20,7 +20,7 @@ class StatusStore:
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
-        self._has_subresource = True  # as far as the last answers tell
+        self._has_subresource = True  # by the last answers
 
     async def write(
         self, vpa: VerticalPodAutoscaler, wanted: VpaStatus

@@ -33,8 +33,8 @@ _statuses = Pool[tuple[ContainerStatus, ...]](_POOL)
 class CachedPod(Pod, frozen=True, kw_only=True):
     """A pod as the recommender's cache holds it: a small part of what it would take as a whole.
 
-    What is left is what usage is counted by, its labels and its containers, and what tells of OOM
-    kills: requests, restarts and terminations. Replicas share what is equal in them.
+    It keeps labels and containers, by which usage is counted, and what OOM kills are detected by:
+    requests, restarts and terminations. Replicas share equal parts.
     """
 
     def __post_init__(self) -> None:
@@ -106,7 +106,7 @@ def _kept_container(status: ContainerStatus) -> ContainerStatus:
 
 
 def _kept_state(state: ContainerState | None) -> ContainerState | None:
-    """Since when a container runs nobody asks, and replicas would have nothing in common."""
+    """Drop the time since when a container runs, which differs between replicas."""
     if state is None or (state.running is None and state.terminated is None):
         return None
     if state.terminated is None:

@@ -3,12 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 
-from msgspec import structs
-
-from common.api.autoscaling import VerticalPodAutoscaler, VpaStatus
+from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
 from common.errors import KubeError
 from common.kube.cache import Snapshot
@@ -17,10 +15,11 @@ from common.kube.targets import TargetError, Targets
 from common.labels import NOTHING
 from common.quantity import QuantityError
 from common.target.owners import Controller
-from recommender.concurrency import sliced, spread
+from recommender.concurrency import run_concurrently
 from recommender.metrics import RecommenderMetrics
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.usage import Usage
+from recommender.slices import in_slices
 from recommender.sources.conversion import (
     container_rules,
     is_ours,
@@ -31,15 +30,21 @@ from recommender.sources.conversion import (
     vpa_key,
     written_mode,
 )
-from recommender.sources.target_conflicts import Rivals
-from recommender.sources.target_resolution import TargetResolution, resolved, unchecked, unreadable
+from recommender.sources.target_conflicts import TargetConflicts
+from recommender.sources.target_resolution import (
+    LoadedVpa,
+    TargetResolution,
+    resolved,
+    unchecked,
+    unreadable,
+)
 
 logger = logging.getLogger(__name__)
 
 _BUG = "an unexpected error, see the recommender's log"
 _POLICY = "policy"  # the reason where a VPA's resource policy can't be read
-_SLICE = 500  # objects before other tasks get their turn
-_RESOLVED = 50  # VPAs that one of the workers resolves before; mostly nobody has to be asked
+_SLICE = 500  # objects before other tasks run
+_RESOLVED = 50  # VPAs that a worker resolves before other tasks run; most need no call
 _LOOKED_FOR = 10_000  # pods looked for in a cache before
 
 
@@ -85,9 +90,9 @@ class PodLoader:
         """Pods of the model that the last snapshot doesn't hold."""
         vanished: set[PodKey] = set()
         nothing: Mapping[str, Pod] = {}
-        for part in sliced(tuple(self._usage.pods), _LOOKED_FOR):
+        for batch in in_slices(tuple(self._usage.pods), _LOOKED_FOR):
             vanished.update(
-                key for key in part if key.name not in self._seen.get(key.namespace, nothing)
+                key for key in batch if key.name not in self._seen.get(key.namespace, nothing)
             )
             await asyncio.sleep(0)
         return frozenset(vanished)
@@ -98,30 +103,6 @@ class PodLoader:
             return True
         labels = pod.metadata.labels or {}
         return self._usage.matching.is_matched(pod.metadata.namespace, labels)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LoadedVpa:
-    """A VPA of this cycle, and what its target came to."""
-
-    vpa: VerticalPodAutoscaler
-    resolution: TargetResolution
-    controlled_by: str = ""  # the VPA that controls the target's pods instead; empty: none
-
-    def __eq__(self, other: object) -> bool:
-        """Whether it is the very same version of the VPA, with the same outcome."""
-        return (
-            isinstance(other, LoadedVpa)
-            and self.vpa is other.vpa
-            and self.resolution == other.resolution
-        )
-
-    def __hash__(self) -> int:
-        return id(self.vpa)
-
-    def with_status(self, status: VpaStatus) -> "LoadedVpa":
-        """The same, of which the status has been written since."""
-        return replace(self, vpa=structs.replace(self.vpa, status=status))
 
 
 class VpaLoader:
@@ -147,7 +128,7 @@ class VpaLoader:
         self._per_vpa_config = per_vpa_config
         self._workers = workers
         self._metrics = metrics
-        self._told: dict[VpaKey, str] = {}
+        self._logged: dict[VpaKey, str] = {}
         self._loaded: dict[VpaKey, LoadedVpa] = {}
 
     async def load(self, vpas: Iterable[VerticalPodAutoscaler]) -> dict[VpaKey, LoadedVpa]:
@@ -181,13 +162,13 @@ class VpaLoader:
                 found[key] = LoadedVpa(vpa=vpa, resolution=resolution, controlled_by=by)
 
         in_turn = self._targets.in_turn(ours)
-        await spread(enumerate(in_turn), load_one, workers=self._workers)
+        await run_concurrently(enumerate(in_turn), load_one, workers=self._workers)
         for key in [key for key in self._usage.autoscalers if key not in found]:
             self._usage.remove_autoscaler(key)
-            self._told.pop(key, None)
+            self._logged.pop(key, None)
         loaded = {vpa_key(vpa): found[vpa_key(vpa)] for vpa in ours}
-        for part in sliced(tuple(loaded), _SLICE):
-            for key in part:
+        for batch in in_slices(tuple(loaded), _SLICE):
+            for key in batch:
                 if self._loaded.get(key) != loaded[key]:
                     with self._metrics.object_errors.around("vpa", VPAS.kind, *key):
                         self._put(key, loaded[key])
@@ -198,15 +179,15 @@ class VpaLoader:
     @staticmethod
     async def _controlled(vpas: Sequence[VerticalPodAutoscaler]) -> dict[VpaKey, str]:
         """Find the VPAs whose pods another one controls, whichever recommender that one has."""
-        rivals = Rivals()
-        for part in sliced(vpas, _SLICE):
-            for vpa in part:
+        rivals = TargetConflicts()
+        for batch in in_slices(vpas, _SLICE):
+            for vpa in batch:
                 rivals.add(vpa)
             await asyncio.sleep(0)
         return rivals.controlled()
 
     def why_not(self, vpa: VerticalPodAutoscaler) -> str:
-        """Why a VPA of the cluster was not loaded."""
+        """Return why a VPA of the cluster was not loaded."""
         named = f"VPA {vpa.metadata.namespace}/{vpa.metadata.name}"
         if vpa.metadata.namespace in self._ignored:
             return f"{named}: its namespace is one of --ignored-vpa-object-namespaces"
@@ -221,10 +202,10 @@ class VpaLoader:
         except QuantityError as error:
             known = self._usage.autoscalers.get(key)
             rules = () if known is None else known.rules
-            if self._tell(key, f"the resource policy can't be read: {error}"):
+            if self._log_change(key, f"the resource policy can't be read: {error}"):
                 self._metrics.read_failed(VPAS.resource, _POLICY)
         else:
-            self._tell(key, loaded.resolution.message)
+            self._log_change(key, loaded.resolution.message)
         mode = written_mode(loaded.vpa)
         selector, target = loaded.resolution.selector, target_name(loaded.vpa)
         self._usage.put_autoscaler(key, selector, rules, mode, target)
@@ -232,7 +213,7 @@ class VpaLoader:
     async def _resolve(self, vpa: VerticalPodAutoscaler) -> TargetResolution:
         """The target's selector, if the target is the topmost controller.
 
-        What the API server can't tell just now leaves the last selector in force (Q1).
+        A look-up that fails temporarily leaves the last selector in force (Q1).
         """
         target = vpa.spec.target_ref
         try:
@@ -265,11 +246,11 @@ class VpaLoader:
             return replace(resolution, open=True)
         return TargetResolution(selector=known.selector, unsupported=resolution.unsupported)
 
-    def _tell(self, key: VpaKey, trouble: str) -> bool:
+    def _log_change(self, key: VpaKey, trouble: str) -> bool:
         """One line when a VPA's trouble changes; whether it did."""
-        if self._told.get(key, "") == trouble:
+        if self._logged.get(key, "") == trouble:
             return False
-        self._told[key] = trouble
+        self._logged[key] = trouble
         name = f"{key.namespace}/{key.name}"
         if trouble:
             logger.warning("VPA can't be used as it is", extra={"vpa": name, "why": trouble})

@@ -11,10 +11,9 @@ from common.quantity import Quantity
 from common.recommendation.scaled_containers import scaled_sidecars, scaled_specs, scaled_statuses
 from common.resources import CPU, MEMORY, parse_quantities
 from common.target.owners import Controller
-from recommender.metrics import RequestSource
 from recommender.model.autoscalers import ContainerRule
 from recommender.model.keys import PodKey, VpaKey
-from recommender.model.pods import PodFacts
+from recommender.model.pods import PodFacts, RequestSource
 
 _FINISHED = ("Succeeded", "Failed")
 _OFF = "Off"
@@ -108,7 +107,7 @@ def container_rules(
     policy = vpa.spec.resource_policy
     if policy is None or not policy.container_policies:
         return ()
-    for one in policy.container_policies:  # the bounds count later; whether they can is told now
+    for one in policy.container_policies:  # of bounds the unreadable ones are reported now
         parse_quantities(one.min_allowed)
         parse_quantities(one.max_allowed)
     return tuple(

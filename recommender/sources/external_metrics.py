@@ -20,10 +20,10 @@ from common.api.metrics import (
 )
 from common.errors import DecodeError, KubeError
 from common.kube.client import KubeClient
-from recommender.concurrency import spread
+from recommender.concurrency import run_concurrently
 from recommender.model.keys import PodKey
 from recommender.model.usage import Usage
-from recommender.sources.fetch_result import OK, Answer, FetchResult
+from recommender.sources.fetch_result import OK, FetchOutcome, FetchResult
 
 _ROOT = "/apis/external.metrics.k8s.io/v1beta1"
 _HOPELESS = 100  # questions without a single answer: whoever serves the metrics is down
@@ -33,14 +33,14 @@ _values = msgspec.json.Decoder(ExternalMetricValue)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Question:
+class _MetricQuery:
     pod: PodKey
     resource: str
     metric: str
     selector: str
 
 
-class ExternalMetrics:
+class ExternalMetricsSource:
     """Asks for the usage of every pod that a VPA looks at.
 
     One question that fails costs itself; the reference drops all usage of the cycle. A resource
@@ -69,27 +69,27 @@ class ExternalMetrics:
     async def fetch(self, namespaces: Collection[str]) -> FetchResult:
         """The latest usage; ``namespaces`` are those that have VPAs."""
         found: list[PodMetrics] = []
-        answers: list[Answer] = []
+        answers: list[FetchOutcome] = []
         answered = False
 
-        async def ask(question: _Question) -> None:
+        async def ask(wanted: _MetricQuery) -> None:
             nonlocal answered
             if not self._client.reachable or (len(answers) >= _HOPELESS and not answered):
                 return
-            place = f"{question.pod.namespace}/{question.pod.name} {question.metric}"
+            place = f"{wanted.pod.namespace}/{wanted.pod.name} {wanted.metric}"
             try:
-                used = await self._ask(question)
+                used = await self._ask(wanted)
             except (KubeError, DecodeError) as error:
-                answers.append(Answer.failed(place, error))
+                answers.append(FetchOutcome.failed(place, error))
             else:
                 answered = True
                 found.append(used)
-                answers.append(Answer(place=place, outcome=OK))
+                answers.append(FetchOutcome(place=place, outcome=OK))
 
-        await spread(self._questions(namespaces), ask, workers=self._workers)
+        await run_concurrently(self._queries(namespaces), ask, workers=self._workers)
         return FetchResult(metrics=tuple(found), answers=tuple(answers))
 
-    def _questions(self, namespaces: Collection[str]) -> Iterator[_Question]:
+    def _queries(self, namespaces: Collection[str]) -> Iterator[_MetricQuery]:
         # A copy: the model may change while answers are awaited.
         for pod, tracked in list(self._usage.pods.items()):
             if pod.namespace not in namespaces:
@@ -100,9 +100,9 @@ class ExternalMetrics:
                     continue
                 selector = ",".join(filter(None, (str(autoscaler.selector), f"pod={pod.name}")))
                 for resource, metric in self._metrics.items():
-                    yield _Question(pod=pod, resource=resource, metric=metric, selector=selector)
+                    yield _MetricQuery(pod=pod, resource=resource, metric=metric, selector=selector)
 
-    async def _ask(self, question: _Question) -> PodMetrics:
+    async def _ask(self, wanted: _MetricQuery) -> PodMetrics:
         """The values of one metric, with the time and the window of the first of them.
 
         An item that can't be decoded is left out. Of the others the caller reads the values.
@@ -111,9 +111,9 @@ class ExternalMetrics:
             KubeError: there was no answer.
             DecodeError: it is no list, or holds nothing that can be decoded.
         """
-        namespace, metric = quote(question.pod.namespace, safe=""), quote(question.metric, safe="")
+        namespace, metric = quote(wanted.pod.namespace, safe=""), quote(wanted.metric, safe="")
         path = f"{_ROOT}/namespaces/{namespace}/{metric}"
-        query = {"labelSelector": question.selector}
+        query = {"labelSelector": wanted.selector}
         body = await self._client.request("GET", path, query=query, retry=False)
         try:
             values = _decodable(decode(_lists, body).items or ())
@@ -121,12 +121,12 @@ class ExternalMetrics:
             raise DecodeError(f"{path} is no list of metric values: {error}") from error
         named = [(value, value.metric_labels or {}) for value in values]
         return PodMetrics(
-            metadata=MetricsMeta(name=question.pod.name, namespace=question.pod.namespace),
+            metadata=MetricsMeta(name=wanted.pod.name, namespace=wanted.pod.namespace),
             timestamp=values[0].timestamp if values else None,
             window=_duration(values[0].window) if values else None,
             containers=tuple(
                 ContainerMetrics(
-                    name=labels[self._container_label], usage={question.resource: value.value}
+                    name=labels[self._container_label], usage={wanted.resource: value.value}
                 )
                 for value, labels in named
                 if self._container_label in labels

@@ -8,13 +8,13 @@ from typing import Protocol
 from common.api.metrics import PodMetrics
 from common.errors import DecodeError, KubeError
 from common.kube.pages import Undecoded
-from recommender.concurrency import sliced
+from recommender.slices import in_slices
 
 OK = "ok"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class FetchOutcome:
     """What came of one question."""
 
     place: str  # what was asked for: a namespace, a pod; empty: the whole cluster
@@ -22,7 +22,7 @@ class Answer:
     error: str = ""
 
     @classmethod
-    def failed(cls, place: str, error: KubeError | DecodeError) -> "Answer":
+    def failed(cls, place: str, error: KubeError | DecodeError) -> "FetchOutcome":
         """The answer was an error, or can't be decoded."""
         outcome = getattr(error, "reason", type(error).__name__)
         return cls(place=place, outcome=outcome, error=str(error))
@@ -34,11 +34,11 @@ class FetchResult:
 
     metrics: Sequence[PodMetrics] = ()
     lists: Sequence[Undecoded[PodMetrics]] = ()
-    answers: tuple[Answer, ...]
+    answers: tuple[FetchOutcome, ...]
 
     def slices(self, size: int) -> Iterator[Sequence[PodMetrics]]:
         """All of it, so many pods at a time; to be gone through once."""
-        yield from sliced(self.metrics, size)
+        yield from in_slices(self.metrics, size)
         for one in self.lists:
             yield from one.slices(size)
 
@@ -52,7 +52,7 @@ class FetchResult:
         return found
 
     @property
-    def failures(self) -> tuple[Answer, ...]:
+    def failures(self) -> tuple[FetchOutcome, ...]:
         """The questions that failed."""
         return tuple(answer for answer in self.answers if answer.outcome != OK)
 

@@ -18,18 +18,18 @@ from common.kube.endpoints import POD_METRICS
 from common.kube.pages import Undecoded
 from common.quantity import QuantityError, parse_milli, parse_value
 from common.resources import CPU, MEMORY
-from recommender.concurrency import spread
+from recommender.concurrency import run_concurrently
 from recommender.model.clock_tolerance import MARGIN, tolerated
 from recommender.model.column_table import Ints
 from recommender.model.keys import PodKey
 from recommender.model.pods import TrackedPod
 from recommender.model.timestamps import NEVER, instant, span
-from recommender.sources.fetch_result import OK, Answer, FetchResult
+from recommender.sources.fetch_result import OK, FetchOutcome, FetchResult
 
-_RESOURCE = f"{POD_METRICS.resource}.{POD_METRICS.group}"  # tells it from the pods themselves
+_RESOURCE = f"{POD_METRICS.resource}.{POD_METRICS.group}"  # differs from that of pods
 
 
-class MetricsServer:
+class MetricsServerSource:
     """Asks for the usage of the whole cluster, or of one namespace if there is only one.
 
     Should the one list of the cluster fail, each namespace with VPAs is asked for on its own:
@@ -54,7 +54,7 @@ class MetricsServer:
         if answer.outcome == OK or self._namespace or not self._client.reachable:
             return FetchResult(lists=found, answers=(answer,))
         lists: list[Undecoded[PodMetrics]] = []
-        answers: list[Answer] = []
+        answers: list[FetchOutcome] = []
 
         async def fetch_one(namespace: str) -> None:
             if len(answers) >= self._workers and all(one.outcome != OK for one in answers):
@@ -63,25 +63,25 @@ class MetricsServer:
             lists.extend(found)
             answers.append(answer)
 
-        await spread(sorted(namespaces), fetch_one, workers=self._workers)
+        await run_concurrently(sorted(namespaces), fetch_one, workers=self._workers)
         return FetchResult(lists=lists, answers=(answer, *answers))
 
-    async def _list(self, namespace: str) -> tuple[Sequence[Undecoded[PodMetrics]], Answer]:
+    async def _list(self, namespace: str) -> tuple[Sequence[Undecoded[PodMetrics]], FetchOutcome]:
         """What there is, decoded as it is taken: whole it is larger than all that is kept."""
         try:
             found = await self._client.list_undecoded(
                 POD_METRICS, namespace=namespace, strange=self._strange, known=self._known
             )
         except (KubeError, DecodeError) as error:
-            return (), Answer.failed(namespace, error)
-        return (found,), Answer(place=namespace)
+            return (), FetchOutcome.failed(namespace, error)
+        return (found,), FetchOutcome(place=namespace)
 
 
 _LATE = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Samples:
+class ContainerSamples:
     """Samples of one resource; one element each."""
 
     rows: Ints  # of the model's containers
@@ -90,11 +90,11 @@ class Samples:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Batch:
+class UsageBatch:
     """What one list of PodMetrics holds for containers that we follow."""
 
-    cpu: Samples
-    memory: Samples
+    cpu: ContainerSamples
+    memory: ContainerSamples
     unknown: int  # containers that we don't follow
     unreadable: int  # values that are no quantities, and pods without a time
     ahead: int  # pods whose timestamp is too far ahead
@@ -112,8 +112,8 @@ class _Column:
         self.times.append(time)
         self.amounts.append(amount)
 
-    def samples(self) -> Samples:
-        return Samples(
+    def samples(self) -> ContainerSamples:
+        return ContainerSamples(
             rows=np.array(self.rows, dtype=np.int64),
             times=np.array(self.times, dtype=np.int64),
             amounts=np.array(self.amounts, dtype=np.int64),
@@ -122,7 +122,7 @@ class _Column:
 
 def batch(
     metrics: Iterable[PodMetrics], pods: Mapping[PodKey, TrackedPod], *, now: int = _LATE
-) -> Batch:
+) -> UsageBatch:
     """Translate usage into samples, in the list's order.
 
     What is ahead of ``now``, an instant, by more than its window and a minute is left out (X33).
@@ -160,7 +160,7 @@ def batch(
                 cpu.add(row, time, used[CPU])
             if MEMORY in used:
                 memory.add(row, time, used[MEMORY])
-    return Batch(
+    return UsageBatch(
         cpu=cpu.samples(),
         memory=memory.samples(),
         unknown=unknown,

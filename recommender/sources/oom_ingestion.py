@@ -1,7 +1,7 @@
-"""OOM kills, from what the caches told into the model.
+"""OOM kills, from the caches into the model.
 
-Each kill that is told is counted as seen, and as recorded or discarded, in one step: so the
-counters add up at every moment.
+Each kill is counted as seen, and as recorded or discarded, in one step, so that the counters add up
+at every moment.
 
 Source: recommender.md 4.4 and 12.4.
 """
@@ -15,7 +15,7 @@ import numpy as np
 
 from common.resources import MEMORY
 from common.runtime.clock import Clock
-from recommender.checkpoints.schedule import Schedule
+from recommender.checkpoints.schedule import CheckpointSchedule
 from recommender.metrics import RecommenderMetrics
 from recommender.model.clock_tolerance import tolerated
 from recommender.model.keys import PodKey, VpaKey
@@ -25,8 +25,9 @@ from recommender.model.timestamps import NEVER, instant
 from recommender.model.usage import Usage
 from recommender.sources.conversion import pod_facts
 from recommender.sources.informers import Informers
-from recommender.sources.oom_feed import Observation
-from recommender.sources.oom_kills import UNDATED, OomKill
+from recommender.sources.oom_feed import PendingOomEvent
+from recommender.sources.oom_kills import UNDATED, OomEvent
+from recommender.state_log import StateLog
 
 logger = logging.getLogger(__name__)
 
@@ -37,28 +38,28 @@ LearntUntil = Mapping[tuple[VpaKey, str], datetime]
 """When the checkpoint of a VPA's container was written that we have loaded."""
 
 
-class OomLearning:
+class OomIngestion:
     """Feeds the model with OOM kills, in each cycle after usage."""
 
     def __init__(
         self,
-        followed: Informers,
+        informers: Informers,
         usage: Usage,
-        schedule: Schedule,
+        schedule: CheckpointSchedule,
         *,
         memory_saver: bool,
         metrics: RecommenderMetrics,
         clock: Clock,
     ) -> None:
         """``memory_saver`` leaves out pods that no VPA looks at; ``schedule`` is of checkpoints."""
-        self._followed = followed
+        self._informers = informers
         self._usage = usage
         self._schedule = schedule
         self._memory_saver = memory_saver
         self._metrics = metrics
         self._clock = clock
         self._passing: set[PodKey] = set()  # pods that came into the model only for their kills
-        self._some_postponed = False
+        self._postponed = StateLog(logger, over="no more OOM kills with future timestamps")
 
     def of_replaced(self, learnt_until: LearntUntil) -> None:
         """Learn what has to be learnt before this cycle's pods and usage.
@@ -66,22 +67,25 @@ class OomLearning:
         These are kills of pods whose names others have taken, while their windows are still
         known, and kills that were postponed and are due: newer usage would make them too old.
         """
-        feed = self._followed.ooms
+        feed = self._informers.ooms
         due = feed.due(self._clock.now() + tolerated())
         replaced, dropped = feed.take(self._is_replaced)
         self._learn_all((*due, *replaced), dropped, learnt_until)
 
     def of_all(self, learnt_until: LearntUntil) -> frozenset[PodKey]:
         """Learn from all that waits; returns pods that came into the model only for that."""
-        self._learn_all(*self._followed.ooms.take(), learnt_until)
-        self._tell_postponed()
+        self._learn_all(*self._informers.ooms.take(), learnt_until)
+        kills = self._informers.ooms.postponed
+        self._metrics.ooms_postponed.set(kills)
+        text = "OOM kills with future timestamps postponed; check the clocks" if kills else ""
+        self._postponed.report(text, kills=kills)
         passing, self._passing = frozenset(self._passing), set()
         return passing
 
     def _learn_all(
-        self, observations: Iterable[Observation], dropped: int, learnt_until: LearntUntil
+        self, observations: Iterable[PendingOomEvent], dropped: int, learnt_until: LearntUntil
     ) -> None:
-        feed = self._followed.ooms
+        feed = self._informers.ooms
         self._metrics.oom_seen(OomOutcome.OVERFLOW, dropped)
         for observation in observations:
             with self._metrics.object_errors.around("oom", "Pod", *observation.kill.pod):
@@ -94,37 +98,25 @@ class OomLearning:
                     continue
                 self._decide(observation.kill, outcome)
 
-    def _decide(self, kill: OomKill, outcome: OomOutcome) -> None:
+    def _decide(self, kill: OomEvent, outcome: OomOutcome) -> None:
         self._metrics.oom_seen(outcome)
-        _tell(kill, outcome)
+        _log_change(kill, outcome)
 
-    def _postpone(self, observation: Observation) -> None:
+    def _postpone(self, observation: PendingOomEvent) -> None:
         """Wait until the kill is no longer ahead of the clock (X122).
 
         Our clock is put right, or was right and the node's time comes.
         """
         kill = observation.kill
-        current = self._followed.pods.get(*kill.pod)
+        current = self._informers.pods.get(*kill.pod)
         if observation.pod is None and current is not None and current.metadata.uid == kill.pod_uid:
             observation = replace(observation, pod=pod_facts(current))  # it may go until then
-        dropped = self._followed.ooms.postpone(observation)
+        dropped = self._informers.ooms.postpone(observation)
         if dropped is not None:
             self._decide(dropped.kill, OomOutcome.IN_THE_FUTURE)
 
-    def _tell_postponed(self) -> None:
-        kills = self._followed.ooms.postponed
-        self._metrics.ooms_postponed(kills)
-        if bool(kills) == self._some_postponed:
-            return
-        self._some_postponed = bool(kills)
-        if kills:
-            text = "OOM kills with future timestamps postponed; check the clocks"
-            logger.warning(text, extra={"kills": kills})
-        else:
-            logger.info("no more OOM kills with future timestamps")
-
-    def _learn(self, observation: Observation, learnt_until: LearntUntil) -> OomOutcome | None:
-        """What became of a kill; None: its pod may still be told of."""
+    def _learn(self, observation: PendingOomEvent, learnt_until: LearntUntil) -> OomOutcome | None:
+        """Return the outcome of a kill; None: its pod may still appear."""
         kill, now = observation.kill, self._clock.now()
         if kill.at <= UNDATED:
             return OomOutcome.UNDATED
@@ -157,17 +149,17 @@ class OomLearning:
                 self._schedule.at_once(key)
         return learnt.outcome
 
-    def _find(self, observation: Observation, now: int) -> TrackedPod | OomOutcome | None:
+    def _find(self, observation: PendingOomEvent, now: int) -> TrackedPod | OomOutcome | None:
         """The killed pod in the model, where it comes for a moment if it is gone already.
 
-        A pod is told from others of its name by its uid. An Event of a static pod has another
-        uid than the pod; then the name decides, as it does for the reference.
+        Pods of one name are distinguished by their uids. An Event of a static pod has another uid
+        than the pod; then the name decides, as it does for the reference.
         """
         kill, pods = observation.kill, self._usage.pods
         tracked = pods.get(kill.pod)
         if tracked is not None and tracked.uid == kill.pod_uid:
             return tracked
-        current = self._followed.pods.get(*kill.pod)
+        current = self._informers.pods.get(*kill.pod)
         if current is not None and current.metadata.uid == kill.pod_uid:
             facts = pod_facts(current)  # it came after the cycle had loaded the pods
         elif observation.pod is not None:
@@ -192,10 +184,10 @@ class OomLearning:
     def _known_until(
         self, container: str, pod: TrackedPod, learnt_until: LearntUntil, latest: int
     ) -> int:
-        """Until when what was loaded knows the kills of a container that has no record of its own.
+        """Return until when loaded history covers the kills of a container that has no record.
 
         The time of the checkpoint then has to do. The record is better: a kill may be older than
-        the checkpoint, and yet have been told after it was written.
+        the checkpoint, and yet have been reported after it was written.
 
         A checkpoint that was written after ``latest`` was written by a clock that was ahead, and
         then its last sample has to do, whose time is not by that clock. If that is in the future
@@ -212,15 +204,15 @@ class OomLearning:
                 known = max(known, until)
         return known
 
-    def _is_replaced(self, kill: OomKill) -> bool:
+    def _is_replaced(self, kill: OomEvent) -> bool:
         tracked = self._usage.pods.get(kill.pod)
         if tracked is None or tracked.uid != kill.pod_uid:
             return False
-        current = self._followed.pods.get(*kill.pod)
+        current = self._informers.pods.get(*kill.pod)
         return current is not None and current.metadata.uid != tracked.uid
 
 
-def _tell(kill: OomKill, outcome: OomOutcome) -> None:
+def _log_change(kill: OomEvent, outcome: OomOutcome) -> None:
     logger.log(
         logging.DEBUG if outcome in _ROUTINE else logging.INFO,
         "OOM kill",

@@ -16,7 +16,7 @@ from recommender.model.keys import PodKey
 
 OOM_KILLED = "OOMKilled"
 UNDATED = datetime.min.replace(tzinfo=UTC)
-"""The time of a kill of which the kubelet tells none; Go's zero time."""
+"""The time of a kill without one in the kubelet's report; Go's zero time."""
 
 _CONTAINERS = "offending_containers"
 _USAGE = "offending_containers_usage"
@@ -25,20 +25,20 @@ _LEFT = 10_000  # pods and Events that are gone, and whose kills are remembered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OomKill:
+class OomEvent:
     """A container was killed, or its pod evicted, because memory ran out."""
 
     pod: PodKey
-    pod_uid: str  # empty: an Event doesn't tell
-    uid: str  # of the pod, or of the eviction Event: what tells two kills apart
+    pod_uid: str  # empty: unknown, from an Event
+    uid: str  # of the pod, or of the eviction Event; distinguishes kills
     container: str
     at: datetime
     memory: int  # bytes: the request at that time, or what an evicted container used
     initial: bool = False  # seen before we went live: it may have been learnt already
 
 
-def kills_between(old: Pod, new: Pod, *, initial: bool = False) -> tuple[OomKill, ...]:
-    """What an update of a pod tells.
+def kills_between(old: Pod, new: Pod, *, initial: bool = False) -> tuple[OomEvent, ...]:
+    """Return the kills that an update of a pod shows.
 
     Either a container has just been killed and stands there terminated, or it was killed
     and runs again. The request that counts is the one it was killed with: for the latter
@@ -59,8 +59,8 @@ def kills_between(old: Pod, new: Pod, *, initial: bool = False) -> tuple[OomKill
     return tuple(found)
 
 
-def kills_in(pod: Pod, *, initial: bool) -> tuple[OomKill, ...]:
-    """What one version of a pod tells: all kills that it still remembers.
+def kills_in(pod: Pod, *, initial: bool) -> tuple[OomEvent, ...]:
+    """Return all kills that one version of a pod still shows.
 
     It is what counts for a pod that is seen for the first time, so that one that dies and
     goes within a second teaches as well; and after a gap in the watch.
@@ -73,7 +73,7 @@ def kills_in(pod: Pod, *, initial: bool) -> tuple[OomKill, ...]:
     )
 
 
-def kills_of_eviction(event: Event, *, initial: bool = False) -> tuple[OomKill, ...]:
+def kills_of_eviction(event: Event, *, initial: bool = False) -> tuple[OomEvent, ...]:
     """The containers that an eviction for lack of memory names.
 
     The three annotations are lists of one length, else the Event says nothing. What can't
@@ -100,7 +100,7 @@ def kills_of_eviction(event: Event, *, initial: bool = False) -> tuple[OomKill, 
         except QuantityError:
             continue
         found.append(
-            OomKill(
+            OomEvent(
                 pod=pod,
                 pod_uid=event.involved_object.uid,
                 uid=event.metadata.uid,
@@ -113,18 +113,18 @@ def kills_of_eviction(event: Event, *, initial: bool = False) -> tuple[OomKill, 
     return tuple(found)
 
 
-class KnownKills:
-    """Remembers which kills have been told, for longer than they can be told again.
+class SeenOomEvents:
+    """Remembers which kills have been seen, for longer than they can be reported again.
 
-    What is gone may come back: a pod that couldn't be read for a moment still tells of its
-    last kill. So the kills of the last ones that went are remembered, too.
+    A pod that couldn't be read for a moment comes back with its last kill. So the kills of the
+    last pods and Events that are gone are remembered, too.
     """
 
     def __init__(self) -> None:
         self._by_uid: dict[str, set[tuple[str, datetime]]] = {}
         self._left: dict[str, None] = {}  # uids, in the order in which they went
 
-    def is_new(self, kill: OomKill) -> bool:
+    def is_new(self, kill: OomEvent) -> bool:
         """Whether this is the first time; from now on it isn't."""
         self._left.pop(kill.uid, None)
         known = self._by_uid.setdefault(kill.uid, set())
@@ -181,13 +181,13 @@ def _kill(
     *,
     requested_by: Pod,
     initial: bool,
-) -> OomKill:
+) -> OomEvent:
     try:
         request = actual_requests(requested_by, container).get(MEMORY)
     except QuantityError:
         request = None  # a strange request costs the request, not the kill
     meta = requested_by.metadata
-    return OomKill(
+    return OomEvent(
         pod=PodKey(meta.namespace, meta.name),
         pod_uid=meta.uid,
         uid=meta.uid,

@@ -20,7 +20,7 @@ from common.errors import ConfigError, ServerError, VpaError
 from common.kube.connection import client_context
 from common.kube.transport import read_body
 from recommender.metrics import RecommenderMetrics
-from recommender.sources.promql import Window
+from recommender.sources.promql import TimeRange
 from recommender.sources.series import complaint, unix_seconds
 
 _CONNECT_SECONDS = 10.0
@@ -43,8 +43,8 @@ class PrometheusError(VpaError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
-    """Where Prometheus is, and how it knows us; secrets don't show in ``repr``."""
+class PrometheusServer:
+    """The address of Prometheus, and credentials, which ``repr`` doesn't show."""
 
     address: URL
     verify: bool
@@ -97,7 +97,7 @@ class Server:
         )
 
     def authorization(self) -> str:
-        """The header's value, empty for none; a token's file is read anew, for tokens rotate.
+        """Return the header's value, empty for none; a token's file is read each time.
 
         Raises:
             ConfigError: the file can't be read.
@@ -138,7 +138,9 @@ def _url(address: str) -> URL:
 class Prometheus:
     """Asks queries, one at a time or many; an asynchronous context manager."""
 
-    def __init__(self, server: Server, *, user_agent: str, metrics: RecommenderMetrics) -> None:
+    def __init__(
+        self, server: PrometheusServer, *, user_agent: str, metrics: RecommenderMetrics
+    ) -> None:
         self._server = server
         self._user_agent = user_agent
         self._metrics = metrics
@@ -172,7 +174,7 @@ class Prometheus:
             await self._session.close()
             self._session = None
 
-    async def range(self, query: str, window: Window) -> bytes:
+    async def range(self, query: str, window: TimeRange) -> bytes:
         """The answer to a range query.
 
         Raises:
@@ -232,9 +234,9 @@ class Prometheus:
             ) as answer:
                 body = await read_body(answer)
         except _FAILURES as error:
-            told = " ".join(str(error).split()) or type(error).__name__
+            text = " ".join(str(error).split()) or type(error).__name__
             raise PrometheusError(
-                f"{self.name}: no answer: {told}", reason="unreachable", away=True
+                f"{self.name}: no answer: {text}", reason="unreachable", away=True
             ) from error
         except ServerError as error:
             raise PrometheusError(f"{self.name}: {error}", reason="too_large") from error

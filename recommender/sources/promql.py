@@ -121,7 +121,7 @@ class Queries:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class HistoryQuery:
     """How much history, and in which words it is asked for."""
 
     queries: Queries
@@ -130,7 +130,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class TimeRange:
     """Points in time, ``step`` apart, the first and the last included; instants."""
 
     start: int
@@ -143,28 +143,28 @@ class Window:
         return self.start + (self.count - 1) * self.step
 
     @classmethod
-    def until(cls, now: int, *, length: timedelta, resolution: timedelta) -> "Window":
+    def until(cls, now: int, *, length: timedelta, resolution: timedelta) -> "TimeRange":
         """All the history there is: from ``length`` ago, as the reference asks for it."""
         step = span(resolution)
         return cls(start=now - span(length), step=step, count=span(length) // step + 1)
 
-    def first(self, count: int) -> "Window":
+    def first(self, count: int) -> "TimeRange":
         """Its first points, or all if there are fewer."""
-        return Window(start=self.start, step=self.step, count=min(count, self.count))
+        return TimeRange(start=self.start, step=self.step, count=min(count, self.count))
 
-    def every(self, nth: int) -> "Window":
+    def every(self, nth: int) -> "TimeRange":
         """Fewer points over the same time: the first, the one ``nth`` places later, and so on."""
-        return Window(
+        return TimeRange(
             start=self.start, step=self.step * nth, count=(self.count - 1) // nth + 1
         ).first(_MOST_STEPS)
 
-    def after(self, part: "Window") -> "Window | None":
+    def after(self, part: "TimeRange") -> "TimeRange | None":
         """What follows ``part``, which begins with it; None if nothing does."""
         left = self.count - part.count
         start = self.start + part.count * self.step
-        return Window(start=start, step=self.step, count=left) if left > 0 else None
+        return TimeRange(start=start, step=self.step, count=left) if left > 0 else None
 
 
-def chunk(window: Window, *, series: int, points: int) -> Window:
+def chunk(window: TimeRange, *, series: int, points: int) -> TimeRange:
     """The beginning of a window: as much as ``points`` points are, of so many series."""
     return window.first(max(1, min(points // max(series, 1), _MOST_STEPS)))

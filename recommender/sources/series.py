@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import msgspec
 
 from common.errors import DecodeError
-from recommender.model.backfill import Recorded
+from recommender.model.backfill import RecordedSeries
 from recommender.model.keys import PodKey
 from recommender.sources.promql import ContainerLabels, PodLabels
 
@@ -39,7 +39,7 @@ _series = msgspec.json.Decoder(_Series)
 
 
 def complaint(body: bytes) -> tuple[str, str]:
-    """What kind of error an answer tells of, and its sentence; empty if it can't be read."""
+    """Return the type and the text of the error in an answer; empty if it can't be read."""
     try:
         answer = _answers.decode(body)
     except msgspec.DecodeError:
@@ -47,7 +47,7 @@ def complaint(body: bytes) -> tuple[str, str]:
     return answer.error_type, answer.error
 
 
-def parts(body: bytes) -> tuple[msgspec.Raw, ...]:
+def undecoded_series(body: bytes) -> tuple[msgspec.Raw, ...]:
     """The undecoded series of an answer; empty if it holds none.
 
     Raises:
@@ -65,7 +65,7 @@ def parts(body: bytes) -> tuple[msgspec.Raw, ...]:
 
 def container_series(
     raw: Iterable[msgspec.Raw], labels: ContainerLabels, amount: Callable[[float], int]
-) -> Iterator[Recorded | None]:
+) -> Iterator[RecordedSeries | None]:
     """The usage in undecoded series; None for one that can't be used.
 
     ``amount`` makes an amount of a point's number. A series without one of the labels fails
@@ -78,7 +78,7 @@ def container_series(
                 series.metric[label] for label in (labels.namespace, labels.pod, labels.container)
             )
             points = _points(series)
-            yield Recorded(
+            yield RecordedSeries(
                 pod=PodKey(namespace, pod),
                 container=container,
                 times=[instant_of(seconds) for seconds, _ in points],
@@ -88,7 +88,7 @@ def container_series(
             yield None
 
 
-def most(raw: Iterable[msgspec.Raw]) -> int:
+def highest_number(raw: Iterable[msgspec.Raw]) -> int:
     """The highest number in undecoded series, 0 if there is none.
 
     Raises:
@@ -129,7 +129,7 @@ class LastLabels:
         return unusable
 
     def of(self, pod: PodKey) -> Mapping[str, str]:
-        """A pod's labels; none if no series told."""
+        """Return a pod's labels; empty if no series has them."""
         found = self._found.get(pod)
         return {} if found is None else found[1]
 

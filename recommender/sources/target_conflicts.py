@@ -8,7 +8,7 @@ from common.target.owners import TargetKey
 from recommender.model.keys import VpaKey
 
 
-class Rivals:
+class TargetConflicts:
     """Collects VPAs, of any recommender, and finds those whose pods another one controls (X115).
 
     A VPA of mode Off without a start-up boost controls no pod, so it is left out.

@@ -3,9 +3,11 @@
 Source: recommender.md section 10; vertical-pod-autoscaler/pkg/recommender/input/cluster_feeder.go.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from common.api.autoscaling import TargetReference
+from msgspec import structs
+
+from common.api.autoscaling import TargetReference, VerticalPodAutoscaler, VpaStatus
 from common.labels import NOTHING, Selector
 from common.target.owners import Controller
 
@@ -23,6 +25,30 @@ class TargetResolution:
     def message(self) -> str:
         """The message of ConfigUnsupported, which names the right owner too; empty without one."""
         return f"{self.unsupported}: {self.owner}" if self.owner else self.unsupported
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LoadedVpa:
+    """A VPA of this cycle, and what its target came to."""
+
+    vpa: VerticalPodAutoscaler
+    resolution: TargetResolution
+    controlled_by: str = ""  # the VPA that controls the target's pods instead; empty: none
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it is the very same version of the VPA, with the same outcome."""
+        return (
+            isinstance(other, LoadedVpa)
+            and self.vpa is other.vpa
+            and self.resolution == other.resolution
+        )
+
+    def __hash__(self) -> int:
+        return id(self.vpa)
+
+    def with_status(self, status: VpaStatus) -> "LoadedVpa":
+        """The same, of which the status has been written since."""
+        return replace(self, vpa=structs.replace(self.vpa, status=status))
 
 
 def unreadable(reason: str = "") -> TargetResolution:

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from common.resources import CPU, MEMORY
 from common.runtime.clock import Clock
 from recommender.metrics import RecommenderMetrics
-from recommender.model.backfill import Began
 from recommender.model.clock_tolerance import LONGEST
 from recommender.model.column_table import Ints
 from recommender.model.timestamps import instant, span
@@ -16,17 +15,17 @@ from recommender.model.usage import Usage
 from recommender.sources import metrics_server
 from recommender.sources.fetch_result import FetchResult, UsageSource
 from recommender.sources.informers import Informers
+from recommender.state_log import StateLog
 
 logger = logging.getLogger(__name__)
 
-_SLICE = 1000  # PodMetrics ingested before other tasks get their turn
-_OLD = timedelta(minutes=5)  # the oldest usage that nobody wonders about
+_SLICE = 1000  # PodMetrics ingested before other tasks run
+_OLD = timedelta(minutes=5)  # the oldest usage that is not reported
 
 
 class _Supply(enum.Enum):
-    """How much of the usage there is; the value is the log's line."""
+    """How much of the usage is there if some is missing; the value is the log message."""
 
-    WHOLE = "usage is there"
     BY_NAMESPACE = "usage is read namespace by namespace"  # the list of the cluster failed
     PARTLY = "usage of some pods is missing"
     NONE = "no usage"
@@ -34,40 +33,33 @@ class _Supply(enum.Enum):
     @classmethod
     def of(cls, found: FetchResult) -> "_Supply":
         failed = {bool(answer.place) for answer in found.failures}  # of parts, and of the cluster
-        if not failed:
-            return cls.WHOLE
         if len(found.failures) == len(found.answers):
             return cls.NONE
         return cls.PARTLY if True in failed else cls.BY_NAMESPACE
 
 
-class Ingestion:
-    """Feeds the model once in each cycle; one line when the state of its source changes.
-
-    ``began`` learns when the live feed of each container begins.
-    """
+class UsageIngestion:
+    """Feeds the model once in each cycle; one line when the state of its source changes."""
 
     def __init__(
         self,
-        followed: Informers,
+        informers: Informers,
         usage: Usage,
         *,
         source: UsageSource,
-        began: Began | None = None,
         metrics: RecommenderMetrics,
         clock: Clock,
     ) -> None:
-        self._followed = followed
+        self._informers = informers
         self._usage = usage
         self._source = source
-        self._began = began
         self._metrics = metrics
         self._clock = clock
-        self._trouble = (_Supply.WHOLE, "")
-        self._some_ahead = False
-        self._some_unreadable = False
+        self._supply = StateLog(logger, over="usage is there again")
+        self._ahead = StateLog(logger, over="no more usage with future timestamps")
+        self._unreadable = StateLog(logger, over="no more unreadable usage values")
+        self._old = StateLog(logger, over="usage is new again")
         self.newest: datetime | None = None  # time of the newest usage that was seen
-        self._is_old = False
 
     async def usage(self) -> None:
         """Add the latest usage; without any the cycle goes on with what is known."""
@@ -75,7 +67,7 @@ class Ingestion:
         self._metrics.metrics_answered(is_error=bool(found.failures))
         for scope, outcomes in found.outcomes.items():
             self._metrics.usage_asked(scope, outcomes)
-        self._tell(found)
+        self._log_supply(found)
         now = instant(self._clock.now())
         latest = now + span(LONGEST)
         ahead = unknown = unreadable = 0
@@ -85,9 +77,6 @@ class Ingestion:
             ahead += batch.ahead
             newest = _latest(newest, batch.newest)
             cpu, memory = batch.cpu, batch.memory
-            if self._began is not None:
-                for samples in (cpu, memory):
-                    self._began.note(self._usage.containers, samples.rows, samples.times)
             for samples in (cpu, memory):
                 self._usage.containers.forget_times_after(latest, samples.rows)
             taken = self._usage.add_cpu(cpu.rows, cpu.times, cpu.amounts, now)
@@ -97,9 +86,11 @@ class Ingestion:
             unknown += batch.unknown
             unreadable += batch.unreadable
             await asyncio.sleep(0)
-        self._tell_ahead(ahead)
+        text = "usage with future timestamps left out; check the clocks" if ahead else ""
+        self._ahead.report(text, pods=ahead)
         self._watch_age(newest)
-        self._tell_unreadable(unreadable)
+        text = "unreadable usage values left out" if unreadable else ""
+        self._unreadable.report(text, values=unreadable)
         if unknown:
             logger.debug("usage of unknown containers left out", extra={"containers": unknown})
 
@@ -116,49 +107,19 @@ class Ingestion:
         if self.newest is None:
             return
         age = now - self.newest
-        self._metrics.usage_is(age)
-        if newest is None or (age > _OLD) == self._is_old:
-            return
-        self._is_old = not self._is_old
-        if self._is_old:
-            logger.warning("usage is old", extra={"age": age})
-        else:
-            logger.info("usage is new again")
+        self._metrics.usage_age.set(age.total_seconds())
+        if newest is not None:
+            self._old.report("usage is old" if age > _OLD else "", age=age)
 
-    def _tell_ahead(self, pods: int) -> None:
-        if bool(pods) == self._some_ahead:
-            return
-        self._some_ahead = bool(pods)
-        if pods:
-            text = "usage with future timestamps left out; check the clocks"
-            logger.warning(text, extra={"pods": pods})
-        else:
-            logger.info("no more usage with future timestamps")
-
-    def _tell_unreadable(self, values: int) -> None:
-        if bool(values) == self._some_unreadable:
-            return
-        self._some_unreadable = bool(values)
-        if values:
-            logger.warning("unreadable usage values left out", extra={"values": values})
-        else:
-            logger.info("no more unreadable usage values")
-
-    def _tell(self, found: FetchResult) -> None:
-        """One line when it changes how much of the usage there is."""
+    def _log_supply(self, found: FetchResult) -> None:
+        """Log when it changes how much of the usage there is."""
         failures = found.failures
-        if failures and not self._followed.client.reachable:
-            return  # that nobody answers at all is the client's to say
-        state, first = _Supply.of(found), failures[0] if failures else None
-        trouble = (state, first.outcome if first is not None else "")
-        if trouble == self._trouble:
-            return
-        self._trouble = trouble
-        if first is None:
-            logger.info("usage is there again")
-            return
-        extra = {"reason": first.outcome, "error": first.error, "failed": len(failures)}
-        logger.warning(state.value, extra=extra)
+        if not failures:
+            self._supply.report("")
+        elif self._informers.client.reachable:  # else the client reports it
+            first, text = failures[0], _Supply.of(found).value
+            extra = {"reason": first.outcome, "error": first.error, "failed": len(failures)}
+            self._supply.report(text, cause=first.outcome, **extra)
 
 
 def _latest(*times: datetime | None) -> datetime | None:

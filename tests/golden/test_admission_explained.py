@@ -1,10 +1,11 @@
-"""What /debug/explain tells is what the webhook answers, over all recorded pods."""
+"""POST /debug/explain agrees with the answer of the webhook, over all recorded pods."""
 
 import json
 from collections.abc import Sequence
 from typing import Any
 
 import fastapi
+import jsonpatch
 import msgspec
 
 from admission import debugging
@@ -73,6 +74,8 @@ async def answered_and_explained(row: Row) -> tuple[dict[str, Any], dict[str, An
     answer = await post(ops, debugging.PATH, json.dumps(manifest).encode())
     assert answer.status == 200, answer.body
     explained: dict[str, Any] = json.loads(answer.body)
+    patched = jsonpatch.apply_patch(manifest, explained["patch"])
+    assert explained["pod"] == patched
     return response, explained
 
 
@@ -93,6 +96,6 @@ async def test_the_explained_patch_is_the_answered_one_and_its_numbers_have_thei
         patched = explained["outcome"] == "patched"
         differences.check(row.id, "outcome", patched, "patch" in response)
         numbers = [each for container in explained["containers"] for each in container["numbers"]]
-        ways = {each["path"]: each["steps"][-1]["value"] for each in numbers if each["path"]}
-        differences.check(row.id, "numbers", ways, on_resources(explained["patch"]))
+        by_number = {each["path"]: each["steps"][-1]["value"] for each in numbers if each["path"]}
+        differences.check(row.id, "numbers", by_number, on_resources(explained["patch"]))
     differences.none_in(4500)

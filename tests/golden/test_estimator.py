@@ -8,18 +8,18 @@ import numpy as np
 from common.recommendation.processing import ContainerAmounts
 from golden_data import Differences, Row, close, rows
 from recommender.estimate.estimation import (
-    ContainerEstimate,
-    Estimation,
+    EstimationSettings,
     Percentiles,
     ResourceEstimates,
-    estimate_all,
+    estimate_resources,
 )
-from recommender.estimate.post_processing import Publication, formatted
+from recommender.estimate.post_processing import PostProcessingSettings, amounts_of, rounding_stages
+from recommender.estimate.vpa_estimates import ContainerEstimate
 from recommender.model.usage import Usage
 from recommender_golden import feed, lone_container, series
 
 
-def estimation_of(config: dict[str, Any]) -> Estimation:
+def estimation_of(config: dict[str, Any]) -> EstimationSettings:
     cpu, memory = (
         Percentiles(
             target=config[f"target_{resource}_percentile"],
@@ -28,7 +28,7 @@ def estimation_of(config: dict[str, Any]) -> Estimation:
         )
         for resource in ("cpu", "memory")
     )
-    return Estimation(
+    return EstimationSettings(
         margin=config["margin_fraction"],
         pod_min_cpu=config["pod_min_cpu_millicores"],
         pod_min_memory=config["pod_min_memory_mb"],
@@ -58,7 +58,7 @@ def test_estimator() -> None:
         sizes = np.array([len(aggregates[row.id]) for row in cases])
         merged = usage.aggregates.merged([one for row in cases for one in aggregates[row.id]])
         estimation = estimation_of(cases[0].input["config"])
-        estimates = estimate_all(merged, np.repeat(sizes, sizes), estimation)
+        estimates = estimate_resources(merged, np.repeat(sizes, sizes), estimation)
         for row, first in zip(cases, np.cumsum(sizes) - sizes, strict=True):
             check_estimates(differences, row, estimates, int(first))
     differences.none_in(10_000)
@@ -69,7 +69,7 @@ def check_estimates(
 ) -> None:
     """Compare the row's containers, which are from ``first`` on among the estimates."""
     config = row.input["config"]
-    publication = Publication(
+    publication = PostProcessingSettings(
         round_cpu=config["round_cpu_millicores"],
         round_memory=config["round_memory_bytes"],
         humanize_memory=config["humanize_memory"],
@@ -109,7 +109,8 @@ def check_estimates(
             upper=amounts["upper"],
             confidence={},
         )
-        published = formatted(estimate, publication)
+        *_, last = rounding_stages((amounts_of(estimate),), publication)
+        (published,) = last.amounts
         differences.check(row.id, f"{name} texts", texts(published), wanted[name])
 
 

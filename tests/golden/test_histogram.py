@@ -8,7 +8,7 @@ import numpy as np
 from golden_data import Differences, Row, rows
 from recommender.model import buckets
 from recommender.model.buckets import Buckets
-from recommender.model.histograms import Histograms, Saved
+from recommender.model.histograms import Histograms, SavedHistogram
 from recommender.model.timestamps import instant
 from recommender_golden import check_histogram, check_saved, from_ms, saved_from, to_text
 
@@ -54,7 +54,7 @@ class Replay:
                     row = self.reloaded(saved)
         return row
 
-    def reloaded(self, saved: Saved) -> int:
+    def reloaded(self, saved: SavedHistogram) -> int:
         row = self.table.new()
         self.table.load(row, saved)
         if not self.decays:
@@ -77,7 +77,7 @@ def test_histograms() -> None:
             reference = to_text(saved.reference)
             differences.check(row.id, "reference", reference, want["reference_time"])
         else:
-            saved = Saved(weights=saved.weights, total=saved.total, reference=0)
+            saved = SavedHistogram(weights=saved.weights, total=saved.total, reference=0)
         check_saved(differences, row.id, saved, want["checkpoint"])
     differences.none_in(50_000)
 

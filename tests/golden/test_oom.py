@@ -7,10 +7,10 @@ import msgspec
 
 from common.api.core import Event, Pod
 from golden_data import Differences, rows
-from recommender.sources.oom_kills import OomKill, kills_between, kills_of_eviction
+from recommender.sources.oom_kills import OomEvent, kills_between, kills_of_eviction
 
 
-def written(kills: Iterable[OomKill]) -> list[dict[str, Any]]:
+def written(kills: Iterable[OomEvent]) -> list[dict[str, Any]]:
     return [
         {
             "namespace": kill.pod.namespace,

@@ -7,11 +7,11 @@ from golden_data import Differences, rows
 from recommender.model.keys import PodKey
 from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
-from recommender.sources.metrics_server import Batch, Samples, batch
+from recommender.sources.metrics_server import ContainerSamples, UsageBatch, batch
 from recommender_golden import from_text, pod_facts
 
 
-def samples(samples: Samples) -> dict[int, tuple[int, int]]:
+def samples(samples: ContainerSamples) -> dict[int, tuple[int, int]]:
     columns = (samples.rows.tolist(), samples.times.tolist(), samples.amounts.tolist())
     return {row: (time, amount) for row, time, amount in zip(*columns, strict=True)}
 
@@ -24,7 +24,7 @@ def test_pod_metrics() -> None:
         names = [container["container"] for container in row.expected]
         usage = Usage()
         usage.put_pod(pod_facts(key, names), now=instant(None))
-        got: Batch = batch([metrics], usage.pods)
+        got: UsageBatch = batch([metrics], usage.pods)
         cpu, memory = samples(got.cpu), samples(got.memory)
         given = {one["name"]: one.get("usage", {}) for one in row.input["containers"]}
         for want in row.expected:

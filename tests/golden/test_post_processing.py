@@ -9,7 +9,7 @@ from common.quantity import Quantity
 from common.recommendation.processing import ContainerAmounts, parse_recommendation
 from common.resources import parse_quantities
 from golden_data import Differences, rows
-from recommender.estimate.post_processing import humanize, round_up, with_caps, with_integer_cpu
+from recommender.estimate.post_processing import cap_stages, humanize, round_up, with_integer_cpu
 from recommender.publish.status import to_status
 
 
@@ -49,7 +49,7 @@ def test_post_processors() -> None:
         )
         differences.check(row.id, "integer CPU", written(whole), row.expected["integer_cpu"])
         most = parse_quantities(row.input.get("global_max_allowed"))
-        capped = with_caps(whole, policy, most)
+        capped = cap_stages(whole, policy, most)[-1].amounts
         differences.check(row.id, "capped", written(capped), row.expected["then_capped"])
     differences.none_in(500)
 
@@ -59,6 +59,7 @@ def test_apply_vpa_policy() -> None:
     for row in rows("apply_vpa_policy"):
         policy = msgspec.convert(row.input.get("policy"), ResourcePolicy | None)
         most = parse_quantities(row.input.get("global_max_allowed"))
-        capped = with_caps(recommendation(row.input["recommendation"]), policy, most)
+        given = recommendation(row.input["recommendation"])
+        capped = cap_stages(given, policy, most)[-1].amounts
         differences.check(row.id, "capped", written(capped), row.expected)
     differences.none_in(900)

@@ -13,14 +13,15 @@ from common.labels import from_label_selector
 from common.resources import parse_quantities
 from golden_data import Differences, Row, rows
 from recommender.checkpoints.codec import decode, object_name
-from recommender.estimate.estimation import Estimation, considered, recommend
-from recommender.estimate.post_processing import Publication, publish
+from recommender.estimate.estimation import EstimationSettings
+from recommender.estimate.post_processing import PostProcessingSettings, post_process
+from recommender.estimate.vpa_estimates import estimate_vpas, recommended_groups
 from recommender.model.aggregates import AggregationRules
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.oom_outcome import OomOutcome
 from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
-from recommender.publish.status import Findings, next_status, patch
+from recommender.publish.status import StatusFindings, next_status, status_difference
 from recommender.sources.conversion import container_rules, vpa_key
 from recommender_golden import Stream, check_history, feed, joined, pod_facts, series
 
@@ -125,7 +126,7 @@ def check_vpa(
         differences.check(row.id, "name", object_name(own, container), checkpoint["name"])
         if row.departure != "recommender.md-Q21":
             check_history(differences, row.id, saved[container], checkpoint["status"])
-    fresh = {group.container for group in considered(case.usage, key, now)}
+    fresh = {group.container for group in recommended_groups(case.usage, key, now)}
     stale = {
         group.container
         for group in groups
@@ -151,11 +152,11 @@ def check_vpa(
     differences.check(row.id, "generation", generation, want["observed_generation"])
     before = [condition.type for condition in vpa.status.conditions or ()]
     if not DECIDED_ELSEWHERE & set(before):
-        patched = bool(patch(vpa.status, status))
+        patched = status_difference(vpa.status, status) > 0
         differences.check(row.id, "patched", patched, want["status_patched"])
     later = msgspec.structs.replace(vpa, status=status)
     again = next_status(later, findings, case.now + timedelta(minutes=1))
-    differences.check(row.id, "a second patch", patch(status, again), ())
+    differences.check(row.id, "a second patch", status_difference(status, again), 0.0)
     ours = findings_of(case, vpa, pods, without_samples=False)
     known = [
         (
@@ -168,7 +169,7 @@ def check_vpa(
     differences.check(row.id, "X125", got, [(name, target) for name, target in known if target])
 
 
-def is_known(container: str, resource: str, findings: Findings) -> bool:
+def is_known(container: str, resource: str, findings: StatusFindings) -> bool:
     return not {container, f"{container} ({resource})"} & set(findings.unknown)
 
 
@@ -178,11 +179,13 @@ def without_others(conditions: list[dict[str, str]]) -> list[dict[str, str]]:
 
 def findings_of(
     case: Case, vpa: VerticalPodAutoscaler, pods: int, *, without_samples: bool = True
-) -> Findings:
+) -> StatusFindings:
     config = case.row.input["config"]
     key = vpa_key(vpa)
-    estimates = recommend(case.usage, [key], Estimation(), instant(case.now))[key]
-    publication = Publication(
+    estimates = (
+        estimate_vpas(case.usage, [key], EstimationSettings(), instant(case.now)).of(key).containers
+    )
+    publication = PostProcessingSettings(
         round_cpu=config["round_cpu_millicores"],
         round_memory=config["round_memory_bytes"],
         humanize_memory=config["humanize_memory"],
@@ -190,10 +193,12 @@ def findings_of(
         max_allowed=parse_quantities(config.get("container_recommendation_max_allowed")),
         without_samples=without_samples,
     )
-    chosen = publish(
+    processed = post_process(
         estimates,
         publication,
         annotations=vpa.metadata.annotations or {},
         policy=vpa.spec.resource_policy,
     )
-    return Findings(recommendation=chosen.amounts, pods=pods, unknown=chosen.unknown)
+    return StatusFindings(
+        recommendation=processed.amounts, pods=pods, unknown=processed.selected.unknown
+    )

@@ -18,10 +18,15 @@ from common.kube.client import KubeClient
 from common.kube.connection import client_context
 from common.kube.endpoints import CHECKPOINTS
 from common.runtime.clock import SystemClock
-from recommender.checkpoints.annotations import Beside
+from recommender.checkpoints.annotations import CheckpointDetails
 from recommender.checkpoints.codec import encode, new_object, object_name
 from recommender.checkpoints.running_windows import ANNOTATION, NONE, encode_windows
-from recommender.checkpoints.store import CheckpointStore, Draft, Outcome, Written
+from recommender.checkpoints.store import (
+    CheckpointDraft,
+    CheckpointStore,
+    WriteOutcome,
+    WriteResult,
+)
 from recommender.metrics import RecommenderMetrics
 from recommender.model.aggregates import HalfLives
 from recommender.model.keys import VpaKey
@@ -38,10 +43,10 @@ WEB = VpaKey(NAMESPACE, "web")
 NAME = object_name(WEB, "app")
 OBJECTS = CHECKPOINTS.as_dicts()
 WINDOWS = encode_windows([RunningWindow(pod=7, end=instant(START), peak=9, oom_peak=0, last_oom=0)])
-BESIDE = Beside(windows=WINDOWS)
+DETAILS = CheckpointDetails(windows=WINDOWS)
 
 
-def draft(hours: range, *, key: VpaKey = WEB, **more: Any) -> Draft:
+def draft(hours: range, *, key: VpaKey = WEB, **more: Any) -> CheckpointDraft:
     return checkpoint_drafts.draft(hours, key=key, **more)
 
 
@@ -94,11 +99,11 @@ def weight(status: Mapping[str, Any], histogram: str = "cpuHistogram") -> float:
 
 async def test_what_is_new_is_created_and_then_patched(shop: Shop) -> None:
     store = shop.store()
-    assert (await store.write(draft(range(5)))).outcome is Outcome.WRITTEN
+    assert (await store.write(draft(range(5)))).outcome is WriteOutcome.WRITTEN
     first = await shop.stored()
-    assert (await store.write(draft(range(5)))).outcome is Outcome.WRITTEN
+    assert (await store.write(draft(range(5)))).outcome is WriteOutcome.WRITTEN
     assert (await shop.stored()) == first, "nothing is sent twice"
-    assert (await store.write(draft(range(6)))).outcome is Outcome.WRITTEN
+    assert (await store.write(draft(range(6)))).outcome is WriteOutcome.WRITTEN
     second = await shop.stored()
     assert second["status"]["totalSamplesCount"] == 6
     assert second["metadata"]["uid"] == first["metadata"]["uid"]
@@ -111,7 +116,7 @@ async def test_a_checkpoint_that_came_in_the_meantime_is_read_and_not_replaced(s
     await theirs.write(draft(range(20)))
     before = await shop.stored()
     written = await ours.write(draft(range(2)))
-    assert written.outcome is Outcome.OVERTAKEN
+    assert written.outcome is WriteOutcome.OVERTAKEN
     assert written.found is not None
     assert written.found.history.samples == 20
     assert await shop.stored() == before
@@ -125,27 +130,29 @@ async def test_a_checkpoint_that_was_written_in_the_meantime_is_not_replaced(sho
     await theirs.write(draft(range(20)))
     before = await shop.stored()
     written = await ours.write(draft(range(3)))
-    assert written.outcome is Outcome.OVERTAKEN
+    assert written.outcome is WriteOutcome.OVERTAKEN
     assert written.found is not None
     assert await shop.stored() == before
-    assert (await ours.write(draft(range(21)))).outcome is Outcome.WRITTEN, "it knows what is there"
+    assert (await ours.write(draft(range(21)))).outcome is WriteOutcome.WRITTEN, (
+        "it knows what is there"
+    )
 
 
 async def test_the_reference_may_write_as_it_likes_and_loses_only_its_own(shop: Shop) -> None:
     """It replaces the status without a question; what it knows is in what we read."""
     ours = shop.store()
-    await ours.write(draft(range(10), beside=BESIDE))
+    await ours.write(draft(range(10), details=DETAILS))
     status = encode(history(range(9)), START + timedelta(hours=30))
     patch = [{"op": "replace", "path": "/status", "value": msgspec.to_builtins(status)}]
     path = OBJECTS.object(NAME, NAMESPACE)
     await shop.client.request("PATCH", path, body=patch, content_type="application/json-patch+json")
     assert ANNOTATION in (await shop.stored())["metadata"]["annotations"], "kept intact"
-    written = await ours.write(draft(range(11), beside=BESIDE))
-    assert written.outcome is Outcome.OVERTAKEN
+    written = await ours.write(draft(range(11), details=DETAILS))
+    assert written.outcome is WriteOutcome.OVERTAKEN
     assert written.found is not None
     assert written.found.history.samples == 9
-    assert written.found.beside.windows == NONE, "they are those of another status"
-    assert (await ours.write(draft(range(11), beside=BESIDE))).outcome is Outcome.WRITTEN
+    assert written.found.details.windows == NONE, "they are those of another status"
+    assert (await ours.write(draft(range(11), details=DETAILS))).outcome is WriteOutcome.WRITTEN
     assert (await shop.stored())["status"]["totalSamplesCount"] == 11
 
 
@@ -157,8 +164,8 @@ async def test_a_write_without_an_answer_is_nobody_else(shop: Shop) -> None:
         with pytest.raises(KubeError):
             await ours.write(draft(range(6)))
     assert (await shop.stored())["status"]["totalSamplesCount"] == 6
-    assert await ours.write(draft(range(7))) == Written(outcome=Outcome.OVERTAKEN)
-    assert (await ours.write(draft(range(7)))).outcome is Outcome.WRITTEN
+    assert await ours.write(draft(range(7))) == WriteResult(outcome=WriteOutcome.OVERTAKEN)
+    assert (await ours.write(draft(range(7)))).outcome is WriteOutcome.WRITTEN
     assert shop.conflicts("foreign") is None
 
 
@@ -208,15 +215,15 @@ LESS = [
 @pytest.mark.parametrize("case", LESS, ids=lambda case: case.id)
 async def test_what_is_written_never_knows_less(shop: Shop, case: Less) -> None:
     store = shop.store()
-    stored, drafted = (Beside(target=target) for target in case.targets)
-    await store.write(draft(case.stored, beside=stored))
+    stored, drafted = (CheckpointDetails(target=target) for target in case.targets)
+    await store.write(draft(case.stored, details=stored))
     before = (await shop.stored())["status"]
     known = replace(history(case.cpu), memory=history(case.memory).memory)
     at = START + timedelta(hours=60)
-    asked = Draft(
-        vpa=WEB, container="app", history=known, beside=drafted, at=at, forgets=case.forgets
+    asked = CheckpointDraft(
+        vpa=WEB, container="app", history=known, details=drafted, at=at, forgets=case.forgets
     )
-    assert (await store.write(asked)).outcome is Outcome.WRITTEN
+    assert (await store.write(asked)).outcome is WriteOutcome.WRITTEN
     written = await shop.stored()
     assert written["metadata"]["annotations"]["vpa-recommender/target"] == "Deployment/web"
     after = written["status"]
@@ -229,7 +236,7 @@ async def test_what_is_written_never_knows_less(shop: Shop, case: Less) -> None:
         assert weight(after, histogram) >= weight(before, histogram) * (1 - 1e-9)
     assert after["firstSampleStart"] <= before["firstSampleStart"]
     calls = len(list(shop.api.audit.find({})))
-    assert (await store.write(asked)).outcome is Outcome.WRITTEN
+    assert (await store.write(asked)).outcome is WriteOutcome.WRITTEN
     assert len(list(shop.api.audit.find({}))) == calls, "the same once more costs nothing"
 
 
@@ -265,7 +272,7 @@ async def test_garbage_is_not_loaded_and_told_before_it_is_replaced(
     (told,) = [one for one in caplog.records if one.name.startswith("recommender")]
     assert told.getMessage() == "checkpoint not loaded, the next one will replace it"
     assert vars(told)["checkpoint"] == f"{NAMESPACE}/{NAME}"
-    assert (await store.write(draft(range(3)))).outcome is Outcome.WRITTEN
+    assert (await store.write(draft(range(3)))).outcome is WriteOutcome.WRITTEN
     assert shop.conflicts("unreadable") == 1
     assert (await shop.stored())["status"]["totalSamplesCount"] == 3
 
@@ -279,14 +286,14 @@ async def test_a_name_that_is_anothers_is_left_alone_and_told_once_q6(
     await store.write(draft(range(3), key=first, container="b-c"))
     for hours in (range(5), range(6)):
         written = await store.write(draft(hours, key=second, container="c"))
-        assert written.outcome is Outcome.TAKEN
+        assert written.outcome is WriteOutcome.TAKEN
     stored = await shop.stored("a-b-c")
     assert stored["spec"] == {"vpaObjectName": "a", "containerName": "b-c"}
     assert stored["status"]["totalSamplesCount"] == 3
     assert caplog.text.count("it is another container's") == 1
     await shop.client.delete(OBJECTS, "a-b-c", namespace=NAMESPACE)
     written = await store.write(draft(range(6), key=second, container="c"))
-    assert written.outcome is Outcome.WRITTEN
+    assert written.outcome is WriteOutcome.WRITTEN
 
 
 async def test_a_spec_that_changed_is_tested_with_the_patch_q6(shop: Shop) -> None:
@@ -297,7 +304,7 @@ async def test_a_spec_that_changed_is_tested_with_the_patch_q6(shop: Shop) -> No
     await shop.client.request(
         "PATCH", path, body=patch, content_type="application/merge-patch+json"
     )
-    assert (await store.write(draft(range(4)))).outcome is Outcome.TAKEN
+    assert (await store.write(draft(range(4)))).outcome is WriteOutcome.TAKEN
     assert (await shop.stored())["status"]["totalSamplesCount"] == 3
 
 
@@ -305,7 +312,7 @@ async def test_one_that_was_deleted_is_created_again(shop: Shop) -> None:
     store = shop.store()
     await store.write(draft(range(3)))
     await shop.client.delete(OBJECTS, NAME, namespace=NAMESPACE)
-    assert (await store.write(draft(range(4)))).outcome is Outcome.WRITTEN
+    assert (await store.write(draft(range(4)))).outcome is WriteOutcome.WRITTEN
     assert (await shop.stored())["status"]["totalSamplesCount"] == 4
 
 
@@ -319,15 +326,15 @@ async def test_running_windows_stand_beside_the_history_and_other_annotations_st
     status = encode(history(range(3)), START)
     shop.put(msgspec.to_builtins(status), annotations={"example.com/owner": "me"})
     await store.load([WEB])
-    await store.write(draft(range(4), beside=BESIDE))
+    await store.write(draft(range(4), details=DETAILS))
     annotations = (await shop.stored())["metadata"]["annotations"]
     assert annotations.keys() == {"example.com/owner", ANNOTATION}
     (found,) = await shop.store().load([WEB])
-    assert found.beside.windows == WINDOWS
+    assert found.details.windows == WINDOWS
     await store.write(draft(range(5)))
     assert (await shop.stored())["metadata"]["annotations"] == {"example.com/owner": "me"}
     (found,) = await shop.store().load([WEB])
-    assert found.beside.windows == NONE
+    assert found.details.windows == NONE
 
 
 async def test_running_windows_alone_are_worth_a_write(shop: Shop) -> None:
@@ -335,19 +342,19 @@ async def test_running_windows_alone_are_worth_a_write(shop: Shop) -> None:
     store = shop.store()
     await store.write(draft(range(4)))
     before = (await shop.stored())["metadata"]["resourceVersion"]
-    await store.write(draft(range(4), beside=BESIDE))
+    await store.write(draft(range(4), details=DETAILS))
     after = (await shop.stored())["metadata"]["resourceVersion"]
     assert after != before
-    await store.write(draft(range(4), beside=BESIDE))
+    await store.write(draft(range(4), details=DETAILS))
     assert (await shop.stored())["metadata"]["resourceVersion"] == after
 
 
 async def test_a_restart_finds_nothing_to_write_where_all_is_equal(shop: Shop) -> None:
-    await shop.store().write(draft(range(4), beside=BESIDE))
+    await shop.store().write(draft(range(4), details=DETAILS))
     before = await shop.stored()
     store = shop.store()
     await store.load([WEB])
-    await store.write(draft(range(4), beside=BESIDE))
+    await store.write(draft(range(4), details=DETAILS))
     assert await shop.stored() == before
 
 
@@ -363,7 +370,7 @@ async def test_garbage_in_the_annotation_costs_the_windows_alone(
     shop.put(msgspec.to_builtins(status), annotations={ANNOTATION: text})
     (found,) = await shop.store().load([WEB])
     assert found.history.samples == 3
-    assert found.beside.windows == NONE
+    assert found.details.windows == NONE
     assert caplog.text.count("running memory windows of a checkpoint not loaded") == 1
 
 

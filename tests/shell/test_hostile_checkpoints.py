@@ -12,10 +12,10 @@ from common.kube.client import KubeClient
 from common.kube.endpoints import CHECKPOINTS
 from fake_api import FakeApi, Reply, listing, named, status
 from hostile_texts import NEIGHBOURS
-from recommender.checkpoints.annotations import TARGET, Beside
+from recommender.checkpoints.annotations import TARGET, CheckpointDetails
 from recommender.checkpoints.codec import encode
 from recommender.checkpoints.running_windows import ANNOTATION, NONE
-from recommender.checkpoints.store import CheckpointStore, Outcome
+from recommender.checkpoints.store import CheckpointStore, WriteOutcome
 from recommender.metrics import RecommenderMetrics
 from recommender.model.aggregates import HalfLives
 from recommender.model.keys import VpaKey
@@ -91,12 +91,12 @@ async def test_no_annotation_costs_the_history_or_is_written_back(text: str) -> 
         api.on(f"GET {CHECKPOINTS.collection()}", listing(there))
         api.on(f"PATCH {COLLECTION}/web-app", Reply(body=stored(WEB, "app", 2)))
         (found,) = await store.load([WEB])
-        wanted = Beside(target="Deployment/web")
-        answer = await store.write(draft(range(4), key=WEB, beside=wanted))
+        wanted = CheckpointDetails(target="Deployment/web")
+        answer = await store.write(draft(range(4), key=WEB, details=wanted))
         operations = api.requests[-1].json()
     assert found.history.samples == 3
-    assert found.beside == Beside(target=text, windows=NONE)
-    assert answer.outcome is Outcome.WRITTEN
+    assert found.details == CheckpointDetails(target=text, windows=NONE)
+    assert answer.outcome is WriteOutcome.WRITTEN
     written = {each["path"]: each.get("value") for each in operations}
     assert written["/metadata/annotations/vpa-recommender~1target"] == "Deployment/web"
     assert written["/metadata/annotations/vpa-recommender~1memory-windows"] is None

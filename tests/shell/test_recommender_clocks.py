@@ -178,7 +178,7 @@ async def test_a_postponed_kill_is_learnt_whatever_becomes_of_its_pod(
             assert (town.counts(), postponed(process)) == ((1, 1, {}), 0)
             there = {
                 (found.metadata.namespace, found.metadata.name)
-                for found in process.followed.pods.snapshot.items()
+                for found in process.informers.pods.snapshot.items()
             }
             assert process.recommender._usage.pods.keys() == there
 

@@ -1,4 +1,4 @@
-"""Whole cycles against an API server that says what the test tells it to."""
+"""Whole cycles against an API server whose answers the test sets."""
 
 from datetime import timedelta
 from itertools import pairwise
@@ -10,7 +10,7 @@ from common.api.autoscaling import VerticalPodAutoscaler
 from common.kube.watch import WatchProtocol
 from fake_api import FakeApi, Reply, listing, status, until, watch_line
 from recommender.checkpoints.codec import LONGEST_LAG
-from recommender.metrics import RequestSource
+from recommender.model.pods import RequestSource
 from recommender_harness import (
     CHECKPOINTS,
     CHECKPOINTS_OF_SHOP,
@@ -100,7 +100,7 @@ async def test_the_history_of_a_vpa_that_comes_later_is_read_before_it_is_overwr
         async with running(api) as process:
             await process.cycle()
             line = watch_line("ADDED", at_version(11, vpa()))
-            process.followed.vpas._apply(next(protocol().feed(line)))
+            process.informers.vpas._apply(next(protocol().feed(line)))
             await process.cycle()
             assert WEB not in api.routes  # what is known may be little
             assert checkpoint_of("web-app") not in api.routes
@@ -125,10 +125,10 @@ async def test_a_vpa_that_is_away_for_a_moment_keeps_its_history() -> None:
             await process.cycle()
             feed = protocol().feed
             strange = at_version(11, {**vpa(), "spec": 7})
-            process.followed.vpas._apply(next(feed(watch_line("MODIFIED", strange))))
+            process.informers.vpas._apply(next(feed(watch_line("MODIFIED", strange))))
             await process.cycle()
             line = watch_line("MODIFIED", at_version(12, vpa()))
-            process.followed.vpas._apply(next(feed(line)))
+            process.informers.vpas._apply(next(feed(line)))
             api.on(METRICS, listing(usage(at=process.clock.forward(timedelta(minutes=1)))))
             await process.cycle()
             assert target(api) == {"cpu": "813m", "memory": "813749082"}
@@ -215,14 +215,14 @@ async def test_a_vpa_may_change_while_its_status_is_written(changed: Any, cpu: s
             feed = protocol().feed
             said = written(api, WEB)
             emptied = at_version(11, vpa())
-            process.followed.vpas._apply(next(feed(watch_line("MODIFIED", emptied))))
+            process.informers.vpas._apply(next(feed(watch_line("MODIFIED", emptied))))
             other = at_version(12, {**vpa(), "status": said})
             for part, fields in changed.items():
                 other[part] |= fields
             api.on(WEB, status(409, "Conflict"), Reply(body=other))
             await process.cycle()
             assert (written_version(api), target(api)["cpu"]) == ("11", "813m")
-            process.followed.vpas._apply(next(feed(watch_line("MODIFIED", other))))
+            process.informers.vpas._apply(next(feed(watch_line("MODIFIED", other))))
             await process.cycle()
             assert (written_version(api), target(api)["cpu"]) == ("12", cpu)
 
@@ -240,7 +240,7 @@ async def test_a_checkpoint_is_written_only_when_something_happened() -> None:
             assert len(checkpoint_writes(api)) == 2
 
 
-async def test_a_missing_target_is_told_in_the_conditions() -> None:
+async def test_a_missing_target_is_shown_in_the_conditions() -> None:
     async with FakeApi() as api:
         prepare(api, deployments=[])
         async with running(api) as process:
@@ -273,10 +273,10 @@ async def test_an_oom_kill_raises_memory_once() -> None:
         chunks = [watch_line("MODIFIED", late), watch_line("MODIFIED", again)]
         api.on("WATCH /api/v1/pods", Reply(chunks=chunks, hold=True))
         async with running(api) as process:
-            await until(lambda: process.followed.pods.get("shop", "web-1") is not None)
+            await until(lambda: process.informers.pods.get("shop", "web-1") is not None)
             await until(
                 lambda: (
-                    process.followed.pods.snapshot.get("shop", "web-1").metadata.resource_version  # type: ignore[union-attr] # it is there
+                    process.informers.pods.snapshot.get("shop", "web-1").metadata.resource_version  # type: ignore[union-attr] # it is there
                     == "12"
                 )
             )
@@ -296,7 +296,7 @@ async def test_a_pod_that_dies_as_it_goes_between_cycles_still_teaches() -> None
         chunks = [watch_line("ADDED", born), watch_line("DELETED", gone)]
         api.on("WATCH /api/v1/pods", Reply(chunks=chunks, hold=True))
         async with running(api) as process:
-            await until(lambda: process.followed.pods._version == "12")
+            await until(lambda: process.informers.pods._version == "12")
             await process.cycle()
             assert process.sample("vpa_recommender_oom_recorded_total") == 1
             assert list(process.recommender._usage.pods) == [("shop", "web-1")]

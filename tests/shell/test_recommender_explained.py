@@ -1,4 +1,4 @@
-"""What is told about a recommendation is what was published, step by step."""
+"""The explanation of a recommendation agrees with the published status, step by step."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -11,11 +11,12 @@ import pytest
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.kube.watch import WatchProtocol
 from common.quantity import Quantity
+from common.recommendation.decision_trace import Amount
 from fake_api import FakeApi, Reply, listing, named, status, watch_line
 from recommender.debugging import lines
-from recommender.estimate.trace import Amount, Cause
-from recommender.publish.explanation import Explanation, Neglect, Unexplained
-from recommender.publish.status_decision import Writing
+from recommender.estimate.step_reasons import StepReason
+from recommender.publish.explanation import ExclusionReason, RecommendationExplanation, Unexplained
+from recommender.publish.status_decision import WriteDecision
 from recommender_harness import (
     CHECKPOINTS,
     METRICS,
@@ -37,13 +38,15 @@ NAMES = ("app", "log", "proxy")
 FIRST = {"cpu": "3", "memory": "2Gi"}
 
 
-def told(process: Running, name: str = "web") -> Explanation:
+def told(process: Running, name: str = "web") -> RecommendationExplanation:
     found = process.recommender.explain("shop", name)
-    assert isinstance(found, Explanation), found
+    assert isinstance(found, RecommendationExplanation), found
     return found
 
 
-def taken(found: Explanation, resource: str, amount: Amount) -> dict[Cause, str | None]:
+def taken(
+    found: RecommendationExplanation, resource: str, amount: Amount
+) -> dict[StepReason, str | None]:
     """The steps of one number of the only container, and what came out of each."""
     (container,) = found.containers
     (number,) = (n for n in container.numbers if (n.resource, n.amount) == (resource, amount))
@@ -110,7 +113,7 @@ class Town:
                 self.version += 1
                 one["status"] = written(self.api, status_of(name))
                 one["metadata"]["resourceVersion"] = str(self.version)
-                process.followed.vpas._apply(next(feed(watch_line("MODIFIED", one))))
+                process.informers.vpas._apply(next(feed(watch_line("MODIFIED", one))))
 
     def _used(self, one: Any) -> Iterator[Any]:
         for container in one["spec"]["containers"]:
@@ -170,8 +173,8 @@ def same(one: str | None, other: str | None) -> bool:
     return Quantity.parse(one) == Quantity.parse(other)
 
 
-def check(found: Explanation, says: Any) -> set[Cause]:
-    """Each number of the status is told, and each step begins where the last one ended."""
+def check(found: RecommendationExplanation, says: Any) -> set[StepReason]:
+    """Each number of the status is explained, and each step begins where the last one ended."""
     recommended = {
         (one["containerName"], amount.value, resource): value
         for one in (says.get("recommendation") or {}).get("containerRecommendations") or ()
@@ -193,10 +196,10 @@ def check(found: Explanation, says: Any) -> set[Cause]:
     return causes
 
 
-async def test_what_is_told_of_random_vpas_is_what_their_statuses_say() -> None:
-    causes: set[Cause] = set()
-    decisions: set[Writing] = set()
-    neglected: set[Neglect] = set()
+async def test_explanations_of_random_vpas_agree_with_their_statuses() -> None:
+    causes: set[StepReason] = set()
+    decisions: set[WriteDecision] = set()
+    neglected: set[ExclusionReason] = set()
     for seed in range(8):
         async with FakeApi() as api:
             town = Town(seed, api)
@@ -214,15 +217,15 @@ async def test_what_is_told_of_random_vpas_is_what_their_statuses_say() -> None:
                         decisions.add(found.status)
                         neglected |= {left.reason for left in found.left_out}
                         assert list(lines(found))
-    assert causes == set(Cause) - {Cause.HISTORY_MISSING}
-    assert decisions == {Writing.EQUAL, Writing.WAITS}
-    assert neglected == set(Neglect) - {Neglect.NATIVE_SIDECAR}
+    assert causes == set(StepReason) - {StepReason.HISTORY_MISSING}
+    assert decisions == {WriteDecision.EQUAL, WriteDecision.WAITS}
+    assert neglected == set(ExclusionReason) - {ExclusionReason.NATIVE_SIDECAR}
 
 
 # One by one
 
 
-async def test_the_way_of_a_number() -> None:
+async def test_the_steps_of_a_number() -> None:
     policy = {"containerName": "app", "minAllowed": {"cpu": "200m"}, "maxAllowed": {"cpu": "150m"}}
     async with FakeApi() as api:
         prepare(
@@ -233,21 +236,21 @@ async def test_the_way_of_a_number() -> None:
             await process.cycle()
             found = told(process)
     assert taken(found, "cpu", Amount.TARGET) == {
-        Cause.PERCENTILE: "110m",
-        Cause.MARGIN: "126m",
-        Cause.MINIMUM: "126m",
-        Cause.MIN_ALLOWED: "200m",
-        Cause.MAX_ALLOWED: "150m",
+        StepReason.PERCENTILE: "110m",
+        StepReason.MARGIN: "126m",
+        StepReason.MINIMUM: "126m",
+        StepReason.MIN_ALLOWED: "200m",
+        StepReason.MAX_ALLOWED: "150m",
     }
-    assert taken(found, "cpu", Amount.UPPER_BOUND)[Cause.CONFIDENCE] == "100G"
-    assert taken(found, "cpu", Amount.UNCAPPED_TARGET) == {Cause.BEFORE_CAPS: "126m"}
+    assert taken(found, "cpu", Amount.UPPER_BOUND)[StepReason.CONFIDENCE] == "100G"
+    assert taken(found, "cpu", Amount.UNCAPPED_TARGET) == {StepReason.BEFORE_CAPS: "126m"}
     (container,) = found.containers
     assert (container.samples, container.sharing) == (1, 1)
     assert container.oldest_sample == container.newest_sample == START
     assert container.weight["cpu"] == pytest.approx(0.1)
     assert container.confidence == {"cpu": 0.0, "memory": 0.0}
     assert (found.selector, found.pods, found.unsupported) == ("app=web", 1, None)
-    assert found.status is Writing.WRITTEN  # of which the cache doesn't know yet
+    assert found.status is WriteDecision.WRITTEN  # of which the cache doesn't know yet
 
 
 @pytest.mark.parametrize(

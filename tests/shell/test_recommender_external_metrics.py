@@ -53,7 +53,7 @@ async def test_usage_of_every_pod_of_a_vpa() -> None:
         assert int(target(api)["memory"]) > 2**30
 
 
-async def test_containers_are_told_apart_by_the_flag_s_label() -> None:
+async def test_containers_are_distinguished_by_the_flag_s_label() -> None:
     async with FakeApi() as api:
         prepare(api)
         api.on(
@@ -149,7 +149,7 @@ async def test_values_from_the_future_are_left_out(
         assert target(api).get("cpu") == cpu
 
 
-async def test_failures_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failures_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="recommender.sources.usage_ingestion")
     async with FakeApi() as api:
         prepare(api)

@@ -9,9 +9,10 @@ import pytest
 
 from common.features import FeatureGates
 from common.flags import declared, read_flags
+from common.recommendation.decision_trace import Amount
 from fake_api import FakeApi, listing
-from recommender.estimate.trace import Amount, Cause
-from recommender.publish.explanation import Explained, Explanation
+from recommender.estimate.step_reasons import StepReason
+from recommender.publish.explanation import ExplainedContainer, RecommendationExplanation
 from recommender.settings import RecommenderSettings
 from recommender_harness import (
     CHECKPOINTS,
@@ -25,19 +26,19 @@ from recommender_harness import (
     vpa,
 )
 
-Probe = Callable[[Explanation], Any]
+Probe = Callable[[RecommendationExplanation], Any]
 INTEGER_CPU = {"vpa-post-processor.kubernetes.io/app_integerCPU": "true"}
 TARGET, LOWER, UPPER = Amount.TARGET, Amount.LOWER_BOUND, Amount.UPPER_BOUND
 
 
-def app(found: Explanation) -> Explained:
+def app(found: RecommendationExplanation) -> ExplainedContainer:
     return next(one for one in found.containers if one.name == "app")
 
 
-def step(cause: Cause, resource: str, amount: Amount = TARGET) -> Probe:
+def step(cause: StepReason, resource: str, amount: Amount = TARGET) -> Probe:
     """What comes out of this step of a number of the container; None without such a step."""
 
-    def probe(found: Explanation) -> str | None:
+    def probe(found: RecommendationExplanation) -> str | None:
         (number,) = (
             one for one in app(found).numbers if (one.resource, one.amount) == (resource, amount)
         )
@@ -50,7 +51,7 @@ def weight(resource: str) -> Probe:
     return lambda found: round(app(found).weight[resource], 4)
 
 
-def containers(found: Explanation) -> list[str]:
+def containers(found: RecommendationExplanation) -> list[str]:
     return [one.name for one in found.containers]
 
 
@@ -66,8 +67,8 @@ class Case:
         return self.flag.partition("=")[0]
 
 
-PERCENTILE, MARGIN, CONFIDENCE = Cause.PERCENTILE, Cause.MARGIN, Cause.CONFIDENCE
-MINIMUM, ROUNDING, GLOBAL = Cause.MINIMUM, Cause.ROUNDING, Cause.GLOBAL_MAX
+PERCENTILE, MARGIN, CONFIDENCE = StepReason.PERCENTILE, StepReason.MARGIN, StepReason.CONFIDENCE
+MINIMUM, ROUNDING, GLOBAL = StepReason.MINIMUM, StepReason.ROUNDING, StepReason.GLOBAL_MAX
 CASES = [
     Case(
         flag="--recommendation-margin-fraction=0.5",
@@ -149,13 +150,13 @@ CASES = [
     ),
     Case(
         flag="--humanize-memory",
-        probe=step(Cause.HUMANIZED, "memory"),
+        probe=step(StepReason.HUMANIZED, "memory"),
         usual=None,
         changed="813747404800m",
     ),
     Case(
         flag="--cpu-integer-post-processor-enabled",
-        probe=step(Cause.INTEGER_CPU, "cpu"),
+        probe=step(StepReason.INTEGER_CPU, "cpu"),
         usual=None,
         changed="1",
     ),
@@ -224,7 +225,7 @@ def history(container: str, *, ends: timedelta) -> Any:
     )
 
 
-async def explained(settings: dict[str, Any], **policy: Any) -> Explanation:
+async def explained(settings: dict[str, Any], **policy: Any) -> RecommendationExplanation:
     """A container with a history of half a day that is OOM-killed; and one that is long gone."""
     scaled = vpa(resourcePolicy={"containerPolicies": [{"containerName": "*", **policy}]})
     scaled["metadata"]["annotations"] = INTEGER_CPU
@@ -236,7 +237,7 @@ async def explained(settings: dict[str, Any], **policy: Any) -> Explanation:
         async with running(api, **settings) as process:
             await process.cycle()
             found = process.recommender.explain("shop", "web")
-    assert isinstance(found, Explanation)
+    assert isinstance(found, RecommendationExplanation)
     return found
 
 

@@ -13,8 +13,8 @@ from common.kube import endpoints
 from common.kube.watch import WatchProtocol
 from fake_api import FakeApi, Reply, listing, named, status, until, watch_line
 from fake_prometheus import FakePrometheus, Steady, refusal
-from recommender.estimate.trace import Cause
-from recommender.publish.explanation import Explanation
+from recommender.estimate.step_reasons import StepReason
+from recommender.publish.explanation import RecommendationExplanation
 from recommender_harness import (
     CHECKPOINTS,
     CHECKPOINTS_OF_SHOP,
@@ -164,11 +164,11 @@ def come(process: Running, found: Any) -> None:
     """A VPA is created."""
     found["metadata"]["resourceVersion"] = "11"
     decoder = WatchProtocol(endpoints.VPAS.type, resource_version="10")
-    process.followed.vpas._apply(next(iter(decoder.feed(watch_line("ADDED", found)))))
+    process.informers.vpas._apply(next(iter(decoder.feed(watch_line("ADDED", found)))))
 
 
 async def test_a_recommendation_made_of_all_history_stays_until_it_is_there_again() -> None:
-    """An image is swapped: the pods must not shrink to what a minute of usage tells (X72)."""
+    """An image is swapped: the pods must not shrink to what a minute of usage shows (X72)."""
     found = vpa()
     target_ = {"cpu": "3", "memory": "2Gi"}
     one = {"containerName": "app", "target": target_, "uncappedTarget": target_}
@@ -186,15 +186,15 @@ async def test_a_recommendation_made_of_all_history_stays_until_it_is_there_agai
             assert target(api) == target_
             assert {"FetchingHistory", "LowConfidence"} < conditions(api).keys()
             told = process.recommender.explain("shop", "web")
-            assert isinstance(told, Explanation)
+            assert isinstance(told, RecommendationExplanation)
             first = told.containers[0].numbers[0]
-            assert (first.published, first.steps[-1].step) == ("3", Cause.HISTORY_MISSING)
+            assert (first.published, first.steps[-1].step) == ("3", StepReason.HISTORY_MISSING)
             prometheus.go.set()
             await complete(process)
             assert target(api)["cpu"] == "587m"
 
 
-async def test_an_unreachable_server_is_told_once_and_asked_again(
+async def test_an_unreachable_server_is_logged_once_and_asked_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, logger="recommender.sources.prometheus_backfill")
@@ -234,7 +234,7 @@ async def test_an_unreachable_server_is_told_once_and_asked_again(
         pytest.param(web.Response(status=401, text="who?"), "401", id="not allowed"),
     ],
 )
-async def test_a_namespace_that_failed_half_way_begins_anew(
+async def test_a_namespace_that_failed_half_way_starts_over(
     reply: web.Response, reason: str
 ) -> None:
     async with FakeApi() as api, FakePrometheus(Steady(pod="web-1")) as prometheus:
@@ -288,7 +288,7 @@ async def test_a_namespace_fails_alone() -> None:
             assert "FetchingHistory" not in shown
 
 
-async def test_nobody_else_is_asked_for_while_the_server_is_away() -> None:
+async def test_no_other_pod_is_asked_for_while_the_server_is_away() -> None:
     async with FakeApi() as api, FakePrometheus(Steady(pod="web-1")) as prometheus:
         prepare(api, verticalpodautoscalers=[vpa(), moved(vpa(), "bank")])
         prometheus.replies.append(web.Response(status=503, text="starting"))

@@ -208,7 +208,7 @@ async def test_each_kill_is_learnt_once(case: Case) -> None:
             assert discarded == dict.fromkeys(case.discarded, 1)
             there = {
                 (found.metadata.namespace, found.metadata.name)
-                for found in process.followed.pods.snapshot.items()
+                for found in process.informers.pods.snapshot.items()
             }
             assert process.recommender._usage.pods.keys() == there
 

@@ -59,8 +59,8 @@ def test_a_selector_stays_in_force_while_the_api_server_has_trouble_q1() -> None
     virtual_time.run(main)
 
 
-async def test_an_eviction_that_is_told_again_counts_once_q19() -> None:
-    """A watch that broke begins anew, and the API server tells of the same Event again."""
+async def test_an_eviction_that_is_reported_again_counts_once_q19() -> None:
+    """A watch that broke starts over, and the API server sends the same Event again."""
     event = named(
         "web-1.evicted",
         11,
@@ -86,7 +86,7 @@ async def test_an_eviction_that_is_told_again_counts_once_q19() -> None:
             Reply(chunks=[watch_line("ADDED", event), watch_line("ADDED", last)], hold=True),
         )
         async with running(api) as process:
-            await until(lambda: process.followed._evictions._version == "13")
+            await until(lambda: process.informers._evictions._version == "13")
             await process.cycle()
             assert process.sample("vpa_recommender_oom_seen_total") == 1
             assert process.sample("vpa_recommender_oom_recorded_total") == 1

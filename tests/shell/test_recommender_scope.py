@@ -10,7 +10,7 @@ from common.kube import endpoints
 from common.kube.watch import WatchProtocol
 from component import running_component
 from fake_api import FakeApi, Reply, listing, named, watch_line
-from recommender.publish.explanation import Explanation, Unexplained
+from recommender.publish.explanation import RecommendationExplanation, Unexplained
 from recommender_harness import (
     FOLLOWED,
     METRICS,
@@ -29,10 +29,10 @@ AGGREGATES = "vpa_recommender_aggregate_container_states_count"
 
 
 def change(process: Running, one: Any, version: int) -> None:
-    """The watch shows a VPA anew."""
+    """The watch shows a VPA again."""
     one["metadata"]["resourceVersion"] = str(version)
     feed = WatchProtocol(VerticalPodAutoscaler, resource_version="10").feed
-    process.followed.vpas._apply(next(feed(watch_line("MODIFIED", one))))
+    process.informers.vpas._apply(next(feed(watch_line("MODIFIED", one))))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ async def test_whose_vpa_it_is(name: str, asked: list[str] | None, *, ours: bool
             await process.cycle()
             found = process.recommender.explain("shop", "web")
     assert (WEB in api.routes) is ours
-    assert isinstance(found, Explanation) is ours
+    assert isinstance(found, RecommendationExplanation) is ours
     if isinstance(found, Unexplained):
         wanted = ", ".join(asked or ["default"])
         assert found.error == (
@@ -127,6 +127,6 @@ async def test_the_memory_saver_follows_only_pods_that_a_vpa_matches() -> None:
             await process.cycle()  # what was followed is followed on until it goes
             assert process.sample(AGGREGATES) == 2
             found = process.recommender.explain("shop", "web")
-    assert isinstance(found, Explanation)
+    assert isinstance(found, RecommendationExplanation)
     assert (found.selector, found.pods) == ("app=db", 1)
     assert status_of("web") in api.routes

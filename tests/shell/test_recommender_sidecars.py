@@ -9,7 +9,7 @@ from common.features import FeatureGates
 from fake_api import FakeApi, Reply, Request, listing, named
 from oom_town import Town
 from recommender.checkpoints.annotations import SIDECAR
-from recommender.publish.explanation import Explanation, Neglect
+from recommender.publish.explanation import ExclusionReason, RecommendationExplanation
 from recommender_harness import (
     CHECKPOINTS,
     METRICS,
@@ -137,7 +137,7 @@ async def test_an_oom_kill_of_a_sidecar_is_learnt_with_the_gate(gates: FeatureGa
 @pytest.mark.parametrize(
     ("gates", "want"), [(ON, {"app", "proxy"}), (OFF, {"app"})], ids=["gate on", "gate off"]
 )
-async def test_external_metrics_tell_of_sidecars(gates: FeatureGates, want: set[str]) -> None:
+async def test_external_metrics_report_sidecars(gates: FeatureGates, want: set[str]) -> None:
     items = [
         {
             "metricName": "used",
@@ -199,13 +199,13 @@ async def test_a_checkpoint_of_a_sidecar_counts_for_nothing_with_the_gate_off(
             told = process.recommender.explain("shop", "web")
         assert targets(api) == ALONE
         assert not [one for one in api.requests if one.method == "DELETE"]
-        assert isinstance(told, Explanation)
+        assert isinstance(told, RecommendationExplanation)
         assert [(one.name, one.reason) for one in told.left_out] == [
-            ("proxy", Neglect.NATIVE_SIDECAR)
+            ("proxy", ExclusionReason.NATIVE_SIDECAR)
         ]
 
 
-async def test_while_a_workload_has_no_pods_the_checkpoint_tells() -> None:
+async def test_while_a_workload_has_no_pods_the_checkpoint_decides() -> None:
     async with FakeApi() as api:
         stored = [checkpoint(), marked(checkpoint(container="proxy"))]
         prepare(api, pods=[])
@@ -270,6 +270,6 @@ async def test_with_the_gate_on_again_history_goes_on() -> None:
 
 def _samples(process: Running) -> int:
     explained = process.recommender.explain("shop", "web")
-    assert isinstance(explained, Explanation)
+    assert isinstance(explained, RecommendationExplanation)
     (proxy,) = (one for one in explained.containers if one.name == "proxy")
     return proxy.samples

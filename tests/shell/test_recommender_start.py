@@ -21,9 +21,9 @@ async def beginning(api: FakeApi) -> AsyncIterator[tuple[Recommender, Informers]
     """A recommender whose caches are still being filled."""
     async with api.client() as client, asyncio.TaskGroup() as group:
         metrics = RecommenderMetrics()
-        followed = Informers(client, namespace="", errors=metrics.object_errors)
-        tasks = [group.create_task(_run(task)) for task in followed.background]
-        yield assemble(RecommenderSettings(), followed, metrics, FixedClock(START)), followed
+        informers = Informers(client, namespace="", errors=metrics.object_errors)
+        tasks = [group.create_task(_run(task)) for task in informers.background]
+        yield assemble(RecommenderSettings(), informers, metrics, FixedClock(START)), informers
         for task in tasks:
             task.cancel()
 
@@ -37,18 +37,18 @@ async def test_history_is_read_while_pods_are_still_being_listed() -> None:
     async with FakeApi() as api:
         prepare(api)
         api.on(f"GET {endpoints.PODS.collection()}", NEVER_ENDS)
-        async with beginning(api) as (recommender, followed), asyncio.timeout(10):
+        async with beginning(api) as (recommender, informers), asyncio.timeout(10):
             await recommender.start()
             assert CHECKPOINTS in api.routes
-            assert not followed.synced
+            assert not informers.synced
 
 
 async def test_history_is_not_read_before_its_vpas_have_been_listed() -> None:
     async with FakeApi() as api:
         prepare(api)
         api.on(f"GET {endpoints.VPAS.collection()}", NEVER_ENDS)
-        async with beginning(api) as (recommender, followed), asyncio.timeout(10):
+        async with beginning(api) as (recommender, informers), asyncio.timeout(10):
             starting = asyncio.ensure_future(recommender.start())
-            await followed.pods.wait_synced()
+            await informers.pods.wait_synced()
             assert CHECKPOINTS not in api.routes
             starting.cancel()

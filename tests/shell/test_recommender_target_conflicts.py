@@ -39,7 +39,7 @@ def version(found: Any, number: int) -> Any:
     return found
 
 
-async def test_what_somebody_else_wrote_joins_in_and_the_sum_is_written_at_once(
+async def test_what_another_recommender_wrote_is_merged_and_the_sum_is_written_at_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, logger="recommender.checkpoints.writing")
@@ -60,13 +60,13 @@ async def test_what_somebody_else_wrote_joins_in_and_the_sum_is_written_at_once(
                 await process.cycle()
             counts = [one["totalSamplesCount"] for one in checkpoint_writes(api)]
             assert counts[-1] == max(counts)
-            assert caplog.text.count("checkpoints are written by somebody else as well") == 1
+            assert caplog.text.count("another recommender writes checkpoints, too") == 1
             name = "vpa_recommender_checkpoint_conflicts_total"
             assert (process.sample(name, reason="foreign") or 0) >= 2
             for _ in range(4):
                 api.on(METRICS, listing(usage(at=process.clock.forward(LONGEST_LAG))))
                 await process.cycle()
-            assert caplog.text.count("nobody else writes checkpoints any more") == 1
+            assert caplog.text.count("no other recommender writes checkpoints any more") == 1
 
 
 async def test_one_that_cannot_be_read_again_waits_for_the_next_cycle() -> None:
@@ -146,7 +146,7 @@ async def test_windows_wait_for_the_target_and_nothing_is_written_until_then() -
             await process.cycle()
             assert not checkpoint_writes(api)
             line = watch_line("ADDED", version(deployment(), 11))
-            process.followed._controllers.deployments._apply(next(protocol().feed(line)))
+            process.informers._controllers.deployments._apply(next(protocol().feed(line)))
             await process.cycle()
         assert target(api)["memory"] == high["memory"]
 

@@ -82,7 +82,7 @@ async def test_what_was_found_out_about_one_target_is_not_kept_for_another() -> 
                 other["metadata"]["resourceVersion"] = str(version)
                 line = watch_line("MODIFIED", other)
                 feed = WatchProtocol(VerticalPodAutoscaler, resource_version="10").feed
-                process.followed.vpas._apply(next(feed(line)))
+                process.informers.vpas._apply(next(feed(line)))
                 await process.cycle()
                 assert written(api)["recommendation"] == {}
                 assert "too early" in conditions(api)["ConfigUnsupported"]
@@ -125,7 +125,7 @@ async def test_x115_a_vpa_names_the_older_one_of_its_target_until_that_is_gone()
             assert (body["status"], body["reason"]) == ("True", "OlderVPA")
             feed = WatchProtocol(VerticalPodAutoscaler, resource_version="10").feed
             gone = older | {"metadata": older["metadata"] | {"resourceVersion": "11"}}
-            process.followed.vpas._apply(next(feed(watch_line("DELETED", gone))))
+            process.informers.vpas._apply(next(feed(watch_line("DELETED", gone))))
             process.clock.forward(timedelta(minutes=1))
             await process.cycle()
             assert "ControlledByAnotherVPA" not in conditions(api)

@@ -231,7 +231,7 @@ async def test_a_slow_answer_holds_up_no_other_write(slow: str) -> None:
             cycle.cancel()
 
 
-async def test_a_lasting_refusal_is_told_once_and_so_is_its_end(
+async def test_a_lasting_refusal_is_logged_once_and_so_is_its_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, logger="recommender.write_failures")
@@ -262,7 +262,9 @@ async def test_a_lasting_refusal_is_told_once_and_so_is_its_end(
         assert told_last == ["every checkpoint is written again", "every status is written again"]
 
 
-async def test_a_policy_that_cannot_be_read_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_policy_that_cannot_be_read_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with FakeApi() as api:
         prepare(api, verticalpodautoscalers=[vpa(resourcePolicy=policy(minAllowed={"cpu": "?"}))])
         async with running(api) as process:
@@ -273,7 +275,9 @@ async def test_a_policy_that_cannot_be_read_is_told_once(caplog: pytest.LogCaptu
         assert "not a quantity: '?'" in vars(told)["why"]
 
 
-async def test_usage_that_cannot_be_decoded_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_usage_that_cannot_be_decoded_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with FakeApi() as api:
         prepare(api)
         api.on(METRICS, listing(usage(), {**usage("web-2"), "containers": 7}))
@@ -477,7 +481,7 @@ async def test_x120_a_checkpoint_is_not_written_again_once_the_lease_has_run_out
         assert api.routes.count(checkpoint_of("web-app")) == 1
 
 
-async def test_a_failing_metrics_server_is_told_once_and_the_cycle_goes_on(
+async def test_a_failing_metrics_server_is_logged_once_and_the_cycle_goes_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, logger="recommender")
@@ -547,6 +551,6 @@ async def test_nothing_is_written_while_the_api_server_is_away() -> None:
             await api.start()
             await process.cycle()
             assert WEB not in api.routes  # the watches have to catch up first
-            await until(lambda: process.followed.fresh)
+            await until(lambda: process.informers.fresh)
             await process.cycle()
             assert target(api) == {"cpu": "126m", "memory": "250Mi"}

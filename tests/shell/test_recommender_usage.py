@@ -137,7 +137,7 @@ def requests(process: Running, scope: str, outcome: str) -> float | None:
     return process.sample("vpa_recommender_usage_requests_total", **labels)
 
 
-async def test_each_answer_is_counted_and_each_change_told_once(
+async def test_each_answer_is_counted_and_each_change_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, logger="recommender.sources.usage_ingestion")

@@ -113,9 +113,9 @@ HEALTH = "tests/unit/common/runtime/test_health.py"
 # Where to see a difference whose id stands neither in code nor in tests: a file, and a text in it.
 SHOWN_IN = {
     "Q11": (TROUBLE, "test_a_refused_write_stops_no_other"),
-    "Q19": (OOM, "test_each_kill_is_told_once"),
+    "Q19": (OOM, "test_each_kill_is_logged_once"),
     "Q24": ("recommender/__main__.py", "await every(settings.interval"),
-    "Q32": ("tests/unit/recommender/test_usage.py", "test_the_pods_of_a_vpa_are_counted_anew_q32"),
+    "Q32": ("tests/unit/recommender/test_usage.py", "test_the_pods_of_a_vpa_are_counted_again_q32"),
     "X1": ("tests/unit/recommender/test_status.py", "test_conditions"),
     "X91": (
         "tests/unit/recommender/test_status.py",
@@ -234,7 +234,7 @@ SHOWN_IN = {
     ),
     "X71": (
         "tests/shell/test_recommender_history.py",
-        "test_an_unreachable_server_is_told_once_and_asked_again",
+        "test_an_unreachable_server_is_logged_once_and_asked_again",
     ),
     "X72": (
         "tests/shell/test_recommender_history.py",

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import fastapi
+import jsonpatch
 import pytest
 
 from admission import debugging
@@ -44,6 +45,22 @@ spec:
       - {name: app, resources: {requests: {cpu: 100m}, limits: {cpu: 200m}}}
       - {name: proxy}
 """
+TEMPLATE_POD = {
+    "metadata": {
+        "labels": {"app": "web"},
+        "generateName": "web-",
+        "namespace": "default",
+        "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "controller": True}
+        ],
+    },
+    "spec": {
+        "containers": [
+            {"name": "app", "resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": "200m"}}},
+            {"name": "proxy"},
+        ]
+    },
+}
 LONELY = b"{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: app}]}}"
 POLICY = ContainerPolicy(container_name="*", max_allowed={"cpu": "500m"})
 BOOSTED = ContainerPolicy(
@@ -294,7 +311,7 @@ async def test_a_look_up_that_takes_too_long() -> None:
 # The numbers
 
 
-async def test_each_number_has_its_way_and_its_place_in_the_patch() -> None:
+async def test_each_number_has_its_steps_and_its_place_in_the_patch() -> None:
     told = await explained(FewVpas(vpa(policies=(POLICY,), recommendations=ADVICE)))
     app, proxy = told["containers"]
     assert app["policy"] == {"containerName": "*", "maxAllowed": {"cpu": "500m"}}
@@ -343,7 +360,7 @@ async def test_the_text_for_people() -> None:
     assert '  add /spec/containers/0/resources/requests/cpu "500m"' in lines
 
 
-async def test_what_is_advised_for_others_is_told_apart() -> None:
+async def test_recommendations_for_other_containers_are_shown_apart() -> None:
     gone = recommendation("gone", target={"cpu": "1"})
     answer = await ask(FewVpas(vpa(recommendations=(*ADVICE, gone))), accept="text/plain")
     lines = answer.body.decode().splitlines()
@@ -357,12 +374,31 @@ async def test_what_is_advised_for_others_is_told_apart() -> None:
     ]
 
 
-async def test_of_endless_advice_for_others_the_first_is_told() -> None:
+async def test_of_endless_recommendations_for_others_the_first_are_shown() -> None:
     """It would hold up the pods."""
     many = (recommendation(f"c{number}", target={"cpu": "1"}) for number in range(5000))
     told = await explained(FewVpas(vpa(recommendations=(*many, *ADVICE))))
     assert len(told["containers"]) == 102
     assert told["containers"][0]["numbers"][0]["patched"] == "700m"
+
+
+async def test_the_answer_holds_the_patched_pod() -> None:
+    explanation = await explained(FewVpas(vpa(recommendations=ADVICE)))
+    pod = explanation["pod"]
+    assert pod == jsonpatch.apply_patch(TEMPLATE_POD, explanation["patch"])
+    app, proxy = pod["spec"]["containers"]
+    assert app == {
+        "name": "app",
+        "resources": {"requests": {"cpu": "700m"}, "limits": {"cpu": "1400m"}},
+    }
+    assert proxy == {"name": "proxy", "resources": {}}
+    assert pod["metadata"]["annotations"]["vpaObservedContainers"] == "app, proxy"
+    assert explanation["name"] == "web-*"
+
+
+async def test_a_pod_that_passes_unchanged_is_answered_as_it_was_posted() -> None:
+    explanation = await explained(FewVpas())
+    assert (explanation["patch"], explanation["pod"]) == ([], TEMPLATE_POD)
 
 
 # What can't be explained
@@ -413,7 +449,13 @@ async def test_the_page_of_endpoints_describes_it() -> None:
     assert sorted(answers) == ["200", "400", "413", "422"]
     schema = answers["200"]["content"]["application/json"]["schema"]
     parts = set(schema["$defs"])
-    assert {"Explanation", "Considered", "ContainerWay", "Number", "Stage"} <= parts
+    assert {
+        "PodExplanation",
+        "CandidateVpa",
+        "ContainerExplanation",
+        "NumberExplanation",
+        "NumberStep",
+    } <= parts
     for answer in answers.values():
         assert set(answer["content"]) == {"application/json", "text/plain"}
 

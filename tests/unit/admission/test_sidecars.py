@@ -22,7 +22,6 @@ from common.api.autoscaling import (
 from common.api.core import Pod, PodWithSidecars
 from common.features import FeatureGates
 from common.quantity import ZERO
-from common.recommendation.decision_trace import DecisionTrace
 from sidecars import pod_with_init, sidecar
 
 ON = FeatureGates(native_sidecar=True, cpu_startup_boost=True)
@@ -126,21 +125,23 @@ class Town:
         return ()
 
 
-async def reviewed(
-    given: Pod, gates: FeatureGates, trail: DecisionTrace | None = None
-) -> PodVerdict:
+def request(given: Pod) -> AdmissionRequest:
+    return AdmissionRequest(
+        name="web-0",
+        resource=GroupVersionResource(version="v1", resource="pods"),
+        namespace="default",
+        operation="CREATE",
+        object=msgspec.Raw(msgspec.json.encode(given)),
+    )
+
+
+async def reviewed(given: Pod, gates: FeatureGates) -> PodVerdict:
     return await judge(
-        AdmissionRequest(
-            resource=GroupVersionResource(version="v1", resource="pods"),
-            namespace="default",
-            operation="CREATE",
-            object=msgspec.Raw(msgspec.json.encode(given)),
-        ),
+        request(given),
         Town(boosting()),
         ReviewPolicy(features=gates),
         cache=PatchCache(features=gates, most_boost=ZERO),
         lookup_timeout=1.0,
-        trail=trail,
     )
 
 
@@ -160,12 +161,9 @@ async def test_the_gate_decides_whether_a_review_is_about_sidecars(
 
 
 @pytest.mark.parametrize("gates", [ON, OFF], ids=["gate on", "gate off"])
-async def test_an_explanation_tells_of_sidecars_what_the_patch_does(gates: FeatureGates) -> None:
-    trail = DecisionTrace()
+async def test_an_explanation_shows_of_sidecars_what_the_patch_does(gates: FeatureGates) -> None:
     given = pod_with_init(PLAIN, PROXY, gate=False, containers=(APP,))
-    explained = explain(
-        await reviewed(given, gates, trail), trail, namespace="default", name="web-0"
-    )
+    explained = explain(await reviewed(given, gates), request(given))
     by_name = {each.name: each for each in explained.containers}
     written = {number.path for number in by_name["proxy"].numbers if number.path is not None}
     root = "/spec/initContainers/1/resources"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from common.labels import Selector, from_map
-from recommender.model.aggregate_compaction import MADE_UP, retire
+from recommender.model.aggregate_compaction import MADE_UP, compact
 from recommender.model.aggregates import Aggregates
 from recommender.model.expiry import collect
 from recommender.model.keys import PodKey, VpaKey
@@ -49,7 +49,7 @@ def rollout(number: int) -> dict[str, str]:
 
 
 def all_retired(usage: Usage) -> Usage:
-    for _ in retire(usage):
+    for _ in compact(usage):
         pass
     return usage
 
@@ -71,7 +71,7 @@ def assert_same(one: Aggregates, other: Aggregates) -> None:
 
 
 @pytest.mark.parametrize("label", sorted(MADE_UP))
-def test_pods_that_only_their_controller_tells_apart_leave_one_row(label: str) -> None:
+def test_pods_that_only_their_controller_distinguishes_leave_one_row(label: str) -> None:
     usage, untouched = watched(), watched()
     for number in range(5):
         for each in (usage, untouched):
@@ -83,7 +83,7 @@ def test_pods_that_only_their_controller_tells_apart_leave_one_row(label: str) -
     assert_same(seen(usage), seen(untouched))
 
 
-def test_another_label_tells_pods_apart_for_good() -> None:
+def test_another_label_distinguishes_pods_for_good() -> None:
     usage = watched()
     for version in ("1", "2"):
         lived(usage, {"app": "web", "version": version}, NOW)
@@ -149,7 +149,7 @@ def test_an_old_revision_that_comes_back_adds_to_what_it_left() -> None:
 
 
 def test_a_selector_that_names_such_a_label_keeps_its_pods_apart() -> None:
-    """As that of a Job does: nobody else may have its history."""
+    """As that of a Job does: no other pod may have its history."""
     usage = Usage()
     usage.put_autoscaler(WEB, from_map({HASH: "1"}), ())
     usage.put_autoscaler(DB, from_map({"app": "web"}), ())

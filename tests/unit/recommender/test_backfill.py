@@ -8,13 +8,14 @@ import pytest
 
 from common.labels import from_map
 from common.resources import CPU, MEMORY
-from recommender.estimate.estimation import Estimation, recommend
+from recommender.estimate.estimation import EstimationSettings
+from recommender.estimate.vpa_estimates import estimate_vpas
 from recommender.model.autoscalers import ContainerRule
-from recommender.model.backfill import Backfill, Began, KnownUntil, Recorded
+from recommender.model.backfill import Backfill, KnownUntil, RecordedSeries
 from recommender.model.column_table import Ints
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.pods import PodFacts
-from recommender.model.timestamps import instant, span
+from recommender.model.timestamps import NEVER, instant, span
 from recommender.model.usage import Usage
 
 NOW = datetime(2026, 1, 9, 12, tzinfo=UTC)
@@ -49,27 +50,22 @@ def feed(usage: Usage, resource: str, samples: Sequence[Sample], pod: PodKey = W
     add(rows, times, amounts, instant(NOW))
 
 
-def live(usage: Usage, began: Began, resource: str, samples: Sequence[Sample]) -> None:
-    for sample in samples:
-        row = np.array([usage.pods[WEB].containers["app"]])
-        began.note(usage.containers, row, np.array([at(sample[0])]))
-        feed(usage, resource, [sample])
-
-
-def recorded(samples: Sequence[Sample], pod: PodKey = WEB) -> Recorded:
+def recorded(samples: Sequence[Sample], pod: PodKey = WEB) -> RecordedSeries:
     times = [at(hours) for hours, _ in samples]
-    return Recorded(
+    return RecordedSeries(
         pod=pod, container="app", times=times, amounts=[amount for _, amount in samples]
     )
 
 
 def past_of(
-    usage: Usage, began: Began, *, known: KnownUntil | None = None, matched_only: bool = False
+    usage: Usage,
+    *,
+    known: KnownUntil | None = None,
+    matched_only: bool = False,
 ) -> Backfill:
     return Backfill(
         usage,
         "shop",
-        began=began,
         known_until=known or {},
         matched_only=matched_only,
         now=instant(NOW),
@@ -127,11 +123,11 @@ LIVE = [(minute / 60, 400) for minute in range(1, 30)]
 def test_cpu_is_what_it_would_be_in_order(
     history: Sequence[Sample], seen: Sequence[Sample]
 ) -> None:
-    undisturbed, began = model(WEB), Began()
+    undisturbed = model(WEB)
     feed(undisturbed, CPU, [*history, *seen])
     usage = model(WEB)
-    live(usage, began, CPU, seen)
-    past = past_of(usage, began)
+    feed(usage, CPU, seen)
+    past = past_of(usage)
     assert past.add(CPU, [recorded(history)], labels_of) == len(history)
     join(past)
     assert_same(usage, undisturbed)
@@ -148,11 +144,11 @@ def test_cpu_is_what_it_would_be_in_order(
     ],
 )
 def test_the_open_memory_window_goes_on(seen: Sequence[Sample]) -> None:
-    undisturbed, began = model(WEB), Began()
+    undisturbed = model(WEB)
     feed(undisturbed, MEMORY, [*PEAKS, *seen])
     usage = model(WEB)
-    live(usage, began, MEMORY, seen)
-    past = past_of(usage, began)
+    feed(usage, MEMORY, seen)
+    past = past_of(usage)
     past.add(MEMORY, [recorded(PEAKS)], labels_of)
     join(past)
     assert_same(usage, undisturbed)
@@ -162,10 +158,10 @@ def test_the_open_memory_window_goes_on(seen: Sequence[Sample]) -> None:
 
 
 def test_a_window_that_ended_while_history_was_fetched_counts_beside_the_live_one() -> None:
-    usage, began = model(WEB), Began()
+    usage = model(WEB)
     history = [(-24.5, 100 * MIB), (-1.0, 300 * MIB)]  # a window until -0.5, and one until 23.5
-    live(usage, began, MEMORY, [(0.1, 700 * MIB), (24.0, 50 * MIB)])
-    past = past_of(usage, began)
+    feed(usage, MEMORY, [(0.1, 700 * MIB), (24.0, 50 * MIB)])
+    past = past_of(usage)
     past.add(MEMORY, [recorded(history)], labels_of)
     join(past)
     row = row_of(usage)
@@ -176,7 +172,7 @@ def test_a_window_that_ended_while_history_was_fetched_counts_beside_the_live_on
 
 def test_history_in_parts_is_history_at_once() -> None:
     whole, parts = model(WEB), model(WEB)
-    first, second = past_of(whole, Began()), past_of(parts, Began())
+    first, second = past_of(whole), past_of(parts)
     first.add(CPU, [recorded(HISTORY)], labels_of)
     first.add(MEMORY, [recorded(PEAKS)], labels_of)
     for start in range(0, 100, 7):
@@ -198,11 +194,11 @@ def test_history_in_parts_is_history_at_once() -> None:
     ],
 )
 def test_no_sample_counts_twice(known: float | None, began_at: float | None, counted: int) -> None:
-    usage, began = model(WEB), Began()
+    usage = model(WEB)
     if began_at is not None:
-        live(usage, began, CPU, [(began_at, 1000)])
+        feed(usage, CPU, [(began_at, 1000)])
     until = {} if known is None else {(VPA, "app"): NOW + timedelta(hours=known)}
-    past = past_of(usage, began, known=until)
+    past = past_of(usage, known=until)
     assert past.add(CPU, [recorded(HISTORY)], labels_of) == counted
     join(past)
     expected = counted + (began_at is not None)
@@ -211,7 +207,7 @@ def test_no_sample_counts_twice(known: float | None, began_at: float | None, cou
 
 def test_a_live_sample_that_is_no_newer_than_history_is_refused() -> None:
     usage = model(WEB)
-    past = past_of(usage, Began())
+    past = past_of(usage)
     past.add(CPU, [recorded(HISTORY)], labels_of)
     join(past)
     feed(usage, CPU, [(-1.0, 999)])  # the time of the last one
@@ -222,9 +218,9 @@ def test_pods_that_are_gone_teach_with_the_labels_that_they_had() -> None:
     undisturbed = model(WEB, GONE)
     feed(undisturbed, CPU, HISTORY, GONE)
     feed(undisturbed, CPU, [(0.5, 10)])
-    usage, began = model(WEB), Began()
-    live(usage, began, CPU, [(0.5, 10)])
-    past = past_of(usage, began)
+    usage = model(WEB)
+    feed(usage, CPU, [(0.5, 10)])
+    past = past_of(usage)
     past.add(CPU, [recorded(HISTORY, GONE)], labels_of)
     join(past)
     assert GONE not in usage.pods
@@ -234,7 +230,7 @@ def test_pods_that_are_gone_teach_with_the_labels_that_they_had() -> None:
 
 def test_a_pod_that_is_there_has_its_present_labels() -> None:
     usage = model(WEB, labels={"app": "web", "version": "2"})
-    past = past_of(usage, Began())
+    past = past_of(usage)
     past.add(CPU, [recorded(HISTORY)], labels_of)
     join(past)
     present = row_of(usage, {"app": "web", "version": "2"})
@@ -243,12 +239,12 @@ def test_a_pod_that_is_there_has_its_present_labels() -> None:
 
 @pytest.mark.parametrize(("matched_only", "counted"), [(False, 100), (True, 0)])
 def test_pods_that_no_vpa_looks_at(*, matched_only: bool, counted: int) -> None:
-    past = past_of(model(), Began(), matched_only=matched_only)
+    past = past_of(model(), matched_only=matched_only)
     assert past.add(CPU, [recorded(HISTORY)], lambda _: {"app": "other"}) == counted
 
 
 def test_pods_of_other_namespaces_and_nonsense_are_left_out() -> None:
-    past = past_of(model(), Began())
+    past = past_of(model())
     elsewhere = recorded(HISTORY, PodKey("bank", "web-1"))
     assert past.add(CPU, [elsewhere], labels_of) == 0
     assert past.add(CPU, [recorded([(-2, -5), (-1, 5)])], labels_of) == 1
@@ -259,7 +255,7 @@ def test_the_windows_of_a_vpa_are_those_of_its_policy() -> None:
     usage = model()
     rule = ContainerRule(interval=timedelta(hours=1))
     usage.put_autoscaler(VPA, from_map(LABELS), (rule,))
-    past = past_of(usage, Began())
+    past = past_of(usage)
     past.add(MEMORY, [recorded(PEAKS)], labels_of)
     join(past)
     memory = usage.aggregates.memory
@@ -267,25 +263,25 @@ def test_the_windows_of_a_vpa_are_those_of_its_policy() -> None:
     assert whole > 50  # about a hundred windows instead of five
 
 
-def test_a_row_that_was_another_container_s_begins_anew() -> None:
-    usage, began = model(WEB), Began()
-    live(usage, began, CPU, [(-20.0, 1)])
+def test_a_row_that_was_another_container_s_starts_over() -> None:
+    usage = model(WEB)
+    feed(usage, CPU, [(-20.0, 1)])
     usage.remove_pod(WEB)
     usage.put_pod(facts(WEB), instant(NOW))
     row = usage.pods[WEB].containers["app"]
-    assert began.of(usage.containers, row) > at(1000)
-    live(usage, began, CPU, [(-1.0, 1)])
-    assert began.of(usage.containers, row) == at(-1.0)
+    assert usage.containers.first_sample[row] == NEVER
+    feed(usage, CPU, [(-1.0, 1)])
+    assert usage.containers.first_sample[row] == at(-1.0)
 
 
 def test_eight_days_of_hourly_points_are_far_from_certain() -> None:
     """Worked example G of the specification: the upper bound is far above the target."""
     usage = model(WEB)
     hours = [(-192.0 + hour, 100) for hour in range(192)]
-    past = past_of(usage, Began())
+    past = past_of(usage)
     past.add(CPU, [recorded(hours)], labels_of)
     join(past)
-    (found,) = recommend(usage, [VPA], Estimation(), instant(NOW))[VPA]
+    (found,) = estimate_vpas(usage, [VPA], EstimationSettings(), instant(NOW)).of(VPA).containers
     assert found.confidence[CPU] == pytest.approx(192 / 1440)
     assert found.target[CPU] == 126
     assert found.upper[CPU] == int(126 * 8.5)

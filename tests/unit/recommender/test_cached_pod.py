@@ -61,7 +61,7 @@ def test_replicas_share_what_is_equal_in_them() -> None:
     assert one.status.container_statuses is other.status.container_statuses
 
 
-def test_what_nobody_reads_is_dropped() -> None:
+def test_what_is_not_read_is_dropped() -> None:
     pod = kept("web-0")
     assert pod.metadata.annotations is None
     assert pod.metadata.owner_references is None

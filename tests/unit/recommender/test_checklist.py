@@ -1,27 +1,33 @@
 """What recommender.md 20 asks for, and no other test shows; docs/conformance.md lists all of it."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from typing import cast
 
 import msgspec
 import numpy as np
 import pytest
 
 from builders import vpa
-from common.api.autoscaling import VpaCondition, VpaStatus
+from common.api.autoscaling import VerticalPodAutoscaler, VpaCondition, VpaStatus
+from common.kube.client import KubeClient
 from common.labels import EVERYTHING
+from common.patches import Operation
 from recommender.checkpoints.codec import encode
-from recommender.estimate.estimation import Estimation, recommend
+from recommender.estimate.estimation import EstimationSettings
+from recommender.estimate.vpa_estimates import estimate_vpas
 from recommender.model import buckets
 from recommender.model.aggregates import Aggregates, HalfLives, History
 from recommender.model.autoscalers import ContainerRule
 from recommender.model.buckets import Buckets
 from recommender.model.column_table import Ints
-from recommender.model.histograms import Histograms, Saved
+from recommender.model.histograms import Histograms, SavedHistogram
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.timestamps import instant, moment
 from recommender.model.usage import Usage
-from recommender.publish.status import Findings, next_status, patch
+from recommender.publish.status import StatusFindings, next_status, status_difference
+from recommender.publish.status_store import StatusStore
 from recommender_golden import lone_container, pod_facts
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -114,14 +120,14 @@ def test_a_checkpoint_is_relative_to_its_heaviest_bucket(
     assert found.total == 20_000.0 + weight
 
 
-def loaded(saved: Saved) -> Histograms:
+def loaded(saved: SavedHistogram) -> Histograms:
     found = Histograms(buckets.CPU, DAY)
     found.load(found.new(), saved)
     return found
 
 
 def test_a_loaded_histogram_shares_out_the_total_weight() -> None:
-    found = loaded(Saved(weights={3: 10_000, 9: 2_500}, total=50.0, reference=at()))
+    found = loaded(SavedHistogram(weights={3: 10_000, 9: 2_500}, total=50.0, reference=at()))
     assert found.weights[0, [3, 9]].tolist() == [40.0, 10.0]
     assert found.total[0] == 50.0
 
@@ -137,14 +143,14 @@ def test_a_loaded_histogram_shares_out_the_total_weight() -> None:
 def test_what_is_light_as_dust_after_loading_is_no_border(
     weights: dict[int, int], low: int, high: int
 ) -> None:
-    found = loaded(Saved(weights=weights, total=1.0, reference=at()))
+    found = loaded(SavedHistogram(weights=weights, total=1.0, reference=at()))
     assert (found.low(ints(0)).tolist(), found.high[:1].tolist()) == ([low], [high])
     assert not found.is_empty(ints(0))[0]
     assert found.percentiles(ints(0), (0.0,)).tolist() == [[buckets.CPU.percentiles[low]]]
 
 
 def test_the_reference_time_of_a_checkpoint_is_taken_as_it_is() -> None:
-    found = loaded(Saved(weights={3: 1}, total=1.0, reference=at(timedelta(hours=7))))
+    found = loaded(SavedHistogram(weights={3: 1}, total=1.0, reference=at(timedelta(hours=7))))
     assert moment(int(found.reference[0])) == START + timedelta(hours=7)
 
 
@@ -197,7 +203,8 @@ def test_the_order_of_the_steps(minimum: float, lower: int, target: int) -> None
     for minute in range(61):  # so that confidence is one twenty-fourth
         time = at(timedelta(minutes=minute))
         usage.add_cpu(ints(row), ints(time), ints(300), time)
-    (app,) = recommend(usage, [WEB], Estimation(pod_min_cpu=minimum), at(HOUR))[WEB]
+    policy = EstimationSettings(pod_min_cpu=minimum)
+    (app,) = estimate_vpas(usage, [WEB], policy, at(HOUR)).of(WEB).containers
     assert app.confidence["cpu"] == 1 / 24
     assert (app.lower["cpu"], app.target["cpu"]) == (lower, target)
     assert app.upper["cpu"] == 350 * 25
@@ -206,8 +213,8 @@ def test_the_order_of_the_steps(minimum: float, lower: int, target: int) -> None
 # n counts checkpoint-only containers and excludes mode Off
 
 NO_CPU_OF_IT = History(
-    cpu=Saved(weights={}, total=0.0, reference=at()),
-    memory=Saved(weights={8: 10_000}, total=1.0, reference=at()),
+    cpu=SavedHistogram(weights={}, total=0.0, reference=at()),
+    memory=SavedHistogram(weights={8: 10_000}, total=1.0, reference=at()),
     first_sample=at(),
     last_sample=at(DAY),
     samples=1440,
@@ -233,26 +240,43 @@ def test_which_containers_share_the_minimum(
     usage.put_pod(pod_facts(PodKey("ns", "web-1"), ("app", "sidecar")), at())
     for name in loaded_too:
         usage.load_history(WEB, name, NO_CPU_OF_IT)
-    found = recommend(usage, [WEB], Estimation(), at(DAY))[WEB]
+    found = estimate_vpas(usage, [WEB], EstimationSettings(), at(DAY)).of(WEB).containers
     assert {one.container: one.target["cpu"] for one in found} == minimums
 
 
 # Status comparison by value; JSON patch `add /status`; conditions sorted by type
 
 
-def test_a_status_is_replaced_by_one_add_with_its_conditions_sorted_by_type() -> None:
+class PatchedClient:
+    """Takes patches of VPAs."""
+
+    def __init__(self) -> None:
+        self.patch_of_status: Sequence[Operation] = ()
+
+    async def patch(
+        self, _endpoint: object, _name: str, patch: Sequence[Operation], **_: object
+    ) -> VerticalPodAutoscaler:
+        self.patch_of_status = patch
+        return vpa()
+
+
+async def test_a_status_is_replaced_by_one_add_with_its_conditions_sorted_by_type() -> None:
     before = msgspec.structs.replace(
         vpa(), status=VpaStatus(conditions=(condition("Theirs"), condition("Another")))
     )
-    findings = Findings(recommendation=(), pods=0, unsupported="why", fetching_history=True)
+    findings = StatusFindings(recommendation=(), pods=0, unsupported="why", fetching_history=True)
     wanted = next_status(before, findings, START)
-    (operation,) = msgspec.to_builtins(patch(before.status, wanted))
+    assert status_difference(before.status, wanted) > 0
+    client = PatchedClient()
+    await StatusStore(cast("KubeClient", client)).write(before, wanted)
+    version, operation = msgspec.to_builtins(client.patch_of_status)
+    assert version["path"] == "/metadata/resourceVersion"
     assert (operation["op"], operation["path"]) == ("add", "/status")
     assert [one["type"] for one in operation["value"]["conditions"]] == [
         *("Another", "ConfigUnsupported", "FetchingHistory", "NoPodsMatched"),
         *("RecommendationProvided", "Theirs"),
     ]
-    assert patch(wanted, wanted) == ()
+    assert status_difference(wanted, wanted) == 0
 
 
 def condition(kind: str) -> VpaCondition:
@@ -285,7 +309,7 @@ def test_example_c_with_another_container_in_the_pod() -> None:
         time = ints(at(timedelta(minutes=minute)))
         usage.add_cpu(row, time, ints(500 if minute % 5 == 4 else 50), at())
         usage.add_memory(row, time, ints(120 * MIB), at())
-    app, _ = recommend(usage, [WEB], Estimation(), at(HOUR))[WEB]
+    app, _ = estimate_vpas(usage, [WEB], EstimationSettings(), at(HOUR)).of(WEB).containers
     assert app.target == {"cpu": 587, "memory": 163_378_051}
     assert app.lower == {"cpu": 60, "memory": 155_685_735}
     assert app.upper == {"cpu": 14_913, "memory": 4_150_910_143}

@@ -9,7 +9,7 @@ import pytest
 from common.api.autoscaling import CheckpointStatus, HistogramCheckpoint
 from common.errors import DecodeError
 from recommender.checkpoints.codec import (
-    Extent,
+    HistoryExtent,
     decode,
     encode,
     lag,
@@ -19,7 +19,7 @@ from recommender.checkpoints.codec import (
     weighs_less,
 )
 from recommender.model.aggregates import Aggregates, HalfLives, History
-from recommender.model.histograms import Saved
+from recommender.model.histograms import SavedHistogram
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import NEVER, instant
 
@@ -130,7 +130,7 @@ def test_histograms_may_be_missing() -> None:
     assert decode(CheckpointStatus(version="v3")).samples == 0
 
 
-def test_the_spec_tells_whose_it_is_not_the_name_q6() -> None:
+def test_the_spec_names_the_container_not_the_name_q6() -> None:
     first, second = VpaKey("prod", "a"), VpaKey("prod", "a-b")
     assert object_name(first, "b-c") == object_name(second, "c")
     specs = [
@@ -143,7 +143,7 @@ def test_the_spec_tells_whose_it_is_not_the_name_q6() -> None:
     ]
 
 
-NOTHING = Saved(weights={}, total=0.0, reference=NEVER)
+NOTHING = SavedHistogram(weights={}, total=0.0, reference=NEVER)
 
 
 @pytest.mark.parametrize(
@@ -183,8 +183,8 @@ def known(
     """A history of these total weights; ``days`` is the memory's reference time."""
     begin = NEVER if first is None else at(first)
     return History(
-        cpu=Saved(weights={1: 1}, total=cpu, reference=at(cpu_days)),
-        memory=Saved(weights={1: 1}, total=memory, reference=at(days)),
+        cpu=SavedHistogram(weights={1: 1}, total=cpu, reference=at(cpu_days)),
+        memory=SavedHistogram(weights={1: 1}, total=memory, reference=at(days)),
         first_sample=begin,
         last_sample=begin,
         samples=1,
@@ -210,7 +210,7 @@ def known(
     ],
 )  # fmt: skip
 def test_who_weighs_less_at_a_common_time(new: History, stored: History, *, want: bool) -> None:
-    assert weighs_less(new, Extent.of(stored), HalfLives()) is want
+    assert weighs_less(new, HistoryExtent.of(stored), HalfLives()) is want
 
 
 @pytest.mark.parametrize(
@@ -226,6 +226,6 @@ def test_who_weighs_less_at_a_common_time(new: History, stored: History, *, want
 def test_what_is_written_begins_no_later(
     new: float | None, stored: float | None, want: float | None
 ) -> None:
-    found = since(known(1, first=new), Extent.of(known(1, first=stored)))
+    found = since(known(1, first=new), HistoryExtent.of(known(1, first=stored)))
     assert found.first_sample == (NEVER if want is None else at(want))
     assert found.last_sample >= found.first_sample

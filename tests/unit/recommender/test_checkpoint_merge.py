@@ -9,7 +9,7 @@ import pytest
 
 from common.labels import EVERYTHING
 from recommender.model.aggregates import HalfLives, History
-from recommender.model.checkpoint_merge import joined, take_in
+from recommender.model.checkpoint_merge import merge_checkpoint, merged_history
 from recommender.model.column_table import Ints
 from recommender.model.expiry import collect
 from recommender.model.keys import PodKey, VpaKey
@@ -82,8 +82,8 @@ def test_a_checkpoint_of_another_counts_once(case: Case) -> None:
     stored = known(observer(case.stored), now)
     usage = observer(case.ours, late=True)
     usage.put_autoscaler(WEB, EVERYTHING, ())
-    take_in(usage, WEB, "app", stored, now)
-    take_in(usage, WEB, "app", stored, now)  # however often
+    merge_checkpoint(usage, WEB, "app", stored, now)
+    merge_checkpoint(usage, WEB, "app", stored, now)  # however often
     found, want = known(usage, now), known(observer(case.want), now)
     assert (found.first_sample, found.last_sample) == (want.first_sample, want.last_sample)
     assert found.samples == (case.samples or len(case.want))
@@ -96,23 +96,23 @@ def test_a_checkpoint_of_another_counts_once(case: Case) -> None:
 def test_two_histories_as_one_know_no_less_than_either() -> None:
     now, half_lives = at(96), HalfLives()
     one, other = known(observer(HOURS[:30]), now), known(observer(HOURS[24:]), now)
-    found = joined(one, other, half_lives)
+    found = merged_history(one, other, half_lives)
     assert found.first_sample == one.first_sample
     assert found.last_sample == other.last_sample
     assert found.cpu.total >= max(one.cpu.total, other.cpu.total)
     assert found.memory.total >= max(one.memory.total, other.memory.total)
     assert found.samples == max(one.samples, other.samples)
-    assert joined(found, other, half_lives) == found
-    assert joined(found, one, half_lives) == found
+    assert merged_history(found, other, half_lives) == found
+    assert merged_history(found, one, half_lives) == found
 
 
 def test_what_expires_may_be_missing_from_the_next_checkpoint_and_nothing_else() -> None:
     usage = observer(HOURS)
     collect(usage, at(80), frozenset())
-    assert usage.autoscalers[WEB].marks.forgotten == set()
+    assert usage.autoscalers[WEB].history_flags.forgotten == set()
     collect(usage, at(72 + 8 * 24), frozenset())
-    assert usage.autoscalers[WEB].marks.forgotten == {"app"}
+    assert usage.autoscalers[WEB].history_flags.forgotten == {"app"}
     empty = observer([])
     collect(empty, at(8 * 24), frozenset())
     assert empty.aggregate_count() == 0
-    assert empty.autoscalers[WEB].marks.forgotten == set(), "there was nothing to lose"
+    assert empty.autoscalers[WEB].history_flags.forgotten == set(), "there was nothing to lose"

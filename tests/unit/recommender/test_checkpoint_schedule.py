@@ -6,15 +6,15 @@ from itertools import pairwise
 import pytest
 
 from model_process import SetClock
-from recommender.checkpoints.schedule import Schedule
+from recommender.checkpoints.schedule import CheckpointSchedule
 from recommender.model.aggregates import History
-from recommender.model.histograms import Saved
+from recommender.model.histograms import SavedHistogram
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import NEVER, instant
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 A, B, C, D = (VpaKey("prod", name) for name in "abcd")
-EMPTY = Saved(weights={}, total=0.0, reference=NEVER)
+EMPTY = SavedHistogram(weights={}, total=0.0, reference=NEVER)
 
 
 def of(covered: timedelta) -> History:
@@ -28,12 +28,12 @@ def clock() -> SetClock:
 
 
 @pytest.fixture
-def schedule(clock: SetClock) -> Schedule:
-    return Schedule(clock)
+def schedule(clock: SetClock) -> CheckpointSchedule:
+    return CheckpointSchedule(clock)
 
 
 def test_who_has_waited_longest_comes_first_after_the_new_and_those_that_are_due_at_once(
-    schedule: Schedule, clock: SetClock
+    schedule: CheckpointSchedule, clock: SetClock
 ) -> None:
     schedule.written(A, timedelta(minutes=4))
     schedule.written(B, timedelta(minutes=3))
@@ -51,7 +51,7 @@ def test_who_has_waited_longest_comes_first_after_the_new_and_those_that_are_due
     ],
 )
 def test_what_was_written_is_due_again_after_its_lag(
-    schedule: Schedule, clock: SetClock, passed: timedelta, *, is_due: bool
+    schedule: CheckpointSchedule, clock: SetClock, passed: timedelta, *, is_due: bool
 ) -> None:
     schedule.written(A, timedelta(minutes=5))
     clock.time = NOW + passed
@@ -59,7 +59,7 @@ def test_what_was_written_is_due_again_after_its_lag(
     assert schedule.in_order([A], all_of_them=True) == [A], "before the process ends"
 
 
-def test_an_oom_kill_makes_due_what_was_just_written(schedule: Schedule) -> None:
+def test_an_oom_kill_makes_due_what_was_just_written(schedule: CheckpointSchedule) -> None:
     schedule.written(A, timedelta(minutes=5))
     schedule.at_once(A)
     assert schedule.in_order([A]) == [A]
@@ -67,7 +67,9 @@ def test_an_oom_kill_makes_due_what_was_just_written(schedule: Schedule) -> None
     assert schedule.in_order([A]) == []
 
 
-def test_what_was_loaded_is_not_written_all_at_once(schedule: Schedule, clock: SetClock) -> None:
+def test_what_was_loaded_is_not_written_all_at_once(
+    schedule: CheckpointSchedule, clock: SetClock
+) -> None:
     many = [VpaKey("prod", f"v{number}") for number in range(200)]
     for key in many:
         schedule.loaded(key, of(timedelta(days=8)))
@@ -80,7 +82,7 @@ def test_what_was_loaded_is_not_written_all_at_once(schedule: Schedule, clock: S
     assert all(20 < later - one < 60 for one, later in pairwise(counts))
 
 
-def test_who_is_gone_is_new_when_it_comes_back(schedule: Schedule) -> None:
+def test_who_is_gone_is_new_when_it_comes_back(schedule: CheckpointSchedule) -> None:
     schedule.written(A, timedelta(minutes=5))
     assert schedule.in_order([A]) == []
     assert schedule.in_order([]) == []

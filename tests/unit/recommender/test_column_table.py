@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from recommender.model.column_table import ColumnTable, Ints, rounds
+from recommender.model.column_table import ColumnTable, Ints, distinct_batches
 
 
 class Table(ColumnTable):
@@ -48,7 +48,7 @@ def test_new_rows_follow_each_other() -> None:
     ],
 )
 def test_rounds(rows: list[int], want: list[list[int]]) -> None:
-    assert [part.tolist() for part in rounds(np.array(rows, dtype=np.int64))] == want
+    assert [part.tolist() for part in distinct_batches(np.array(rows, dtype=np.int64))] == want
 
 
 def test_marked_rows_are_those_named_and_negative_ones_are_none() -> None:

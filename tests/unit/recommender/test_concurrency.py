@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from recommender.concurrency import sliced, sliced_by_weight, spread, spread_as_made
+from recommender.concurrency import run_concurrently
+from recommender.slices import in_slices, in_slices_by_weight
 
 
 class Work:
@@ -25,14 +26,14 @@ class Work:
 
 async def test_everything_is_done_by_a_few() -> None:
     work = Work()
-    assert await spread(range(10), work, workers=3)
+    await run_concurrently(range(10), work, workers=3)
     assert sorted(work.done) == list(range(10))
     assert work.most == 3
 
 
 async def test_without_time_each_worker_does_one_thing() -> None:
     work = Work()
-    assert not await spread(range(10), work, workers=3, seconds=0.0)
+    await run_concurrently(range(10), work, workers=3, seconds=0.0)
     assert work.done == [0, 1, 2]
 
 
@@ -57,7 +58,7 @@ async def test_what_is_made_is_done_before_the_rest_is_made() -> None:
         made.append(making.made)
         await work(thing)
 
-    await spread_as_made(making.numbers(10), note, workers=3, seconds=60.0)
+    await run_concurrently(making.numbers(10), note, workers=3, seconds=60.0)
     assert sorted(work.done) == list(range(1, 11))
     assert work.most <= 3
     assert made[0] == 1
@@ -74,13 +75,13 @@ async def test_a_slow_one_holds_up_no_other() -> None:
         if thing == 9:
             waiting.set()
 
-    await spread_as_made(Making().numbers(9), first_waits, workers=2, seconds=60.0)
+    await run_concurrently(Making().numbers(9), first_waits, workers=2, seconds=60.0)
     assert work.done == [*range(2, 10), 1]
 
 
 async def test_what_there_is_no_time_for_is_left_to_the_caller() -> None:
     work, numbers = Work(), Making().numbers(5)
-    await spread_as_made(numbers, work, workers=2, seconds=0.0)
+    await run_concurrently(numbers, work, workers=2, seconds=0.0)
     assert work.done == [1, 2]
     assert [thing async for thing in numbers] == [3, 4, 5]
 
@@ -90,11 +91,11 @@ async def test_a_bug_ends_everything() -> None:
         raise ZeroDivisionError(thing)
 
     with pytest.raises(ExceptionGroup):
-        await spread(range(3), fail, workers=2)
+        await run_concurrently(range(3), fail, workers=2)
 
 
 def test_sliced() -> None:
-    assert list(sliced([1, 2, 3, 4, 5], 2)) == [[1, 2], [3, 4], [5]]
+    assert list(in_slices([1, 2, 3, 4, 5], 2)) == [[1, 2], [3, 4], [5]]
 
 
 @pytest.mark.parametrize(
@@ -110,4 +111,4 @@ def test_sliced() -> None:
     ],
 )
 def test_sliced_by_weight(weights: list[int], expected: list[list[int]]) -> None:
-    assert list(sliced_by_weight(weights, 3, weight=lambda own: own, most=10)) == expected
+    assert list(in_slices_by_weight(weights, 3, weight=lambda own: own, most=10)) == expected

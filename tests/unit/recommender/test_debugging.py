@@ -1,4 +1,4 @@
-"""GET /debug/vpa: what is told of a recommendation, as JSON and as a table, and why nothing is."""
+"""GET /debug/vpa: the explanation as JSON and as a table, and its errors."""
 
 import json
 from datetime import UTC, datetime
@@ -6,27 +6,28 @@ from datetime import UTC, datetime
 import fastapi
 import pytest
 
+from common.recommendation.decision_trace import Amount
 from ops_caller import Answer, get
 from recommender import debugging
-from recommender.estimate.trace import Amount, Cause
+from recommender.estimate.step_reasons import StepReason
 from recommender.publish.explanation import (
-    Explained,
-    Explanation,
-    LeftOut,
-    Neglect,
-    Number,
-    Stage,
+    ExcludedContainer,
+    ExclusionReason,
+    ExplainedContainer,
+    ExplainedNumber,
+    ExplainedStep,
+    RecommendationExplanation,
     Unexplained,
 )
-from recommender.publish.status_decision import Writing
+from recommender.publish.status_decision import WriteDecision
 
 AT = datetime(2026, 3, 1, 12, 0, 0, 5, tzinfo=UTC)
 STEPS = (
-    (Cause.PERCENTILE, "0.9", None, "43m"),
-    (Cause.MARGIN, "0.15", "43m", "49m"),
-    (Cause.MAX_ALLOWED, "45m", "49m", "45m"),
+    (StepReason.PERCENTILE, "0.9", None, "43m"),
+    (StepReason.MARGIN, "0.15", "43m", "49m"),
+    (StepReason.MAX_ALLOWED, "45m", "49m", "45m"),
 )
-APP = Explained(
+APP = ExplainedContainer(
     name="app",
     samples=15,
     oldest_sample=AT,
@@ -35,18 +36,18 @@ APP = Explained(
     confidence={"cpu": 0.75},
     sharing=2,
     numbers=(
-        Number(
+        ExplainedNumber(
             resource="cpu",
             amount=Amount.TARGET,
             published="45m",
             steps=tuple(
-                Stage(step=step, by=by, before=before, after=after, meaning=step.meaning)
+                ExplainedStep(step=step, by=by, before=before, after=after, meaning=step.meaning)
                 for step, by, before, after in STEPS
             ),
         ),
     ),
 )
-WEB = Explanation(
+WEB = RecommendationExplanation(
     namespace="shop",
     name="web",
     generation=3,
@@ -55,16 +56,20 @@ WEB = Explanation(
     selector="app=web",
     pods=2,
     unsupported=None,
-    status=Writing.WAITS,
+    status=WriteDecision.WAITS,
     due=AT,
     held_up=None,
     containers=(APP,),
-    left_out=(LeftOut(name="old", reason=Neglect.EXPIRED, why=Neglect.EXPIRED.meaning),),
+    left_out=(
+        ExcludedContainer(
+            name="old", reason=ExclusionReason.EXPIRED, why=ExclusionReason.EXPIRED.meaning
+        ),
+    ),
 )
 
 
-async def ask(found: Explanation | Unexplained, *, accept: str = "*/*") -> Answer:
-    def explain(namespace: str, name: str) -> Explanation | Unexplained:
+async def ask(found: RecommendationExplanation | Unexplained, *, accept: str = "*/*") -> Answer:
+    def explain(namespace: str, name: str) -> RecommendationExplanation | Unexplained:
         assert (namespace, name) == ("shop", "web")
         return found
 
@@ -73,7 +78,7 @@ async def ask(found: Explanation | Unexplained, *, accept: str = "*/*") -> Answe
     return await get(app, "/debug/vpa/shop/web", accept=accept)
 
 
-async def test_each_step_of_each_number_is_told() -> None:
+async def test_each_step_of_each_number_is_shown() -> None:
     answer = await ask(WEB)
     assert (answer.status, answer.media) == (200, "application/json")
     told = json.loads(answer.body)
@@ -90,7 +95,7 @@ async def test_each_step_of_each_number_is_told() -> None:
         "status": "waits",
         "due": "2026-03-01T12:00:00.000005Z",
         "heldUp": None,
-        "leftOut": [{"name": "old", "reason": "expired", "why": Neglect.EXPIRED.meaning}],
+        "leftOut": [{"name": "old", "reason": "expired", "why": ExclusionReason.EXPIRED.meaning}],
     }
     (number,) = app.pop("numbers")
     assert app["weight"] == {"cpu": 1.25}
@@ -114,11 +119,11 @@ async def test_it_can_be_read() -> None:
         "  2 containers share the pod's minimum\n"
         "\n"
         "RESOURCE  AMOUNT  STEP         BY    VALUE  MEANING\n"
-        f"cpu       target  percentile   0.9   43m    {Cause.PERCENTILE.meaning}\n"
-        f"cpu       target  margin       0.15  49m    {Cause.MARGIN.meaning}\n"
-        f"cpu       target  max_allowed  45m   45m    {Cause.MAX_ALLOWED.meaning}\n"
+        f"cpu       target  percentile   0.9   43m    {StepReason.PERCENTILE.meaning}\n"
+        f"cpu       target  margin       0.15  49m    {StepReason.MARGIN.meaning}\n"
+        f"cpu       target  max_allowed  45m   45m    {StepReason.MAX_ALLOWED.meaning}\n"
         "\n"
-        f"Container old is left out: {Neglect.EXPIRED.meaning}.\n"
+        f"Container old is left out: {ExclusionReason.EXPIRED.meaning}.\n"
     )
 
 
@@ -148,7 +153,7 @@ def test_the_answers_are_described() -> None:
     content = described["responses"]["200"]["content"]
     assert content["text/plain"]["example"].startswith("RESOURCE  AMOUNT  STEP")
     (reference,) = set(references(content["application/json"]["schema"])) & {
-        one for one in references(page) if one.endswith("/Explained")
+        one for one in references(page) if one.endswith("/ExplainedContainer")
     }
     found = page
     for part in reference.removeprefix("#/").split("/"):

@@ -6,12 +6,18 @@ import numpy as np
 import pytest
 
 from common.labels import from_map
-from recommender.estimate.estimation import ContainerEstimate, Estimation, recommend
-from recommender.estimate.estimators import confidence, confidence_factors, scaled, with_margin
+from recommender.estimate.estimation import (
+    EstimationSettings,
+    confidence,
+    confidence_factors,
+    scaled,
+    with_margin,
+)
+from recommender.estimate.vpa_estimates import ContainerEstimate, estimate_vpas
 from recommender.model.aggregates import History
 from recommender.model.autoscalers import ContainerRule
 from recommender.model.column_table import Ints
-from recommender.model.histograms import Saved
+from recommender.model.histograms import SavedHistogram
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.pods import PodFacts
 from recommender.model.timestamps import instant, span
@@ -79,7 +85,7 @@ def model(*containers: str, rules: tuple[ContainerRule, ...] = ()) -> tuple[Usag
 
 
 def estimates(usage: Usage, now: datetime = START) -> tuple[ContainerEstimate, ...]:
-    return recommend(usage, [WEB], Estimation(), instant(now))[WEB]
+    return estimate_vpas(usage, [WEB], EstimationSettings(), instant(now)).of(WEB).containers
 
 
 def feed(usage: Usage, row: int, cpu: list[int], memory: int, start: datetime = START) -> None:
@@ -151,7 +157,7 @@ def test_what_is_off_or_not_controlled_is_left_out() -> None:
 )
 def test_a_container_that_only_a_checkpoint_knows_q5(age: timedelta, names: list[str]) -> None:
     usage, _ = model("app")
-    histogram = Saved(weights={30: 10000}, total=1.0, reference=instant(START))
+    histogram = SavedHistogram(weights={30: 10000}, total=1.0, reference=instant(START))
     history = History(
         cpu=histogram,
         memory=histogram,

@@ -1,4 +1,4 @@
-"""X125, Q3 and X123: history that expires, that is handed on, and that begins anew."""
+"""X125, Q3 and X123: history that expires, that is handed on, and that starts over."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -7,10 +7,10 @@ import pytest
 
 from common.labels import NOTHING, from_map
 from recommender.model.aggregates import History
-from recommender.model.checkpoint_merge import take_in
+from recommender.model.checkpoint_merge import merge_checkpoint
 from recommender.model.expiry import collect, expire_loaded
-from recommender.model.histograms import Saved
-from recommender.model.history_changes import keep_former, start_over
+from recommender.model.histograms import SavedHistogram
+from recommender.model.history_changes import keep_former_history, start_over
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.pods import PodFacts
 from recommender.model.timestamps import instant, span
@@ -25,7 +25,7 @@ OLD, NEW = {"app": "web"}, {"app": "web-v2"}
 
 def history(last: int) -> History:
     """A day with ten samples, of which the last one is known."""
-    saved = Saved(weights={20: 10000}, total=10.0, reference=NOW)
+    saved = SavedHistogram(weights={20: 10000}, total=10.0, reference=NOW)
     return History(
         cpu=saved, memory=saved, first_sample=last - 24 * HOUR, last_sample=last, samples=10
     )
@@ -56,19 +56,19 @@ def test_what_was_just_loaded_expires_by_its_own_age(
 ) -> None:
     usage = Usage()
     usage.put_autoscaler(WEB, from_map(OLD), ())
-    take_in(usage, WEB, "app", history(NOW - age), NOW)
+    merge_checkpoint(usage, WEB, "app", history(NOW - age), NOW)
     if has_new:
         observed(usage, OLD, NOW)
     expire_loaded(usage, NOW)
-    marks = usage.autoscalers[WEB].marks
-    assert marks.expired == marks.forgotten == ({"app"} if is_expired else set())
+    history_flags = usage.autoscalers[WEB].history_flags
+    assert history_flags.expired == history_flags.forgotten == ({"app"} if is_expired else set())
     assert samples(usage) == (0 if is_expired else 10) + has_new
 
 
 def test_nothing_expires_before_there_is_any_usage() -> None:
     usage = Usage()
     usage.put_autoscaler(WEB, from_map(OLD), ())
-    take_in(usage, WEB, "app", history(NOW - 2 * LIFETIME), NOW)
+    merge_checkpoint(usage, WEB, "app", history(NOW - 2 * LIFETIME), NOW)
     expire_loaded(usage, 0)
     assert samples(usage) == 10
     expire_loaded(usage, NOW)
@@ -81,13 +81,13 @@ def test_what_was_loaded_long_ago_expires_with_the_last_sample_of_its_container(
 ) -> None:
     usage = Usage()
     usage.put_autoscaler(WEB, from_map(OLD), ())
-    take_in(usage, WEB, "app", history(NOW), NOW)
+    merge_checkpoint(usage, WEB, "app", history(NOW), NOW)
     expire_loaded(usage, NOW)
     if is_used:
         observed(usage, OLD, NOW + LIFETIME)
     collect(usage, NOW + LIFETIME, {WEB})
-    marks = usage.autoscalers[WEB].marks
-    assert marks.expired == (set() if is_used else {"app"})
+    history_flags = usage.autoscalers[WEB].history_flags
+    assert history_flags.expired == (set() if is_used else {"app"})
     assert samples(usage) == (11 if is_used else 0)
 
 
@@ -97,10 +97,14 @@ def test_a_part_that_expires_is_no_expired_history() -> None:
     observed(usage, OLD | {"hash": "1"}, NOW)
     usage.remove_pod(PodKey("shop", "web-1"))
     observed(usage, OLD | {"hash": "2"}, NOW + LIFETIME)
-    usage.autoscalers[WEB].marks.killed.add("app")
+    usage.autoscalers[WEB].history_flags.killed.add("app")
     collect(usage, NOW + LIFETIME, {WEB})
-    marks = usage.autoscalers[WEB].marks
-    assert (marks.forgotten, marks.expired, marks.killed) == ({"app"}, set(), {"app"})
+    history_flags = usage.autoscalers[WEB].history_flags
+    assert (history_flags.forgotten, history_flags.expired, history_flags.killed) == (
+        {"app"},
+        set(),
+        {"app"},
+    )
 
 
 @pytest.fixture
@@ -114,12 +118,12 @@ def renamed() -> Usage:
 
 
 def test_q3_what_pods_of_before_used_counts_once_they_are_gone(renamed: Usage) -> None:
-    keep_former(renamed)
+    keep_former_history(renamed)
     assert samples(renamed) == 0, "they may be another workload's by now"
     renamed.remove_pod(PodKey("shop", "web-1"))
-    keep_former(renamed)
+    keep_former_history(renamed)
     assert samples(renamed) == 1
-    keep_former(renamed)
+    keep_former_history(renamed)
     assert samples(renamed) == 1
     renamed.put_autoscaler(WEB, from_map(OLD), ())
     assert samples(renamed) == 1, "it counts once, also where the labels come back"
@@ -128,39 +132,39 @@ def test_q3_what_pods_of_before_used_counts_once_they_are_gone(renamed: Usage) -
 def test_q3_what_another_vpa_matches_is_left_to_it(renamed: Usage) -> None:
     renamed.put_autoscaler(TWIN, from_map(OLD), ())
     renamed.remove_pod(PodKey("shop", "web-1"))
-    keep_former(renamed)
+    keep_former_history(renamed)
     assert (samples(renamed), samples(renamed, TWIN)) == (0, 1)
 
 
 def test_q3_nothing_moves_while_the_target_is_missing(renamed: Usage) -> None:
     renamed.put_autoscaler(WEB, NOTHING, ())
     renamed.remove_pod(PodKey("shop", "web-1"))
-    keep_former(renamed)
+    keep_former_history(renamed)
     assert samples(renamed) == 0
     renamed.put_autoscaler(WEB, from_map(OLD), ())
     assert samples(renamed) == 1
 
 
-def test_x123_another_target_begins_anew_whatever_was_loaded(renamed: Usage) -> None:
-    take_in(renamed, WEB, "app", history(NOW), NOW)
+def test_x123_another_target_starts_over_whatever_was_loaded(renamed: Usage) -> None:
+    merge_checkpoint(renamed, WEB, "app", history(NOW), NOW)
     renamed.put_autoscaler(WEB, from_map(NEW), (), target="Deployment/other")
     renamed.remove_pod(PodKey("shop", "web-1"))
-    keep_former(renamed)
+    keep_former_history(renamed)
     assert renamed.groups(WEB) == ()
-    assert renamed.autoscalers[WEB].marks.outdated == {"*"}
+    assert renamed.autoscalers[WEB].history_flags.outdated == {"*"}
 
 
-def test_x123_a_container_begins_anew_for_one_vpa_alone() -> None:
+def test_x123_a_container_starts_over_for_one_vpa_alone() -> None:
     usage = Usage()
     for key in (WEB, TWIN):
         usage.put_autoscaler(key, from_map(OLD), ())
-        take_in(usage, key, "app", history(NOW - LIFETIME // 2), NOW)
+        merge_checkpoint(usage, key, "app", history(NOW - LIFETIME // 2), NOW)
     observed(usage, OLD, NOW)
     assert (samples(usage), samples(usage, TWIN)) == (11, 11)
     start_over(usage, WEB, "app", NOW)
     assert (samples(usage), samples(usage, TWIN)) == (0, 11)
     observed(usage, OLD, NOW + HOUR)
     assert (samples(usage), samples(usage, TWIN)) == (1, 12)
-    marks = usage.autoscalers[WEB].marks
-    assert (marks.forgotten, marks.outdated) == ({"app"}, {"app"})
-    assert usage.autoscalers[TWIN].marks.outdated == set()
+    history_flags = usage.autoscalers[WEB].history_flags
+    assert (history_flags.forgotten, history_flags.outdated) == ({"app"}, {"app"})
+    assert usage.autoscalers[TWIN].history_flags.outdated == set()

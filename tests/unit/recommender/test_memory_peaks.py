@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from recommender.model.column_table import Ints
-from recommender.model.memory_peaks import Windows, is_too_old, needed, observe
+from recommender.model.memory_peaks import MemoryWindows, is_too_old, needed, observe
 
 HOUR = 3_600_000_000
 MIB = 1 << 20
@@ -17,8 +17,8 @@ def one(value: int) -> Ints:
     return np.array([value], dtype=np.int64)
 
 
-def windows(*, last: int = 0, end: int = 0, peak: int = 0, oom: int = 0) -> Windows:
-    return Windows(last=one(last), end=one(end), peak=one(peak), oom_peak=one(oom))
+def windows(*, last: int = 0, end: int = 0, peak: int = 0, oom: int = 0) -> MemoryWindows:
+    return MemoryWindows(last=one(last), end=one(end), peak=one(peak), oom_peak=one(oom))
 
 
 OPEN = windows(last=T, end=T + 24 * HOUR, peak=100)
@@ -27,7 +27,7 @@ OPEN = windows(last=T, end=T + 24 * HOUR, peak=100)
 @dataclass(frozen=True, kw_only=True)
 class Case:
     id: str
-    before: Windows = OPEN
+    before: MemoryWindows = OPEN
     time: int = T + HOUR
     amount: int = 200
     oom: bool = False

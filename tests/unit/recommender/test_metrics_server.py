@@ -11,7 +11,7 @@ from recommender.model.keys import PodKey
 from recommender.model.pods import PodFacts
 from recommender.model.timestamps import NEVER, instant
 from recommender.model.usage import Usage
-from recommender.sources.metrics_server import Samples, batch
+from recommender.sources.metrics_server import ContainerSamples, batch
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(days=2)
@@ -29,7 +29,7 @@ def of_containers(**usage: Any) -> list[Any]:
     return [{"name": name, "usage": used} for name, used in usage.items()]
 
 
-def followed(*names: str) -> Usage:
+def informers(*names: str) -> Usage:
     usage = Usage()
     for name in names:
         key = PodKey("shop", name)
@@ -38,7 +38,7 @@ def followed(*names: str) -> Usage:
     return usage
 
 
-def amounts(usage: Usage, samples: Samples) -> dict[str, int]:
+def amounts(usage: Usage, samples: ContainerSamples) -> dict[str, int]:
     """The amounts by pod and container."""
     places = {
         row: f"{key.name}/{container}"
@@ -50,7 +50,7 @@ def amounts(usage: Usage, samples: Samples) -> dict[str, int]:
 
 
 def test_an_unreadable_value_costs_that_value_alone() -> None:
-    usage = followed("web-1", "web-2")
+    usage = informers("web-1", "web-2")
     found = batch(
         [
             pod_metrics(
@@ -93,7 +93,7 @@ SOME = of_containers(app={"cpu": "100m", "memory": "2"})
 def test_samples_from_the_future_are_left_out(
     window: object, seconds: int, *, counts: bool
 ) -> None:
-    usage = followed("web-1", "web-2")
+    usage = informers("web-1", "web-2")
     at = NOW + timedelta(seconds=seconds)
     odd = pod_metrics("web-1", timestamp=at.isoformat(), window=window, containers=SOME)
     right = pod_metrics("web-2", timestamp=LONG_AGO.isoformat(), containers=SOME)
@@ -106,7 +106,7 @@ def test_samples_from_the_future_are_left_out(
 
 
 def test_pods_of_one_time_count_by_their_own_windows() -> None:
-    usage = followed("web-1", "web-2", "web-3")
+    usage = informers("web-1", "web-2", "web-3")
     at = (NOW + timedelta(seconds=100)).isoformat()
     windows = {"web-1": "40s", "web-2": "39s", "web-3": "41s"}
     metrics = [

@@ -1,4 +1,4 @@
-"""OOM kills: each is told once, whatever the API server repeats; recommender.md 12.4."""
+"""OOM kills: each is returned once, whatever the API server repeats; recommender.md 12.4."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ from common.api.core import (
 )
 from common.kube.cache import Change
 from recommender.model.keys import PodKey
-from recommender.sources.oom_feed import Observation, OomFeed
-from recommender.sources.oom_kills import UNDATED, OomKill, kills_between, kills_in
+from recommender.sources.oom_feed import OomFeed, PendingOomEvent
+from recommender.sources.oom_kills import UNDATED, OomEvent, kills_between, kills_in
 
 AT = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 RUNNING = ContainerState(running=ContainerStateRunning())
@@ -134,7 +134,7 @@ def live_feed() -> OomFeed:
         ),
     ],
 )
-def test_each_kill_is_told_once(versions: tuple[Pod | None, ...], want: list[int]) -> None:
+def test_each_kill_is_logged_once(versions: tuple[Pod | None, ...], want: list[int]) -> None:
     assert told(live_feed(), *versions) == want
 
 
@@ -186,7 +186,7 @@ def test_more_kills_than_anybody_takes_are_dropped_and_counted() -> None:
     assert feed.take() == ((), 0)
 
 
-def test_a_kill_without_a_time_is_told_once() -> None:
+def test_a_kill_without_a_time_is_logged_once() -> None:
     state = ContainerState(terminated=ContainerStateTerminated(reason="OOMKilled"))
     feed = live_feed()
     feed.on_pod(Change(None, at(state)))
@@ -215,8 +215,8 @@ def test_what_a_standby_replica_sees_is_initial() -> None:
 SECOND = timedelta(seconds=1)
 
 
-def observed(second: int) -> Observation:
-    kill = OomKill(
+def observed(second: int) -> PendingOomEvent:
+    kill = OomEvent(
         pod=PodKey("shop", "web-0"),
         pod_uid="uid-web-0",
         uid=f"uid-{second}",
@@ -224,10 +224,10 @@ def observed(second: int) -> Observation:
         at=AT + second * SECOND,
         memory=1,
     )
-    return Observation(kill=kill, pod=None)
+    return PendingOomEvent(kill=kill, pod=None)
 
 
-def seconds(observations: Iterable[Observation]) -> list[float]:
+def seconds(observations: Iterable[PendingOomEvent]) -> list[float]:
     return [(one.kill.at - AT) / SECOND for one in observations]
 
 

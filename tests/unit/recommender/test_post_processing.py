@@ -9,9 +9,9 @@ from common.api.autoscaling import ContainerPolicy, ResourcePolicy
 from common.quantity import Quantity
 from common.recommendation.processing import ContainerAmounts
 from common.resources import parse_quantities
-from recommender.estimate.estimation import ContainerEstimate
-from recommender.estimate.post_processing import Publication, publish
-from recommender.estimate.published import Earlier
+from recommender.estimate.amount_selection import CurrentRecommendation
+from recommender.estimate.post_processing import PostProcessingSettings, post_process
+from recommender.estimate.vpa_estimates import ContainerEstimate
 
 ESTIMATE = ContainerEstimate(
     container="app",
@@ -26,28 +26,36 @@ KEY = "vpa-post-processor.kubernetes.io/app_integerCPU"
 @pytest.mark.parametrize(
     ("publication", "want"),
     [
-        pytest.param(Publication(), {"cpu": "150m", "memory": "839500000"}, id="as it is"),
-        pytest.param(Publication(round_cpu=100), {"cpu": "200m", "memory": "839500000"}, id="cpu"),
         pytest.param(
-            Publication(round_memory=134_217_728), {"cpu": "150m", "memory": "896Mi"}, id="memory"
+            PostProcessingSettings(), {"cpu": "150m", "memory": "839500000"}, id="as it is"
         ),
         pytest.param(
-            Publication(humanize_memory=True),
+            PostProcessingSettings(round_cpu=100), {"cpu": "200m", "memory": "839500000"}, id="cpu"
+        ),
+        pytest.param(
+            PostProcessingSettings(round_memory=134_217_728),
+            {"cpu": "150m", "memory": "896Mi"},
+            id="memory",
+        ),
+        pytest.param(
+            PostProcessingSettings(humanize_memory=True),
             {"cpu": "150m", "memory": "839500431360m"},
             id="humanized",
         ),
         pytest.param(
-            Publication(round_cpu=0, round_memory=-5),
+            PostProcessingSettings(round_cpu=0, round_memory=-5),
             {"cpu": "150m", "memory": "839500000"},
             id="a factor that can't be leaves the value",
         ),
         pytest.param(
-            Publication(integer_cpu=True), {"cpu": "1", "memory": "839500000"}, id="whole cpus"
+            PostProcessingSettings(integer_cpu=True),
+            {"cpu": "1", "memory": "839500000"},
+            id="whole cpus",
         ),
     ],
 )
-def test_targets(publication: Publication, want: dict[str, str]) -> None:
-    (found,) = publish([ESTIMATE], publication, annotations={KEY: "true"}, policy=None).amounts
+def test_targets(publication: PostProcessingSettings, want: dict[str, str]) -> None:
+    (found,) = post_process([ESTIMATE], publication, annotations={KEY: "true"}, policy=None).amounts
     assert {name: str(value) for name, value in found.target.items()} == want
     assert found.uncapped_target == found.target
 
@@ -72,8 +80,8 @@ def policy(**bounds: dict[str, str]) -> ResourcePolicy:
     ],
 )
 def test_caps(given: ResourcePolicy | None, most: dict[str, str], want: str) -> None:
-    publication = Publication(max_allowed=parse_quantities(most))
-    (found,) = publish([ESTIMATE], publication, annotations={}, policy=given).amounts
+    publication = PostProcessingSettings(max_allowed=parse_quantities(most))
+    (found,) = post_process([ESTIMATE], publication, annotations={}, policy=given).amounts
     assert str(found.target["cpu"]) == want
     assert str(found.uncapped_target["cpu"]) == "150m"
 
@@ -86,14 +94,18 @@ def test_the_bounds_end_up_around_the_target_q20() -> None:
         upper={"cpu": 50},
         confidence={"cpu": 1.0},
     )
-    (found,) = publish([crossed], Publication(), annotations={}, policy=None).amounts
+    (found,) = post_process(
+        [crossed], PostProcessingSettings(), annotations={}, policy=None
+    ).amounts
     hundred = {"cpu": Quantity.parse("100m")}
     assert found.lower_bound == found.target == found.upper_bound == hundred
 
 
 def test_only_bounds_of_what_is_recommended_are_read() -> None:
     strange = policy(max_allowed={"cpu": "120m", **{f"example.com/{n}": "?" for n in range(1000)}})
-    (found,) = publish([ESTIMATE], Publication(), annotations={}, policy=strange).amounts
+    (found,) = post_process(
+        [ESTIMATE], PostProcessingSettings(), annotations={}, policy=strange
+    ).amounts
     assert found.target["cpu"] == Quantity.parse("120m")
 
 
@@ -109,10 +121,14 @@ def test_what_is_published_stays_until_something_is_observed() -> None:
     known = {"app": before}
 
     unknown = replace(guess, observed=frozenset())
-    (kept,) = publish([unknown], Publication(), earlier=Earlier(amounts=known), **given).amounts
+    (kept,) = post_process(
+        [unknown], PostProcessingSettings(), current=CurrentRecommendation(amounts=known), **given
+    ).amounts
     assert kept.target == parse_quantities({"cpu": "2"})
     assert kept.upper_bound == parse_quantities({"cpu": "3"})
     assert kept.lower_bound == parse_quantities({"cpu": "25m"})  # there was none
 
-    (found,) = publish([guess], Publication(), earlier=Earlier(amounts=known), **given).amounts
+    (found,) = post_process(
+        [guess], PostProcessingSettings(), current=CurrentRecommendation(amounts=known), **given
+    ).amounts
     assert found.target == parse_quantities({"cpu": "25m"})

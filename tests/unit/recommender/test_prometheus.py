@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from common.errors import ConfigError
-from recommender.sources.prometheus import Server
+from recommender.sources.prometheus import PrometheusServer
 
 FLAGS: dict[str, Any] = {
     "address": "http://prometheus:9090",
@@ -22,8 +22,8 @@ FLAGS: dict[str, Any] = {
 ENVIRON = {"PROMETHEUS_USERNAME": "env", "PROMETHEUS_PASSWORD": "iron"}
 
 
-def server(**flags: Any) -> Server:
-    return Server.of(**{**FLAGS, **flags})
+def server(**flags: Any) -> PrometheusServer:
+    return PrometheusServer.of(**{**FLAGS, **flags})
 
 
 @pytest.mark.parametrize(

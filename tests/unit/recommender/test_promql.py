@@ -9,7 +9,7 @@ from recommender.sources.promql import (
     ContainerLabels,
     PodLabels,
     Queries,
-    Window,
+    TimeRange,
     chunk,
     prometheus_duration,
 )
@@ -115,10 +115,10 @@ def test_what_is_no_duration(text: str) -> None:
 
 def test_history_is_asked_for_at_the_reference_s_points() -> None:
     now = 1000 * HOUR
-    window = Window.until(now, length=timedelta(hours=5), resolution=timedelta(hours=2))
+    window = TimeRange.until(now, length=timedelta(hours=5), resolution=timedelta(hours=2))
     assert (window.start, window.count) == (995 * HOUR, 3)
     assert window.end == 999 * HOUR
-    day = Window.until(now, length=timedelta(days=8), resolution=timedelta(hours=1))
+    day = TimeRange.until(now, length=timedelta(days=8), resolution=timedelta(hours=1))
     assert (day.count, day.end) == (193, now)
 
 
@@ -133,7 +133,7 @@ def test_history_is_asked_for_at_the_reference_s_points() -> None:
     ],
 )
 def test_chunks(series: int, points: int, steps: list[int]) -> None:
-    rest: Window | None = Window(start=0, step=HOUR, count=10)
+    rest: TimeRange | None = TimeRange(start=0, step=HOUR, count=10)
     times: list[int] = []
     counts = []
     while rest is not None:
@@ -146,10 +146,10 @@ def test_chunks(series: int, points: int, steps: list[int]) -> None:
 
 
 def test_no_query_has_more_points_of_a_series_than_a_server_takes() -> None:
-    assert chunk(Window(start=0, step=1, count=50_000), series=1, points=10**6).count == 10_000
+    assert chunk(TimeRange(start=0, step=1, count=50_000), series=1, points=10**6).count == 10_000
 
 
 def test_a_sparse_window_keeps_to_its_own() -> None:
-    window = Window(start=7, step=HOUR, count=193)
-    assert window.every(24) == Window(start=7, step=24 * HOUR, count=9)
-    assert Window(start=7, step=HOUR, count=5).every(24).count == 1
+    window = TimeRange(start=7, step=HOUR, count=193)
+    assert window.every(24) == TimeRange(start=7, step=24 * HOUR, count=9)
+    assert TimeRange(start=7, step=HOUR, count=5).every(24).count == 1

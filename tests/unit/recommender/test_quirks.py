@@ -8,17 +8,18 @@ import pytest
 
 from builders import vpa
 from common.labels import EVERYTHING, from_map
-from recommender.concurrency import spread
-from recommender.estimate.estimation import Estimation, considered, living, recommend
+from recommender.concurrency import run_concurrently
+from recommender.estimate.estimation import EstimationSettings
+from recommender.estimate.vpa_estimates import active_groups, estimate_vpas, recommended_groups
 from recommender.model import buckets
 from recommender.model.aggregates import History
 from recommender.model.autoscalers import ContainerRule
 from recommender.model.column_table import Ints
-from recommender.model.histograms import Histograms, Saved
+from recommender.model.histograms import Histograms, SavedHistogram
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.timestamps import NEVER, instant, moment
 from recommender.model.usage import Usage
-from recommender.publish.status import Findings, next_status
+from recommender.publish.status import StatusFindings, next_status
 from recommender_golden import pod_facts
 from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
@@ -26,7 +27,7 @@ from sandbox.virtual_time import VirtualClock
 START = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 WEB = VpaKey("ns", "web")
-EMPTY = Saved(weights={}, total=0.0, reference=NEVER)
+EMPTY = SavedHistogram(weights={}, total=0.0, reference=NEVER)
 
 
 def ints(*values: int) -> Ints:
@@ -47,12 +48,12 @@ def use(usage: Usage, name: str, labels: dict[str, str], cpu: int, *, minutes: r
 
 
 def target(usage: Usage, after: timedelta) -> int:
-    (app,) = recommend(usage, [WEB], Estimation(), at(after))[WEB]
+    (app,) = estimate_vpas(usage, [WEB], EstimationSettings(), at(after)).of(WEB).containers
     return app.target["cpu"]
 
 
 def confidence(usage: Usage, after: timedelta) -> float:
-    (app,) = recommend(usage, [WEB], Estimation(), at(after))[WEB]
+    (app,) = estimate_vpas(usage, [WEB], EstimationSettings(), at(after)).of(WEB).containers
     return app.confidence["cpu"]
 
 
@@ -80,8 +81,9 @@ def test_a_gap_in_the_metrics_changes_nothing_q17() -> None:
     usage = Usage()
     usage.put_autoscaler(WEB, EVERYTHING, ())
     use(usage, "web-1", {}, 100, minutes=range(61))
-    before = recommend(usage, [WEB], Estimation(), at(HOUR))
-    assert recommend(usage, [WEB], Estimation(), at(7 * DAY)) == before
+    before = estimate_vpas(usage, [WEB], EstimationSettings(), at(HOUR)).of(WEB).containers
+    later = estimate_vpas(usage, [WEB], EstimationSettings(), at(7 * DAY)).of(WEB).containers
+    assert later == before
 
 
 def test_the_time_for_checkpoints_counts_from_their_step_q22() -> None:
@@ -92,18 +94,18 @@ def test_the_time_for_checkpoints_counts_from_their_step_q22() -> None:
         await asyncio.sleep(20)
         done.append(number)
 
-    async def main(_: VirtualClock) -> bool:
+    async def main(_: VirtualClock) -> None:
         await asyncio.sleep(3600)  # the steps before
-        return await spread(range(10), write, workers=2, seconds=60)
+        await run_concurrently(range(10), write, workers=2, seconds=60)
 
-    assert not virtual_time.run(main)
+    virtual_time.run(main)
     assert done == list(range(6)), "two workers, each for a minute"
 
 
 def test_weights_without_a_time_are_nothing_beside_the_first_sample_q23() -> None:
     found = Histograms(buckets.CPU, DAY)
     row = found.new()
-    found.load(row, Saved(weights={30: 10_000}, total=100.0, reference=NEVER))
+    found.load(row, SavedHistogram(weights={30: 10_000}, total=100.0, reference=NEVER))
     assert found.percentiles(ints(row), (0.9,)).tolist() == [[buckets.CPU.percentiles[30]]]
     found.add(ints(row), ints(40), ints(at()), 0.1)
     assert found.percentiles(ints(row), (0.0, 1.0)).tolist() == [[43, 43]]
@@ -114,14 +116,14 @@ def test_a_container_that_is_off_is_followed_and_has_a_checkpoint_q26() -> None:
     usage = Usage()
     usage.put_autoscaler(WEB, EVERYTHING, (ContainerRule(container="app", off=True),))
     use(usage, "web-1", {}, 100, minutes=range(61))
-    (kept,) = living(usage, WEB, at(HOUR))
+    (kept,) = active_groups(usage, WEB, at(HOUR))
     assert kept.container == "app"
     assert usage.aggregates.merged([kept.rows]).samples[:1].tolist() == [61]
-    assert considered(usage, WEB, at(HOUR)) == ()
+    assert recommended_groups(usage, WEB, at(HOUR)) == ()
 
 
 def test_the_generation_stands_on_the_status_and_on_no_condition_q28() -> None:
-    found = next_status(vpa(), Findings(recommendation=(), pods=0), START)
+    found = next_status(vpa(), StatusFindings(recommendation=(), pods=0), START)
     assert found.observed_generation == 1
     assert [one.observed_generation for one in found.conditions or ()] == [0, 0]
 
@@ -138,7 +140,7 @@ def test_a_reference_time_is_taken_verbatim_and_shifts_by_whole_half_lives_q30(
 ) -> None:
     found = Histograms(buckets.CPU, half_life)
     row = found.new()
-    found.load(row, Saved(weights={8: 10_000}, total=8.0, reference=at(reference)))
+    found.load(row, SavedHistogram(weights={8: 10_000}, total=8.0, reference=at(reference)))
     assert moment(int(found.reference[row])) == START + reference
     found.shift(ints(row), ints(at(3 * DAY)))
     assert moment(int(found.reference[row])) == START + 3 * DAY

@@ -22,7 +22,7 @@ from recommender.checkpoints.running_windows import (
 from recommender.model.column_table import Ints
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.pods import PodFacts
-from recommender.model.running import Left, Resuming, RunningWindow, running_windows
+from recommender.model.running import RunningWindow, SavedWindows, WindowRestorer, running_windows
 from recommender.model.timestamps import NEVER, instant
 from recommender.model.usage import Usage
 
@@ -83,11 +83,11 @@ class Process:
         return found
 
     def goes_on_from(self, saved: dict[VpaKey, Any], hour: float) -> "Process":
-        resuming = Resuming(self.usage)
+        restorer = WindowRestorer(self.usage)
         for key, (history, windows) in saved.items():
             self.usage.load_history(key, "app", history)
             text = encode_windows(windows)
-            resuming.resume([Left(key, "app", decode_windows(text))], at(hour))
+            restorer.resume([SavedWindows(key, "app", decode_windows(text))], at(hour))
         return self
 
     def weights(self, key: VpaKey = WEB) -> dict[int, float]:
@@ -165,7 +165,7 @@ def test_the_peak_of_a_pod_that_is_gone_stays_and_is_never_replaced() -> None:
     assert sum(process.weights().values()) > 1.9
 
 
-def test_a_pod_that_came_back_under_its_name_begins_anew_q33() -> None:
+def test_a_pod_that_came_back_under_its_name_starts_over_q33() -> None:
     before = Process()
     before.sees(0, 500)
     process = Process(pods=[facts(uid="another")]).goes_on_from(before.saved(3), 3)
@@ -188,10 +188,10 @@ def test_a_window_that_began_here_takes_over_the_higher_peak_and_counts_once() -
 
 def test_a_window_that_ends_too_late_is_none_of_ours() -> None:
     process = Process()
-    resuming = Resuming(process.usage)
+    restorer = WindowRestorer(process.usage)
     windows = [RunningWindow(int(UID.replace("-", "")[:15], 16), at(2400), 9, 0, 0)]
-    resuming.resume([Left(WEB, "app", windows)], at(0))
-    assert resuming.ignored == 1
+    restorer.resume([SavedWindows(WEB, "app", windows)], at(0))
+    assert restorer.ignored == 1
     assert process.usage.containers.window_end[process.row()] == NEVER
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from common.errors import DecodeError
 from common.resources import cpu_from_cores, memory_from_bytes
-from recommender.model.backfill import Recorded
+from recommender.model.backfill import RecordedSeries
 from recommender.model.keys import PodKey
 from recommender.model.timestamps import instant, moment
 from recommender.sources.promql import ContainerLabels, PodLabels
@@ -16,9 +16,9 @@ from recommender.sources.series import (
     LastLabels,
     complaint,
     container_series,
+    highest_number,
     instant_of,
-    most,
-    parts,
+    undecoded_series,
     unix_seconds,
 )
 
@@ -36,14 +36,14 @@ def series(metric: Any, *values: str, first: float = SECONDS) -> Any:
     return {"metric": metric, "values": [(first + at, text) for at, text in enumerate(values)]}
 
 
-def recorded(*result: Any, of: Any = cpu_from_cores) -> list[Recorded | None]:
-    return list(container_series(parts(answer(*result)), ContainerLabels(), of))
+def recorded(*result: Any, of: Any = cpu_from_cores) -> list[RecordedSeries | None]:
+    return list(container_series(undecoded_series(answer(*result)), ContainerLabels(), of))
 
 
 def test_cores_become_millicores_without_their_fraction() -> None:
     found = recorded(series(WEB, "0.0019999", "1.5"))
     assert found == [
-        Recorded(
+        RecordedSeries(
             pod=PodKey("shop", "web-1"),
             container="app",
             times=[instant(NOON), instant(NOON + timedelta(seconds=1))],
@@ -94,7 +94,7 @@ def test_a_strange_series_costs_itself(strange: Any) -> None:
 )
 def test_what_is_no_answer(body: bytes) -> None:
     with pytest.raises(DecodeError):
-        parts(body)
+        undecoded_series(body)
 
 
 def test_the_server_s_own_sentence() -> None:
@@ -116,7 +116,7 @@ def test_labels_are_those_of_the_series_that_was_seen_last() -> None:
     found = LastLabels(PodLabels())
     old = series(labels("web-1", pod_label_app="old"), "1", "1")
     new = series(labels("web-1", pod_label_app="new", pod_label_tier="x"), "1", "1", "1")
-    assert found.add(parts(answer(new, old))) == 0
+    assert found.add(undecoded_series(answer(new, old))) == 0
     assert found.of(PodKey("shop", "web-1")) == {"app": "new", "tier": "x"}
 
 
@@ -124,13 +124,13 @@ def test_labels_also_come_as_a_vector_and_odd_ones_are_counted() -> None:
     found = LastLabels(PodLabels(prefix=""))
     vector = {"metric": labels("web-1", app="web"), "value": (SECONDS, "1")}
     strange = {"metric": {"app": "web"}, "value": (SECONDS, "1")}
-    assert found.add(parts(answer(vector, strange, kind="vector"))) == 1
+    assert found.add(undecoded_series(answer(vector, strange, kind="vector"))) == 1
     assert found.of(PodKey("shop", "web-1")) == {"app": "web", "job": "x"}
     assert found.of(PodKey("shop", "unknown")) == {}
 
 
 def test_the_highest_count() -> None:
-    assert most(parts(answer(series({}, "3", "12", "4")))) == 12
-    assert most(parts(answer())) == 0
+    assert highest_number(undecoded_series(answer(series({}, "3", "12", "4")))) == 12
+    assert highest_number(undecoded_series(answer())) == 0
     with pytest.raises(DecodeError, match="not a count"):
-        most(parts(answer(series({}, "many"))))
+        highest_number(undecoded_series(answer(series({}, "many"))))

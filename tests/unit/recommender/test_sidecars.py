@@ -8,9 +8,10 @@ import pytest
 
 from builders import container
 from common.labels import from_map
-from recommender.estimate.estimation import Estimation, considered, recommend
+from recommender.estimate.estimation import EstimationSettings
+from recommender.estimate.vpa_estimates import estimate_vpas, recommended_groups
 from recommender.model.aggregates import History
-from recommender.model.histograms import Saved
+from recommender.model.histograms import SavedHistogram
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.pods import PodFacts
 from recommender.model.sidecars import Sidecars
@@ -24,8 +25,8 @@ NOW = instant(datetime(2026, 1, 10, tzinfo=UTC))
 MINUTE = span(timedelta(minutes=1))
 WEB = VpaKey("shop", "web")
 HISTORY = History(
-    cpu=Saved(weights={30: 10000}, total=100.0, reference=NOW),
-    memory=Saved(weights={30: 10000}, total=10.0, reference=NOW),
+    cpu=SavedHistogram(weights={30: 10000}, total=100.0, reference=NOW),
+    memory=SavedHistogram(weights={30: 10000}, total=10.0, reference=NOW),
     first_sample=NOW - 1440 * MINUTE,
     last_sample=NOW,
     samples=1440,
@@ -62,7 +63,7 @@ def usage_of(*pods: PodFacts, scaled: bool = False) -> Usage:
 
 
 def names(usage: Usage) -> list[str]:
-    return [group.container for group in considered(usage, WEB, NOW)]
+    return [group.container for group in recommended_groups(usage, WEB, NOW)]
 
 
 @pytest.mark.parametrize(
@@ -116,11 +117,11 @@ def test_whose_checkpoint_is_marked(
 
 
 def test_the_minimum_is_that_of_the_others() -> None:
-    (app,) = recommend(usage_of(pod()), [WEB], Estimation(), NOW)[WEB]
+    (app,) = estimate_vpas(usage_of(pod()), [WEB], EstimationSettings(), NOW).of(WEB).containers
     assert app.target == {"cpu": 25, "memory": 250 << 20}
 
 
-def test_what_prometheus_told_of_a_sidecar_counts_for_nothing() -> None:
+def test_what_prometheus_reported_of_a_sidecar_counts_for_nothing() -> None:
     usage = usage_of(pod())
     row = usage.aggregate("shop", {"app": "web"}, "proxy", NOW)
     usage.aggregates.add_cpu(np.array([row]), np.array([NOW]), np.array([4000]))
@@ -162,7 +163,7 @@ def test_a_regular_container_counts_under_new_labels_and_until_the_pod_has_it_no
     assert names(usage) == ["app"]
 
 
-def test_the_pods_that_are_there_tell() -> None:
+def test_the_pods_that_are_there_decide() -> None:
     usage = usage_of(pod(), REGULAR)
     usage.remove_pod(REGULAR.key)
     assert names(usage) == ["app"]
@@ -170,7 +171,7 @@ def test_the_pods_that_are_there_tell() -> None:
     assert names(usage) == ["app", "proxy"]
 
 
-def test_a_pod_tells_under_its_new_labels() -> None:
+def test_a_pod_decides_under_its_new_labels() -> None:
     usage = usage_of(pod())
     usage.put_pod(pod(track="new"), NOW)
     assert names(usage) == ["app"]
@@ -195,14 +196,14 @@ STATUSES = [
 ]
 
 
-def followed(kind: type[CachedPod]) -> CachedPod:
+def informers(kind: type[CachedPod]) -> CachedPod:
     body = msgspec.to_builtins(pod_with_init(PLAIN, PROXY))
     body["status"]["initContainerStatuses"] = STATUSES
     return msgspec.convert(body, type=kind, strict=False)
 
 
 def test_of_init_containers_the_sidecars_are_kept_with_the_gate() -> None:
-    found = followed(CachedPodWithSidecars)
+    found = informers(CachedPodWithSidecars)
     assert found.spec.init_containers == (PROXY,)
     assert [each.name for each in found.status.init_container_statuses or ()] == ["proxy"]
     assert pod_facts(found).containers == ("app", "proxy")
@@ -214,7 +215,7 @@ def test_of_init_containers_the_sidecars_are_kept_with_the_gate() -> None:
 
 
 def test_without_the_gate_only_their_names_are() -> None:
-    found = followed(CachedPod)
+    found = informers(CachedPod)
     (kept,) = found.spec.init_containers or ()
     assert (kept.name, kept.resources) == ("proxy", None)
     assert found.status.init_container_statuses is None

@@ -20,11 +20,10 @@ from common.quantity import Quantity
 from common.recommendation.processing import ContainerAmounts
 from common.target.owners import Controller
 from recommender.publish.status import (
-    Findings,
-    is_worth_writing,
-    moved,
+    StatusFindings,
+    is_due,
     next_status,
-    patch,
+    status_difference,
 )
 from recommender.sources.target_resolution import resolved, unchecked
 
@@ -34,7 +33,7 @@ SOMETHING = (ContainerAmounts(name="app", target=HUNDRED),)
 
 
 def test_the_condition_of_a_target_with_an_owner_names_the_owner() -> None:
-    """So nobody has to search what the VPA should point to."""
+    """So the reader sees what the VPA should point to."""
     target = TargetReference(api_version="apps/v1", kind="ReplicaSet", name="web-1")
     owner = Controller("shop", "Deployment", "web", "apps/v1")
     assert resolved(EVERYTHING, target, "shop", owner).message == (
@@ -54,48 +53,48 @@ def with_conditions(*conditions: VpaCondition) -> VerticalPodAutoscaler:
     ("findings", "want"),
     [
         pytest.param(
-            Findings(recommendation=SOMETHING, pods=1),
+            StatusFindings(recommendation=SOMETHING, pods=1),
             {"RecommendationProvided": "True"},
             id="pods and a recommendation",
         ),
         pytest.param(
-            Findings(recommendation=(), pods=1),
+            StatusFindings(recommendation=(), pods=1),
             {"RecommendationProvided": "False"},
             id="pods, and nothing known",
         ),
         pytest.param(
-            Findings(recommendation=(), pods=0),
+            StatusFindings(recommendation=(), pods=0),
             {"NoPodsMatched": "True", "RecommendationProvided": "False"},
             id="neither",
         ),
         pytest.param(
-            Findings(recommendation=SOMETHING, pods=0),
+            StatusFindings(recommendation=SOMETHING, pods=0),
             {"NoPodsMatched": "True", "RecommendationProvided": "True"},
             id="a recommendation from history alone",
         ),
         pytest.param(
-            Findings(recommendation=SOMETHING, pods=1, unsupported="why"),
+            StatusFindings(recommendation=SOMETHING, pods=1, unsupported="why"),
             {"ConfigUnsupported": "True", "RecommendationProvided": "True"},
             id="an unusable target",
         ),
         pytest.param(
-            Findings(recommendation=SOMETHING, pods=1, low_confidence=True),
+            StatusFindings(recommendation=SOMETHING, pods=1, low_confidence=True),
             {"LowConfidence": "True", "RecommendationProvided": "True"},
             id="little history",
         ),
         pytest.param(
-            Findings(recommendation=(), pods=1, low_confidence=True),
+            StatusFindings(recommendation=(), pods=1, low_confidence=True),
             {"RecommendationProvided": "False"},
             id="no confidence needed where nothing is published",
         ),
         pytest.param(
-            Findings(recommendation=SOMETHING, pods=1, controlled_by="old"),
+            StatusFindings(recommendation=SOMETHING, pods=1, controlled_by="old"),
             {"ControlledByAnotherVPA": "True", "RecommendationProvided": "True"},
             id="another VPA controls the pods",
         ),
     ],
 )
-def test_conditions(findings: Findings, want: dict[str, str]) -> None:
+def test_conditions(findings: StatusFindings, want: dict[str, str]) -> None:
     status = next_status(vpa(), findings, NOW)
     assert {one.type: one.status for one in status.conditions or ()} == want
 
@@ -119,7 +118,9 @@ def condition(status: str = "True", type: str = "RecommendationProvided") -> Vpa
 def test_the_time_of_a_condition_changes_with_its_status(
     *, before: VpaCondition, kept: bool
 ) -> None:
-    found = next_status(with_conditions(before), Findings(recommendation=SOMETHING, pods=1), NOW)
+    found = next_status(
+        with_conditions(before), StatusFindings(recommendation=SOMETHING, pods=1), NOW
+    )
     (after,) = found.conditions or ()
     want = before.last_transition_time if kept else NOW.replace(microsecond=0)
     assert after.last_transition_time == want
@@ -127,7 +128,7 @@ def test_the_time_of_a_condition_changes_with_its_status(
 
 
 def test_x115_the_condition_names_the_vpa_that_controls_the_pods_and_goes() -> None:
-    findings = Findings(recommendation=SOMETHING, pods=1, controlled_by="old")
+    findings = StatusFindings(recommendation=SOMETHING, pods=1, controlled_by="old")
     status = next_status(vpa(), findings, NOW)
     (found, _) = status.conditions or ()
     assert (found.type, found.status, found.reason) == (
@@ -141,18 +142,18 @@ def test_x115_the_condition_names_the_vpa_that_controls_the_pods_and_goes() -> N
         "startupBoost."
     )
     before = msgspec.structs.replace(vpa(), status=status)
-    after = next_status(before, Findings(recommendation=SOMETHING, pods=1), NOW)
+    after = next_status(before, StatusFindings(recommendation=SOMETHING, pods=1), NOW)
     assert [one.type for one in after.conditions or ()] == ["RecommendationProvided"]
 
 
 def test_conditions_of_others_stay_and_outdated_ones_go() -> None:
     before = with_conditions(condition(type="Theirs"), condition(type="ConfigDeprecated"))
-    found = next_status(before, Findings(recommendation=SOMETHING, pods=1), NOW)
+    found = next_status(before, StatusFindings(recommendation=SOMETHING, pods=1), NOW)
     types = [one.type for one in found.conditions or ()]
     assert types == ["RecommendationProvided", "Theirs"]
 
 
-STATUS = next_status(vpa(), Findings(recommendation=SOMETHING, pods=1), NOW)
+STATUS = next_status(vpa(), StatusFindings(recommendation=SOMETHING, pods=1), NOW)
 
 
 def changed(**changes: object) -> VpaStatus:
@@ -181,14 +182,14 @@ RECOMMENDED = vpa(recommendations=(recommendation(target={"cpu": "0.1"}),)).stat
         ),
     ],
 )
-def test_a_patch_is_sent_if_a_reader_sees_a_difference(
+def test_a_status_differs_if_a_reader_sees_a_difference(
     *, current: VpaStatus, written: bool
 ) -> None:
-    assert bool(patch(current, STATUS)) is written
+    assert bool(status_difference(current, STATUS)) is written
 
 
 def test_an_empty_recommendation_is_an_object() -> None:
-    found = next_status(vpa(), Findings(recommendation=(), pods=1), NOW)
+    found = next_status(vpa(), StatusFindings(recommendation=(), pods=1), NOW)
     assert msgspec.to_builtins(found)["recommendation"] == {}
 
 
@@ -242,12 +243,12 @@ def amounts(**changes: dict[str, str]) -> VpaStatus:
     ],
 )
 def test_how_far_a_status_has_moved(wanted: VpaStatus, by: float) -> None:
-    assert moved(amounts(), wanted) == by
+    assert status_difference(amounts(), wanted) == by
 
 
 def test_what_was_nothing_has_moved_infinitely_far() -> None:
     nothing = amounts(lower_bound={"cpu": "0", "memory": "50Mi"})
-    assert moved(nothing, amounts()) == math.inf
+    assert status_difference(nothing, amounts()) == math.inf
 
 
 MINUTE = timedelta(minutes=1)
@@ -271,4 +272,4 @@ MINUTE = timedelta(minutes=1)
     ],
 )
 def test_when_a_status_is_written(*, by: float, waited: timedelta, worth_it: bool) -> None:
-    assert is_worth_writing(by, waited=waited, interval=MINUTE) is worth_it
+    assert is_due(by, waited=waited, interval=MINUTE) is worth_it

@@ -13,7 +13,7 @@ from common.api.autoscaling import (
     VerticalPodAutoscaler,
 )
 from recommender.model.keys import VpaKey
-from recommender.sources.target_conflicts import Rivals
+from recommender.sources.target_conflicts import TargetConflicts
 
 DAY = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -72,7 +72,7 @@ def test_x115_which_vpas_another_one_controls(
     vpas: list[VerticalPodAutoscaler], want: dict[str, str]
 ) -> None:
     for given in (vpas, vpas[::-1]):
-        rivals = Rivals()
+        rivals = TargetConflicts()
         for each in given:
             rivals.add(each)
         assert rivals.controlled() == {VpaKey("shop", name): by for name, by in want.items()}

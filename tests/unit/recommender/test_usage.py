@@ -11,7 +11,7 @@ from recommender.model.aggregates import AggregationRules, History
 from recommender.model.autoscalers import ContainerRule, rule_for
 from recommender.model.column_table import Ints
 from recommender.model.expiry import collect
-from recommender.model.histograms import Saved
+from recommender.model.histograms import SavedHistogram
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.oom_outcome import OomOutcome
 from recommender.model.pods import PodFacts
@@ -23,8 +23,8 @@ MINUTE = span(timedelta(minutes=1))
 WEB = VpaKey("shop", "web")
 MATCHING = from_map({"app": "web"})
 HISTORY = History(
-    cpu=Saved(weights={30: 10000}, total=100.0, reference=NOW),
-    memory=Saved(weights={30: 10000}, total=10.0, reference=NOW),
+    cpu=SavedHistogram(weights={30: 10000}, total=100.0, reference=NOW),
+    memory=SavedHistogram(weights={30: 10000}, total=10.0, reference=NOW),
     first_sample=NOW - 1440 * MINUTE,
     last_sample=NOW,
     samples=1440,
@@ -77,7 +77,7 @@ def test_cpu_samples_must_be_newer_and_not_negative() -> None:
     assert usage.aggregates.samples[aggregate(usage)] == 2
 
 
-def test_a_pod_that_comes_back_under_its_name_starts_anew_q33() -> None:
+def test_a_pod_that_comes_back_under_its_name_starts_over_q33() -> None:
     usage = with_pods(pod())
     usage.add_cpu(ints(row(usage)), ints(NOW), ints(100), NOW)
     usage.add_memory(ints(row(usage)), ints(NOW), ints(500), NOW)
@@ -105,7 +105,7 @@ def test_new_labels_begin_a_new_window_q10() -> None:
     assert usage.aggregates.memory.total[aggregate(usage)] > 0
 
 
-def test_the_pods_of_a_vpa_are_counted_anew_q32() -> None:
+def test_the_pods_of_a_vpa_are_counted_again_q32() -> None:
     usage = with_pods(pod(), pod("web-2"), pod("db-1", labels={"app": "db"}))
     usage.put_autoscaler(WEB, MATCHING, ())
     assert usage.pod_count(WEB) == 2

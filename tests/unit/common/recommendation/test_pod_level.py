@@ -24,8 +24,8 @@ from common.api.core import (
     ResourceRequirements,
 )
 from common.quantity import ZERO
+from common.recommendation.admission_trace import admission_trace
 from common.recommendation.admitted_resources import AdmittedResources, admitted_resources
-from common.recommendation.decision_trace import DecisionTrace
 from common.recommendation.pod_level import PodLevelMode, Unfit, pod_level_bounds
 from common.recommendation.processing import process
 from common.recommendation.unboosted_pod import before_boost
@@ -523,14 +523,14 @@ def exhausted(*, memory: str | None) -> tuple[Pod, VerticalPodAutoscaler]:
 
 def test_one_resource_without_room_does_not_hold_back_the_other() -> None:
     it, autoscaler = exhausted(memory="256Mi")
-    trail = DecisionTrace()
-    found = admitted_resources(it, autoscaler, (), trail=trail)
+    found = admitted_resources(it, autoscaler, ())
     a, b = found.containers
     assert {name: str(value) for name, value in a.requests.items()} == {"memory": "256Mi"}
     assert a.notes == ("cpu left as it is: spec.resources of the pod have no room for it",)
     assert b.requests == {}
     assert found.unfit is None
-    ends = [(each.resource, each.cause) for each in trail.of("a") if each.value is None]
+    trace = admission_trace(it, autoscaler, found)
+    ends = [(each.resource, each.reason) for each in trace.of("a") if each.after is None]
     assert ("cpu", "dropped: spec.resources of the pod leave no room for it") in ends
 
 
@@ -668,14 +668,13 @@ def test_before_a_boost_a_request_that_was_filled_in_was_lower() -> None:
     assert bare.spec.resources == whole(requests={"cpu": "200m"}, limits={"cpu": "2"})
 
 
-def test_the_trail_tells_what_the_pod_has_no_room_for() -> None:
-    trail = DecisionTrace()
+def test_the_trace_records_what_the_pod_has_no_room_for() -> None:
     it = with_whole(
         whole(requests={"cpu": "300m"}),
         container("a", requests={"cpu": "100m"}),
         container("b", requests={"cpu": "200m"}),
     )
     autoscaler = vpa(recommendations=(recommendation("a", target={"cpu": "1"}),))
-    admitted_resources(it, autoscaler, (), trail=trail)
-    steps = [(each.cause, str(each.value)) for each in trail.of("a") if each.resource == "cpu"]
+    trace = admission_trace(it, autoscaler, admitted_resources(it, autoscaler, ()))
+    steps = [(each.reason, str(each.after)) for each in trace.of("a") if each.resource == "cpu"]
     assert ("lowered in proportion to fit spec.resources of the pod", "100m") in steps

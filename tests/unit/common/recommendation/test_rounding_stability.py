@@ -6,8 +6,9 @@ from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import ContainerPolicy
 from common.api.core import ContainerStatus, LimitRangeItem, LimitRangeSpec, Pod, PodStatus
 from common.recommendation.actual import actual_requests, containers_of
-from common.recommendation.decision_trace import KEPT, Amount, DecisionTrace
-from common.recommendation.processing import process
+from common.recommendation.admission_trace import KEPT, record_stages
+from common.recommendation.decision_trace import Amount, DecisionTrace
+from common.recommendation.processing import process_in_stages
 from common.recommendation.rounding_stability import mark_standing_limits
 from common.recommendation.unboosted_pod import before_boost
 
@@ -43,17 +44,17 @@ def test_a19_keeps_what_rounding_explains(
 ) -> None:
     app = container(requests={"memory": request_}, limits={"memory": limit})
     bounds = LimitRangeSpec(limits=(LimitRangeItem(type="Container", max={"memory": "1000"}),))
-    trail = DecisionTrace()
-    processed = process(
+    stages = process_in_stages(
         pod(containers=(app,)),
         vpa(recommendations=(recommendation(target={"memory": "9000"}),)),
         (bounds,),
-        trail,
     )
-    assert processed is not None
-    assert str(processed.containers["app"].target["memory"]) == want
-    told = [step for step in trail.of("app") if step.amount is Amount.REQUEST]
-    assert (told[-1].cause == KEPT) is kept
+    assert stages is not None
+    assert str(stages.processed.containers["app"].target["memory"]) == want
+    trace = DecisionTrace()
+    record_stages(trace, stages)
+    steps = [step for step in trace.of("app") if step.amount is Amount.REQUEST]
+    assert (steps[-1].reason == KEPT) is kept
 
 
 def boosted_pod(annotations: dict[str, str]) -> Pod:

@@ -1,5 +1,6 @@
-"""Each number's way from the recommendation to the patch, as the deciding functions tell it."""
+"""The steps of each number from the recommendation to the patch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -7,10 +8,17 @@ import pytest
 
 from admission.pod_patch import pod_patch
 from builders import container, pod, recommendation, vpa
-from common.api.autoscaling import ContainerPolicy, GenericStartupBoost, StartupBoost
-from common.api.core import Container, LimitRangeItem, LimitRangeSpec, ResourceRequirements
+from common.api.autoscaling import (
+    ContainerPolicy,
+    GenericStartupBoost,
+    StartupBoost,
+    VerticalPodAutoscaler,
+)
+from common.api.core import Container, LimitRangeItem, LimitRangeSpec, Pod, ResourceRequirements
 from common.features import FeatureGates
 from common.quantity import ZERO, Quantity
+from common.recommendation.admission_trace import admission_trace
+from common.recommendation.admitted_resources import admitted_resources
 from common.recommendation.decision_trace import Amount, DecisionTrace
 
 BOOST = StartupBoost(cpu=GenericStartupBoost(type="Factor", factor=3))
@@ -192,9 +200,19 @@ CASES = [
 ]
 
 
+def trace_of(
+    pod: Pod,
+    controlling: VerticalPodAutoscaler,
+    limits: Sequence[LimitRangeSpec] = (),
+    *,
+    most_boost: Quantity | None = None,
+) -> DecisionTrace:
+    admitted = admitted_resources(pod, controlling, limits, most_boost=most_boost, with_bounds=True)
+    return admission_trace(pod, controlling, admitted)
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_ways(case: Case) -> None:
-    trail = DecisionTrace()
+def test_steps(case: Case) -> None:
     controlling = vpa(
         mode=case.mode,
         policies=() if case.policy is None else (case.policy,),
@@ -206,63 +224,50 @@ def test_ways(case: Case) -> None:
     )
     plain = pod(containers=(case.has,))
     spec = msgspec.structs.replace(plain.spec, resources=case.whole)
-    patch = pod_patch(
-        msgspec.structs.replace(plain, spec=spec),
-        controlling,
-        () if case.limits is None else (case.limits,),
-        features=FeatureGates.parse("CPUStartupBoost=true"),
-        most_boost=Quantity.parse(case.most_boost) if case.most_boost != "0" else ZERO,
-        trail=trail,
-    ).operations
-    way = [step for step in trail.of("app") if (step.amount, step.resource) == (case.amount, "cpu")]
+    given = msgspec.structs.replace(plain, spec=spec)
+    limits = () if case.limits is None else (case.limits,)
+    most = Quantity.parse(case.most_boost) if case.most_boost != "0" else ZERO
+    gates = FeatureGates.parse("CPUStartupBoost=true")
+    patch = pod_patch(given, controlling, limits, features=gates, most_boost=most).operations
+    trace = trace_of(given, controlling, limits, most_boost=most)
+    way = [step for step in trace.of("app") if (step.amount, step.resource) == (case.amount, "cpu")]
     assert [
-        (step.cause, None if step.value is None else str(step.value)) for step in way
+        (step.reason, None if step.after is None else str(step.after)) for step in way
     ] == case.way
-    # What the trail ends with is what the patch says.
+    assert [step.before for step in way] == [None, *(step.after for step in way[:-1])]
+    # The last step is what the patch says.
     paths = {Amount.REQUEST: "requests", Amount.LIMIT: "limits"}
-    if case.amount in paths and "left as it is" not in way[-1].cause:
+    if case.amount in paths and "left as it is" not in way[-1].reason:
         path = f"/spec/containers/0/resources/{paths[case.amount]}/cpu"
         written = [each.value for each in patch if each.path == path]
-        assert written == [str(way[-1].value)] * (way[-1].value is not None)
+        assert written == [str(way[-1].after)] * (way[-1].after is not None)
 
 
 def test_a_recommendation_for_a_container_that_is_not_there() -> None:
-    trail = DecisionTrace()
     controlling = vpa(recommendations=(recommendation("old", target={"cpu": "1"}),))
-    gates = FeatureGates.parse("")
-    pod_patch(pod(), controlling, (), features=gates, most_boost=ZERO, trail=trail)
-    assert [(step.cause, step.value) for step in trail.of("old")] == [
+    trace = trace_of(pod(), controlling)
+    assert [(step.reason, step.after) for step in trace.of("old")] == [
         (IN_STATUS, Quantity.parse("1")),
         ("dropped: the pod has no such container", None),
     ]
 
 
-def test_what_people_are_told_is_no_second_opinion_about_nonsense() -> None:
-    """It concerns a container that isn't there: the patch is made, and so it is explained."""
+def test_an_unreadable_recommendation_for_another_container_is_ignored() -> None:
     strange = recommendation("old", target={"cpu": "much"})
     controlling = vpa(recommendations=(strange, recommendation(target={"cpu": "1"})))
-    gates = FeatureGates.parse("")
-    trail = DecisionTrace()
-    told = pod_patch(
-        pod(), controlling, (), features=gates, most_boost=ZERO, trail=trail
-    ).operations
-    assert told == pod_patch(pod(), controlling, (), features=gates, most_boost=ZERO).operations
-    assert trail.of("old") == ()
-    assert trail.of("app")
+    trace = trace_of(pod(), controlling)
+    assert trace.of("old") == ()
+    assert trace.of("app")
 
 
-def test_a29_a_container_that_shares_without_a_recommendation_is_told() -> None:
-    trail = DecisionTrace()
+def test_a29_a_container_that_shares_without_a_recommendation_is_recorded() -> None:
     has = {"cpu": "400m"}
     two = (container(requests=has, limits=has), container("b", requests=has, limits=has))
-    pod_patch(
+    trace = trace_of(
         pod(containers=two),
         vpa(recommendations=(recommendation(target=has),)),
         (limit_range("Pod", max={"cpu": "400m"}),),
-        features=FeatureGates.parse(""),
-        most_boost=ZERO,
-        trail=trail,
     )
-    request, limit = (each for each in trail.of("b") if each.resource == "cpu")
-    assert "although nothing is recommended for it" in request.cause
-    assert (str(request.value), str(limit.value)) == ("200m", "200m")
+    request, limit = (each for each in trace.of("b") if each.resource == "cpu")
+    assert "although nothing is recommended for it" in request.reason
+    assert (str(request.after), str(limit.after)) == ("200m", "200m")

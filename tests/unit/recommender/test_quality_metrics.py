@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 
 from recommender.model.aggregates import Aggregates, AggregationRules, HalfLives
 from recommender.model.timestamps import instant
-from recommender.quality import Quality
+from recommender.quality_metrics import QualityMetrics
 
 
 def aggregates(*, mode: str | None, cpu: int = 0) -> Aggregates:
@@ -20,7 +20,7 @@ def aggregates(*, mode: str | None, cpu: int = 0) -> Aggregates:
 def observed(table: Aggregates, *amounts: int) -> CollectorRegistry:
     registry = CollectorRegistry()
     rows = np.zeros(len(amounts), dtype=np.int64)
-    Quality(registry).samples("cpu", table, rows, np.array(amounts))
+    QualityMetrics(registry).samples("cpu", table, rows, np.array(amounts))
     return registry
 
 
@@ -74,7 +74,9 @@ def test_which_samples_count(*, mode: str | None, counts: bool) -> None:
 def test_changes_are_counted_by_size(pods: int, size: str) -> None:
     registry = CollectorRegistry()
     before = np.array([100, 0])
-    Quality(registry).change("cpu", "Recreate", bits=pods.bit_length(), before=before, after=150)
+    QualityMetrics(registry).change(
+        "cpu", "Recreate", bits=pods.bit_length(), before=before, after=150
+    )
     labels = {"update_mode": "Recreate", "resource": "cpu", "vpa_size_log2": size}
     assert value(registry, "relative_recommendation_changes_count", **labels) == 1
     assert value(registry, "relative_recommendation_changes_sum", **labels) == 0.5

@@ -8,9 +8,9 @@ import pytest
 
 from common.recommendation.processing import ContainerAmounts
 from common.resources import parse_quantities
-from recommender.estimate.estimation import ContainerEstimate
-from recommender.estimate.post_processing import Publication, publish
-from recommender.estimate.published import Earlier
+from recommender.estimate.amount_selection import CurrentRecommendation
+from recommender.estimate.post_processing import PostProcessingSettings, post_process
+from recommender.estimate.vpa_estimates import ContainerEstimate
 
 BOTH = frozenset(("cpu", "memory"))
 NOBODY: frozenset[str] = frozenset()
@@ -115,18 +115,18 @@ def test_x125_what_is_published(case: Case) -> None:
         observed=case.observed,
     )
     before = {} if case.published is None else {"app": published(case.published)}
-    chosen = publish(
+    found = post_process(
         [estimate],
-        Publication(without_samples=case.without_samples),
+        PostProcessingSettings(without_samples=case.without_samples),
         annotations={},
         policy=None,
-        earlier=Earlier(amounts=before, stale=case.stale, killed=case.killed),
+        current=CurrentRecommendation(amounts=before, stale=case.stale, killed=case.killed),
     )
     want = [] if case.want is None else [published(case.want)]
-    assert [one.target for one in chosen.amounts] == [one.target for one in want]
-    assert list(chosen.amounts) == want
-    assert chosen.unknown == case.unknown
-    assert chosen.stale == (("app",) if case.is_stale else ())
+    assert [one.target for one in found.amounts] == [one.target for one in want]
+    assert list(found.amounts) == want
+    assert found.selected.unknown == case.unknown
+    assert found.selected.stale == (("app",) if case.is_stale else ())
 
 
 def published(target: Mapping[str, Any]) -> ContainerAmounts:
@@ -145,16 +145,16 @@ def test_x125_idle_containers_stay_among_the_others_sorted_by_name() -> None:
         container="b", target={"cpu": 1000}, lower={}, upper={}, confidence={"cpu": 1.0}
     )
     before = {name: replace(published(PUBLISHED), name=name) for name in ("a", "c")}
-    chosen = publish(
+    found = post_process(
         [estimate],
-        Publication(),
+        PostProcessingSettings(),
         annotations={},
         policy=None,
-        earlier=Earlier(amounts=before, idle={"a": BOTH, "c": frozenset(("cpu",))}),
+        current=CurrentRecommendation(amounts=before, idle={"a": BOTH, "c": frozenset(("cpu",))}),
     )
-    assert [(one.name, sorted(one.target)) for one in chosen.amounts] == [
+    assert [(one.name, sorted(one.target)) for one in found.amounts] == [
         ("a", ["cpu", "memory"]),
         ("b", ["cpu"]),
         ("c", ["cpu"]),
     ]
-    assert chosen.stale == ("a", "c")
+    assert found.selected.stale == ("a", "c")

@@ -11,11 +11,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from common.api.autoscaling import VerticalPodAutoscaler
-from common.recommendation.processing import ContainerAmounts
+from common.recommendation.amounts import ContainerAmounts
+from common.recommendation.decision_trace import Amount
 from common.resources import MEMORY, ResourceQuantities
-from recommender.estimate.estimation import ContainerEstimate
-from recommender.estimate.trace import Amount
-from recommender.model.autoscalers import EVERY_OTHER, Marks, rule_for
+from recommender.estimate.vpa_estimates import ContainerEstimate
+from recommender.model.autoscalers import rule_for
 from recommender.model.keys import VpaKey
 from recommender.model.usage import Usage
 
@@ -23,7 +23,7 @@ _NO_NAMES: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Earlier:
+class CurrentRecommendation:
     """What is published for a VPA's target; names are those of containers.
 
     ``idle`` containers have no estimate and stay; beside them stand their controlled resources.
@@ -58,7 +58,7 @@ def idle_containers(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class SelectedAmounts:
     """What is published of each container, sorted by name, and why not its estimate."""
 
     amounts: tuple[ContainerAmounts, ...]
@@ -66,13 +66,13 @@ class Chosen:
     stale: tuple[str, ...] = ()  # history expired
 
 
-def choose(
+def select_amounts(
     estimated: Sequence[ContainerEstimate],
     fresh: Sequence[ContainerAmounts],
-    earlier: Earlier,
+    current: CurrentRecommendation,
     *,
     without_samples: bool,
-) -> Chosen:
+) -> SelectedAmounts:
     """Choose between estimates and what is published, resource by resource.
 
     Without samples of a resource what is published stays; where that is nothing, nothing is
@@ -81,58 +81,49 @@ def choose(
     an OOM kill raises memory before that.
     """
     found: dict[str, ContainerAmounts] = {}
-    unknown, stale = list[str](), set(earlier.idle)
+    unknown, stale = list[str](), set(current.idle)
     for estimate, one in zip(estimated, fresh, strict=True):
-        name, before = estimate.container, earlier.amounts.get(estimate.container)
+        name, before = estimate.container, current.amounts.get(estimate.container)
         origins = {
-            resource: _origin(resource, estimate, one, earlier, without_samples=without_samples)
+            resource: _origin(resource, estimate, one, current, without_samples=without_samples)
             for resource in estimate.target
         }
         is_kept = before is not None and any(origin is before for origin in origins.values())
-        if is_kept and name in earlier.stale:
+        if is_kept and name in current.stale:
             stale.add(name)
         if missing := [resource for resource in origins if resource not in estimate.observed]:
             unknown.append(name if len(missing) == len(origins) else f"{name} ({missing[0]})")
         mixed = _mixed(one, origins)
         if mixed.target or not origins:
             found[name] = mixed
-    for name, controlled in earlier.idle.items():
-        before = earlier.amounts[name]
+    for name, controlled in current.idle.items():
+        before = current.amounts[name]
         found[name] = _mixed(before, dict.fromkeys(sorted(controlled), before))
-    return Chosen(
+    return SelectedAmounts(
         amounts=tuple(found[name] for name in sorted(found)),
         unknown=() if without_samples else tuple(unknown),
         stale=tuple(sorted(stale)),
     )
 
 
-def settle(vpa: VerticalPodAutoscaler, marks: Marks, chosen: Chosen) -> None:
-    """Drop the marks of containers of which enough is known, now that their status is decided."""
-    if vpa.status.observed_generation == vpa.metadata.generation:
-        marks.outdated.discard(EVERY_OTHER)
-    fresh = {one.name for one in chosen.amounts} - {*chosen.stale, *chosen.unknown}
-    marks.expired -= fresh
-    marks.outdated -= fresh
-
-
 def _origin(
     resource: str,
     estimate: ContainerEstimate,
     fresh: ContainerAmounts,
-    earlier: Earlier,
+    current: CurrentRecommendation,
     *,
     without_samples: bool,
 ) -> ContainerAmounts | None:
     """Return the source of a resource's amounts; None if the resource is not published."""
     name, is_known = estimate.container, resource in estimate.observed
-    before = earlier.amounts.get(name)
+    before = current.amounts.get(name)
     if before is None or resource not in before.target:
         return fresh if is_known or without_samples else None
     if not is_known:
         return before
-    if name not in earlier.stale or estimate.confidence[resource] >= 1:
+    if name not in current.stale or estimate.confidence[resource] >= 1:
         return fresh
-    is_raised = name in earlier.killed and fresh.target[resource] > before.target[resource]
+    is_raised = name in current.killed and fresh.target[resource] > before.target[resource]
     return fresh if resource == MEMORY and is_raised else before
 
 
@@ -140,13 +131,13 @@ def _mixed(
     default: ContainerAmounts, origins: Mapping[str, ContainerAmounts | None]
 ) -> ContainerAmounts:
     """Take each resource from its source; bounds that are missing there come from ``default``."""
-    chosen = {resource: origin for resource, origin in origins.items() if origin is not None}
+    selected = {resource: origin for resource, origin in origins.items() if origin is not None}
 
     def mixed(amount: Amount) -> ResourceQuantities:
         known = amount.of(default)
         return {
             resource: amount.of(origin).get(resource, known[resource])
-            for resource, origin in chosen.items()
+            for resource, origin in selected.items()
             if resource in known
         }
 

@@ -20,7 +20,7 @@ _RELATIVE = (*(-bound for bound in reversed(_UPWARDS)), 0, *_UPWARDS, 2.5, 5, 10
 _LARGEST = 20  # of vpa_size_log2
 
 
-class Quality:
+class QualityMetrics:
     """Compares samples with what was recommended when they came."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -44,48 +44,31 @@ class Quality:
             usual,
             registry,
         )
-        self._over = {
-            CPU: histogram(
-                "cpu_recommendation_over_usage_diffs_cores",
+        self._over: dict[str, BatchHistogram] = {}
+        self._under: dict[str, BatchHistogram] = {}
+        self._recommended: dict[str, BatchHistogram] = {}
+        for resource, prefix, unit, more, bounds in (
+            (CPU, "cpu", "cores", (), _CORES),
+            (MEMORY, "mem", "bytes", (is_oom,), _BYTES),
+        ):
+            self._over[resource] = histogram(
+                f"{prefix}_recommendation_over_usage_diffs_{unit}",
                 "How far recommendations are above usage.",
-                (mode, missing),
-                _CORES,
-            ),
-            MEMORY: histogram(
-                "mem_recommendation_over_usage_diffs_bytes",
-                "How far recommendations are above usage.",
-                (mode, missing, is_oom),
-                _BYTES,
-            ),
-        }
-        self._under = {
-            CPU: histogram(
-                "cpu_recommendation_lower_equal_usage_diffs_cores",
+                (mode, missing, *more),
+                bounds,
+            )
+            self._under[resource] = histogram(
+                f"{prefix}_recommendation_lower_equal_usage_diffs_{unit}",
                 "How far usage is above recommendations.",
-                (mode, missing),
-                _CORES,
-            ),
-            MEMORY: histogram(
-                "mem_recommendation_lower_equal_usage_diffs_bytes",
-                "How far usage is above recommendations.",
-                (mode, missing, is_oom),
-                _BYTES,
-            ),
-        }
-        self._recommended = {
-            CPU: histogram(
-                "cpu_recommendations_cores",
+                (mode, missing, *more),
+                bounds,
+            )
+            self._recommended[resource] = histogram(
+                f"{prefix}_recommendations_{unit}",
                 "Recommendations at the time of a sample.",
-                (mode,),
-                _CORES,
-            ),
-            MEMORY: histogram(
-                "mem_recommendations_bytes",
-                "Recommendations at the time of a sample.",
-                (mode, is_oom),
-                _BYTES,
-            ),
-        }
+                (mode, *more),
+                bounds,
+            )
         self._changes = histogram(
             "relative_recommendation_changes",
             "New recommendation relative to the old one, less one.",
@@ -124,7 +107,7 @@ class Quality:
     ) -> None:
         """Observe new recommendations; ``before`` holds the old ones, 0 where there was none.
 
-        The number of pods has so many bits.
+        ``bits`` is the length of the number of pods.
         """
         there = before > 0
         new = np.broadcast_to(np.asarray(after), before.shape)[there]

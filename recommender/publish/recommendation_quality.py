@@ -1,0 +1,104 @@
+"""What metrics and logs say about the recommendations of a cycle.
+
+Source: recommender.md 15.
+"""
+
+import logging
+from collections import Counter as Tally
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import numpy as np
+
+from common.quantity import ZERO
+from common.recommendation.amounts import ContainerAmounts
+from common.resources import CPU, RESOURCES
+from recommender.metrics import RecommenderMetrics
+from recommender.model.keys import VpaKey
+from recommender.model.usage import Usage
+from recommender.publish.status import is_provided
+from recommender.publish.status_decision import StatusDecision, StatusLabels
+from recommender.sources.conversion import written_mode
+
+logger = logging.getLogger(__name__)
+
+_ChangeLabels = tuple[str, str, int]
+"""Resource, update mode as written, and the bits of the number of pods."""
+
+
+class RecommendationQuality:
+    """Counts VPAs, changes of targets and first recommendations.
+
+    Uncapped targets are kept beside the aggregates, where samples are compared with them.
+    """
+
+    def __init__(self, usage: Usage, metrics: RecommenderMetrics) -> None:
+        self._usage = usage
+        self._metrics = metrics
+        self._vpas: Tally[StatusLabels] = Tally()  # of this cycle
+        self._unchanged: Tally[_ChangeLabels] = Tally()
+        self._changes: dict[_ChangeLabels, tuple[list[int], list[int]]] = {}  # before, after
+
+    def count(self, labels: StatusLabels) -> None:
+        """Count a VPA by the status that is stored; a write that succeeds corrects that."""
+        self._vpas[labels] += 1
+
+    def decided(self, decision: StatusDecision, key: VpaKey) -> Mapping[str, int]:
+        """Count a decision; returns by resource how many aggregates are recommended anything."""
+        self.count(decision.labels)
+        processed = decision.post_processed
+        if processed is None:
+            compared, labels = decision.record.compared, self._labels(decision, key)
+            for resource, count in compared.items():
+                self._unchanged[resource, *labels] += count
+            return compared
+        if decision.is_absence_due:
+            name = f"{key.namespace}/{key.name}"
+            logger.info("VPA has had no recommendation for long", extra={"vpa": name})
+        return self._changed(decision, key, processed.amounts)
+
+    def written(self, decision: StatusDecision, now: datetime) -> None:
+        """Count a status that was written."""
+        if decision.wanted is None:
+            return
+        mode, _, matches, is_unsupported = decision.labels
+        self._vpas[decision.labels] -= 1
+        self._vpas[mode, is_provided(decision.wanted), matches, is_unsupported] += 1
+        created = decision.vpa.metadata.creation_timestamp
+        if decision.is_first and created is not None:
+            self._metrics.first_recommendation.observe((now - created).total_seconds())
+
+    def report(self) -> None:
+        """Set the metrics to what was counted in this cycle."""
+        self._metrics.count_vpas(self._vpas)
+        self._vpas.clear()
+        quality = self._metrics.quality
+        for (resource, mode, bits), count in self._unchanged.items():
+            quality.unchanged(resource, mode, bits=bits, count=count)
+        self._unchanged.clear()
+        for (resource, mode, bits), (before, after) in self._changes.items():
+            old, new = np.array(before, dtype=np.int64), np.array(after, dtype=np.int64)
+            quality.change(resource, mode, bits=bits, before=old, after=new)
+        self._changes.clear()
+
+    def _changed(
+        self, decision: StatusDecision, key: VpaKey, recommendation: Sequence[ContainerAmounts]
+    ) -> dict[str, int]:
+        aggregates, labels = self._usage.aggregates, self._labels(decision, key)
+        compared: Tally[str] = Tally()
+        for one in recommendation:
+            rows = self._usage.rows_of(key, one.name)
+            for resource in RESOURCES:
+                quantity = one.uncapped_target.get(resource, ZERO)
+                after = quantity.milli if resource == CPU else quantity.value
+                before = aggregates.recommended(resource)
+                if after:
+                    olds, news = self._changes.setdefault((resource, *labels), ([], []))
+                    olds += before[rows].tolist()
+                    news += [after] * rows.size
+                    compared[resource] += rows.size
+                before[rows] = after
+        return compared
+
+    def _labels(self, decision: StatusDecision, key: VpaKey) -> tuple[str, int]:
+        return written_mode(decision.vpa), self._usage.pod_count(key).bit_length()
